@@ -1,0 +1,52 @@
+# `make demo` shows the whole thing, `make test` checks the whole thing. Both install first.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+EXTRAS := torch,train,bench,dev
+
+.PHONY: help install demo test lint types floors compose-check clean
+
+help:
+	@echo "make install   create $(VENV) with every extra but gguf (which compiles llama.cpp)"
+	@echo "make demo      three questions and a benchmark on the micro models, under a minute"
+	@echo "make test      style, types, floors, compose file, and the whole test suite"
+	@echo "make clean     remove $(VENV)"
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Switchyard needs Python 3.11 or newer; name it by make PYTHON=/path/to/python3.11"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+	  { echo "the venv module is missing (on Debian: apt-get install python3-venv)"; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	@touch $@
+
+demo: install
+	@$(BIN)/python -m runtime.demo
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install
+	$(BIN)/pyright
+
+floors: install
+	$(BIN)/lint-imports
+
+# Only the file is checked: running it needs a container engine.
+compose-check:
+	@if command -v docker-compose >/dev/null 2>&1; then \
+	  SWITCHYARD_REDIS_PASSWORD=check docker-compose --file compose.yaml config --quiet && \
+	  echo "compose.yaml: valid"; \
+	else echo "compose.yaml: not checked (no docker-compose on PATH)"; fi
+
+test: lint types floors compose-check
+	$(BIN)/pytest
+
+clean:
+	rm -rf $(VENV)
