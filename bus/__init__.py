@@ -1,0 +1,85 @@
+"""Redis Streams as a bus for agents: leases, atomic step commits, requests, dead letters.
+
+Delivery is at least once, effects are exactly once. The bus knows nothing of agents or models:
+runs, steps and usage entries are bytes to it.
+"""
+
+from bus import dead_letters
+from bus.bus import Admission, Bus
+from bus.capabilities import Server, probe
+from bus.commit import Finish, Join, Outgoing, StepCommit
+from bus.connection import OUTAGE
+from bus.consumer import Consumer
+from bus.dead_letters import DeadLetter, error_reply
+from bus.delivery import Delivery
+from bus.envelope import Envelope, traceparent_of
+from bus.errors import (
+    BudgetExceeded,
+    BusError,
+    BusUnavailable,
+    DeadlineExceeded,
+    LeaseLost,
+    MalformedEnvelope,
+    MessageTooLarge,
+    Overloaded,
+    Reject,
+    RequestError,
+    Retry,
+    RunEnded,
+    Shutdown,
+    UnknownPayload,
+    UserCancelled,
+)
+from bus.keys import Keys, Shard
+from bus.log_consumer import LogConsumer
+from bus.presence import WorkerPresence, announce, present
+from bus.registry import Registry
+from bus.requests import Inbox
+from bus.run_state import RunState
+from bus.settings import BusSettings
+from bus.token_log import TokenWriter
+
+__all__ = [
+    "OUTAGE",
+    "Admission",
+    "BudgetExceeded",
+    "Bus",
+    "BusError",
+    "BusSettings",
+    "BusUnavailable",
+    "Consumer",
+    "DeadLetter",
+    "DeadlineExceeded",
+    "Delivery",
+    "Envelope",
+    "Finish",
+    "Inbox",
+    "Join",
+    "Keys",
+    "LeaseLost",
+    "LogConsumer",
+    "MalformedEnvelope",
+    "MessageTooLarge",
+    "Outgoing",
+    "Overloaded",
+    "Registry",
+    "Reject",
+    "RequestError",
+    "Retry",
+    "RunEnded",
+    "RunState",
+    "Server",
+    "Shard",
+    "Shutdown",
+    "StepCommit",
+    "TokenWriter",
+    "UnknownPayload",
+    "UserCancelled",
+    "WorkerPresence",
+    "announce",
+    "dead_letters",
+    "error_reply",
+    "present",
+    "probe",
+    "traceparent_of",
+]

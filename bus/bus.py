@@ -1,0 +1,259 @@
+"""The bus of one process: connections, keys, payload types and the calls that everybody shares."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from redis.asyncio import Redis
+
+from bus import scripts
+from bus.commit import Committer, Join, Outgoing
+from bus.connection import Connections, outlast
+from bus.errors import DeadlineExceeded, MessageTooLarge, Overloaded
+from bus.keys import MAX_RUN_SECONDS, Keys, Shard
+from bus.lease import LeaseKeeper
+from bus.registry import Registry
+from bus.run_state import RunState, run_state_of
+from bus.settings import BusSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A run that asks to be let in, with the messages that start it."""
+
+    run_id: str
+    run: bytes
+    """The run's record, JSON; opaque to the bus."""
+    deadline: float
+    """Unix seconds, at most a day away."""
+    messages: tuple[Outgoing, ...]
+    tokens_limit: int = 0
+    """0 is no limit."""
+    micro_dollars_limit: int = 0
+    notify: str = ""
+    """Inbox key that is told when the run ends."""
+    journal: tuple[bytes, ...] = ()
+    """Steps that a fork inherits, JSON each; nobody takes them again."""
+    joins: tuple[Join, ...] = ()
+    """Joins that those steps left open; `branches` are the ones still to come."""
+
+
+class Bus:
+    """One per process. `start` checks the server and begins renewing leases."""
+
+    def __init__(self, settings: BusSettings, registry: Registry | None = None) -> None:
+        self.settings = settings
+        self.registry = registry or Registry()
+        self.keys = Keys(settings.prefix, settings.shards)
+        self.keeper = LeaseKeeper(settings)
+        self.process = uuid.uuid4().hex[:12]
+        """Names this process's inbox; never used again by another."""
+        self._connections = Connections(settings)
+        self._committers: dict[Shard, Committer] = {}
+
+    @property
+    def redis(self) -> Redis:
+        """For commands that answer at once. Values are bytes."""
+        return self._connections.commands
+
+    @property
+    def blocking(self) -> Redis:
+        """For blocking reads only."""
+        return self._connections.blocking
+
+    async def start(self) -> None:
+        """Raises `BusUnavailable` naming what is wrong and what to do."""
+        await self._connections.check()
+        self.keeper.start()
+
+    async def close(self) -> None:
+        self.keeper.stop()
+        await self._connections.close()
+
+    async def __aenter__(self) -> Bus:
+        try:
+            await self.start()
+        except BaseException:
+            await self._connections.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def committer(self, shard: Shard) -> Committer:
+        """The one committer of a shard: commits of all consumers share its batches."""
+        committer = self._committers.get(shard)
+        if committer is None:
+            committer = self._committers[shard] = Committer(self.redis, self.settings, shard)
+        return committer
+
+    async def admit(self, admission: Admission) -> bool:
+        """Let a run in. True if it is new, False if this very run was let in before.
+
+        Idempotent, and repeated over outages for 30 s. Raises `Overloaded`, `MessageTooLarge`, or
+        `BusUnavailable`; after the first two, nothing was accepted.
+        """
+        settings, shard = self.settings, self.keys.shard_of(admission.run_id)
+        bodies = [outgoing.envelope.to_json() for outgoing in admission.messages]
+        joins = [(join, join.continuation.envelope.to_json()) for join in admission.joins]
+        for body in [admission.run, *bodies, *admission.journal, *(after for _, after in joins)]:
+            if len(body) > settings.max_message_bytes:
+                raise MessageTooLarge(
+                    f"run {admission.run_id}: {len(body)} bytes; the limit is "
+                    f"{settings.max_message_bytes} (max_message_bytes)"
+                )
+        if admission.deadline > time.time() + MAX_RUN_SECONDS + 60:
+            raise ValueError("a run's deadline is at most one day away")
+        if admission.deadline + settings.retention_seconds <= time.time():
+            # Its key would be gone before anybody could end the run.
+            raise DeadlineExceeded(f"run {admission.run_id}: its deadline is long past")
+        keys = [
+            shard.run(admission.run_id),
+            shard.active,
+            shard.trajectories,
+            shard.history,
+            shard.journal(admission.run_id),
+            *(shard.work(join.continuation.stream) for join, _ in joins),
+            *(shard.work(outgoing.stream) for outgoing in admission.messages),
+        ]
+        args: list[scripts.Value] = [
+            admission.run_id,
+            admission.run,
+            int(admission.deadline * 1000),
+            settings.max_runs,
+            settings.max_unrecorded,
+            int(settings.retention_seconds * 1000),
+            admission.tokens_limit,
+            admission.micro_dollars_limit,
+            admission.notify,
+            int(settings.history),
+            len(admission.journal),
+            len(joins),
+            *admission.journal,
+            *(part for join, after in joins for part in (join.id, join.branches, after)),
+            *bodies,
+        ]
+        result = await outlast(
+            "admission", lambda: scripts.call(self.redis, "admit", keys, args), give_up_after=30.0
+        )
+        if result[0] == b"overloaded":
+            what, count, limit = result[1].decode(), int(result[2]), int(result[3])
+            raise Overloaded(f"{count} {what}, the limit is {limit}: ask again later")
+        return result[0] == b"admitted"
+
+    async def run_state(self, run_id: str) -> RunState:
+        """The run and its journal, read in one transaction."""
+        shard = self.keys.shard_of(run_id)
+
+        async def read() -> tuple[dict[bytes, bytes], list[bytes]]:
+            async with self.redis.pipeline(transaction=True) as pipe:
+                pipe.hgetall(shard.run(run_id))
+                pipe.lrange(shard.journal(run_id), 0, -1)
+                fields, steps = await pipe.execute()
+                return fields, steps
+
+        fields, steps = await outlast("run state", read)
+        return run_state_of(run_id, fields, steps)
+
+    async def is_active(self, run_id: str) -> bool:
+        """Whether the run is still wanted; cheaper than `run_state`."""
+        key = self.keys.shard_of(run_id).run(run_id)
+        state = await outlast("run state", lambda: self.redis.hget(key, "state"))  # pyright: ignore
+        return state == b"active"
+
+    async def end_run(
+        self, run_id: str, outcome: str, reason: str, *, only_if_overdue: bool = False
+    ) -> bool:
+        """End a run from outside. False if it was over, unknown or not overdue."""
+        shard = self.keys.shard_of(run_id)
+        keys = [
+            shard.run(run_id),
+            shard.journal(run_id),
+            shard.log(run_id),
+            shard.usage(run_id),
+            shard.active,
+            shard.trajectories,
+            shard.history,
+        ]
+        args: list[scripts.Value] = [
+            run_id,
+            outcome,
+            reason,
+            int(self.settings.retention_seconds * 1000),
+            int(self.settings.history),
+            int(only_if_overdue),
+        ]
+        result = await outlast("end run", lambda: scripts.call(self.redis, "end", keys, args))
+        return result == b"ended"
+
+    async def cancel(self, run_id: str, reason: str = "cancelled by its user") -> bool:
+        """Cancel a run. Its worker learns of it at the next renewal or commit."""
+        return await self.end_run(run_id, "cancelled", reason)
+
+    async def usage(self, run_id: str) -> list[bytes]:
+        """Usage entries of a run, JSON each, in the order they were entered."""
+        key = self.keys.shard_of(run_id).usage(run_id)
+        return await outlast("usage", lambda: self.redis.lrange(key, 0, -1))  # pyright: ignore
+
+    async def active_runs(self) -> list[tuple[str, float]]:
+        """Runs in flight with their deadlines (Unix seconds)."""
+        runs: list[tuple[str, float]] = []
+        for shard in self.keys.all_shards():
+            found = await self.redis.zrange(shard.active, 0, -1, withscores=True)
+            runs += [(run_id.decode(), score / 1000) for run_id, score in found]
+        return runs
+
+    async def follow(
+        self, run_id: str, after: str = "0-0"
+    ) -> AsyncIterator[tuple[str, dict[str, str]]]:
+        """The run's log from `after` on: (id, fields) until the run has ended.
+
+        A follower that lost its connection, or died, goes on from the last id it saw: no gap, no
+        repeat. Entries: `tokens` and `restart` (call, agent, offset, text, ids), `step` (guard,
+        index), `ended` (outcome, answer, reason,
+        generation: how often the run was replayed before).
+        """
+        shard = self.keys.shard_of(run_id)
+        key, failures = shard.log(run_id), 0
+        block = int(self.settings.block_seconds * 1000)
+        while True:
+            found = await outlast(
+                "follow",
+                lambda: self.blocking.xread({key: after}, count=500, block=block),  # noqa: B023
+            )
+            if not found:
+                state, _ = await self._state_of(shard.run(run_id))
+                if state is None:
+                    return
+                failures = failures + 1 if state == b"ended" else 0
+                if failures > 1:  # ended, and its last entry was read or has expired
+                    return
+                continue
+            for entry, fields in found[0][1]:
+                after = entry.decode()
+                event = {name.decode(): value.decode() for name, value in fields.items()}
+                yield after, event
+                if event["type"] == "ended":
+                    _, generation = await self._state_of(shard.run(run_id))
+                    # A replay has woken the run since: this end was not its last.
+                    if generation is None or generation.decode() == event["generation"]:
+                        return
+
+    async def _state_of(self, run_key: str) -> tuple[bytes | None, bytes | None]:
+        state, generation = await outlast(
+            "run state",
+            lambda: self.redis.hmget(run_key, "state", "generation"),  # pyright: ignore
+        )
+        return state, generation
+
+    async def queue_lengths(self, streams: Sequence[str]) -> dict[str, int]:
+        """Unfinished messages per work stream: the true lag, since settled ones are deleted."""
+        lengths = dict.fromkeys(streams, 0)
+        for shard in self.keys.all_shards():
+            for name in streams:
+                lengths[name] += int(await self.redis.xlen(shard.work(name)))
+        return lengths

@@ -1,0 +1,80 @@
+"""What the server can do, found by asking it. Versions are never compared: Valkey reports a
+Redis version that says nothing of its own commands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from redis.asyncio import Redis
+from redis.exceptions import ResponseError
+
+from bus.errors import BusUnavailable
+
+REQUIRED = ("xautoclaim", "xgroup", "xpending", "evalsha", "zrange", "hsetnx", "xtrim", "pexpireat")
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One server as it describes itself."""
+
+    name: str
+    version: str
+    appendonly: bool
+    appendfsync: str
+    replicas: int
+    maxmemory_policy: str
+    cluster: bool
+
+    @property
+    def durability(self) -> str:
+        """In words, what a power failure may cost."""
+        if not self.appendonly:
+            return "none: a restart loses everything (turn on appendonly)"
+        return {
+            "always": "each write is on disk before it is answered",
+            "everysec": "a power failure may lose the last second; a killed process loses nothing",
+            "no": "a power failure may lose what the kernel had not written",
+        }.get(self.appendfsync, "unknown (CONFIG is not allowed)")
+
+
+async def probe(redis: Redis) -> Server:
+    """Raises `BusUnavailable` if the server lacks a command or evicts keys."""
+    described: list[object] = await redis.execute_command("COMMAND INFO", *REQUIRED)  # pyright: ignore
+    missing = [name for name, found in zip(REQUIRED, described, strict=True) if not found]
+    if missing:
+        raise BusUnavailable(
+            f"this server has no {', '.join(missing)}: Redis 7.0 or Valkey 7.2 is the least"
+        )
+    info = await redis.info()
+    config: dict[str, str] = {}
+    for name in ("appendonly", "appendfsync", "maxmemory-policy"):
+        try:
+            found = await redis.config_get(name)
+        except ResponseError:  # managed servers forbid CONFIG: then it stays unknown
+            found = {}
+        config |= {str(key): str(value) for key, value in _decoded(found).items()}
+    policy = config.get("maxmemory-policy", "unknown")
+    if policy.startswith("allkeys"):
+        raise BusUnavailable(
+            f"maxmemory-policy is {policy}: under memory pressure this server deletes accepted "
+            "work. Set it to noeviction"
+        )
+    valkey = "valkey_version" in info
+    return Server(
+        name="Valkey" if valkey else "Redis",
+        version=str(info.get("valkey_version") or info.get("redis_version")),
+        appendonly=config.get("appendonly") == "yes" or info.get("aof_enabled") == 1,
+        appendfsync=config.get("appendfsync", "unknown"),
+        replicas=int(info.get("connected_slaves", 0)),
+        maxmemory_policy=policy,
+        cluster=bool(info.get("cluster_enabled")),
+    )
+
+
+def _decoded(found: dict[bytes | str, bytes | str]) -> dict[str, str]:
+    return {
+        (key.decode() if isinstance(key, bytes) else key): (
+            value.decode() if isinstance(value, bytes) else value
+        )
+        for key, value in found.items()
+    }

@@ -1,0 +1,153 @@
+"""Connections to Redis, and what to do when it is away.
+
+Two pools: one for commands, one for blocking reads, so that a reader that waits two seconds never
+holds up a commit. Both block when empty instead of opening more sockets. The blocking pool's
+socket timeout exceeds the block time, so a dead peer is noticed and a quiet one is not mistaken
+for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import redis
+import structlog
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry as RetryPolicy
+from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError, DataError, RedisError, ResponseError
+
+from bus import packing
+from bus.errors import BusUnavailable
+from bus.settings import BusSettings
+
+log = structlog.get_logger("bus.connection")
+
+T = TypeVar("T")
+
+OUTAGE = (RedisError, OSError, TimeoutError)
+"""Whatever Redis answers a worker's loop (a closed socket, LOADING, MISCONF, READONLY, OOM,
+NOREPLICAS, NOGROUP) is an outage to outlast, not a reason to die."""
+
+_SCRIPT_FAULT = re.compile(r"^(?![A-Z]+ |WRONGTYPE).*@user_script|^WRONGTYPE", re.DOTALL)
+"""What a script's own fault looks like. An outage met inside a script keeps its code word
+(MISCONF, NOREPLICAS, NOGROUP…) or has an exception class of its own."""
+
+
+def is_outage(error: BaseException, *, of_redis_only: bool = False) -> bool:
+    """Whether waiting can help. A value that redis-py can't encode, or a script that fails on its
+    arguments, fails at every repetition: repeated, it would hold up everything behind it."""
+    if isinstance(error, DataError):
+        return False
+    if type(error) is ResponseError:
+        return _SCRIPT_FAULT.match(str(error)) is None
+    return isinstance(error, RedisError if of_redis_only else OUTAGE)
+
+
+COMMAND_TIMEOUT = 10.0
+MAX_PAUSE = 5.0
+
+
+class Connections:
+    """The pools of one process. Values come back as bytes."""
+
+    def __init__(self, settings: BusSettings, *, max_connections: int = 32) -> None:
+        self.settings = settings
+        self.commands = Redis.from_pool(
+            packing.pool(
+                settings.redis_url,
+                max_connections=max_connections,
+                wait_seconds=COMMAND_TIMEOUT,
+                socket_timeout=COMMAND_TIMEOUT,
+                socket_connect_timeout=5.0,
+                retry=RetryPolicy(NoBackoff(), 0),
+            )
+        )
+        self.blocking = Redis.from_pool(
+            packing.pool(
+                settings.redis_url,
+                max_connections=256,
+                wait_seconds=COMMAND_TIMEOUT,
+                socket_timeout=settings.block_seconds + 5.0,
+                socket_connect_timeout=5.0,
+                retry=RetryPolicy(NoBackoff(), 0),
+            )
+        )
+
+    async def check(self) -> None:
+        """Raises `BusUnavailable` with the reason and the remedy."""
+        try:
+            await self.commands.ping()  # pyright: ignore[reportGeneralTypeIssues]
+        except RedisError as error:
+            # On connecting, redis-py wraps the server's refusal in a ConnectionError.
+            if isinstance(error, AuthenticationError) or isinstance(
+                error.__cause__, AuthenticationError
+            ):
+                raise BusUnavailable(
+                    f"Redis at {self.settings.safe_url} refused the password ({error}): put the "
+                    "right one into redis_url, as redis://:PASSWORD@host:port/0"
+                ) from error
+            raise BusUnavailable(
+                f"Redis at {self.settings.safe_url} does not answer ({error}): is the server "
+                "running, and is redis_url right? `runtime doctor` checks both"
+            ) from error
+
+    async def close(self) -> None:
+        await self.commands.aclose(close_connection_pool=True)
+        await self.blocking.aclose(close_connection_pool=True)
+
+
+def renewal_client(settings: BusSettings) -> redis.Redis:
+    """A synchronous client with a connection of its own, for the lease keeper's thread."""
+    return redis.Redis.from_url(
+        settings.redis_url,
+        socket_timeout=max(1.0, settings.lease_seconds / 3),
+        socket_connect_timeout=max(1.0, settings.lease_seconds / 3),
+    )
+
+
+def pause_before(attempt: int) -> float:
+    """Seconds before try number `attempt` (from 1): doubles from 50 ms to 5 s, full jitter."""
+    return random.uniform(0.5, 1.0) * min(MAX_PAUSE, 0.05 * 2 ** min(attempt, 10))
+
+
+async def outlast(
+    what: str,
+    operation: Callable[[], Awaitable[T]],
+    *,
+    give_up_after: float | None = None,
+) -> T:
+    """Repeat an idempotent operation until Redis answers.
+
+    Logs failures ever more rarely, and the recovery. After `give_up_after` seconds (`None`:
+    never) raises `BusUnavailable`. An error that no waiting mends is raised at once.
+    """
+    attempt = 0
+    began = asyncio.get_running_loop().time()
+    while True:
+        try:
+            result = await operation()
+        except OUTAGE as error:
+            if not is_outage(error):
+                raise
+            attempt += 1
+            waited = asyncio.get_running_loop().time() - began
+            if give_up_after is not None and waited > give_up_after:
+                raise BusUnavailable(f"{what}: Redis away for {waited:.1f} s: {error}") from error
+            if attempt & (attempt - 1) == 0:  # 1st, 2nd, 4th, 8th… try
+                log.warning(
+                    "redis away",
+                    during=what,
+                    error=str(error),
+                    kind=type(error).__name__,
+                    tries=attempt,
+                )
+            await asyncio.sleep(pause_before(attempt))
+        else:
+            if attempt:
+                log.info("redis back", during=what, tries=attempt)
+            return result

@@ -1,0 +1,276 @@
+"""A worker's loop over its work streams: read, lease, handle, settle, outlast outages.
+
+What it promises its handler: each delivery is leased and renewed while the handler runs, the
+handler is cancelled when the lease is lost or the run is over, and whatever the handler raises
+ends in a retry or in the dead letters, never in silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import traceback
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import structlog
+
+from bus import scripts, tasks
+from bus.bus import Bus
+from bus.connection import OUTAGE, is_outage, outlast, pause_before
+from bus.dead_letters import bury
+from bus.delivery import Delivery
+from bus.envelope import FIELD, Envelope
+from bus.errors import (
+    BusError,
+    BusUnavailable,
+    DeadlineExceeded,
+    LeaseLost,
+    MessageTooLarge,
+    Reject,
+    Retry,
+    RunEnded,
+)
+from bus.keys import GROUP, Shard
+from bus.lease import Lease, Verdict
+from bus.recovery import Sweeper
+
+log = structlog.get_logger("bus.consumer")
+
+SIZE_SLACK = 1024
+"""A retry rewrites the envelope: its attempt may take more digits than its sender's check saw."""
+
+Handler = Callable[[Delivery], Awaitable[None]]
+
+
+class Consumer:
+    """Serves one or more work streams on every shard, up to `concurrency` deliveries at once."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        streams: Sequence[str],
+        handler: Handler,
+        *,
+        concurrency: int = 16,
+        worker: str = "worker",
+    ) -> None:
+        self.bus = bus
+        self.streams = tuple(streams)
+        self.name = f"{worker}-{uuid.uuid4().hex[:8]}"
+        self._handler = handler
+        self._concurrency = concurrency
+        self._running: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._draining = asyncio.Event()
+        self._places = asyncio.Semaphore(concurrency)
+
+    @property
+    def busy(self) -> int:
+        """Deliveries in hand."""
+        return len(self._running)
+
+    @property
+    def free(self) -> int:
+        return max(0, self._concurrency - len(self._running))
+
+    async def run(self) -> None:
+        """Serve until `drain` is called; then finish what is in hand and return."""
+        for shard in self.bus.keys.all_shards():
+            await self.ensure_groups(shard)
+        loops = [
+            asyncio.create_task(self._read(shard), name=f"read-{shard.index}")
+            for shard in self.bus.keys.all_shards()
+        ]
+        sweeper = asyncio.create_task(Sweeper(self).run(), name="sweeper")
+        try:
+            await asyncio.gather(*loops)
+            while self._running:
+                await asyncio.wait(set(self._running))
+        finally:
+            await tasks.end([sweeper, *loops, *self._running])
+        await self._leave()
+
+    def drain(self) -> None:
+        """Take nothing new. Leases of what is in hand stay renewed until it is done."""
+        self._draining.set()
+        self._room.set()
+
+    @property
+    def draining(self) -> bool:
+        return self._draining.is_set()
+
+    async def ensure_groups(self, shard: Shard) -> None:
+        """Create streams and groups; from 0, so that what came before the first worker counts."""
+        for name in self.streams:
+            await outlast("group create", lambda n=name: self._create_group(shard.work(n)))
+
+    async def _create_group(self, key: str) -> None:
+        await scripts.call(self.bus.redis, "group", [key], [GROUP])
+
+    async def _leave(self) -> None:
+        for shard in self.bus.keys.all_shards():
+            for stream in self.streams:
+                with contextlib.suppress(*OUTAGE):  # the reaper of another worker does it later
+                    await scripts.call(
+                        self.bus.redis, "reap", [shard.work(stream)], [GROUP, 0, self.name]
+                    )
+
+    async def _read(self, shard: Shard) -> None:
+        names = {shard.work(name).encode(): name for name in self.streams}
+        wanted: dict[Any, Any] = dict.fromkeys(names, ">")
+        block = int(self.bus.settings.block_seconds * 1000)
+        failures = 0
+        while not self.draining:
+            await self._room.wait()
+            if self.draining:
+                return
+            count = max(1, self.free // len(names))
+            try:
+                found = await self.bus.blocking.xreadgroup(
+                    GROUP, self.name, wanted, count=count, block=block
+                )
+            except OUTAGE as error:
+                failures += 1
+                if failures & (failures - 1) == 0:
+                    log.warning("read failed", error=str(error), tries=failures)
+                if "NOGROUP" in str(error):
+                    await self.ensure_groups(shard)
+                else:
+                    await asyncio.sleep(pause_before(failures))
+                continue
+            if failures:
+                log.info("read works again", tries=failures)
+                failures = 0
+            for key, entries in found or []:
+                for entry, fields in entries:
+                    self.take(shard, names[key], entry.decode(), fields.get(FIELD.encode(), b""), 1)
+
+    def take(self, shard: Shard, stream: str, entry: str, body: bytes, count: int) -> None:
+        """Start handling a delivery that this consumer now holds."""
+        lease = Lease(shard.work(stream), entry, self.name, count)
+        task = asyncio.create_task(self._serve(shard, stream, lease, body))
+        self._running.add(task)
+        if self.free == 0:
+            self._room.clear()
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if self.free:
+            self._room.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("delivery left to its lease", error=str(error), kind=type(error).__name__)
+
+    async def _serve(self, shard: Shard, stream: str, lease: Lease, body: bytes) -> None:
+        try:
+            if len(body) > self.bus.settings.max_message_bytes + SIZE_SLACK:
+                raise MessageTooLarge(
+                    f"{len(body)} bytes; the limit is {self.bus.settings.max_message_bytes} "
+                    "(max_message_bytes)"
+                )
+            envelope = Envelope.from_json(body)
+            payload = self.bus.registry.decode(envelope)
+        except Exception as error:  # noqa: BLE001 - an upcaster or validator may raise anything
+            # It would raise at every delivery, before any count of attempts is looked at.
+            await bury(
+                self.bus, shard, stream, lease, body, f"{type(error).__name__}: {error}",
+                trace="" if isinstance(error, BusError) else traceback.format_exc(),
+            )  # fmt: skip
+            return
+        attempts = lease.count + envelope.attempt
+        if attempts > self.bus.settings.max_attempts:
+            await bury(
+                self.bus, shard, stream, lease, body,
+                f"delivered {attempts - 1} times without an end: its handler kills or outlives "
+                "its worker",
+            )  # fmt: skip
+            return
+        delivery = Delivery(self.bus, shard, stream, lease, envelope, payload)
+        verdicts: list[Verdict] = []
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def on_verdict(verdict: Verdict) -> None:
+            verdicts.append(verdict)
+            loop.call_soon_threadsafe(task.cancel)
+
+        self.bus.keeper.hold(lease, shard.run(envelope.run_id), on_verdict)
+        try:
+            async with self._places:
+                # Never unbound: the context is this task's own and ends with it.
+                structlog.contextvars.bind_contextvars(run_id=envelope.run_id)
+                await self._handle(delivery, body)
+        except asyncio.CancelledError:
+            if not verdicts:
+                raise  # shutdown: the message stays on the bus for another
+            task.uncancel()
+            log.info("work abandoned", why=verdicts[0].name, run_id=envelope.run_id)
+            if verdicts[0] is Verdict.RUN_ENDED:
+                await delivery.drop()
+        finally:
+            self.bus.keeper.release(lease)
+
+    async def _handle(self, delivery: Delivery, body: bytes) -> None:
+        try:
+            await self._handler(delivery)
+        except LeaseLost as error:
+            log.warning("lease lost", error=str(error))
+        except (RunEnded, DeadlineExceeded):
+            # A passed deadline ends the run through the sweeper; this message has no more to do.
+            await delivery.drop()
+        except (Reject, MessageTooLarge) as error:
+            await bury(
+                self.bus, delivery.shard, delivery.stream, delivery.lease, body, str(error),
+                envelope=delivery.envelope,
+            )  # fmt: skip
+        except Retry as error:
+            await self._again(delivery, body, str(error), "", error.delay)
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises is the message's fate
+            if isinstance(error, BusUnavailable) or is_outage(error, of_redis_only=True):
+                # Not the message's fault: the attempt does not count. A handler's own OSError
+                # does, or a missing file would be looked for until the run's deadline.
+                await self._again(delivery, body, str(error), "", None, counts=False)
+                return
+            log.error("handler failed", error=str(error), kind=type(error).__name__)
+            reason = f"{type(error).__name__}: {error}"
+            await self._again(delivery, body, reason, traceback.format_exc(), None)
+
+    async def _again(
+        self,
+        delivery: Delivery,
+        body: bytes,
+        reason: str,
+        trace: str,
+        delay: float | None,
+        *,
+        counts: bool = True,
+    ) -> None:
+        settings, lease = self.bus.settings, delivery.lease
+        envelope = delivery.envelope
+        # Deliveries before this one (crashes) count too, or a retry would forget them.
+        attempt = envelope.attempt + lease.count if counts else envelope.attempt
+        if attempt >= settings.max_attempts:
+            await bury(
+                self.bus, delivery.shard, delivery.stream, lease, body,
+                f"failed {attempt} times; last: {reason}", trace=trace, envelope=envelope,
+            )  # fmt: skip
+            return
+        if delay is None:
+            delay = min(60.0, settings.retry_base_seconds * 2 ** max(0, attempt - 1))
+            delay *= random.uniform(0.75, 1.25)
+        again = envelope.model_copy(update={"attempt": attempt})
+        log.info("retry later", delay=round(delay, 3), attempt=attempt, reason=reason)
+        await outlast(
+            "retry",
+            lambda: scripts.call(
+                self.bus.redis,
+                "retry",
+                [lease.stream, delivery.shard.delayed(delivery.stream)],
+                [lease.group, lease.entry, lease.consumer, lease.count, int(delay * 1000),
+                 again.to_json()],
+            ),
+        )  # fmt: skip

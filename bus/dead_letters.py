@@ -1,0 +1,193 @@
+"""Dead letters: messages that no retry helps, kept whole with the reason, to look at and replay."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from bus import scripts
+from bus.connection import outlast
+from bus.envelope import Envelope
+from bus.errors import BusError, MalformedEnvelope
+from bus.keys import DEAD_LIFE_MS, Shard
+from bus.lease import Lease
+
+if TYPE_CHECKING:
+    from bus.bus import Bus
+
+log = structlog.get_logger("bus.dead_letters")
+
+REPLAY_SECONDS = 600.0
+"""A replayed run gets at least this much time."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One message that was given up. `id` names shard and entry."""
+
+    id: str
+    stream: str
+    run_id: str
+    reason: str
+    traceback: str
+    deliveries: int
+    consumer: str
+    envelope: bytes
+    """As it was on the wire, which may not be an envelope at all."""
+    at: float
+    """Unix seconds."""
+
+
+def error_reply(kind: str, message: str, *, retryable: bool) -> bytes:
+    """The reply that says that a request failed; `Requester` raises it as `RequestError`."""
+    return json.dumps(
+        {"error": {"kind": kind, "message": message, "retryable": retryable}}
+    ).encode()
+
+
+async def bury(
+    bus: Bus,
+    shard: Shard,
+    stream: str,
+    lease: Lease,
+    body: bytes,
+    reason: str,
+    *,
+    trace: str = "",
+    envelope: Envelope | None = None,
+) -> None:
+    """Move a held delivery to the dead letters. Its run ends with `error`; if it is a request,
+    its waiters get an error reply instead and decide themselves."""
+    if envelope is None:
+        try:
+            envelope = Envelope.from_json(body)
+        except MalformedEnvelope:
+            envelope = None
+    run_id = envelope.run_id if envelope else ""
+    is_request = bool(envelope and envelope.reply_key)
+    reply = error_reply("dead_letter", reason, retryable=False) if is_request else b""
+    keys = [
+        lease.stream,
+        shard.dead,
+        shard.run(run_id),
+        shard.journal(run_id),
+        shard.log(run_id),
+        shard.usage(run_id),
+        shard.active,
+        shard.trajectories,
+        shard.history,
+        shard.request(envelope.reply_key if envelope else ""),
+    ]
+    args: list[scripts.Value] = [
+        lease.group,
+        lease.entry,
+        lease.consumer,
+        lease.count,
+        run_id,
+        body,
+        reason,
+        trace,
+        stream,
+        int(bus.settings.retention_seconds * 1000),
+        int(bus.settings.history),
+        DEAD_LIFE_MS,
+        reply,
+        int(bool(run_id) and not is_request),
+    ]
+    result = await outlast("dead letter", lambda: scripts.call(bus.redis, "dead", keys, args))
+    if result == b"ok":
+        log.error("dead letter", stream=stream, run_id=run_id, reason=reason)
+
+
+async def ls(bus: Bus) -> AsyncIterator[DeadLetter]:
+    """Newest first within a shard."""
+    for shard in bus.keys.all_shards():
+        last = "+"
+        while True:
+            page = await bus.redis.xrevrange(shard.dead, max=last, count=100)
+            for entry, fields in page:
+                yield _letter(shard, entry, fields)
+            if len(page) < 100:
+                break
+            last = f"({page[-1][0].decode()}"
+
+
+async def show(bus: Bus, letter_id: str) -> DeadLetter:
+    """Raises `BusError` if there is no such letter."""
+    shard, entry = _parse(bus, letter_id)
+    found = await bus.redis.xrange(shard.dead, entry, entry)
+    if not found:
+        raise BusError(f"no dead letter {letter_id}; `runtime dead ls` lists them")
+    return _letter(shard, *found[0])
+
+
+async def replay(bus: Bus, letter_id: str) -> str:
+    """Send a letter back to its stream and wake its run. Returns the stream's name.
+
+    Raises `BusError` naming why it can't be: it is no envelope, it was replayed, its run's journal
+    has expired, or its run ended in another way.
+    """
+    letter = await show(bus, letter_id)
+    shard, entry = _parse(bus, letter_id)
+    envelope = Envelope.from_json(letter.envelope)
+    deadline = max(envelope.deadline, time.time() + REPLAY_SECONDS)
+    again = envelope.model_copy(update={"attempt": 0, "deadline": deadline})
+    is_request = bool(envelope.reply_key)
+    result = await scripts.call(
+        bus.redis,
+        "replay_dead",
+        [shard.dead, shard.work(letter.stream), shard.run(envelope.run_id), shard.active,
+         shard.history, shard.journal(envelope.run_id), shard.log(envelope.run_id),
+         shard.usage(envelope.run_id)],
+        [entry, again.to_json(), "" if is_request else envelope.run_id, int(deadline * 1000),
+         int(bus.settings.retention_seconds * 1000), int(bus.settings.history)],
+    )  # fmt: skip
+    why = {
+        b"missing": "it was replayed or purged meanwhile",
+        b"expired": f"the journal of run {envelope.run_id} has expired",
+        b"ended": f"run {envelope.run_id} has ended in another way since",
+    }
+    if result in why:
+        raise BusError(f"dead letter {letter_id} can't be replayed: {why[result]}")
+    return letter.stream
+
+
+async def purge(bus: Bus, letter_id: str | None = None) -> int:
+    """Delete one letter, or all. Returns how many."""
+    if letter_id is not None:
+        shard, entry = _parse(bus, letter_id)
+        return int(await bus.redis.xdel(shard.dead, entry))
+    gone = 0
+    for shard in bus.keys.all_shards():
+        gone += int(await bus.redis.xlen(shard.dead))
+        await bus.redis.delete(shard.dead)
+    return gone
+
+
+def _parse(bus: Bus, letter_id: str) -> tuple[Shard, str]:
+    shard, _, entry = letter_id.partition("/")
+    if not shard.isdigit() or int(shard) >= bus.keys.shards or "-" not in entry:
+        raise BusError(f"{letter_id!r} is not a dead letter's id (like 0/1718000000000-0)")
+    return bus.keys.shard(int(shard)), entry
+
+
+def _letter(shard: Shard, entry: bytes, fields: dict[bytes, bytes]) -> DeadLetter:
+    def text(name: bytes) -> str:
+        return fields.get(name, b"").decode(errors="replace")
+
+    return DeadLetter(
+        id=f"{shard.index}/{entry.decode()}",
+        stream=text(b"stream"),
+        run_id=text(b"run_id"),
+        reason=text(b"reason"),
+        traceback=text(b"traceback"),
+        deliveries=int(fields.get(b"deliveries", b"0")),
+        consumer=text(b"consumer"),
+        envelope=fields.get(b"envelope", b""),
+        at=int(entry.split(b"-")[0]) / 1000,
+    )

@@ -1,0 +1,98 @@
+"""One message in a worker's hands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+from bus import scripts
+from bus.commit import StepCommit
+from bus.connection import outlast
+from bus.dead_letters import error_reply
+from bus.envelope import Envelope
+from bus.errors import LeaseLost
+from bus.keys import Shard
+from bus.lease import Lease
+from bus.run_state import RunState
+
+if TYPE_CHECKING:
+    from bus.bus import Bus
+
+REQUEST_LIFE_MS = 86_400_000
+"""A stored result outlives the longest run that may ask for it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A leased message. End it with exactly one of `commit`, `reply` or `drop`, or raise."""
+
+    bus: Bus
+    shard: Shard
+    stream: str
+    """Name of the work stream, without its key prefix."""
+    lease: Lease
+    envelope: Envelope
+    payload: BaseModel
+
+    @property
+    def published(self) -> float:
+        """When the message was put on its stream, in Unix seconds of the server's clock."""
+        return int(self.lease.entry.partition("-")[0]) / 1000
+
+    async def run_state(self) -> RunState:
+        """The run as the bus holds it, its journal included."""
+        return await self.bus.run_state(self.envelope.run_id)
+
+    async def commit(self, commit: StepCommit) -> bool:
+        """See `Committer.commit`."""
+        return await self.bus.committer(self.shard).commit(self.lease, self.envelope, commit)
+
+    async def reply(
+        self, reply: bytes, *, store: bool, usage: Sequence[tuple[bytes, bytes]] = ()
+    ) -> None:
+        """Answer a request. Each usage entry comes twice: as used, and marked as discarded.
+
+        With `store`, a retried step is handed this reply and pays nothing; without it (an error
+        that may pass) it may ask anew. A reply over the size limit is replaced by an error that
+        says so. Raises `LeaseLost` when another worker has the request; the usage was entered all
+        the same, because it was paid for.
+        """
+        run_id, shard, lease = self.envelope.run_id, self.shard, self.lease
+        keys = [
+            lease.stream,
+            shard.request(self.envelope.reply_key),
+            shard.run(run_id),
+            shard.usage(run_id),
+            shard.ledger,
+        ]
+        args: list[scripts.Value] = [
+            lease.group,
+            lease.entry,
+            lease.consumer,
+            lease.count,
+            reply,
+            int(store),
+            REQUEST_LIFE_MS,
+        ]
+        for used, discarded in usage:
+            args += [used, discarded]
+        limit = self.bus.settings.max_message_bytes
+        if len(reply) > limit:
+            # It was paid for: the usage is entered, and the waiter learns why it gets nothing.
+            args[4] = error_reply(
+                "too_large", f"the reply has {len(reply)} bytes; the limit is {limit} "
+                "(max_message_bytes)", retryable=False,
+            )  # fmt: skip
+        result = await outlast("reply", lambda: scripts.call(self.bus.redis, "reply", keys, args))
+        if result == b"lost":
+            raise LeaseLost(f"request {self.envelope.reply_key}: taken over")
+
+    async def drop(self) -> None:
+        """Settle without effect: the run is over. A run that a replay may wake keeps it."""
+        lease, shard, envelope = self.lease, self.shard, self.envelope
+        keys = [lease.stream, shard.run(envelope.run_id), shard.request(envelope.reply_key)]
+        args: list[scripts.Value] = [lease.group, lease.entry, lease.consumer, lease.count]
+        await outlast("drop", lambda: scripts.call(self.bus.redis, "drop", keys, args))

@@ -1,0 +1,63 @@
+"""The small typed message that travels on a work stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pydantic
+from pydantic import BaseModel, ConfigDict, Field
+
+from bus.errors import MalformedEnvelope
+
+FIELD = "e"
+"""The one field of a stream entry: the envelope as JSON."""
+
+
+class Envelope(BaseModel):
+    """Addressed to a step (`run_id`, `turn`, `branch`); the payload is typed by `type` and
+    `type_version` through the registry."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: str = Field(max_length=128)
+    type_version: int = Field(default=1, ge=1)
+    run_id: str = Field(max_length=64)
+    turn: int = Field(default=0, ge=0)
+    branch: int = Field(default=0, ge=0)
+    attempt: int = Field(default=0, ge=0)
+    """Explicit retries so far; Redis counts the deliveries beside it."""
+    deadline: float
+    """Unix seconds."""
+    traceparent: str = ""
+    """W3C trace context; the trace id is the run's id."""
+    reply_key: str = ""
+    """Idempotency key, when this is a request that wants a reply."""
+    payload: dict[str, Any] = Field(default_factory=dict)
+
+    def to_json(self) -> bytes:
+        return self.__pydantic_serializer__.to_json(self)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Envelope:
+        """Raises `MalformedEnvelope` naming the first thing that is wrong."""
+        try:
+            return cls.model_validate_json(data)
+        except pydantic.ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"]) or "the whole message"
+            raise MalformedEnvelope(
+                f"not an envelope: {where}: {first['msg']} ({len(data)} bytes)"
+            ) from None
+        except UnicodeDecodeError as error:
+            raise MalformedEnvelope(f"not an envelope: not UTF-8: {error}") from None
+
+
+def traceparent_of(run_id: str, turn: int = 0, branch: int = 0) -> str:
+    """W3C `traceparent`: the run's id is the trace, the step is the parent span.
+
+    An id that is not a UUID has no trace.
+    """
+    trace = run_id.replace("-", "")
+    if len(trace) != 32 or not all(letter in "0123456789abcdef" for letter in trace):
+        return ""
+    return f"00-{trace}-{(turn + 1) << 32 | branch:016x}-01"

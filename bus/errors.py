@@ -1,0 +1,72 @@
+"""Errors of the bus. Each is a type of its own, so that no caller has to read a message to act."""
+
+from __future__ import annotations
+
+
+class BusError(Exception):
+    """Base of every error that the bus raises itself."""
+
+
+class BusUnavailable(BusError):
+    """Redis can't be reached or refuses us; the message says where and what to do."""
+
+
+class LeaseLost(BusError):
+    """Another worker holds this delivery now. Nothing was changed; drop the work."""
+
+
+class RunEnded(BusError):
+    """The run is over (cancelled, deadline, budget, dead letter). Nothing was changed."""
+
+
+class UserCancelled(RunEnded):
+    """The run was cancelled by its user."""
+
+
+class DeadlineExceeded(BusError):
+    """The deadline of a run or a request has passed."""
+
+
+class BudgetExceeded(BusError):
+    """The run has used up its tokens or its money."""
+
+
+class Overloaded(BusError):
+    """Admission was refused: too many runs are in flight. Ask again later."""
+
+
+class Shutdown(BusError):
+    """This process is draining; the work stays on the bus for another."""
+
+
+class MessageTooLarge(BusError):
+    """A payload exceeds the size limit."""
+
+
+class MalformedEnvelope(BusError):
+    """Bytes on a stream are not an envelope."""
+
+
+class UnknownPayload(BusError):
+    """No model is registered for this payload type, or its version can't be upcast."""
+
+
+class Retry(BusError):
+    """Raised by a handler: try this delivery again after `delay` seconds (`None`: backoff)."""
+
+    def __init__(self, reason: str, delay: float | None = None) -> None:
+        super().__init__(reason)
+        self.delay = delay
+
+
+class Reject(BusError):
+    """Raised by a handler: no retry can help, send this delivery to the dead letters."""
+
+
+class RequestError(BusError):
+    """A request was answered with an error. `kind` is the responder's word for it."""
+
+    def __init__(self, kind: str, message: str, *, retryable: bool) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.retryable = retryable

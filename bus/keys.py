@@ -1,0 +1,134 @@
+"""Every key of the bus: its name, type, life and hash tag.
+
+Whatever one script touches carries one hash tag, `{prefix:shard}`, so that on a Redis Cluster
+it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
+
+| key | type | life |
+|---|---|---|
+| `{p:s}:work:<name>` | stream, group `workers`: unfinished messages of a role | stream life |
+| `{p:s}:delayed:<name>` | sorted set: envelopes that wait for a retry, by due time | stream life |
+| `{p:s}:run:<id>` | hash: the run, its state, budget and joins | deadline + retention |
+| `{p:s}:journal:<id>` | list: committed steps in order | deadline + retention |
+| `{p:s}:log:<id>` | stream: token deltas and events for followers | deadline + retention |
+| `{p:s}:usage:<id>` | list: usage entries of the run | deadline + retention |
+| `{p:s}:active` | sorted set: runs in flight by deadline | stream life |
+| `{p:s}:trajectories` | stream, several groups: finished runs | stream life |
+| `{p:s}:ledger` | stream, several groups: usage entries | stream life |
+| `{p:s}:dead` | stream: dead letters | dead-letter life |
+| `{p:s}:inbox:<process>` | stream: replies and notices for one process | inbox life |
+| `{p:s}:request:<key>` | hash: state, result and waiters of a request | request life |
+| `{p:s}:lock:<name>` | string: who sweeps now | one sweep |
+| `{p:s}:history` | stream: audit, only with `history` on | stream life |
+| `{p}:worker:<name>` | string: presence of one worker | three beats |
+| `{p}:workers` | sorted set: worker names by last beat | stream life |
+| `{p}:control` | hash: wishes of the operator (wanted worker counts) | stream life |
+
+*Stream life* is renewed by every writer and by every sweep, and is longer than any run may last,
+so it can't take away a message of a live run.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from functools import cached_property
+
+DAY_MS = 86_400_000
+STREAM_LIFE_MS = 7 * DAY_MS
+"""A run lasts one day at most; a stream that nobody has touched for seven is garbage."""
+DEAD_LIFE_MS = 30 * DAY_MS
+INBOX_LIFE_MS = 600_000
+"""Renewed by every write and by its reader; a dead process's inbox goes after ten minutes."""
+GROUP = "workers"
+MAX_RUN_SECONDS = 86_400
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Keys of one hash tag."""
+
+    prefix: str
+    index: int
+
+    @cached_property
+    def _tag(self) -> str:
+        return f"{{{self.prefix}:{self.index}}}:"
+
+    def _key(self, kind: str, name: str = "") -> str:
+        return f"{self._tag}{kind}:{name}" if name else f"{self._tag}{kind}"
+
+    def work(self, name: str) -> str:
+        return self._key("work", name)
+
+    def delayed(self, name: str) -> str:
+        return self._key("delayed", name)
+
+    def run(self, run_id: str) -> str:
+        return self._key("run", run_id)
+
+    def journal(self, run_id: str) -> str:
+        return self._key("journal", run_id)
+
+    def log(self, run_id: str) -> str:
+        return self._key("log", run_id)
+
+    def usage(self, run_id: str) -> str:
+        return self._key("usage", run_id)
+
+    def inbox(self, process: str) -> str:
+        return self._key("inbox", process)
+
+    def request(self, key: str) -> str:
+        return self._key("request", key)
+
+    def lock(self, name: str) -> str:
+        return self._key("lock", name)
+
+    @property
+    def active(self) -> str:
+        return self._key("active")
+
+    @property
+    def trajectories(self) -> str:
+        return self._key("trajectories")
+
+    @property
+    def ledger(self) -> str:
+        return self._key("ledger")
+
+    @property
+    def dead(self) -> str:
+        return self._key("dead")
+
+    @property
+    def history(self) -> str:
+        return self._key("history")
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Keys of one deployment."""
+
+    prefix: str
+    shards: int
+
+    def shard(self, index: int) -> Shard:
+        return Shard(self.prefix, index)
+
+    def all_shards(self) -> list[Shard]:
+        return [Shard(self.prefix, index) for index in range(self.shards)]
+
+    def shard_of(self, run_id: str) -> Shard:
+        """The shard of a run. crc32 is stable over processes and versions, `hash()` is not."""
+        return Shard(self.prefix, zlib.crc32(run_id.encode()) % self.shards)
+
+    def worker(self, name: str) -> str:
+        return f"{{{self.prefix}}}:worker:{name}"
+
+    @property
+    def workers(self) -> str:
+        return f"{{{self.prefix}}}:workers"
+
+    @property
+    def control(self) -> str:
+        return f"{{{self.prefix}}}:control"

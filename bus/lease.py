@@ -1,0 +1,144 @@
+"""Leases: who holds a delivery, and the thread that keeps them alive.
+
+The token is *(consumer, delivery count)* of a stream entry. Redis raises the count whenever the
+entry changes hands, so a worker that slept past its lease holds a token that no longer fits.
+
+Renewal runs in a thread with a connection of its own. Neither a busy event loop nor C code that
+holds it for seconds can starve it; only a stopped process does, and that one should lose its
+leases.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import redis
+import structlog
+
+from bus import scripts
+from bus.connection import renewal_client
+from bus.settings import BusSettings
+
+log = structlog.get_logger("bus.lease")
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A held delivery of one work stream."""
+
+    stream: str
+    """Full key of the work stream."""
+    entry: str
+    consumer: str
+    count: int
+    """Redis' delivery count; 1 on first delivery."""
+    group: str = "workers"
+
+
+class Verdict(IntEnum):
+    """What a renewal found; the numbers are those of renew.lua."""
+
+    LOST = 0
+    RENEWED = 1
+    RUN_ENDED = 2
+
+
+@dataclass(slots=True)
+class _Held:
+    lease: Lease
+    run_key: str
+    on_verdict: Callable[[Verdict], None]
+    renewed: float = field(default_factory=time.monotonic)
+    told: bool = False
+
+
+class LeaseKeeper:
+    """Renews every held lease at a third of its length until it is released.
+
+    `on_verdict` is called from the keeper's thread, at most once, when a lease is lost or its run
+    has ended.
+    """
+
+    def __init__(self, settings: BusSettings) -> None:
+        self._settings = settings
+        self._held: dict[Lease, _Held] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="lease-keeper", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=self._settings.lease_seconds)
+
+    def hold(self, lease: Lease, run_key: str, on_verdict: Callable[[Verdict], None]) -> None:
+        held = _Held(lease, run_key, on_verdict)
+        with self._lock:
+            self._held[lease] = held
+
+    def release(self, lease: Lease) -> None:
+        with self._lock:
+            self._held.pop(lease, None)
+
+    @property
+    def count(self) -> int:
+        return len(self._held)
+
+    def _run(self) -> None:
+        tick = self._settings.lease_seconds / 6
+        client = renewal_client(self._settings)
+        with contextlib.closing(client):
+            while not self._stop.wait(tick):
+                try:
+                    self._renew_due(client)
+                except (redis.RedisError, OSError) as error:
+                    log.warning("leases not renewed", held=self.count, error=str(error))
+
+    def _renew_due(self, client: redis.Redis) -> None:
+        old = time.monotonic() - self._settings.lease_seconds / 3
+        with self._lock:
+            due = [held for held in self._held.values() if held.renewed <= old]
+        by_group: dict[tuple[str, str, str], list[_Held]] = {}
+        for held in due:
+            # One script call may touch one hash tag only.
+            tag = held.lease.stream.partition("}")[0]
+            by_group.setdefault((tag, held.lease.group, held.lease.consumer), []).append(held)
+        for (_, group, consumer), batch in by_group.items():
+            for start in range(0, len(batch), 256):
+                self._renew_batch(client, group, consumer, batch[start : start + 256])
+
+    def _renew_batch(
+        self, client: redis.Redis, group: str, consumer: str, batch: list[_Held]
+    ) -> None:
+        keys = [key for held in batch for key in (held.lease.stream, held.run_key)]
+        args: list[str | int] = [group, consumer]
+        for held in batch:
+            args += [held.lease.entry, held.lease.count]
+        verdicts = scripts.call_sync(client, "renew", keys, args)
+        now = time.monotonic()
+        for held, number in zip(batch, verdicts, strict=True):
+            verdict = Verdict(number)
+            held.renewed = now
+            if verdict is Verdict.RENEWED:
+                continue
+            with self._lock:
+                # Released meanwhile: the work was finished, the verdict is about a settled entry.
+                still_held = held.lease in self._held and not held.told
+                held.told = True
+                if verdict is Verdict.LOST:
+                    self._held.pop(held.lease, None)
+            if still_held:
+                try:
+                    held.on_verdict(verdict)
+                except RuntimeError as error:
+                    # Its event loop is closed. This thread keeps the leases of everybody else.
+                    log.warning("holder not told", verdict=verdict.name, error=str(error))

@@ -1,0 +1,150 @@
+"""Reading a stream that several groups read: trajectories and the usage ledger.
+
+A group reads a batch, makes it durable, and only then acknowledges. What every group has
+acknowledged is trimmed, and nothing else ever is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+
+from bus import scripts
+from bus.bus import Bus
+from bus.connection import OUTAGE, outlast, pause_before
+from bus.keys import STREAM_LIFE_MS
+
+log = structlog.get_logger("bus.log_consumer")
+
+Entry = tuple[str, dict[bytes, bytes]]
+BatchHandler = Callable[[Sequence[Entry]], Awaitable[None]]
+
+
+class LogConsumer:
+    """Hands batches of one stream to a handler that makes them durable.
+
+    At least once: a batch that was handled but not acknowledged comes again, so the handler must
+    recognise it by entry id. If the handler raises, nothing is acknowledged and the batch is
+    offered again after a pause. A batch that is not full waits `linger` seconds for company.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        key: str,
+        group: str,
+        handler: BatchHandler,
+        *,
+        batch: int = 200,
+        linger: float = 0.0,
+    ) -> None:
+        self.bus = bus
+        self.key = key
+        self.group = group
+        self.name = f"{group}-{uuid.uuid4().hex[:8]}"
+        self._handler = handler
+        self._batch = batch
+        self._linger = linger
+        self._draining = asyncio.Event()
+        settings = bus.settings
+        self._silent = max(4 * settings.lease_seconds, 5 * settings.block_seconds)
+        """Seconds after which a reader of the group that holds nothing is gone."""
+        self._next_reap = time.monotonic() + self._silent
+
+    def drain(self) -> None:
+        self._draining.set()
+
+    async def run(self) -> None:
+        """Serve until drained, which includes what is already on the stream."""
+        await outlast("group create", self._create_group)
+        failures = 0
+        while True:
+            try:
+                entries = await self._next()
+                if entries:
+                    await self._handler(entries)
+                    await self._acknowledge(entries)
+                elif time.monotonic() >= self._next_reap:
+                    await self._reap()
+                elif self._draining.is_set():
+                    break
+                failures = 0
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:  # noqa: BLE001 - disk full, Redis away: keep the batch, wait
+                failures += 1
+                if failures & (failures - 1) == 0:
+                    log.error(
+                        "batch kept on the bus", stream=self.key, error=str(error),
+                        kind=type(error).__name__, tries=failures,
+                    )  # fmt: skip
+                if "NOGROUP" in str(error):
+                    await outlast("group create", self._create_group)
+                if self._draining.is_set() and failures > 3:
+                    log.error("drained with entries left on the bus", stream=self.key)
+                    break
+                await asyncio.sleep(pause_before(failures))
+        await self._leave()
+
+    async def _create_group(self) -> None:
+        await scripts.call(self.bus.redis, "group", [self.key], [self.group])
+
+    async def _next(self) -> list[Entry]:
+        # Own unacknowledged entries first (a batch that failed), then those of dead readers.
+        own = await self.bus.redis.xreadgroup(
+            self.group, self.name, {self.key: "0"}, count=self._batch
+        )
+        found = own[0][1] if own else []
+        if not found:
+            _, found, _ = await self.bus.redis.xautoclaim(
+                self.key, self.group, self.name, self.bus.settings.lease_ms, "0-0",
+                count=self._batch,
+            )  # fmt: skip
+        if not found:
+            block = 1 if self._draining.is_set() else int(self.bus.settings.block_seconds * 1000)
+            new = await self.bus.blocking.xreadgroup(
+                self.group, self.name, {self.key: ">"}, count=self._batch, block=block
+            )
+            found = new[0][1] if new else []
+            if found and len(found) < self._batch and self._linger:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._linger):
+                        await self._draining.wait()
+                more = await self.bus.redis.xreadgroup(
+                    self.group, self.name, {self.key: ">"}, count=self._batch - len(found)
+                )
+                found += more[0][1] if more else []
+        gone = [entry for entry, fields in found if not fields]
+        if gone:
+            # Deleted by somebody else while pending: offered for ever, and new entries never.
+            log.error(
+                "entries were deleted before they were read", stream=self.key, count=len(gone)
+            )
+            await self.bus.redis.xack(self.key, self.group, *gone)
+        return [(entry.decode(), fields) for entry, fields in found if fields]
+
+    async def _acknowledge(self, entries: Sequence[Entry]) -> None:
+        async def acknowledge() -> None:
+            await self.bus.redis.xack(self.key, self.group, *(entry for entry, _ in entries))
+            await scripts.call(self.bus.redis, "trim", [self.key], [])
+            await self.bus.redis.pexpire(self.key, STREAM_LIFE_MS)
+
+        await outlast("acknowledge", acknowledge)
+
+    async def _reap(self) -> None:
+        self._next_reap = time.monotonic() + self._silent / 2
+        args: list[scripts.Value] = [self.group, int(self._silent * 1000), ""]
+        gone = await scripts.call(self.bus.redis, "reap", [self.key], args)
+        if gone:
+            log.info("dead readers removed", stream=self.key, count=gone)
+
+    async def _leave(self) -> None:
+        try:
+            await scripts.call(self.bus.redis, "reap", [self.key], [self.group, 0, self.name])
+        except OUTAGE as error:
+            log.warning("consumer name left behind", consumer=self.name, error=str(error))

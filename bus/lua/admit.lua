@@ -1,0 +1,49 @@
+-- include: end_run.lua
+-- Accept a run, or say why not.
+-- KEYS: run, active, trajectories, history, journal, then one work stream per open join (its
+--       continuation's) and one per message
+-- ARGV: run_id, run JSON, deadline ms, max runs, max unrecorded, retention ms, tokens limit,
+--       micro-dollar limit, notify inbox ('' for none), history flag, number of inherited steps,
+--       number of open joins, then the steps, then per join its id, the branches still to come and
+--       the continuation's envelope, then one envelope per message
+-- Returns {'admitted'}, {'exists'} (the same run was accepted before: nothing is done), or
+--       {'overloaded', what, count, limit}.
+-- Race closed: two clients (or one that retries after an outage) that admit the same run, and
+-- many that pass the limit together.
+local run, active, trajectories, history = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+if redis.call('EXISTS', run) == 1 then
+  if ARGV[9] ~= '' then redis.call('HSET', run, 'notify', ARGV[9]) end
+  return {'exists'}
+end
+local runs = redis.call('ZCARD', active)
+if runs >= tonumber(ARGV[4]) then return {'overloaded', 'runs in flight', runs, ARGV[4]} end
+local unrecorded = redis.call('XLEN', trajectories)
+if unrecorded >= tonumber(ARGV[5]) then
+  return {'overloaded', 'trajectories waiting for the recorder', unrecorded, ARGV[5]}
+end
+redis.call('HSET', run, 'run', ARGV[2], 'state', 'active', 'deadline', ARGV[3], 'admitted', now_ms(),
+  'tokens', 0, 'micro', 0, 'tokens_limit', ARGV[7], 'micro_limit', ARGV[8], 'notify', ARGV[9],
+  'generation', 0)
+redis.call('PEXPIREAT', run, ARGV[3] + ARGV[6])
+redis.call('ZADD', active, ARGV[3], ARGV[1])
+redis.call('PEXPIRE', active, STREAM_LIFE)
+-- A fork inherits the beginning of another run's journal, and the joins it left open.
+local steps, joins = tonumber(ARGV[11]), tonumber(ARGV[12])
+local a = 13
+for i = 1, steps do
+  redis.call('RPUSH', KEYS[5], ARGV[a])
+  a = a + 1
+end
+if steps > 0 then redis.call('PEXPIREAT', KEYS[5], ARGV[3] + ARGV[6]) end
+for i = 1, joins do
+  redis.call('HSET', run, 'join:' .. ARGV[a], ARGV[a + 1],
+    'then:' .. ARGV[a], KEYS[5 + i] .. '\n' .. ARGV[a + 2])
+  a = a + 3
+end
+for i = 6 + joins, #KEYS do
+  redis.call('XADD', KEYS[i], '*', 'e', ARGV[a])
+  redis.call('PEXPIRE', KEYS[i], STREAM_LIFE)
+  a = a + 1
+end
+audit(ARGV[10], history, 'event', 'admit', 'run_id', ARGV[1])
+return {'admitted'}

@@ -1,0 +1,23 @@
+-- include: end_run.lua
+-- Append generated text to a run's log, at its place or not at all.
+-- KEYS: log, request, run, work stream
+-- ARGV: group, entry id, consumer, delivery count, request key, offset (tokens before this piece),
+--       text, ids JSON, number of ids, agent, restart (0/1), life ms if the run is unknown
+-- Returns {'ok'}, {'stale'} (the lease is lost: another worker may write) or
+--       {'gap', expected offset}.
+-- Race closed: a generator that was paused and replaced wakes and writes, also after its
+-- successor has answered: followers would see a repeat. The lease itself is the fence. `restart`
+-- begins the text anew, for an engine that can't go on from ids.
+if not holds(KEYS[4], ARGV[1], ARGV[2], ARGV[3], ARGV[4]) then return {'stale'} end
+local offset = tonumber(redis.call('HGET', KEYS[2], 'offset') or '0')
+local at = tonumber(ARGV[6])
+if ARGV[11] == '1' then offset = 0 end
+if at ~= offset then return {'gap', offset} end
+redis.call('HSET', KEYS[2], 'offset', at + ARGV[9])
+redis.call('XADD', KEYS[1], '*', 'type', ARGV[11] == '1' and 'restart' or 'tokens',
+  'call', ARGV[5], 'agent', ARGV[10], 'offset', at, 'text', ARGV[7], 'ids', ARGV[8])
+local left = redis.call('PTTL', KEYS[3])
+if left <= 0 then left = ARGV[12] end
+redis.call('PEXPIRE', KEYS[1], left)
+redis.call('PEXPIRE', KEYS[2], left)
+return {'ok'}

@@ -1,0 +1,123 @@
+-- include: end_run.lua
+-- The step commit, for a batch of independent deliveries of one shard. Each is all or nothing.
+-- KEYS: active, trajectories, history, then per commit:
+--       work stream, run, journal, log, usage, one work stream per published message,
+--       and the continuation's work stream if it fans out
+-- ARGV: number of commits, history flag, retention ms, group, then per commit:
+--       entry id, consumer, delivery count, run_id, guard ("turn.branch"), step JSON, tokens,
+--       micro-dollars, number of published messages, their envelopes…,
+--       join to open ('' for none), [branches, continuation envelope],
+--       join to arrive at ('' for none), outcome ('' if the run goes on), [answer, reason]
+-- Returns one word per commit: 'ok', 'already' (this very commit was applied before: a retry
+--       after a broken connection), 'lost' (another worker holds the lease: nothing changed),
+--       'ended' (the run is over: only the message was settled, or kept for a replay), 'duplicate' (the step is in the
+--       journal: only the message was settled), 'budget' (committed, and the run ended because
+--       its budget is used up).
+-- Race closed: a worker that was paused past its lease wakes up and commits; a crash between
+-- journal, hand-off and acknowledgement; two branches that arrive together at a join.
+local active, trajectories, history = KEYS[1], KEYS[2], KEYS[3]
+local opts = {history = ARGV[2], retention = ARGV[3]}
+local group = ARGV[4]
+local ki, ai = 4, 5
+local results = {}
+local kept = {}
+
+-- A stream's life is renewed once per batch.
+local function publish(target, envelope)
+  redis.call('XADD', target, '*', 'e', envelope)
+  if not kept[target] then
+    redis.call('PEXPIRE', target, STREAM_LIFE)
+    kept[target] = true
+  end
+end
+
+for n = 1, tonumber(ARGV[1]) do
+  local stream = KEYS[ki]
+  local k = {run = KEYS[ki + 1], journal = KEYS[ki + 2], log = KEYS[ki + 3], usage = KEYS[ki + 4],
+    active = active, trajectories = trajectories, history = history}
+  local first_target = ki + 5
+  local id, consumer, count, run_id, guard, step = unpack(ARGV, ai, ai + 5)
+  local tokens, micro, published = ARGV[ai + 6], ARGV[ai + 7], tonumber(ARGV[ai + 8])
+  local first_envelope = ai + 9
+  ki = first_target + published
+  ai = first_envelope + published
+  local open, branches, continuation, continuation_stream = ARGV[ai], nil, nil, nil
+  ai = ai + 1
+  if open ~= '' then
+    branches, continuation, continuation_stream = ARGV[ai], ARGV[ai + 1], KEYS[ki]
+    ai = ai + 2
+    ki = ki + 1
+  end
+  local arrive, outcome, answer, reason = ARGV[ai], ARGV[ai + 1], '', ''
+  ai = ai + 2
+  if outcome ~= '' then
+    answer, reason = ARGV[ai], ARGV[ai + 1]
+    ai = ai + 2
+  end
+
+  local token = consumer .. '/' .. count .. '/' .. id
+  local field = 'step:' .. guard
+  if not holds(stream, group, id, consumer, count) then
+    if redis.call('HGET', k.run, field) == token then
+      results[n] = 'already'
+    else
+      results[n] = 'lost'
+      audit(opts.history, history, 'event', 'stale', 'run_id', run_id, 'guard', guard,
+        'token', token, 'stream', stream)
+    end
+  elseif redis.call('HGET', k.run, 'state') ~= 'active' then
+    abandon(stream, group, id, k.run)
+    results[n] = 'ended'
+  elseif redis.call('HSETNX', k.run, field, token) == 0 then
+    settle(stream, group, id)
+    results[n] = 'duplicate'
+    audit(opts.history, history, 'event', 'duplicate', 'run_id', run_id, 'guard', guard,
+      'token', token, 'stream', stream)
+  else
+    results[n] = 'ok'
+    local length = redis.call('RPUSH', k.journal, step)
+    local life
+    if length == 1 then
+      life = redis.call('PTTL', k.run)
+      redis.call('PEXPIRE', k.journal, life)
+    end
+    audit(opts.history, history, 'event', 'commit', 'run_id', run_id, 'guard', guard,
+      'token', token, 'index', length, 'stream', stream)
+    redis.call('XADD', k.log, '*', 'type', 'step', 'guard', guard, 'index', length - 1)
+    if redis.call('XLEN', k.log) == 1 then  -- not the journal's length: a fork inherits steps
+      redis.call('PEXPIRE', k.log, life or redis.call('PTTL', k.run))
+    end
+    if tokens ~= '0' or micro ~= '0' then
+      local used_tokens = redis.call('HINCRBY', k.run, 'tokens', tokens)
+      local used_micro = redis.call('HINCRBY', k.run, 'micro', micro)
+      local limits = redis.call('HMGET', k.run, 'tokens_limit', 'micro_limit')
+      local over_tokens = limits[1] ~= '0' and used_tokens > tonumber(limits[1])
+      local over_micro = limits[2] ~= '0' and used_micro > tonumber(limits[2])
+      if outcome == '' and (over_tokens or over_micro) then
+        outcome, results[n] = 'budget', 'budget'
+        reason = over_tokens and ('used ' .. used_tokens .. ' tokens of ' .. limits[1])
+          or ('used ' .. used_micro .. ' micro-dollars of ' .. limits[2])
+      end
+    end
+    if outcome ~= '' then
+      end_run(k, run_id, outcome, answer, reason, opts)
+    else
+      if open ~= '' then
+        redis.call('HSET', k.run, 'join:' .. open, branches,
+          'then:' .. open, continuation_stream .. '\n' .. continuation)
+      end
+      for i = 0, published - 1 do
+        publish(KEYS[first_target + i], ARGV[first_envelope + i])
+      end
+      if arrive ~= '' and redis.call('HINCRBY', k.run, 'join:' .. arrive, -1) == 0 then
+        local stored = redis.call('HGET', k.run, 'then:' .. arrive)
+        local cut = string.find(stored, '\n', 1, true)
+        local target = string.sub(stored, 1, cut - 1)
+        publish(target, string.sub(stored, cut + 1))
+        redis.call('HDEL', k.run, 'join:' .. arrive, 'then:' .. arrive)
+      end
+    end
+    settle(stream, group, id)
+  end
+end
+return results

@@ -1,0 +1,84 @@
+-- Included by the scripts that can end a run; defines functions and runs nothing.
+--
+-- end_run(k, run_id, outcome, answer, reason, opts)
+--   k = {run=, journal=, log=, usage=, active=, trajectories=, history=}: keys of one shard.
+--   Marks the run ended, publishes its whole trajectory, tells its client, bounds the life of
+--   all that is left. The caller has checked that the run is active.
+-- Race closed: ending and publishing are one script, so there is no ended run without a
+-- trajectory and no trajectory of a run that still moves.
+-- The inbox is read from the run's hash: its key carries the same hash tag.
+
+local STREAM_LIFE = 604800000
+local INBOX_LIFE = 600000
+
+local function now_ms()
+  local t = redis.call('TIME')
+  return t[1] * 1000 + math.floor(t[2] / 1000)
+end
+
+local function audit(on, key, ...)
+  if on == '1' then
+    redis.call('XADD', key, '*', ...)
+    redis.call('PEXPIRE', key, STREAM_LIFE)
+  end
+end
+
+-- The lease token: this consumer, at this delivery count, still holds the entry. A flushed server
+-- has no group, so nobody holds anything there: an error instead would be repeated for ever by a
+-- worker whose every place waits for this answer, and who would make the group anew.
+local function holds(stream, group, id, consumer, count)
+  local p = redis.pcall('XPENDING', stream, group, id, id, 1)
+  if p.err then
+    if string.find(p.err, 'NOGROUP', 1, true) then return false end
+    error(p)
+  end
+  return p[1] ~= nil and p[1][2] == consumer and p[1][4] == tonumber(count)
+end
+
+local function settle(stream, group, id)
+  redis.call('XACK', stream, group, id)
+  redis.call('XDEL', stream, id)
+end
+
+-- Settle a message whose run is over. A run that ended in error can be woken by a replay of its
+-- dead letter: its other messages are kept with it until then, or a join would wait for ever.
+-- Returns whether it was kept.
+local function abandon(stream, group, id, run)
+  local kept = false
+  if redis.call('HGET', run, 'outcome') == 'error' then
+    for _, entry in ipairs(redis.call('XRANGE', stream, id, id)) do
+      for i = 1, #entry[2], 2 do
+        if entry[2][i] == 'e' then
+          redis.call('HSET', run, 'kept:' .. id .. ' ' .. stream, entry[2][i + 1])
+          kept = true
+        end
+      end
+    end
+  end
+  settle(stream, group, id)
+  return kept
+end
+
+local function end_run(k, run_id, outcome, answer, reason, opts)
+  local now = now_ms()
+  redis.call('HSET', k.run, 'state', 'ended', 'outcome', outcome, 'answer', answer,
+    'reason', reason, 'ended', now)
+  redis.call('ZREM', k.active, run_id)
+  local info = redis.call('HMGET', k.run, 'run', 'notify', 'generation')
+  local steps = redis.call('LRANGE', k.journal, 0, -1)
+  redis.call('XADD', k.trajectories, '*', 'run_id', run_id, 'run', info[1] or '',
+    'steps', '[' .. table.concat(steps, ',') .. ']', 'outcome', outcome, 'answer', answer,
+    'reason', reason, 'ended', now, 'generation', info[3] or '0')
+  redis.call('PEXPIRE', k.trajectories, STREAM_LIFE)
+  redis.call('XADD', k.log, '*', 'type', 'ended', 'outcome', outcome, 'answer', answer,
+    'reason', reason, 'generation', info[3] or '0')
+  if info[2] and info[2] ~= '' then
+    redis.call('XADD', info[2], '*', 'type', 'ended', 'run_id', run_id, 'outcome', outcome)
+    redis.call('PEXPIRE', info[2], INBOX_LIFE)
+  end
+  for _, key in ipairs({k.run, k.journal, k.log, k.usage}) do
+    redis.call('PEXPIRE', key, opts.retention)
+  end
+  audit(opts.history, k.history, 'event', 'end', 'run_id', run_id, 'outcome', outcome,
+    'steps', #steps, 'generation', info[3] or '0')
+end

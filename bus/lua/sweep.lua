@@ -1,0 +1,44 @@
+-- include: end_run.lua
+-- One look at one work stream: due retries go back to it, expired leases come to the caller.
+-- KEYS: work stream, delayed set, sweep lock, active, history
+-- ARGV: group, consumer, lease ms, free places of the caller, cursor, lock ms, history flag
+-- Returns {} if another worker sweeps now, else
+--       {next cursor, promoted, {{id, envelope, delivery count}…}, {overdue run ids…}}
+-- Race closed: many workers that claim the same entries; a scan that always starts at 0-0 and
+-- never reaches later entries (the cursor is the caller's to keep).
+if not redis.call('SET', KEYS[3], ARGV[2], 'NX', 'PX', ARGV[6]) then return {} end
+local now = now_ms()
+redis.call('PEXPIRE', KEYS[1], STREAM_LIFE)
+redis.call('PEXPIRE', KEYS[2], STREAM_LIFE)
+redis.call('PEXPIRE', KEYS[4], STREAM_LIFE)
+local due = redis.call('ZRANGE', KEYS[2], '-inf', now, 'BYSCORE', 'LIMIT', 0, 100)
+for _, envelope in ipairs(due) do
+  redis.call('XADD', KEYS[1], '*', 'e', envelope)
+  redis.call('ZREM', KEYS[2], envelope)
+end
+-- XAUTOCLAIM looks at ten entries for each that it may take, so a caller with one free place
+-- would crawl through a long list: it is called again until SCAN entries were looked at.
+local SCAN = 5000
+local taken = {}
+local cursor = ARGV[5]
+local free = tonumber(ARGV[4])
+local looked = 0
+while free > 0 and looked < SCAN do
+  local r = redis.call('XAUTOCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[3], cursor, 'COUNT', free)
+  cursor = r[1]
+  looked = looked + 10 * free
+  free = free - #r[2]
+  for _, entry in ipairs(r[2]) do
+    local p = redis.call('XPENDING', KEYS[1], ARGV[1], entry[1], entry[1], 1)
+    local body = ''
+    for i = 1, #entry[2], 2 do
+      if entry[2][i] == 'e' then body = entry[2][i + 1] end
+    end
+    taken[#taken + 1] = {entry[1], body, p[1][4]}
+    audit(ARGV[7], KEYS[5], 'event', 'claim', 'stream', KEYS[1], 'entry', entry[1],
+      'consumer', ARGV[2], 'count', p[1][4])
+  end
+  if cursor == '0-0' then break end
+end
+local overdue = redis.call('ZRANGE', KEYS[4], '-inf', now, 'BYSCORE', 'LIMIT', 0, 50)
+return {cursor, #due, taken, overdue}

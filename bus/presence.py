@@ -1,0 +1,87 @@
+"""Who is there: each worker says so every two seconds, and its word fades after three beats."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from pydantic import BaseModel, ConfigDict, Field
+
+from bus.bus import Bus
+from bus.connection import OUTAGE
+from bus.keys import STREAM_LIFE_MS
+
+log = structlog.get_logger("bus.presence")
+
+BEAT = 2.0
+"""Seconds between two beats."""
+
+
+class WorkerPresence(BaseModel):
+    """One worker as it describes itself."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: str
+    kind: str
+    host: str = Field(default_factory=socket.gethostname)
+    pid: int = Field(default_factory=os.getpid)
+    version: str = ""
+    started: float = Field(default_factory=time.time)
+    state: str = "starting"
+    """`starting`, `ready` or `draining`."""
+    busy: int = 0
+    concurrency: int = 0
+    streams: list[str] = Field(default_factory=list)
+    details: dict[str, Any] = Field(default_factory=dict)
+    """What this kind of worker has to tell (models, engine totals, rows written)."""
+    beat: float = 0.0
+
+
+async def announce(bus: Bus, describe: Callable[[], WorkerPresence]) -> None:
+    """Beat until cancelled; then withdraw the word."""
+    failing = False
+    name = describe().name
+    try:
+        while True:
+            try:
+                await beat(bus, describe())
+                failing = False
+            except OUTAGE as error:
+                if not failing:
+                    log.warning("presence not announced", error=str(error))
+                failing = True
+            await asyncio.sleep(BEAT)
+    finally:
+        try:
+            await bus.redis.delete(bus.keys.worker(name))
+            await bus.redis.zrem(bus.keys.workers, name)
+        except OUTAGE as error:
+            log.warning("presence not withdrawn; it fades by itself", error=str(error))
+
+
+async def beat(bus: Bus, presence: WorkerPresence) -> None:
+    """Say once that this worker is there."""
+    now = time.time()
+    body = presence.model_copy(update={"beat": now}).model_dump_json()
+    async with bus.redis.pipeline(transaction=False) as pipe:
+        pipe.set(bus.keys.worker(presence.name), body, px=int(3 * BEAT * 1000))
+        pipe.zadd(bus.keys.workers, {presence.name: now})
+        pipe.zremrangebyscore(bus.keys.workers, "-inf", now - 3600)
+        pipe.pexpire(bus.keys.workers, STREAM_LIFE_MS)
+        await pipe.execute()
+
+
+async def present(bus: Bus) -> list[WorkerPresence]:
+    """The workers that are there now, by kind and name."""
+    names = [name.decode() for name in await bus.redis.zrange(bus.keys.workers, 0, -1)]
+    if not names:
+        return []
+    bodies = await bus.redis.mget([bus.keys.worker(name) for name in names])
+    found = [WorkerPresence.model_validate_json(body) for body in bodies if body]
+    return sorted(found, key=lambda worker: (worker.kind, worker.name))

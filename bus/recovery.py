@@ -1,0 +1,104 @@
+"""Recovery: expired leases, due retries, overdue runs and dead consumers.
+
+Every worker with a free place sweeps, one at a time per stream (a short lock), at jittered
+intervals. The cursor of the scan is kept, so that entries behind a long list are reached too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from typing import TYPE_CHECKING
+
+import structlog
+
+from bus import scripts
+from bus.connection import OUTAGE
+from bus.keys import GROUP, Shard
+
+if TYPE_CHECKING:
+    from bus.consumer import Consumer
+
+log = structlog.get_logger("bus.recovery")
+
+CONSUMER_LEASES = 4
+"""A consumer that holds nothing and was silent for this many leases is gone."""
+
+
+class Sweeper:
+    """The sweeping of one consumer's streams."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._bus = consumer.bus
+        self._cursors: dict[str, bytes] = {}
+        settings = self._bus.settings
+        self._silent_ms = int(
+            1000 * max(CONSUMER_LEASES * settings.lease_seconds, 5 * settings.block_seconds)
+        )
+        self._next_reap = time.monotonic() + self._silent_ms / 1000
+
+    async def run(self) -> None:
+        settings = self._bus.settings
+        failures = 0
+        while True:
+            await asyncio.sleep(settings.sweep_seconds * random.uniform(0.8, 1.2))
+            try:
+                for shard in self._bus.keys.all_shards():
+                    for stream in self._consumer.streams:
+                        await self._sweep(shard, stream)
+                if time.monotonic() >= self._next_reap:
+                    await self._reap()
+                failures = 0
+            except OUTAGE as error:
+                failures += 1
+                if failures & (failures - 1) == 0:
+                    log.warning("sweep failed", error=str(error), tries=failures)
+
+    async def _sweep(self, shard: Shard, stream: str) -> None:
+        if self._consumer.draining:
+            return
+        free = self._consumer.free
+        if free == 0:
+            # The lock is left to a worker that can take what it finds; deadlines can't wait.
+            overdue = await self._bus.redis.zrangebyscore(
+                shard.active, "-inf", int(time.time() * 1000), start=0, num=50
+            )
+            await self._end_overdue(overdue)
+            return
+        settings = self._bus.settings
+        key = shard.work(stream)
+        found = await scripts.call(
+            self._bus.redis,
+            "sweep",
+            [key, shard.delayed(stream), shard.lock(stream), shard.active, shard.history],
+            [GROUP, self._consumer.name, settings.lease_ms, free, self._cursors.get(key, b"0-0"),
+             max(1, int(settings.sweep_seconds * 500)), int(settings.history)],
+        )  # fmt: skip
+        if not found:
+            return
+        cursor, promoted, taken, overdue = found
+        self._cursors[key] = cursor
+        if promoted:
+            log.debug("retries due", stream=stream, count=promoted)
+        for entry, body, count in taken:
+            log.info("lease taken over", stream=stream, entry=entry.decode(), delivery=count)
+            self._consumer.take(shard, stream, entry.decode(), body, int(count))
+        await self._end_overdue(overdue)
+
+    async def _end_overdue(self, overdue: list[bytes]) -> None:
+        for run_id in overdue:
+            await self._bus.end_run(
+                run_id.decode(), "deadline", "its deadline passed", only_if_overdue=True
+            )
+
+    async def _reap(self) -> None:
+        self._next_reap = time.monotonic() + self._silent_ms / 2000
+        for shard in self._bus.keys.all_shards():
+            for stream in self._consumer.streams:
+                gone = await scripts.call(
+                    self._bus.redis, "reap", [shard.work(stream)], [GROUP, self._silent_ms, ""]
+                )
+                if gone:
+                    log.info("dead consumers removed", stream=stream, count=gone)

@@ -1,0 +1,145 @@
+"""Requests: ask a pool of workers and wait for the answer, paying once.
+
+One inbox stream per process and shard takes every reply and every notice that a run has ended. A
+request's idempotency key makes it one piece of work, however often a retried step asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from typing import Any
+
+import structlog
+
+from bus import scripts, tasks
+from bus.bus import Bus
+from bus.connection import OUTAGE, outlast, pause_before
+from bus.delivery import REQUEST_LIFE_MS
+from bus.envelope import Envelope
+from bus.errors import DeadlineExceeded, MessageTooLarge, RequestError
+from bus.keys import INBOX_LIFE_MS, Shard
+
+log = structlog.get_logger("bus.requests")
+
+LOOK_AGAIN = 5.0
+"""Seconds after which a waiter looks for itself: a notice can be lost with its inbox, in a flush
+or after ten minutes of silence."""
+
+
+class Inbox:
+    """This process's mail: replies to requests, ends of runs. Start it before asking."""
+
+    def __init__(self, bus: Bus) -> None:
+        self.bus = bus
+        self._replies: dict[str, set[asyncio.Future[bytes]]] = {}
+        self._ends: dict[str, asyncio.Event] = {}
+        self._readers: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Inbox:
+        self._readers = [
+            asyncio.create_task(self._read(shard), name=f"inbox-{shard.index}")
+            for shard in self.bus.keys.all_shards()
+        ]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await tasks.end(self._readers)
+        for shard in self.bus.keys.all_shards():
+            with contextlib.suppress(*OUTAGE):  # else it expires by itself
+                await self.bus.redis.delete(self.key(shard))
+
+    def key(self, shard: Shard) -> str:
+        return shard.inbox(self.bus.process)
+
+    async def request(self, stream: str, envelope: Envelope) -> bytes:
+        """Ask a pool; the answer's bytes.
+
+        Raises `RequestError` if the answer is an error, `DeadlineExceeded` past the envelope's
+        deadline (the work may still end and be stored), `MessageTooLarge`.
+        """
+        body = envelope.to_json()
+        limit = self.bus.settings.max_message_bytes
+        if len(body) > limit:
+            raise MessageTooLarge(f"request of {len(body)} bytes; the limit is {limit}")
+        shard = self.bus.keys.shard_of(envelope.run_id)
+        key = envelope.reply_key
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        # Two steps of one process may wait for one key: a retry beside its abandoned first try.
+        waiting = self._replies.setdefault(key, set())
+        waiting.add(future)
+        keys = [shard.request(key), shard.work(stream), self.key(shard)]
+        args: list[scripts.Value] = [body, REQUEST_LIFE_MS, key]
+        try:
+            while True:
+                left = envelope.deadline - time.time()
+                if left <= 0:
+                    raise DeadlineExceeded(f"request {key}: no answer by its deadline")
+                answer = await outlast(
+                    "request", lambda: scripts.call(self.bus.redis, "request", keys, args)
+                )
+                if answer[0] == b"done":
+                    return _unwrap(answer[1])
+                # Not `wait_for`: on Python 3.11 it loses a cancellation that meets the reply.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(min(LOOK_AGAIN, left + 0.05)):
+                        return _unwrap(await asyncio.shield(future))
+        finally:
+            waiting.discard(future)
+            if not waiting:
+                self._replies.pop(key, None)
+
+    async def wait_ended(self, run_id: str) -> None:
+        """Return when the run is over (or unknown). Admit it with `notify=inbox.key(shard)`."""
+        event = self._ends.setdefault(run_id, asyncio.Event())
+        try:
+            while not event.is_set():
+                if not await self.bus.is_active(run_id):
+                    return
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_AGAIN):
+                        await event.wait()
+        finally:
+            self._ends.pop(run_id, None)
+
+    async def _read(self, shard: Shard) -> None:
+        key, last, failures = self.key(shard), "0-0", 0
+        block = int(self.bus.settings.block_seconds * 1000)
+        while True:
+            try:
+                found = await self.bus.blocking.xread({key: last}, count=500, block=block)
+                if found:
+                    entries = found[0][1]
+                    last = entries[-1][0].decode()
+                    for _, fields in entries:
+                        self._deliver(fields)
+                    await self.bus.redis.xdel(key, *(entry for entry, _ in entries))
+                await self.bus.redis.pexpire(key, INBOX_LIFE_MS)
+                failures = 0
+            except OUTAGE as error:
+                failures += 1
+                if failures & (failures - 1) == 0:
+                    log.warning("inbox unreadable", error=str(error), tries=failures)
+                # A server that came back without its data starts its ids anew.
+                last = "0-0"
+                await asyncio.sleep(pause_before(failures))
+
+    def _deliver(self, fields: dict[bytes, bytes]) -> None:
+        if fields[b"type"] == b"reply":
+            for future in self._replies.get(fields[b"key"].decode(), ()):
+                if not future.done():
+                    future.set_result(fields[b"reply"])
+        elif fields[b"type"] == b"ended":
+            event = self._ends.get(fields[b"run_id"].decode())
+            if event is not None:
+                event.set()
+
+
+def _unwrap(reply: bytes) -> bytes:
+    """Raises `RequestError` if the reply is an error."""
+    if reply.startswith(b'{"error":'):
+        error: dict[str, Any] = json.loads(reply)["error"]
+        raise RequestError(error["kind"], error["message"], retryable=error["retryable"])
+    return reply

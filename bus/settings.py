@@ -1,0 +1,60 @@
+"""What a process must know to join a bus."""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+
+class BusSettings(BaseModel):
+    """Every process of one deployment must hold the same values."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    redis_url: str = Field(default="redis://127.0.0.1:6379/0", repr=False)
+    """`redis://`, `rediss://` or `unix://` URL. May carry a password, so it is never printed;
+    `safe_url` is what logs and errors show."""
+    prefix: str = Field(default="sw", pattern=r"^[A-Za-z0-9_.-]{1,32}$")
+    """Begins every key: several deployments can share one server."""
+    shards: int = Field(default=1, ge=1, le=256)
+    """Runs are spread over this many hash tags. One is right for a single server; a Redis
+    Cluster wants a few per master."""
+    lease_seconds: float = Field(default=15.0, ge=0.2, le=3600)
+    """A delivery whose worker is silent for this long is given to another worker."""
+    max_attempts: int = Field(default=5, ge=1, le=100)
+    """Deliveries and retries of one message before it becomes a dead letter."""
+    max_runs: int = Field(default=10_000, ge=1)
+    """Runs in flight per shard before admission answers `Overloaded`."""
+    max_unrecorded: int = Field(default=100_000, ge=1)
+    """Trajectories waiting for the recorder before admission answers `Overloaded`."""
+    max_message_bytes: int = Field(default=1_048_576, ge=1024, le=64 * 1_048_576)
+    """A larger envelope, step or reply is refused by the sender."""
+    retention_seconds: float = Field(default=86_400, ge=1)
+    """How long the journal and the log of an ended run stay readable on the bus."""
+    block_seconds: float = Field(default=2.0, ge=0.05, le=60)
+    """How long one blocking read waits."""
+    sweep_seconds: float = Field(default=0.5, ge=0.02, le=60)
+    """Between two looks for expired leases and due retries."""
+    retry_base_seconds: float = Field(default=0.5, ge=0.001)
+    """First backoff of a retry; doubles each time, with jitter, up to a minute."""
+    history: bool = False
+    """Write every admission, claim, commit, refusal and end to an audit stream. For
+    `bench faults`; costs one more command per step."""
+
+    @field_validator("redis_url")
+    @classmethod
+    def _known_scheme(cls, url: str) -> str:
+        if not re.match(r"^(rediss?|unix)://", url):
+            raise ValueError("must begin with redis://, rediss:// or unix://")
+        return url
+
+    @property
+    def safe_url(self) -> str:
+        """The URL with the password hidden."""
+        url = re.sub(r"://([^:@/]*):[^@]*@", r"://\1:***@", self.redis_url)
+        return re.sub(r"([?&]password=)[^&]*", r"\1***", url)
+
+    @property
+    def lease_ms(self) -> int:
+        return max(1, int(self.lease_seconds * 1000))

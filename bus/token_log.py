@@ -1,0 +1,91 @@
+"""Generated text on its way to followers: appended at its place or not at all.
+
+The log of a run outlives the client that reads it and the worker that writes it. A second worker
+that takes over a request reads what its predecessor published and goes on from there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bus import scripts
+from bus.connection import outlast
+from bus.delivery import REQUEST_LIFE_MS, Delivery
+from bus.errors import BusError, LeaseLost
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What followers of one request have been given so far."""
+
+    ids: tuple[int, ...]
+    text: str
+
+
+class TokenWriter:
+    """Publishes the tokens of one request, in order, from one worker at a time."""
+
+    def __init__(self, delivery: Delivery, agent: str) -> None:
+        self._bus = delivery.bus
+        self._agent = agent
+        self._call = delivery.envelope.reply_key
+        self._lease = lease = delivery.lease
+        shard, run_id = delivery.shard, delivery.envelope.run_id
+        self._keys = [
+            shard.log(run_id),
+            shard.request(self._call),
+            shard.run(run_id),
+            lease.stream,
+        ]
+        self._offset = 0
+
+    async def published(self) -> Published:
+        """What an earlier worker has published of this request; the writer goes on after it."""
+        ids: list[int] = []
+        text = ""
+        entries = await outlast("token log", lambda: self._bus.redis.xrange(self._keys[0]))
+        for _, fields in entries:
+            if fields.get(b"call") != self._call.encode():
+                continue
+            if fields[b"type"] == b"restart":
+                ids, text = [], ""
+            ids += json.loads(fields[b"ids"])
+            text += fields[b"text"].decode()
+        self._offset = len(ids)
+        return Published(tuple(ids), text)
+
+    async def append(self, text: str, ids: Sequence[int], *, restart: bool = False) -> None:
+        """Publish a piece. Engines without ids pass one made-up id per piece, to count places.
+
+        `restart` takes back what was published: followers begin this call's text anew. Raises
+        `LeaseLost` when another worker holds the request now.
+        """
+        if text and not ids:
+            raise ValueError("a piece of text needs at least one id: ids count its place")
+        at, lease = 0 if restart else self._offset, self._lease
+        args: list[scripts.Value] = [
+            lease.group,
+            lease.entry,
+            lease.consumer,
+            lease.count,
+            self._call,
+            at,
+            text,
+            json.dumps(list(ids)),
+            len(ids),
+            self._agent,
+            int(restart),
+            REQUEST_LIFE_MS,
+        ]
+        result = await outlast(
+            "token log",
+            lambda: scripts.call(self._bus.redis, "append_tokens", self._keys, args),
+        )
+        if result[0] == b"stale":
+            raise LeaseLost(f"request {self._call}: taken over, another writes its tokens")
+        if result[0] == b"gap" and int(result[1]) != at + len(ids):
+            # An offset just past our piece means that it arrived and only the answer was lost.
+            raise BusError(f"request {self._call}: log is at {int(result[1])}, writer at {at}")
+        self._offset = at + len(ids)
