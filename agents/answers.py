@@ -1,0 +1,134 @@
+r"""Answers in a model's text: the last `\boxed{…}`, plain text, and exact numbers.
+
+This is what roles and workflows need to pass an answer on. It judges nothing: whether an answer
+is right is decided by whoever holds the reference.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+from agents.arithmetic import ExpressionError, evaluate, show
+from agents.records import Trajectory
+
+MAX_ANSWER_CHARS = 2_000
+"""An answer is cut here; a longer one is an essay, and its text stays in the call."""
+
+_BOX = re.compile(r"\\f?boxed\s*\{")
+_BRACE = re.compile(r"[{}]")
+
+
+def last_boxed(text: str) -> str | None:
+    r"""The content of the last complete `\boxed{…}` (braces may nest), or `None`."""
+    # Each brace is looked at once, whatever the text: matching every box anew would be quadratic.
+    openings = {match.end() - 1: match.end() for match in _BOX.finditer(text)}
+    if not openings:
+        return None
+    stack: list[int] = []
+    best: tuple[int, int] | None = None
+    for brace in _BRACE.finditer(text):
+        at = brace.start()
+        if at > 0 and text[at - 1] == "\\":
+            continue
+        if brace.group() == "{":
+            stack.append(at)
+        elif stack:
+            opened = stack.pop()
+            if opened in openings and (best is None or opened > best[0]):
+                best = (opened, at)
+    return None if best is None else text[best[0] + 1 : best[1]].strip()
+
+
+_WRAPPED = re.compile(r"\\(?:text|textbf|textrm|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}")
+_REPLACEMENTS = (
+    (re.compile(r"\{,\}"), ","),
+    (re.compile(r"(?<=[0-9])\\[,!]\s?(?=[0-9]{3})"), ""),
+    (re.compile(r"\\[,;:! ]|~"), " "),
+    (re.compile(r"\\(?:left|right|displaystyle)(?![A-Za-z])"), ""),
+    (re.compile(r"\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))|°"), " degrees "),
+    (re.compile(r"\\[()\[\]]"), " "),
+    (re.compile(r"\\([$%#&_])"), r"\1"),
+)
+_MATH_DOLLARS = re.compile(r"(?<!\\)\$(?!\s)([^$]*)(?<![\\\s])\$")
+
+
+def plain(text: str) -> str:
+    """Text without the LaTeX that only formats: one line, no final full stop."""
+    text = _MATH_DOLLARS.sub(r"\1", text)
+    text = _WRAPPED.sub(r" \1 ", text)
+    for pattern, replacement in _REPLACEMENTS:
+        text = pattern.sub(replacement, text)
+    text = " ".join(text.split())
+    return text.removesuffix(".").rstrip()[:MAX_ANSWER_CHARS]
+
+
+def final_answer(text: str) -> str:
+    """What a run answers: the last box, else the whole text, made plain."""
+    boxed = last_boxed(text)
+    return plain(text if boxed is None else boxed)
+
+
+def final_text(trajectory: Trajectory) -> str | None:
+    """The last text, whole, of the role that was asked the question: what a checker reads,
+    however the run ended. `None` if that role got no completion."""
+    for step in reversed(trajectory.steps):
+        if step.agent == trajectory.steps[0].agent and step.candidates:
+            calls = step.candidates[step.selected].calls
+            return calls[-1].text if calls else None
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An exact number as it was written."""
+
+    value: Fraction
+    percent: bool
+    """A percent sign followed; `value` is the number before it."""
+
+    def __str__(self) -> str:
+        return show(self.value) + ("%" if self.percent else "")
+
+
+_PLAIN_NUMBER = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]*)?|\.[0-9]+"
+# Letters, with hyphens only inside a word; "cm^2" is one, "x - y" is not.
+_UNIT = r"[^\W\d_](?:[^\W\d_]|[ .,'()]|-(?=[^\W\d_]))*(?:\^\{?[23]\}?)?"
+_NUMBER = re.compile(
+    rf"(?P<sign>[-+−–])?\s*(?:[$€£¥]\s*)?(?P<minus>[-−])?"
+    rf"(?:(?P<number>{_PLAIN_NUMBER})"
+    rf"(?:\s*/\s*(?P<over>[0-9]+)|\s+(?P<top>[0-9]+)/(?P<bottom>[0-9]+))?)"
+    rf"\s*(?P<percent>%|percent\b)?(?:\s*{_UNIT})?",
+)
+_NUMERAL = r"\s*(?:\{\s*([0-9]+)\s*\}|([0-9]))"
+_FRACTION = re.compile(rf"\\[dtc]?frac{_NUMERAL}{_NUMERAL}")
+
+
+def parse_number(text: str) -> Number | None:
+    """The one number that the text is, or `None`: sign, currency, commas, decimals, `a/b`, mixed
+    numbers, LaTeX fractions, a percent sign and a unit are understood; `x = 5` is 5."""
+    if len(text) > MAX_ANSWER_CHARS:
+        return None
+    text = _FRACTION.sub(_written_out, plain(text)).strip()
+    _, equals, right = text.rpartition("=")
+    if equals:
+        text = right.strip()
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        return None
+    number = match["number"]
+    if match["over"]:
+        number = f"{number} / {match['over']}"
+    elif match["top"]:
+        number = f"{number} + {match['top']} / {match['bottom']}"
+    try:
+        value = evaluate(number)
+    except ExpressionError:
+        return None
+    negative = (match["sign"] in ("-", "−", "–")) != bool(match["minus"])
+    return Number(-value if negative else value, percent=bool(match["percent"]))
+
+
+def _written_out(match: re.Match[str]) -> str:
+    return f" {match[1] or match[2]}/{match[3] or match[4]}"

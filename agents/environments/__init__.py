@@ -1,0 +1,1 @@
+"""Where tasks come from: generators with exact checkers."""

@@ -1,0 +1,41 @@
+"""Word problems in the manner of grade-school mathematics, generated from a seed.
+
+`generate("new_numbers", 100, seed=1)` gives 100 different problems with exact answers and worked
+sub-tasks. The splits (see `splits`) are disjoint by construction.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from agents.environments.word_problems.problem import Equation, Link, SubTask, WordProblem
+from agents.environments.word_problems.splits import HELD_OUT, Split
+from agents.environments.word_problems.story import SCHEMES, tell
+
+__all__ = [
+    "HELD_OUT", "SCHEMES", "Equation", "Link", "Split", "SubTask", "WordProblem", "generate",
+    "stream",
+]  # fmt: skip
+
+
+def stream(split: Split | str, seed: int) -> Iterator[WordProblem]:
+    """Endless problems of one split, the same ones for the same seed; repeats are possible."""
+    rng = random.Random(f"{Split(split).value}:{seed}")
+    while True:
+        yield tell(rng, Split(split))
+
+
+def generate(split: Split | str, n: int, seed: int) -> list[WordProblem]:
+    """`n` different problems of one split. Raises ValueError for an unknown split or `n` < 0."""
+    if split not in set(Split):
+        known = ", ".join(Split)
+        raise ValueError(f"no split {str(split)!r}; there are: {known}")
+    if n < 0:
+        raise ValueError(f"cannot generate {n} problems")
+    chosen: dict[str, WordProblem] = {}
+    source = stream(split, seed)
+    while len(chosen) < n:
+        problem = next(source)
+        chosen.setdefault(problem.id, problem)
+    return list(chosen.values())

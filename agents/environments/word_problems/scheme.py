@@ -1,0 +1,218 @@
+"""What a scheme is: one link of a story, its numbers, its arithmetic and its wordings.
+
+A story is a chain: one opening scheme gives a quantity, changes turn it into the next, and an
+asking scheme ends it with the question. The quantity that arrives from the link before is called
+`x`. A scheme has one or more *parts*; each part is a sub-task that can be handed to somebody
+else, and is a short list of operations on two numbers.
+
+Notation, all of it parsed once at import:
+
+* numbers: `a=2..12 b=1..x-1 k=divisor(x,2,9) m=multiple(k,2,12) p=percent(x)`; bounds are a
+  number, a name, or a name plus or minus a number.
+* operations: `a * b; r1 + c`, where `r1` is the result of the part's first operation and `t1`
+  that of the scheme's first part.
+* wordings: one per line; `[gives|hands]` is a choice of words inside one wording, `{a}` a slot.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Literal
+
+from agents.environments.word_problems import (
+    wordings_journeys,
+    wordings_money,
+    wordings_things,
+)
+
+FURTHER_WORDINGS = {
+    **wordings_things.WORDINGS,
+    **wordings_money.WORDINGS,
+    **wordings_journeys.WORDINGS,
+}
+
+Place = Literal["open", "change", "ask"]
+Operator = Literal["+", "-", "*", "/"]
+
+PERCENTS = (10, 20, 25, 30, 40, 50, 60, 75, 80)
+
+_NUMBER = re.compile(
+    r"(?P<name>[a-z])=(?:(?P<low>[^.\s]+)\.\.(?P<high>[^.\s]+)|(?P<rule>[a-z]+)\((?P<args>[^)]*)\))"
+)
+_BOUND = re.compile(r"(?P<name>[a-z])?(?P<offset>[+-]?\d+)?$")
+_OPERATION = re.compile(r"(?P<left>\w+) (?P<op>[-+*/]) (?P<right>\w+)$")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """`left op right`, each side a number or a name."""
+
+    left: str
+    op: Operator
+    right: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """A sub-task: its operations and how it is written when it is handed on."""
+
+    operations: tuple[Operation, ...]
+    task: str
+
+    @cached_property
+    def uses(self) -> frozenset[str]:
+        """Names of earlier results (`x`, `t1`, …) that this part needs."""
+        names = {side for step in self.operations for side in (step.left, step.right)}
+        return frozenset(name for name in names if name == "x" or name.startswith("t"))
+
+
+@dataclass(frozen=True)
+class Wording:
+    """One way of saying a scheme. `held_out` wordings never occur in training."""
+
+    id: str
+    text: str
+    held_out: bool
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """One link of a story."""
+
+    name: str
+    domain: str
+    place: Place
+    numbers: str
+    label: str
+    parts: tuple[Part, ...]
+    wordings: tuple[Wording, ...]
+    held_out: bool = False
+    """True for a structure that training never shows."""
+
+    def draw(self, rng: random.Random, x: int | None) -> dict[str, int] | None:
+        """Numbers for this link given the quantity so far, or `None` if there are none."""
+        values: dict[str, int] = {} if x is None else {"x": x}
+        for found in _NUMBER.finditer(self.numbers):
+            value = _draw(rng, found, values)
+            if value is None:
+                return None
+            values[found["name"]] = value
+        values.pop("x", None)
+        return values
+
+    def evaluate(self, values: Mapping[str, int]) -> list[list[Fraction]] | None:
+        """Exact results of each part's operations; `None` if one is not a positive integer."""
+        known: dict[str, Fraction] = {name: Fraction(value) for name, value in values.items()}
+        results: list[list[Fraction]] = []
+        for number, part in enumerate(self.parts, 1):
+            row: list[Fraction] = []
+            for index, step in enumerate(part.operations, 1):
+                result = apply(step.op, operand(step.left, known), operand(step.right, known))
+                if result <= 0 or result.denominator != 1:
+                    return None
+                known[f"r{index}"] = result
+                row.append(result)
+            known[f"t{number}"] = row[-1]
+            results.append(row)
+        return results
+
+
+def operand(name: str, known: Mapping[str, Fraction]) -> Fraction:
+    """The value of one side of an operation."""
+    return Fraction(int(name)) if name.isdigit() else known[name]
+
+
+def apply(op: Operator, left: Fraction, right: Fraction) -> Fraction:
+    """Exact arithmetic on two numbers. Raises ZeroDivisionError."""
+    match op:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+        case "/":
+            return left / right
+
+
+def _bound(text: str, values: Mapping[str, int]) -> int:
+    found = _BOUND.match(text)
+    if found is None:
+        raise ValueError(f"not a bound: {text!r}")
+    base = values[found["name"]] if found["name"] else 0
+    return base + int(found["offset"] or 0)
+
+
+def _draw(rng: random.Random, found: re.Match[str], values: Mapping[str, int]) -> int | None:
+    rule = found["rule"]
+    if rule is None:
+        low, high = _bound(found["low"], values), _bound(found["high"], values)
+        return rng.randint(low, high) if low <= high else None
+    args = found["args"].split(",")
+    of = values[args[0]]
+    match rule:
+        case "multiple":
+            return of * rng.randint(int(args[1]), int(args[2]))
+        case "divisor":
+            fitting = [n for n in range(int(args[1]), int(args[2]) + 1) if of % n == 0 and n < of]
+        case "percent":
+            fitting = [p for p in PERCENTS if of * p % 100 == 0]
+        case _:
+            raise ValueError(f"unknown rule for a number: {rule!r}")
+    return rng.choice(fitting) if fitting else None
+
+
+def _operations(text: str) -> tuple[Operation, ...]:
+    steps: list[Operation] = []
+    for piece in text.split(";"):
+        found = _OPERATION.match(piece.strip())
+        if found is None:
+            raise ValueError(f"not an operation: {piece!r}")
+        op = found["op"]
+        if op not in ("+", "-", "*", "/"):
+            raise ValueError(f"unknown operator in {piece!r}")
+        steps.append(Operation(found["left"], op, found["right"]))
+    return tuple(steps)
+
+
+HOLD_OUT_EVERY = 5
+"""Of each scheme's wordings, every fifth (from the third on) is kept away from training."""
+
+
+def scheme(
+    name: str,
+    numbers: str,
+    parts: tuple[tuple[str, str], ...],
+    label: str,
+    wordings: str,
+    *,
+    held_out: bool = False,
+) -> Scheme:
+    """A scheme from its notation; `name` is `domain.place.name`."""
+    domain, place, short = name.split(".")
+    if place not in ("open", "change", "ask"):
+        raise ValueError(f"unknown place in {name!r}")
+    full = f"{domain}.{short}"
+    lines = [
+        line.strip()
+        for line in f"{wordings}\n{FURTHER_WORDINGS.get(full, '')}".splitlines()
+        if line.strip()
+    ]
+    return Scheme(
+        name=full,
+        domain=domain,
+        place=place,
+        numbers=numbers,
+        label=label,
+        parts=tuple(Part(_operations(ops), task) for ops, task in parts),
+        wordings=tuple(
+            Wording(f"{full}/{index}", text, index % HOLD_OUT_EVERY == 2)
+            for index, text in enumerate(lines)
+        ),
+        held_out=held_out,
+    )

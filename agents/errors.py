@@ -1,0 +1,94 @@
+"""What can go wrong inside an agent, each with its own type.
+
+Troubles that belong to the host (a lost lease, a shutdown, a cancelled run) have types of their
+own there; they pass through a role untouched.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from agents.records import Outcome
+
+
+class AgentError(Exception):
+    """Base of every error that this package raises."""
+
+
+class RequestFailed(AgentError):
+    """A completion that the host could not get.
+
+    `kind` is the engine's word for it (`context_overflow`, `auth`, `rate_limited`, …).
+    `retryable` means that the same request may succeed later: such an error leaves the role, so
+    that the host repeats the step and finds its earlier completions stored. One that is not
+    retryable ends the step with a reason instead.
+    """
+
+    def __init__(self, kind: str, message: str, *, retryable: bool = False) -> None:
+        super().__init__(f"{kind}: {message}")
+        self.kind = kind
+        self.message = message
+        self.retryable = retryable
+
+
+class MalformedModelOutput(AgentError):
+    """A host answered a completion request with something that is no completion."""
+
+
+class UnknownName(AgentError, LookupError):
+    """A role, tool, workflow or payload type that nobody registered."""
+
+    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        super().__init__(f"there is no {what} {name!r}{hint} (known: {', '.join(names) or 'none'})")
+        self.name = name
+        self.nearest = near[0] if near else None
+
+
+class PluginError(AgentError):
+    """An entry point that cannot be loaded, or that clashes with another name."""
+
+
+class InvalidOptions(AgentError, ValueError):
+    """Options that the workflow does not know, or values that it cannot use."""
+
+
+class InvalidPrompt(AgentError, ValueError):
+    """A prompt file without its header, or with an empty text."""
+
+
+class PromptMismatch(AgentError):
+    """This process has another text for a prompt than the one the run was admitted with."""
+
+
+class UnexpectedPayload(AgentError, TypeError):
+    """A role was handed something that it does not know how to start from."""
+
+
+class JournalIncomplete(AgentError):
+    """A role was resumed although an answer that it waits for is not in the journal."""
+
+
+class NoRoute(AgentError):
+    """A workflow has no way to go on after a decision."""
+
+
+class ReplayDiverged(AgentError):
+    """A replayed run asked for something else than what its journal recorded."""
+
+
+class ForkImpossible(AgentError, ValueError):
+    """The run cannot be forked at that turn."""
+
+
+def outcome_of_failure(kind: str) -> Outcome:
+    """How a run ends when a request failed for good."""
+    ends = {
+        "deadline": Outcome.DEADLINE,
+        "cancelled": Outcome.CANCELLED,
+        "budget": Outcome.BUDGET,
+    }
+    return ends.get(kind, Outcome.ERROR)

@@ -1,0 +1,99 @@
+"""Where a run stands: the hand-overs that wait, the joins that are open, or its end.
+
+This is the bus's bookkeeping as a small pure model. It drives runs in process, and finds the
+state that a journal leads to without running anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from agents.errors import NoRoute
+from agents.payloads import parse_payload
+from agents.records import Run, Step
+from agents.stepping import route_step
+from agents.workflows import workflows
+from agents.workflows.routing import Arrive, Continue, Fanout, Finish, Handoff, Routing
+
+
+@dataclass(frozen=True, slots=True)
+class OpenJoin:
+    """A fan-out that is not complete."""
+
+    remaining: int
+    """Branches that have not arrived."""
+    continuation: Handoff
+
+
+class Frontier:
+    """The state of one run between two commits."""
+
+    def __init__(self, handoffs: Iterable[Handoff] = ()) -> None:
+        self.finish: Finish | None = None
+        self._waiting: dict[tuple[int, int], Handoff] = {}
+        self._joins: dict[str, OpenJoin] = {}
+        self._publish(handoffs)
+
+    @property
+    def waiting(self) -> tuple[Handoff, ...]:
+        """Hand-overs without a committed step, oldest first."""
+        return tuple(self._waiting.values())
+
+    @property
+    def joins(self) -> dict[str, OpenJoin]:
+        """Open joins by id."""
+        return dict(self._joins)
+
+    def commit(self, step: Step, routing: Routing) -> None:
+        """A step was committed. Raises `NoRoute` if nothing was handed over to it."""
+        if self._waiting.pop((step.turn, step.branch), None) is None:
+            raise NoRoute(
+                f"run {step.run_id}: nothing was handed over in turn {step.turn}, branch "
+                f"{step.branch}, yet the journal has a step of {step.agent!r} there"
+            )
+        match routing:
+            case Continue(handoffs):
+                self._publish(handoffs)
+            case Fanout(handoffs, join, continuation):
+                if join in self._joins:
+                    raise NoRoute(f"run {step.run_id}: the join {join!r} is open already")
+                self._joins[join] = OpenJoin(len(handoffs), continuation)
+                self._publish(handoffs)
+            case Arrive(join):
+                self._arrive(step, join)
+            case Finish():
+                self.finish = routing
+
+    def _publish(self, handoffs: Iterable[Handoff]) -> None:
+        for handoff in handoffs:
+            key = (handoff.turn, handoff.branch)
+            if key in self._waiting:
+                raise NoRoute(f"two hand-overs share turn {handoff.turn}, branch {handoff.branch}")
+            self._waiting[key] = handoff
+
+    def _arrive(self, step: Step, join: str) -> None:
+        opened = self._joins.pop(join, None)
+        if opened is None:
+            raise NoRoute(f"run {step.run_id}: the join {join!r} is not open")
+        if opened.remaining == 1:
+            self._publish((opened.continuation,))
+        else:
+            self._joins[join] = OpenJoin(opened.remaining - 1, opened.continuation)
+
+
+def frontier_of(run: Run, journal: Iterable[Step]) -> Frontier:
+    """Where the journal leads to. Raises `NoRoute` if it isn't one of this workflow."""
+    frontier = Frontier(workflows.get(run.workflow).first(run))
+    committed: tuple[Step, ...] = ()
+    for step in journal:
+        frontier.commit(step, route_step(run, committed, step))
+        committed = (*committed, step)
+    return frontier
+
+
+def handoff_of(step: Step) -> Handoff:
+    """The hand-over that a step answered."""
+    return Handoff(
+        role=step.agent, turn=step.turn, branch=step.branch, payload=parse_payload(step.input)
+    )

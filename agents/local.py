@@ -1,0 +1,76 @@
+"""Runs a workflow to its end in this process, without a bus.
+
+Deterministic: steps are taken one at a time, oldest hand-over first, and time stands still unless
+a clock is given. For tests, replays and offline sampling; it knows no deadline and no budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from agents.errors import NoRoute, UnknownName
+from agents.frontier import Frontier, frontier_of
+from agents.protocols import Host
+from agents.records import Run, Step, Trajectory
+from agents.stepping import take_step
+from agents.workflows.routing import Handoff
+
+MAX_STEPS = 2_000
+"""A run with more steps is going in circles."""
+
+Hosts = Mapping[str, Host] | Callable[[Handoff], Host]
+"""A host per role, or per hand-over."""
+
+WORKER = "local"
+
+
+async def run_locally(
+    run: Run,
+    hosts: Hosts,
+    *,
+    journal: Sequence[Step] = (),
+    pick: Callable[[Sequence[Handoff]], int] | None = None,
+    clock: Callable[[], float] | None = None,
+) -> Trajectory:
+    """Run to the end, from the beginning or from where `journal` leads to.
+
+    `pick` chooses which of the waiting hand-overs is answered next (an index), to try other
+    orders of commits. Raises a retryable `RequestFailed` as the host does, and `NoRoute` for a
+    workflow that comes to no end.
+    """
+    now = clock or (lambda: run.created)
+    steps = tuple(journal)
+    frontier = frontier_of(run, steps)
+    while frontier.finish is None:
+        waiting = frontier.waiting
+        if not waiting:
+            raise NoRoute(f"workflow {run.workflow!r} stopped without an end: {_where(frontier)}")
+        if len(steps) >= MAX_STEPS:
+            raise NoRoute(f"workflow {run.workflow!r} came to no end in {MAX_STEPS} steps")
+        handoff = waiting[pick(waiting) if pick else 0]
+        taken = await take_step(
+            run, steps, handoff, _host(hosts, handoff), worker=WORKER, clock=now
+        )
+        frontier.commit(taken.step, taken.routing)
+        steps = (*steps, taken.step)
+    return Trajectory(
+        run=run,
+        steps=steps,
+        outcome=frontier.finish.outcome,
+        answer=frontier.finish.answer,
+        reason=frontier.finish.reason,
+        ended=now(),
+    )
+
+
+def _host(hosts: Hosts, handoff: Handoff) -> Host:
+    if callable(hosts):
+        return hosts(handoff)
+    if handoff.role not in hosts:
+        raise UnknownName("host for role", handoff.role, hosts)
+    return hosts[handoff.role]
+
+
+def _where(frontier: Frontier) -> str:
+    joins = frontier.joins
+    return f"open joins: {', '.join(joins)}" if joins else "nothing is waiting"

@@ -1,0 +1,120 @@
+"""What one role hands to the next. Small on purpose: what the journal already holds is read
+there, not sent along a second time.
+
+A package adds a payload of its own by a frozen subclass of `Payload` with the decorator
+`payload_type`, in the module of the role or workflow that uses it.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, TypeVar
+
+from pydantic import Field, ValidationError
+
+from agents.errors import UnexpectedPayload, UnknownName
+from agents.records import JsonObject, Record, Run
+
+MAX_PROBLEM_CHARS = 8_000
+"""Longest sub-problem; ten times the longest question of the word-problem data sets."""
+
+MAX_PARALLEL = 16
+"""Sub-problems that may be handed over at once."""
+
+ExpectedType = Literal["integer", "number", "text"]
+"""What the planner asks the answer to be."""
+
+
+class Payload(Record):
+    """Base of every hand-over."""
+
+    type_name: ClassVar[str]
+    type_version: ClassVar[int] = 1
+
+    def as_json(self) -> JsonObject:
+        """The payload with its `type`, as `Step.input` records it."""
+        return {"type": self.type_name, **self.model_dump(mode="json")}
+
+
+P = TypeVar("P", bound=Payload)
+_TYPES: dict[str, type[Payload]] = {}
+
+
+def payload_type(cls: type[P]) -> type[P]:
+    """Make a payload known by its `type_name`."""
+    if _TYPES.setdefault(cls.type_name, cls) is not cls:
+        raise TypeError(f"the payload type {cls.type_name!r} is registered twice")
+    return cls
+
+
+def payload_types() -> dict[str, type[Payload]]:
+    """Every known payload by its name."""
+    return dict(_TYPES)
+
+
+def parse_payload(data: JsonObject) -> Payload:
+    """The inverse of `Payload.as_json`. Raises `UnknownName` or `UnexpectedPayload`."""
+    name = data.get("type")
+    if not isinstance(name, str) or name not in _TYPES:
+        raise UnknownName("payload type", str(name), _TYPES)
+    fields = {key: value for key, value in data.items() if key != "type"}
+    try:
+        return _TYPES[name].model_validate(fields)
+    except ValidationError as error:
+        raise UnexpectedPayload(f"a payload of type {name!r} has wrong fields: {error}") from error
+
+
+class Subproblem(Record):
+    """One problem of a delegation, as the planner's step records it; its position in the list
+    is the branch that solves it."""
+
+    problem: str = Field(min_length=1, max_length=MAX_PROBLEM_CHARS)
+    expected_type: ExpectedType
+    tool_call_id: str
+    position: int = Field(ge=0)
+    """Which tool call of the model's turn asked for it."""
+
+
+@payload_type
+class QuestionPayload(Payload):
+    """Start on the run's question, which the run itself holds."""
+
+    type_name: ClassVar[str] = "question"
+
+
+@payload_type
+class SubtaskPayload(Payload):
+    """Solve one sub-problem of the delegation made in turn `asked_turn`."""
+
+    type_name: ClassVar[str] = "subtask"
+
+    problem: str = Field(min_length=1, max_length=MAX_PROBLEM_CHARS)
+    expected_type: ExpectedType
+    asked_turn: int = Field(ge=0)
+
+
+@payload_type
+class EscalationPayload(Payload):
+    """Solve a sub-problem whose first answer was not accepted."""
+
+    type_name: ClassVar[str] = "escalation"
+
+    problem: str = Field(min_length=1, max_length=MAX_PROBLEM_CHARS)
+    expected_type: ExpectedType
+    asked_turn: int = Field(ge=0)
+    reason: str = Field(max_length=1_000)
+    """Why the first answer was not accepted."""
+
+
+@payload_type
+class ResumePayload(Payload):
+    """Go on: every branch of the delegation of turn `asked_turn` has its answer in the journal."""
+
+    type_name: ClassVar[str] = "resume"
+
+    asked_turn: int = Field(ge=0)
+    branches: int = Field(ge=1, le=MAX_PARALLEL)
+
+
+def calculator_on(run: Run) -> bool:
+    """Whether this run's models are offered `calculate`."""
+    return run.options.get("calculator") is not False

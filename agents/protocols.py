@@ -1,0 +1,36 @@
+"""What a role may ask of its host: completions and tools. Nothing else reaches a role.
+
+The host (a worker) turns each request into a message on the bus; a test can answer it directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from agents.records import Call, JsonObject, Message, SamplingParams, ToolSpec
+
+
+class Host(Protocol):
+    """The world as a role sees it while it takes one step."""
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        sampling: SamplingParams | None = None,
+        previous: Call | None = None,
+        json_schema: JsonObject | None = None,
+    ) -> tuple[Call, ...]:
+        """Ask the policy of this role for `sampling.n` completions (one Call each).
+
+        `previous` is the earlier call of the same conversation whose ids the new prompt extends.
+        Every request of a step is idempotent: a step that is retried after a crash gets the
+        stored result back. Raises `RequestFailed` (see `agents.errors`) when the model refuses.
+        """
+        ...
+
+    async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
+        """Run a registered tool. A tool that fails answers `{"error": "…"}`; it does not raise."""
+        ...

@@ -1,0 +1,284 @@
+"""The records that everything reads: journal, store, trainers, bench and viewer.
+
+All models are frozen and refuse unknown fields, so that a typo or a newer writer is an error
+and not a silent loss. `RECORDS_VERSION` rises when a field changes its meaning.
+
+A reference answer never appears here: whoever verifies an outcome holds it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+RECORDS_VERSION = 1
+
+MAX_PROMPT_CHARS = 200_000
+"""A question longer than this is refused at admission; ten times the longest prompt in the
+data sets that the benches read."""
+
+JsonObject = dict[str, JsonValue]
+
+
+class Record(BaseModel):
+    """Base of every record: immutable, strict about unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Task(Record):
+    """What is to be solved, with everything needed to rebuild it, but not its answer."""
+
+    environment: str = Field(default="question", max_length=64)
+    instance: JsonObject = Field(default_factory=dict)
+    prompt: str = Field(min_length=1, max_length=MAX_PROMPT_CHARS)
+
+
+class Budget(Record):
+    """What a run may use. `None` means no limit on that dimension."""
+
+    tokens: int | None = Field(default=None, ge=1)
+    micro_dollars: int | None = Field(default=None, ge=1)
+    seconds: float = Field(default=600.0, gt=0, le=86_400)
+
+
+class Run(Record):
+    """One admitted run of a workflow."""
+
+    version: int = RECORDS_VERSION
+    id: str = Field(pattern=r"^[0-9a-f-]{36}$")
+    """UUIDv7: sorts by time of admission."""
+    task: Task
+    workflow: str = Field(max_length=64)
+    options: JsonObject = Field(default_factory=dict)
+    """Options of the workflow (for example `calculator: false`)."""
+    policies: dict[str, str]
+    """Role → policy (model pool) that serves its completions."""
+    prompts: dict[str, str] = Field(default_factory=dict)
+    """Prompt file → content hash, as resolved at admission."""
+    seed: int = 0
+    budget: Budget = Field(default_factory=Budget)
+    created: float
+    """Unix seconds."""
+    deadline: float
+    """Unix seconds; past it the run ends with outcome `deadline`."""
+    stream: bool = False
+    """Publish the models' text in the run's log while it is generated."""
+    tags: dict[str, str] = Field(default_factory=dict)
+    parent: str | None = None
+    """The run that this one was forked from."""
+
+
+class ToolCall(Record):
+    """A call that a model asks for. `arguments` is the parsed object, or `None` with `error`
+    set when the model wrote something that is not a JSON object."""
+
+    id: str
+    name: str
+    arguments: JsonObject | None
+    raw_arguments: str = ""
+    error: str | None = None
+
+
+class Message(Record):
+    """A chat message, in the shape that OpenAI-compatible endpoints use."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    raw_text: str | None = None
+    """An assistant turn exactly as a local model wrote it (tool-call markup included). Engines
+    that render a chat template use it in place of `content`, so that earlier ids are extended
+    and never tokenized a second time."""
+
+
+class ToolSpec(Record):
+    """A tool as it is offered to a model: `parameters` is a JSON schema object."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    description: str
+    parameters: JsonObject
+
+
+class SamplingParams(Record):
+    """How to sample. The default is greedy with full support."""
+
+    temperature: float = Field(default=0.0, ge=0.0, le=5.0)
+    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
+    top_k: int = Field(default=0, ge=0)
+    """0 is off."""
+    max_tokens: int = Field(default=512, ge=1, le=131_072)
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    n: int = Field(default=1, ge=1, le=64)
+
+
+class Usage(Record):
+    """Tokens of one completion. `source` says who counted."""
+
+    prompt: int = Field(ge=0)
+    cached: int = Field(default=0, ge=0)
+    """Part of `prompt` that was read from a cache."""
+    completion: int = Field(ge=0)
+    reasoning: int = Field(default=0, ge=0)
+    """Part of `completion` that was hidden reasoning."""
+    source: Literal["provider", "engine", "tokenizer"]
+
+
+class Latency(Record):
+    """Where the time of one completion went, in seconds."""
+
+    queue: float = Field(default=0.0, ge=0)
+    first_token: float = Field(default=0.0, ge=0)
+    """From the start of work to the first token (prefill)."""
+    decode: float = Field(default=0.0, ge=0)
+
+    @property
+    def total(self) -> float:
+        return self.queue + self.first_token + self.decode
+
+
+class PolicyRef(Record):
+    """Which weights answered."""
+
+    name: str
+    """The pool, for example `llm`."""
+    base: str
+    """Model name or path without machine-specific folders."""
+    adapter: str | None = None
+    version: int = 0
+
+
+FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "cancelled"]
+
+
+class Call(Record):
+    """One completion. The ledger's unit: whatever was paid for is one of these."""
+
+    id: str
+    """The request's idempotency key."""
+    policy: PolicyRef
+    text: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    prompt_ids: tuple[int, ...] = ()
+    output_ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    """Log-probability (natural) of each output token under the distribution it was sampled
+    from, that is after temperature and any filter; same length as `output_ids`."""
+    sampling: SamplingParams
+    finish_reason: FinishReason
+    grammar_masked: bool = False
+    usage: Usage
+    cost_micro_dollars: int = Field(ge=0)
+    latency: Latency = Field(default_factory=Latency)
+    trainable: bool
+    """False when the endpoint gave no ids or logprobs: `ids` are then empty."""
+    extends_previous: bool = False
+    """True when `prompt_ids` begin with the ids of an earlier call of the same conversation."""
+
+
+class Candidate(Record):
+    """One of K proposals for a step."""
+
+    calls: tuple[Call, ...] = ()
+    action: JsonObject = Field(default_factory=dict)
+    reward_parts: dict[str, float] = Field(default_factory=dict)
+
+
+class Decision(Record):
+    """What a role decided. `kind` is the vocabulary that the workflow routes on."""
+
+    kind: str
+    data: JsonObject = Field(default_factory=dict)
+
+
+class StepTimings(Record):
+    """Unix seconds and durations of one step."""
+
+    started: float
+    ended: float
+    waited: float = 0.0
+    """Seconds between publication and the start of work."""
+
+
+class Step(Record):
+    """One committed step of a run's journal."""
+
+    run_id: str
+    turn: int = Field(ge=0)
+    branch: int = Field(default=0, ge=0)
+    """Which of the parallel hand-offs of one turn this step answered."""
+    agent: str
+    input: JsonObject = Field(default_factory=dict)
+    """The payload that was handed over to the agent."""
+    candidates: tuple[Candidate, ...] = ()
+    selected: int = 0
+    decision: Decision
+    observation: JsonObject = Field(default_factory=dict)
+    """What came back from tools while the step was taken."""
+    timings: StepTimings
+    worker: str
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """Every completion that the step asked for, chosen or not."""
+        return tuple(call for candidate in self.candidates for call in candidate.calls)
+
+
+class Outcome(StrEnum):
+    """How a run ended. A run without a verifier at hand ends `answered`; whoever holds the
+    reference turns that into `solved` or `failed`."""
+
+    ANSWERED = "answered"
+    SOLVED = "solved"
+    FAILED = "failed"
+    GAVE_UP = "gave_up"
+    CANCELLED = "cancelled"
+    DEADLINE = "deadline"
+    BUDGET = "budget"
+    ERROR = "error"
+
+
+class Trajectory(Record):
+    """A finished run, whole."""
+
+    version: int = RECORDS_VERSION
+    run: Run
+    steps: tuple[Step, ...]
+    outcome: Outcome
+    answer: str | None = None
+    reason: str | None = None
+    """Why, for every outcome but `answered` and `solved`."""
+    ended: float
+    team_reward: float | None = None
+    agent_rewards: dict[str, float] = Field(default_factory=dict)
+
+
+class UsageEntry(Record):
+    """One line of the append-only usage ledger: one per model call that was paid for, whether
+    or not its result was used."""
+
+    run_id: str
+    call_id: str
+    agent: str
+    turn: int
+    branch: int = 0
+    policy: PolicyRef
+    usage: Usage
+    cost_micro_dollars: int = Field(ge=0)
+    latency: Latency
+    discarded: bool = False
+    """True when the result came too late to be used (its worker had lost the lease)."""
+    at: float
+
+
+def json_object(value: Any) -> JsonObject:
+    """A record as a plain JSON object."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if not isinstance(value, dict):
+        raise TypeError(f"expected a mapping, got {type(value).__name__}")
+    return value  # pyright: ignore[reportUnknownVariableType]

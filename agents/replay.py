@@ -1,0 +1,247 @@
+"""Runs from the journal alone: replay a finished run, or fork it at a turn.
+
+A replay takes every step again with today's roles and workflow, and answers their requests from
+the recorded calls. It finds out whether the code still does what the journal says it did; it
+asks no model, costs nothing and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from agents.errors import AgentError, ForkImpossible, ReplayDiverged, RequestFailed
+from agents.frontier import OpenJoin, frontier_of, handoff_of
+from agents.records import (
+    Call,
+    JsonObject,
+    Message,
+    Outcome,
+    Run,
+    SamplingParams,
+    Step,
+    ToolSpec,
+    Trajectory,
+)
+from agents.stepping import take_step
+from agents.workflows import prompt_hashes
+from agents.workflows.routing import Handoff
+
+_ENDED_FROM_OUTSIDE = frozenset(
+    {Outcome.CANCELLED, Outcome.DEADLINE, Outcome.BUDGET, Outcome.ERROR}
+)
+"""Outcomes that may end a run between two steps; its journal then simply stops."""
+
+
+class RecordedHost:
+    """Answers one step's requests from its record. A request that the record does not hold
+    raises `ReplayDiverged`."""
+
+    def __init__(self, step: Step) -> None:
+        self._where = f"turn {step.turn}, branch {step.branch} ({step.agent})"
+        self._calls = list(step.calls)
+        self._outputs = list(_recorded_tools(step))
+        failure = step.observation.get("failure")
+        self._failure = failure if isinstance(failure, dict) else None
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        sampling: SamplingParams | None = None,
+        previous: Call | None = None,
+        json_schema: JsonObject | None = None,
+    ) -> tuple[Call, ...]:
+        wanted = sampling.n if sampling is not None else 1
+        if not self._calls and self._failure is not None:
+            raise RequestFailed(str(self._failure.get("kind")), str(self._failure.get("message")))
+        if len(self._calls) < wanted:
+            raise ReplayDiverged(
+                f"{self._where}: the role asks for more completions than were recorded"
+            )
+        answer, self._calls = tuple(self._calls[:wanted]), self._calls[wanted:]
+        return answer
+
+    async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
+        if not self._outputs:
+            raise ReplayDiverged(f"{self._where}: the role calls {name!r}, which was not recorded")
+        recorded, given, output = self._outputs.pop(0)
+        if (recorded, given) != (name, arguments):
+            raise ReplayDiverged(
+                f"{self._where}: the role calls {name}({arguments}), recorded was "
+                f"{recorded}({given})"
+            )
+        return output
+
+    def unused(self) -> str | None:
+        """What was recorded but never asked for, or `None`."""
+        if self._calls or self._outputs:
+            return (
+                f"{len(self._calls)} recorded completions and {len(self._outputs)} tool results "
+                "were not asked for"
+            )
+        return None
+
+
+def _recorded_tools(step: Step) -> Iterable[tuple[str, JsonObject, JsonObject]]:
+    turns = step.observation.get("turns")
+    if not isinstance(turns, list):
+        return
+    for call, entries in zip(step.calls, turns, strict=False):
+        if not isinstance(entries, list):
+            continue
+        for tool_call, entry in zip(call.tool_calls, entries, strict=False):
+            name, output = _entry(entry)
+            if name is not None and output is not None:
+                yield name, tool_call.arguments or {}, output
+
+
+def _entry(entry: JsonValue) -> tuple[str | None, JsonObject | None]:
+    if not isinstance(entry, dict):
+        return None, None
+    name, output = entry.get("tool"), entry.get("output")
+    return (
+        name if isinstance(name, str) else None,
+        output if isinstance(output, dict) else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What a replay found."""
+
+    steps: int
+    """Steps that came out as recorded."""
+    divergences: tuple[str, ...]
+    """What differs, in words; empty if the run was reproduced."""
+
+    @property
+    def reproduced(self) -> bool:
+        return not self.divergences
+
+
+async def replay(trajectory: Trajectory) -> Replay:
+    """Take every step of a run again, in the recorded order, up to the first that differs.
+
+    Prompts that have changed since are a divergence too, but do not stop the replay.
+    """
+    run = trajectory.run
+    divergences = _changed_prompts(run)
+    run = run.model_copy(update={"prompts": {}})
+    same = 0
+    for position, recorded in enumerate(trajectory.steps):
+        difference = await _step_difference(run, trajectory.steps[:position], recorded)
+        if difference is not None:
+            where = f"turn {recorded.turn}, branch {recorded.branch} ({recorded.agent})"
+            return Replay(same, (*divergences, f"{where}: {difference}"))
+        same += 1
+    return Replay(same, (*divergences, *_end_differences(run, trajectory)))
+
+
+async def _step_difference(run: Run, journal: tuple[Step, ...], recorded: Step) -> str | None:
+    host = RecordedHost(recorded)
+    try:
+        frontier = frontier_of(run, journal)
+        expected = {(one.turn, one.branch): one for one in frontier.waiting}
+        handoff = expected.get((recorded.turn, recorded.branch))
+        if frontier.finish is not None or handoff is None:
+            return "the workflow hands nothing over there"
+        if handoff != handoff_of(recorded):
+            return "the workflow hands over something else than was recorded"
+        taken = await take_step(
+            run, journal, handoff, host, worker=recorded.worker, clock=lambda: run.created
+        )
+    except ReplayDiverged as error:
+        return str(error)
+    except AgentError as error:
+        return f"the step cannot be taken again: {error}"
+    for field in ("decision", "candidates", "selected", "observation"):
+        if getattr(taken.step, field) != getattr(recorded, field):
+            return f"{field} came out differently"
+    return host.unused()
+
+
+def _end_differences(run: Run, trajectory: Trajectory) -> tuple[str, ...]:
+    finish = frontier_of(run, trajectory.steps).finish
+    if finish is None:
+        if trajectory.outcome in _ENDED_FROM_OUTSIDE:
+            return ()
+        return (f"the journal stops before an end, yet the outcome is {trajectory.outcome}",)
+    judged = {Outcome.SOLVED: Outcome.ANSWERED, Outcome.FAILED: Outcome.ANSWERED}
+    recorded = judged.get(trajectory.outcome, trajectory.outcome)
+    if (finish.outcome, finish.answer) != (recorded, trajectory.answer):
+        return (
+            f"the end is {finish.outcome} {finish.answer!r}, recorded was "
+            f"{trajectory.outcome} {trajectory.answer!r}",
+        )
+    return ()
+
+
+def _changed_prompts(run: Run) -> tuple[str, ...]:
+    current = prompt_hashes(run.workflow)
+    return tuple(
+        f"prompt {file} has changed since: {admitted[:12]} → {current.get(file, 'missing')[:12]}"
+        for file, admitted in sorted(run.prompts.items())
+        if current.get(file) != admitted
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """A new run that begins with a part of another one's journal."""
+
+    run: Run
+    journal: tuple[Step, ...]
+    """The steps that are kept, now of the new run."""
+    handoffs: tuple[Handoff, ...]
+    """What has to be published to go on."""
+    joins: dict[str, OpenJoin]
+    """Fan-outs that are not complete yet."""
+
+
+def fork(
+    trajectory: Trajectory,
+    at_turn: int,
+    *,
+    run_id: str,
+    created: float,
+    seed: int | None = None,
+    policies: dict[str, str] | None = None,
+    tags: dict[str, str] | None = None,
+) -> Fork:
+    """Keep every step before turn `at_turn`, and take that turn anew in a run of its own.
+
+    The new run gets the same time as its parent, today's prompts, and whatever else is given.
+    Raises `ForkImpossible` if the run never came that far.
+    """
+    parent = trajectory.run
+    last = max((step.turn for step in trajectory.steps), default=0)
+    if not 0 <= at_turn <= last:
+        raise ForkImpossible(
+            f"run {parent.id} has the turns 0 to {last}: it cannot be forked at {at_turn}"
+        )
+    run = Run.model_validate(
+        {
+            **parent.model_dump(),
+            "id": run_id,
+            "parent": parent.id,
+            "created": created,
+            "deadline": created + (parent.deadline - parent.created),
+            "prompts": prompt_hashes(parent.workflow),
+            "seed": parent.seed if seed is None else seed,
+            "policies": {**parent.policies, **(policies or {})},
+            "tags": {**parent.tags, **(tags or {})},
+        }
+    )
+    journal = tuple(
+        step.model_copy(update={"run_id": run_id})
+        for step in trajectory.steps
+        if step.turn < at_turn
+    )
+    frontier = frontier_of(run, journal)
+    if frontier.finish is not None or not frontier.waiting:
+        raise ForkImpossible(f"run {parent.id} has nothing left to do at turn {at_turn}")
+    return Fork(run, journal, frontier.waiting, frontier.joins)

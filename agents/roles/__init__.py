@@ -1,0 +1,27 @@
+"""Roles: what an agent does with its turn. See `agents.roles.protocol` for how to add one."""
+
+from __future__ import annotations
+
+from typing import TypeGuard
+
+from agents.registry import Registry
+from agents.roles.expert import Expert
+from agents.roles.planner import Planner
+from agents.roles.protocol import Role, StepContext, StepResult
+from agents.roles.slm import SmallSolver
+from agents.roles.solo import Solo
+
+__all__ = ["Role", "StepContext", "StepResult", "roles"]
+
+
+def _is_role(item: object) -> TypeGuard[Role]:
+    return isinstance(item, Role) and not isinstance(item, type)
+
+
+roles: Registry[Role] = Registry("role", "switchyard.roles", _is_role)
+"""Every role that a role worker can take."""
+
+roles.register(Planner())
+roles.register(SmallSolver())
+roles.register(Expert())
+roles.register(Solo())

@@ -1,0 +1,251 @@
+"""The loop that every role shares: ask for a completion, run the tools it calls, ask again.
+
+A step ends when the model writes a text without tool calls, calls a hand-over tool, or has used
+up its completions. Messages are only ever appended, and each request names the call before it,
+so that an engine extends the ids it already has and never tokenizes a text twice.
+
+What the model gets wrong (an unknown tool, arguments that are no object or have wrong types, too
+many calls at once) is answered by a tool message `error: …`, so that it can correct itself; the
+cap on completions bounds how often. Every tool call gets an answer, because endpoints refuse a
+conversation in which one is missing.
+
+The observation of a step is `{"turns": [[entry, …], …]}`: one list per call of the step, one
+entry per tool call in it:
+
+    {"tool": "calculate", "output": {…}}    run by a tool worker
+    {"output": {"error": "…"}}              refused here, without running anything
+    null                                    handed over; the answer is in the journal
+
+and `"failure": {"kind": …, "message": …}` beside it if a request failed for good.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import JsonValue
+
+from agents.errors import MalformedModelOutput, RequestFailed
+from agents.payloads import MAX_PARALLEL, Subproblem
+from agents.protocols import Host
+from agents.records import Call, Candidate, Decision, JsonObject, Message, ToolCall
+from agents.roles.protocol import StepResult
+from agents.tools.declaration import InvalidArguments, ToolDeclaration
+from agents.tools.handover import HandOverTool
+
+MAX_COMPLETIONS = 12
+"""Completions in one step. Word problems need up to 8 calculator calls; a model that is still
+calling tools after 12 turns is going in circles."""
+
+MAX_TOOL_CALLS = 16
+"""Tool calls of one completion that are carried out; the others are answered with an error."""
+
+MAX_TOOL_MESSAGE_CHARS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The model's last completion is a text without tool calls."""
+
+    text: str
+    cut_off: str | None = None
+    """Why the text ends before its end, if it does: the token limit, or a content filter."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """The model called a hand-over tool."""
+
+    problems: tuple[Subproblem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """The model used up its completions."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A request failed for good. The calls made before it are kept."""
+
+    kind: str
+    message: str
+
+    @property
+    def decision(self) -> Decision:
+        return Decision(kind="failed", data={"failure": self.kind, "reason": self.message})
+
+
+Ending = Answered | HandedOver | GaveUp | Failed
+
+
+class Conversation:
+    """One step's conversation with the policy of its role."""
+
+    def __init__(
+        self,
+        host: Host,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolDeclaration[Any]] = (),
+        previous: Call | None = None,
+    ) -> None:
+        self.calls: list[Call] = []
+        self._host = host
+        self._messages = list(messages)
+        self._tools = {tool.name: tool for tool in tools}
+        self._specs = tuple(tool.spec for tool in tools)
+        self._previous = previous
+        self._turns: list[JsonValue] = []
+        self._failure: Failed | None = None
+
+    async def run(self) -> Ending:
+        """Talk until the step ends. Raises `RequestFailed` only if it is retryable."""
+        for _ in range(MAX_COMPLETIONS):
+            try:
+                call = await self._complete()
+            except RequestFailed as error:
+                if error.retryable:
+                    raise
+                self._failure = Failed(error.kind, error.message)
+                return self._failure
+            if not call.tool_calls:
+                self._turns.append([])
+                return Answered(call.text, _cut_off(call))
+            entries, problems = await self._dispatch(call)
+            self._turns.append(list(entries))
+            if problems:
+                return HandedOver(problems)
+            self._messages.extend(turn_messages(call, entries, _no_answer))
+        return GaveUp(f"no answer after {MAX_COMPLETIONS} completions")
+
+    def result(self, decision: Decision) -> StepResult:
+        """The step's result, with everything that was said on the way to the decision."""
+        action: JsonObject = {"kind": decision.kind}
+        answer = decision.data.get("answer")
+        if answer is not None:
+            action["answer"] = answer
+        observation: JsonObject = {"turns": self._turns}
+        if self._failure is not None:
+            observation["failure"] = {
+                "kind": self._failure.kind,
+                "message": self._failure.message,
+            }
+        candidate = Candidate(calls=tuple(self.calls), action=action)
+        return StepResult(candidates=(candidate,), decision=decision, observation=observation)
+
+    async def _complete(self) -> Call:
+        calls = await self._host.complete(
+            tuple(self._messages), tools=self._specs, previous=self._previous
+        )
+        if len(calls) != 1:
+            raise MalformedModelOutput(f"one completion was asked for, {len(calls)} came back")
+        self._previous = calls[0]
+        self.calls.append(calls[0])
+        return calls[0]
+
+    async def _dispatch(self, call: Call) -> tuple[list[JsonObject | None], tuple[Subproblem, ...]]:
+        entries: list[JsonObject | None] = []
+        problems: list[Subproblem] = []
+        for position, tool_call in enumerate(call.tool_calls):
+            checked = self._checked(position, tool_call)
+            if isinstance(checked, str):
+                entries.append({"output": {"error": checked}})
+                continue
+            tool, parsed = checked
+            if not isinstance(tool, HandOverTool):
+                output = await self._host.call_tool(tool.name, tool_call.arguments or {})
+                entries.append({"tool": tool.name, "output": output})
+                continue
+            asked = tool.asked(parsed)
+            if len(problems) + len(asked) > MAX_PARALLEL:
+                error = f"more than {MAX_PARALLEL} problems were handed over in one turn"
+                entries.append({"output": {"error": error}})
+                continue
+            entries.append(None)
+            problems.extend(
+                Subproblem(
+                    problem=one.problem,
+                    expected_type=one.expected_type,
+                    tool_call_id=tool_call.id,
+                    position=position,
+                )
+                for one in asked
+            )
+        return entries, tuple(problems)
+
+    def _checked(
+        self, position: int, tool_call: ToolCall
+    ) -> tuple[ToolDeclaration[Any], Any] | str:
+        """The tool with its parsed arguments, or what is wrong with the call."""
+        if position >= MAX_TOOL_CALLS:
+            return f"too many tool calls in one turn: at most {MAX_TOOL_CALLS} are carried out"
+        tool = self._tools.get(tool_call.name)
+        if tool is None:
+            known = ", ".join(self._tools) or "none"
+            return f"there is no tool {tool_call.name[:64]!r}; the tools are: {known}"
+        if tool_call.arguments is None:
+            why = f" ({tool_call.error[:200]})" if tool_call.error else ""
+            return f"the arguments of {tool.name} must be one JSON object{why}"
+        try:
+            return tool, tool.parse(tool_call.arguments)
+        except InvalidArguments as error:
+            return str(error)
+
+
+def assistant_message(call: Call) -> Message:
+    """A completion as the conversation's next turn."""
+    return Message(
+        role="assistant", content=call.text, tool_calls=call.tool_calls, raw_text=call.text
+    )
+
+
+def turn_messages(
+    call: Call,
+    entries: Sequence[JsonValue | JsonObject | None],
+    answer_to: Callable[[int], str],
+) -> list[Message]:
+    """A completion and the answers to its tool calls, in the order of the calls.
+
+    `answer_to(position)` gives the text for a call that was handed over.
+    """
+    if len(entries) != len(call.tool_calls):
+        raise ValueError(f"{len(call.tool_calls)} tool calls, but {len(entries)} answers")
+    messages = [assistant_message(call)]
+    for position, (tool_call, entry) in enumerate(zip(call.tool_calls, entries, strict=True)):
+        text = tool_text(entry["output"]) if isinstance(entry, dict) else answer_to(position)
+        messages.append(Message(role="tool", content=text, tool_call_id=tool_call.id))
+    return messages
+
+
+def tool_text(output: JsonValue) -> str:
+    """A tool's output as the model reads it: the bare result, or `error: …`."""
+    if isinstance(output, dict):
+        error = output.get("error")
+        if isinstance(error, str):
+            return f"error: {error}"[:MAX_TOOL_MESSAGE_CHARS]
+        if output.keys() == {"result"}:
+            output = output["result"]
+    text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+    return text[:MAX_TOOL_MESSAGE_CHARS]
+
+
+def _no_answer(position: int) -> str:
+    raise ValueError(f"tool call {position} was handed over, yet the step goes on")
+
+
+def _cut_off(call: Call) -> str | None:
+    match call.finish_reason:
+        case "length":
+            return f"the text was cut off at {call.sampling.max_tokens} tokens"
+        case "content_filter":
+            return "the endpoint's content filter stopped the text"
+        case "cancelled":
+            return "the completion was cancelled"
+        case _:
+            return None

@@ -1,0 +1,36 @@
+"""What a role that answers the run's question makes of the end of its conversation."""
+
+from __future__ import annotations
+
+from agents.answers import final_answer, last_boxed
+from agents.records import Decision
+from agents.roles.conversation import Answered, Conversation, Ending, Failed, GaveUp
+from agents.roles.protocol import StepResult
+
+
+def final_result(conversation: Conversation, ending: Ending) -> StepResult:
+    """`answer` {answer, boxed}, `give_up` {reason} or `failed` {failure, reason}.
+
+    A text that was cut off counts as an answer only if its box was already written.
+    """
+    match ending:
+        case Answered(text=text, cut_off=cut_off):
+            boxed = last_boxed(text) is not None
+            if cut_off is not None and not boxed:
+                return conversation.result(_give_up(f"{cut_off}, before an answer"))
+            answer = final_answer(text)
+            if not answer:
+                return conversation.result(_give_up("the model's final text holds no answer"))
+            return conversation.result(
+                Decision(kind="answer", data={"answer": answer, "boxed": boxed})
+            )
+        case GaveUp(reason=reason):
+            return conversation.result(_give_up(reason))
+        case Failed():
+            return conversation.result(ending.decision)
+        case _:
+            raise TypeError(f"a conversation that ends as {ending!r} has no final text")
+
+
+def _give_up(reason: str) -> Decision:
+    return Decision(kind="give_up", data={"reason": reason})

@@ -1,0 +1,113 @@
+"""The big model that plans: hands routine sub-problems out, computes, and answers.
+
+A planner that goes on after a delegation rebuilds its conversation from the journal, message by
+message as it was, and appends the answers. Nothing of it lives in a process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydantic import JsonValue, TypeAdapter
+
+from agents.errors import JournalIncomplete, UnexpectedPayload
+from agents.payloads import QuestionPayload, ResumePayload, Subproblem, calculator_on
+from agents.prompts import Prompt, load_prompt, prompt_for
+from agents.protocols import Host
+from agents.records import Call, Decision, Message, Step
+from agents.roles.conversation import Conversation, HandedOver, turn_messages
+from agents.roles.final_text import final_result
+from agents.roles.protocol import StepContext, StepResult
+from agents.tools.calculator import calculate
+from agents.tools.declaration import ToolDeclaration
+from agents.tools.handover import delegate, delegate_many
+
+_PROBLEMS: TypeAdapter[tuple[Subproblem, ...]] = TypeAdapter(tuple[Subproblem, ...])
+_TURNS: TypeAdapter[list[list[JsonValue]]] = TypeAdapter(list[list[JsonValue]])
+
+
+class Planner:
+    """Decides `answer` {answer, boxed}, `delegate` {problems}, `give_up` {reason} or `failed`."""
+
+    name = "planner"
+    version = 1
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        return (load_prompt("planner"),)
+
+    async def step(self, context: StepContext, host: Host) -> StepResult:
+        if not isinstance(context.payload, QuestionPayload | ResumePayload):
+            raise UnexpectedPayload(
+                f"role planner takes no {context.payload.type_name!r}, only the question or a "
+                "resumption"
+            )
+        messages, previous = self._so_far(context)
+        tools: list[ToolDeclaration[Any]] = [delegate, delegate_many]
+        if calculator_on(context.run):
+            tools.append(calculate)
+        conversation = Conversation(host, messages, tools=tools, previous=previous)
+        ending = await conversation.run()
+        if isinstance(ending, HandedOver):
+            problems: list[JsonValue] = [
+                problem.model_dump(mode="json") for problem in ending.problems
+            ]
+            return conversation.result(Decision(kind="delegate", data={"problems": problems}))
+        return final_result(conversation, ending)
+
+    def _so_far(self, context: StepContext) -> tuple[list[Message], Call | None]:
+        messages = [
+            Message(role="system", content=prompt_for(context.run, self.prompts[0])),
+            Message(role="user", content=context.run.task.prompt),
+        ]
+        previous: Call | None = None
+        own = [s for s in context.journal if s.agent == self.name and s.turn < context.turn]
+        for step in sorted(own, key=lambda step: step.turn):
+            answer_to = _answers(context.journal, step)
+            calls = step.candidates[step.selected].calls
+            turns = _TURNS.validate_python(step.observation.get("turns", []))
+            for call, entries in zip(calls, turns, strict=True):
+                messages.extend(turn_messages(call, entries, answer_to))
+                previous = call
+        return messages, previous
+
+
+def delegated_problems(step: Step) -> tuple[Subproblem, ...]:
+    """The sub-problems of a `delegate` decision; the position is the branch."""
+    return _PROBLEMS.validate_python(step.decision.data.get("problems", []))
+
+
+def _answers(journal: Sequence[Step], asked: Step) -> Callable[[int], str]:
+    """What the solvers answered to each tool call of one delegation."""
+    branches = {
+        (step.branch, step.turn): step
+        for step in journal
+        if asked.turn < step.turn <= asked.turn + 2 and step.agent != asked.agent
+    }
+    texts: dict[int, list[str]] = {}
+    for branch, problem in enumerate(delegated_problems(asked)):
+        # The expert's turn comes after the small solver's; its word is the last one.
+        step = branches.get((branch, asked.turn + 2)) or branches.get((branch, asked.turn + 1))
+        if step is None:
+            raise JournalIncomplete(
+                f"run {asked.run_id}: branch {branch} of the delegation in turn {asked.turn} has "
+                "no answer in the journal"
+            )
+        texts.setdefault(problem.position, []).append(_answer_text(step))
+
+    def answer_to(position: int) -> str:
+        lines = texts[position]
+        if len(lines) == 1:
+            return lines[0]
+        return "\n".join(f"{number}: {line}" for number, line in enumerate(lines, start=1))
+
+    return answer_to
+
+
+def _answer_text(step: Step) -> str:
+    answer = step.decision.data.get("answer")
+    if step.decision.kind == "answer" and isinstance(answer, str):
+        return answer
+    reason = str(step.decision.data.get("reason", "no answer"))
+    return f"error: {' '.join(reason.split())}"

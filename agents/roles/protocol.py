@@ -1,0 +1,69 @@
+"""What a role is: a stateless function from a journal to a decision.
+
+To add one, write a class with the members of `Role` and declare an instance in your package's
+`pyproject.toml` (the entry point carries the role's name):
+
+    [project.entry-points."switchyard.roles"]
+    critic = "my_package.critic:critic"
+
+A role must be deterministic: given the same context and the same answers of its host it makes
+the same requests in the same order. That is what lets a crashed step be repeated without paying
+twice, and a finished run be replayed. So it takes no time, no randomness and no environment of
+its own, and keeps nothing between two steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from agents.payloads import Payload
+from agents.prompts import Prompt
+from agents.protocols import Host
+from agents.records import Candidate, Decision, JsonObject, Run, Step
+
+
+@dataclass(frozen=True, slots=True)
+class StepContext:
+    """Everything a role may know."""
+
+    run: Run
+    journal: tuple[Step, ...]
+    """The run's committed steps, in the order of their commits. Branches of one fan-out commit
+    in any order: look a step up by agent, turn and branch, never by position."""
+    payload: Payload
+    turn: int
+    branch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What a role decided, and how it came to it."""
+
+    candidates: tuple[Candidate, ...]
+    decision: Decision
+    selected: int = 0
+    observation: JsonObject = field(default_factory=dict)
+    """What came back from tools. Together with the calls it is enough to replay the step."""
+
+
+@runtime_checkable
+class Role(Protocol):
+    """One agent of a workflow."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> int:
+        """Rises when the same journal would lead to other requests."""
+        ...
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        """The prompt files that the role uses."""
+        ...
+
+    async def step(self, context: StepContext, host: Host) -> StepResult:
+        """Take one step. Raises a retryable `RequestFailed` when the step should be repeated."""
+        ...

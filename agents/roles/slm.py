@@ -1,0 +1,40 @@
+"""The small model: solves one sub-problem, and lets only checked answers through."""
+
+from __future__ import annotations
+
+from agents.errors import UnexpectedPayload
+from agents.payloads import SubtaskPayload
+from agents.prompts import Prompt, load_prompt
+from agents.protocols import Host
+from agents.records import Decision, JsonObject
+from agents.roles.protocol import StepContext, StepResult
+from agents.roles.subtask import solve
+
+_REASON_CHARS = 1_000
+
+
+class SmallSolver:
+    """Decides `answer` {answer, verification}, `escalate` {reason, verification} or `failed`."""
+
+    name = "slm"
+    version = 1
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        return (load_prompt("slm"),)
+
+    async def step(self, context: StepContext, host: Host) -> StepResult:
+        payload = context.payload
+        if not isinstance(payload, SubtaskPayload):
+            raise UnexpectedPayload(f"role slm takes no {payload.type_name!r}, only a sub-task")
+        solution = await solve(context, payload, self.prompts[0], host)
+        conversation, verification = solution.conversation, solution.verification
+        if solution.failure is not None and not solution.about_the_problem:
+            return conversation.result(solution.failure.decision)
+        data: JsonObject = {"verification": verification.as_json() if verification else []}
+        if verification is not None and verification.answer is not None:
+            data["answer"] = verification.answer
+        if verification is not None and verification.passed:
+            return conversation.result(Decision(kind="answer", data=data))
+        data["reason"] = solution.trouble[:_REASON_CHARS]
+        return conversation.result(Decision(kind="escalate", data=data))

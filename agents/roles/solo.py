@@ -1,0 +1,37 @@
+"""One model on its own: the baseline that any team has to beat."""
+
+from __future__ import annotations
+
+from agents.errors import UnexpectedPayload
+from agents.payloads import QuestionPayload, calculator_on
+from agents.prompts import Prompt, load_prompt, prompt_for
+from agents.protocols import Host
+from agents.records import Message
+from agents.roles.conversation import Conversation
+from agents.roles.final_text import final_result
+from agents.roles.protocol import StepContext, StepResult
+from agents.tools.calculator import calculate
+
+
+class Solo:
+    """Decides `answer` {answer, boxed}, `give_up` {reason} or `failed`."""
+
+    name = "solo"
+    version = 1
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        return (load_prompt("solo"),)
+
+    async def step(self, context: StepContext, host: Host) -> StepResult:
+        if not isinstance(context.payload, QuestionPayload):
+            raise UnexpectedPayload(
+                f"role solo takes no {context.payload.type_name!r}, only the question"
+            )
+        messages = (
+            Message(role="system", content=prompt_for(context.run, self.prompts[0])),
+            Message(role="user", content=context.run.task.prompt),
+        )
+        tools = (calculate,) if calculator_on(context.run) else ()
+        conversation = Conversation(host, messages, tools=tools)
+        return final_result(conversation, await conversation.run())

@@ -1,0 +1,79 @@
+"""One sub-problem, solved by whichever model: what the small solver and the expert share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agents.payloads import EscalationPayload, ExpectedType, SubtaskPayload, calculator_on
+from agents.prompts import Prompt, prompt_for
+from agents.protocols import Host
+from agents.records import Message
+from agents.roles.conversation import Answered, Conversation, Ending, Failed, HandedOver
+from agents.roles.protocol import StepContext
+from agents.tools.calculator import calculate
+from agents.verification import Evidence, Verification, climb
+
+_ABOUT_THE_PROBLEM = frozenset({"context_overflow", "content_filter"})
+"""Failures that are about this problem and this model: another model may well solve it. Any
+other failure (a wrong key, say) is a fault of the deployment, which must not hide behind calls
+to the expensive model."""
+
+
+def subtask_messages(system: str, problem: str, expected_type: ExpectedType) -> tuple[Message, ...]:
+    """The messages a solver starts from. The problem never enters the system text."""
+    return (
+        Message(role="system", content=system),
+        Message(role="user", content=f"{problem}\nAnswer type: {expected_type}."),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """How a solver's conversation ended, and what the ladder says about its answer."""
+
+    conversation: Conversation
+    ending: Ending
+    verification: Verification | None
+    """`None` if there was no final text to check."""
+
+    @property
+    def failure(self) -> Failed | None:
+        return self.ending if isinstance(self.ending, Failed) else None
+
+    @property
+    def about_the_problem(self) -> bool:
+        """Whether the failure, if there is one, lies in this problem and not in the deployment."""
+        return self.failure is not None and self.failure.kind in _ABOUT_THE_PROBLEM
+
+    @property
+    def trouble(self) -> str:
+        """Why there is no accepted answer, or an empty text."""
+        match self.ending:
+            case Failed(kind=kind, message=message):
+                return f"{kind}: {message}"
+            case Answered(cut_off=cut_off):
+                reason = self.verification.reason if self.verification is not None else ""
+                return f"{reason} ({cut_off})" if reason and cut_off else reason
+            case HandedOver():
+                return "a solver handed its problem over"
+            case _:
+                return self.ending.reason
+
+
+async def solve(
+    context: StepContext,
+    payload: SubtaskPayload | EscalationPayload,
+    prompt: Prompt,
+    host: Host,
+) -> Solution:
+    """Let the host's policy solve the problem, and check its answer."""
+    system = prompt_for(context.run, prompt)
+    messages = subtask_messages(system, payload.problem, payload.expected_type)
+    tools = (calculate,) if calculator_on(context.run) else ()
+    conversation = Conversation(host, messages, tools=tools)
+    ending = await conversation.run()
+    verification = None
+    if isinstance(ending, Answered):
+        evidence = Evidence(payload.problem, payload.expected_type, tuple(conversation.calls))
+        verification = await climb(evidence, host)
+    return Solution(conversation, ending, verification)

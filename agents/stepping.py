@@ -1,0 +1,87 @@
+"""One step, from hand-over to routing: what a role worker and the in-process driver share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agents.errors import RequestFailed
+from agents.protocols import Host
+from agents.records import Decision, JsonObject, Run, Step, StepTimings
+from agents.roles import roles
+from agents.roles.protocol import StepContext, StepResult
+from agents.workflows import workflows
+from agents.workflows.endings import failed
+from agents.workflows.routing import Handoff, Routing
+
+
+@dataclass(frozen=True, slots=True)
+class TakenStep:
+    """A step that is ready to be committed, and what follows it."""
+
+    step: Step
+    routing: Routing
+
+
+async def take_step(
+    run: Run,
+    journal: tuple[Step, ...],
+    handoff: Handoff,
+    host: Host,
+    *,
+    worker: str,
+    clock: Callable[[], float],
+    waited: float = 0.0,
+) -> TakenStep:
+    """Let the role of a hand-over decide, and ask the workflow who is next.
+
+    `journal` holds the steps committed so far, `clock` gives Unix seconds, `waited` is the time
+    in seconds between publication and now. Raises a retryable `RequestFailed` (and whatever
+    error of its own the host raises): the step was not taken, and may be repeated. A failure
+    that no repetition can mend is a step with the decision `failed`, which ends the run.
+    """
+    started = clock()
+    role = roles.get(handoff.role)
+    context = StepContext(
+        run=run,
+        journal=journal,
+        payload=handoff.payload,
+        turn=handoff.turn,
+        branch=handoff.branch,
+    )
+    try:
+        result = await role.step(context, host)
+    except RequestFailed as error:
+        if error.retryable:
+            raise
+        result = _failed_result(error)
+    step = Step(
+        run_id=run.id,
+        turn=handoff.turn,
+        branch=handoff.branch,
+        agent=handoff.role,
+        input=handoff.payload.as_json(),
+        candidates=result.candidates,
+        selected=result.selected,
+        decision=result.decision,
+        observation=result.observation,
+        timings=StepTimings(started=started, ended=max(started, clock()), waited=max(0.0, waited)),
+        worker=worker,
+    )
+    return TakenStep(step, route_step(run, journal, step))
+
+
+def route_step(run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
+    """What follows a step. The decision `failed` ends the run in every workflow."""
+    if step.decision.kind == "failed":
+        return failed(step)
+    return workflows.get(run.workflow).route(run, journal, step)
+
+
+def _failed_result(error: RequestFailed) -> StepResult:
+    failure: JsonObject = {"kind": error.kind, "message": error.message}
+    return StepResult(
+        candidates=(),
+        decision=Decision(kind="failed", data={"failure": error.kind, "reason": error.message}),
+        observation={"turns": [], "failure": failure},
+    )

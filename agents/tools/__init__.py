@@ -1,0 +1,55 @@
+"""Tools: typed functions that models may call (`agents.tools.declaration`: how to add one)."""
+
+from __future__ import annotations
+
+from typing import Any, TypeGuard
+
+from agents.errors import UnknownName
+from agents.records import JsonObject, ToolSpec
+from agents.registry import Registry
+from agents.tools.calculator import calculate
+from agents.tools.declaration import (
+    Arguments,
+    InvalidArguments,
+    Tool,
+    ToolDeclaration,
+    ToolFailed,
+    tool,
+)
+
+__all__ = [
+    "Arguments",
+    "InvalidArguments",
+    "Tool",
+    "ToolDeclaration",
+    "ToolFailed",
+    "call_tool",
+    "tool",
+    "tool_spec",
+    "tools",
+]
+
+
+def _is_tool(item: object) -> TypeGuard[Tool[Any]]:
+    return isinstance(item, Tool)
+
+
+tools: Registry[Tool[Any]] = Registry("tool", "switchyard.tools", _is_tool)
+"""Every tool that a tool worker can run."""
+
+tools.register(calculate)
+
+
+def tool_spec(name: str) -> ToolSpec:
+    """The named tool as it is offered to a model. Raises `UnknownName`."""
+    return tools.get(name).spec
+
+
+async def call_tool(name: str, arguments: JsonObject) -> JsonObject:
+    """Run a registered tool: what a tool worker does with a request. An unknown name is answered
+    like any other error; a plug-in that cannot be loaded raises `PluginError`."""
+    try:
+        found = tools.get(name)
+    except UnknownName as error:
+        return {"error": str(error)}
+    return await found.call(arguments)

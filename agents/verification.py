@@ -1,0 +1,148 @@
+"""The ladder that a small model's answer climbs before anyone relies on it.
+
+Rungs go from free to expensive; the first that fails ends the climb. The first two cost nothing:
+the shape of the answer, and its arithmetic recomputed. A rung may ask its host for more (another
+sample, say), so that checking is asynchronous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pydantic import JsonValue
+
+from agents.answers import last_boxed, parse_number, plain
+from agents.equations import equations, first_wrong
+from agents.payloads import ExpectedType
+from agents.protocols import Host
+from agents.records import Call, Record
+
+_REASON_CHARS = 500
+
+
+class Verdict(Record):
+    """What one rung found."""
+
+    rung: str
+    passed: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What there is to judge an answer by."""
+
+    problem: str
+    expected_type: ExpectedType
+    calls: tuple[Call, ...]
+    """The calls of the step, in order; the last one holds the answer."""
+
+    @property
+    def text(self) -> str:
+        """The final text."""
+        return self.calls[-1].text
+
+    @property
+    def working(self) -> str:
+        """Everything the model wrote on its way."""
+        return "\n".join(call.text for call in self.calls)
+
+
+class Rung(Protocol):
+    """One check."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def check(self, evidence: Evidence, host: Host) -> Verdict: ...
+
+
+class SchemaRung:
+    """A box, whose content is of the type that was asked for."""
+
+    name = "schema"
+
+    async def check(self, evidence: Evidence, host: Host) -> Verdict:
+        answer = typed_answer(evidence.text, evidence.expected_type)
+        if answer is not None:
+            return Verdict(rung=self.name, passed=True, reason=f"{evidence.expected_type} {answer}")
+        boxed = last_boxed(evidence.text)
+        found = "there is no \\boxed{…}" if boxed is None else f"the box holds {boxed[:100]!r}"
+        return Verdict(
+            rung=self.name, passed=False, reason=f"{found}, expected: {evidence.expected_type}"
+        )
+
+
+class ArithmeticRung:
+    """Every equation between plain numbers in the working holds exactly."""
+
+    name = "arithmetic"
+
+    async def check(self, evidence: Evidence, host: Host) -> Verdict:
+        wrong = first_wrong(evidence.working)
+        if wrong is not None:
+            return Verdict(rung=self.name, passed=False, reason=wrong[:_REASON_CHARS])
+        checked = len(equations(evidence.working))
+        return Verdict(rung=self.name, passed=True, reason=f"equations that hold: {checked}")
+
+
+LADDER: tuple[Rung, ...] = (SchemaRung(), ArithmeticRung())
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The verdicts of the rungs that were climbed, and the answer in its canonical form."""
+
+    answer: str | None
+    """`None` if the text holds no answer of the expected type."""
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def passed(self) -> bool:
+        return all(verdict.passed for verdict in self.verdicts)
+
+    @property
+    def reason(self) -> str:
+        """Why it failed, or an empty text."""
+        return next(
+            (
+                f"{verdict.rung}: {verdict.reason}"
+                for verdict in self.verdicts
+                if not verdict.passed
+            ),
+            "",
+        )
+
+    def as_json(self) -> list[JsonValue]:
+        """The verdicts as a decision records them."""
+        return [verdict.model_dump(mode="json") for verdict in self.verdicts]
+
+
+async def climb(evidence: Evidence, host: Host, rungs: Sequence[Rung] = LADDER) -> Verification:
+    """Climb until a rung fails or the ladder ends."""
+    verdicts: list[Verdict] = []
+    for rung in rungs:
+        verdicts.append(await rung.check(evidence, host))
+        if not verdicts[-1].passed:
+            break
+    return Verification(typed_answer(evidence.text, evidence.expected_type), tuple(verdicts))
+
+
+def typed_answer(text: str, expected: ExpectedType) -> str | None:
+    """The content of the last box in the canonical form of its type, or `None`.
+
+    Numbers lose commas, currency and units; an integer also a percent sign.
+    """
+    boxed = last_boxed(text)
+    if boxed is None:
+        return None
+    if expected == "text":
+        return plain(boxed) or None
+    number = parse_number(boxed)
+    if number is None:
+        return None
+    if expected == "integer":
+        return str(number.value.numerator) if number.value.denominator == 1 else None
+    return str(number)

@@ -1,0 +1,82 @@
+"""Workflows: who is next after each decision. `agents.workflows.routing` says how to add one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeGuard
+
+from agents.errors import UnknownName
+from agents.records import Run
+from agents.registry import Registry
+from agents.roles import roles
+from agents.workflows.delegate import DelegateWorkflow
+from agents.workflows.routing import (
+    MAX_TURNS,
+    Arrive,
+    Continue,
+    Fanout,
+    Finish,
+    Handoff,
+    Options,
+    Routing,
+    Workflow,
+    parse_options,
+)
+from agents.workflows.solo import SoloWorkflow
+
+__all__ = [
+    "MAX_TURNS",
+    "Arrive",
+    "Continue",
+    "Fanout",
+    "Finish",
+    "Handoff",
+    "Options",
+    "Routing",
+    "Workflow",
+    "parse_options",
+    "policies_for",
+    "policy_of",
+    "prompt_hashes",
+    "workflows",
+]
+
+
+def _is_workflow(item: object) -> TypeGuard[Workflow]:
+    return isinstance(item, Workflow) and not isinstance(item, type)
+
+
+workflows: Registry[Workflow] = Registry("workflow", "switchyard.workflows", _is_workflow)
+"""Every workflow that a run can name."""
+
+workflows.register(SoloWorkflow())
+workflows.register(DelegateWorkflow())
+
+
+def prompt_hashes(workflow: str) -> dict[str, str]:
+    """Prompt file → content hash, of all roles of a workflow: what `Run.prompts` holds."""
+    return {
+        prompt.file: prompt.hash
+        for role in workflows.get(workflow).roles
+        for prompt in roles.get(role).prompts
+    }
+
+
+def policies_for(workflow: str, chosen: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Role → policy for a run: the workflow's defaults, overridden by `chosen`.
+
+    Raises `UnknownName` for a role that the workflow does not have.
+    """
+    found = workflows.get(workflow)
+    for role in chosen or {}:
+        if role not in found.roles:
+            raise UnknownName(f"role of workflow {workflow!r} called", role, found.roles)
+    return {**found.default_policies, **(chosen or {})}
+
+
+def policy_of(run: Run, role: str) -> str:
+    """The policy that serves a role in this run. Raises `UnknownName` if nobody said which."""
+    policy = run.policies.get(role) or workflows.get(run.workflow).default_policies.get(role)
+    if policy is None:
+        raise UnknownName(f"policy in run {run.id} for role", role, run.policies)
+    return policy

@@ -1,0 +1,134 @@
+"""`delegate`: a big model plans and hands sub-problems to a small one; what the small one gets
+wrong goes back to the big one.
+
+    planner (t) ──delegate──▶ slm (t+1, branch 0…n-1) ──escalate──▶ expert (t+2, same branch)
+        ▲                          │ answer                            │ answer, give_up
+        └──── planner (t+3) ◀──────┴────────────── join ◀──────────────┘
+
+A delegation takes three turns whether or not the expert is needed, so that the continuation's
+turn is known when the fan-out is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agents.payloads import (
+    EscalationPayload,
+    QuestionPayload,
+    ResumePayload,
+    SubtaskPayload,
+    parse_payload,
+)
+from agents.records import JsonObject, Run, Step
+from agents.roles.planner import delegated_problems
+from agents.workflows.endings import answered, gave_up, gave_up_by, no_route
+from agents.workflows.routing import (
+    MAX_TURNS,
+    Arrive,
+    Continue,
+    Fanout,
+    Handoff,
+    Options,
+    Routing,
+    parse_options,
+)
+
+
+class DelegateOptions(Options):
+    """Options of `delegate`."""
+
+    calculator: bool = True
+    """Offer `calculate` to every role."""
+
+
+class DelegateWorkflow:
+    """Planner, small solvers, expert."""
+
+    name = "delegate"
+    roles = ("planner", "slm", "expert")
+    default_policies: Mapping[str, str] = {"planner": "llm", "slm": "slm", "expert": "llm"}
+
+    def check_options(self, options: JsonObject) -> JsonObject:
+        return parse_options(self.name, DelegateOptions, options).model_dump(mode="json")
+
+    def first(self, run: Run) -> tuple[Handoff, ...]:
+        return (Handoff(role="planner", turn=0, payload=QuestionPayload()),)
+
+    def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
+        match step.agent, step.decision.kind:
+            case "planner", "answer":
+                return answered(step)
+            case "planner", "give_up":
+                return gave_up_by(step)
+            case "planner", "delegate":
+                return self._delegated(step)
+            case (("slm" | "expert"), "answer"):
+                return Arrive(_join(_asked_turn(step)))
+            case "expert", "give_up":
+                # The planner reads the reason as the answer to its call, and decides what to do.
+                return Arrive(_join(_asked_turn(step)))
+            case "slm", "escalate":
+                return self._escalated(step)
+            case _:
+                raise no_route(self.name, step)
+
+    def _delegated(self, step: Step) -> Routing:
+        problems = delegated_problems(step)
+        if not problems:
+            raise no_route(self.name, step)
+        if step.turn + 3 >= MAX_TURNS:
+            return gave_up(f"planner: no answer within {MAX_TURNS} turns")
+        return Fanout(
+            handoffs=tuple(
+                Handoff(
+                    role="slm",
+                    turn=step.turn + 1,
+                    branch=branch,
+                    payload=SubtaskPayload(
+                        problem=problem.problem,
+                        expected_type=problem.expected_type,
+                        asked_turn=step.turn,
+                    ),
+                )
+                for branch, problem in enumerate(problems)
+            ),
+            join=_join(step.turn),
+            continuation=Handoff(
+                role="planner",
+                turn=step.turn + 3,
+                payload=ResumePayload(asked_turn=step.turn, branches=len(problems)),
+            ),
+        )
+
+    def _escalated(self, step: Step) -> Routing:
+        payload = parse_payload(step.input)
+        if not isinstance(payload, SubtaskPayload):
+            raise no_route(self.name, step)
+        reason = step.decision.data.get("reason")
+        return Continue(
+            (
+                Handoff(
+                    role="expert",
+                    turn=step.turn + 1,
+                    branch=step.branch,
+                    payload=EscalationPayload(
+                        problem=payload.problem,
+                        expected_type=payload.expected_type,
+                        asked_turn=payload.asked_turn,
+                        reason=reason if isinstance(reason, str) else "",
+                    ),
+                ),
+            )
+        )
+
+
+def _join(asked_turn: int) -> str:
+    return f"delegation-{asked_turn}"
+
+
+def _asked_turn(step: Step) -> int:
+    payload = parse_payload(step.input)
+    if not isinstance(payload, SubtaskPayload | EscalationPayload):
+        raise no_route("delegate", step)
+    return payload.asked_turn

@@ -1,0 +1,43 @@
+"""Decisions that mean the same in every workflow of ours."""
+
+from __future__ import annotations
+
+from pydantic import JsonValue
+
+from agents.errors import NoRoute, outcome_of_failure
+from agents.records import Outcome, Step
+from agents.workflows.routing import Finish
+
+
+def answered(step: Step) -> Finish:
+    """The role's answer is the run's answer."""
+    return Finish(Outcome.ANSWERED, answer=_text(step.decision.data.get("answer")))
+
+
+def gave_up(reason: str) -> Finish:
+    """The run ends without an answer."""
+    return Finish(Outcome.GAVE_UP, reason=reason)
+
+
+def gave_up_by(step: Step) -> Finish:
+    """A role gave up, and nobody stands in for it."""
+    return gave_up(f"{step.agent}: {_text(step.decision.data.get('reason'))}")
+
+
+def failed(step: Step) -> Finish:
+    """A request of the step failed for good."""
+    kind = _text(step.decision.data.get("failure"))
+    reason = _text(step.decision.data.get("reason"))
+    return Finish(outcome_of_failure(kind), reason=f"{step.agent}: {kind}: {reason}")
+
+
+def no_route(workflow: str, step: Step) -> NoRoute:
+    """The error for a decision that a workflow does not know."""
+    return NoRoute(
+        f"workflow {workflow!r} does not know what follows the decision {step.decision.kind!r} "
+        f"of role {step.agent!r} (turn {step.turn}, branch {step.branch})"
+    )
+
+
+def _text(value: JsonValue) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,131 @@
+"""Who is next: the four ways in which a workflow can go on after a step.
+
+To add a workflow, write a class with the members of `Workflow` and declare an instance in your
+package's `pyproject.toml` (the entry point carries the workflow's name):
+
+    [project.entry-points."switchyard.workflows"]
+    debate = "my_package.debate:debate"
+
+Routing is pure. It decides from the run and the step alone, and may look at the journal only for
+steps that are known to be committed before this one: branches of one fan-out commit in any order,
+and none sees the others. Whatever has to wait for all of them is the continuation of a `Fanout`.
+
+A hand-over is identified by its turn and branch, which no two hand-overs of a run share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar, runtime_checkable
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agents.errors import InvalidOptions
+from agents.payloads import Payload
+from agents.records import JsonObject, Outcome, Run, Step
+
+MAX_TURNS = 24
+"""Turns of one run. A delegation takes three (small solver, expert, continuation), so a planner
+gets eight steps; its conversation would outgrow most contexts long before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handoff:
+    """A message for a role's stream."""
+
+    role: str
+    turn: int
+    payload: Payload
+    branch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Publish these. Each goes its own way: one of them must lead to the run's end."""
+
+    handoffs: tuple[Handoff, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fanout:
+    """Publish these, and the continuation once every one of their branches has arrived."""
+
+    handoffs: tuple[Handoff, ...]
+    join: str
+    """Unique in the run."""
+    continuation: Handoff
+
+
+@dataclass(frozen=True, slots=True)
+class Arrive:
+    """This branch of the join is done."""
+
+    join: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The run ends."""
+
+    outcome: Outcome
+    answer: str | None = None
+    reason: str | None = None
+    """Why, for every outcome but `answered`."""
+
+
+Routing = Continue | Fanout | Arrive | Finish
+
+
+@runtime_checkable
+class Workflow(Protocol):
+    """Which roles take part, and who is next after each decision."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Every role that the workflow hands anything to."""
+        ...
+
+    @property
+    def default_policies(self) -> Mapping[str, str]:
+        """Role → policy, for roles that a run assigns none."""
+        ...
+
+    def check_options(self, options: JsonObject) -> JsonObject:
+        """The options with their defaults. Raises `InvalidOptions`."""
+        ...
+
+    def first(self, run: Run) -> tuple[Handoff, ...]:
+        """What admission publishes."""
+        ...
+
+    def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
+        """What follows `step`, which is not in `journal` yet. Raises `NoRoute` for a decision
+        that the workflow does not know. The decision `failed` never gets here: it ends every
+        run (`agents.stepping.route_step`)."""
+        ...
+
+
+class Options(BaseModel):
+    """Base of a workflow's options: unknown ones are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+Known = TypeVar("Known", bound=Options)
+
+
+def parse_options(workflow: str, model: type[Known], options: JsonObject) -> Known:
+    """Raises `InvalidOptions`, naming the option and the known ones."""
+    try:
+        return model.model_validate(options)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        known = ", ".join(model.model_fields)
+        raise InvalidOptions(
+            f"option {where!r} of workflow {workflow!r}: {first['msg']} (known options: {known})"
+        ) from error

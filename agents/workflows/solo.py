@@ -1,0 +1,40 @@
+"""`solo`: one model answers. The baseline that a team is held against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agents.payloads import QuestionPayload
+from agents.records import JsonObject, Run, Step
+from agents.workflows.endings import answered, gave_up_by, no_route
+from agents.workflows.routing import Handoff, Options, Routing, parse_options
+
+
+class SoloOptions(Options):
+    """Options of `solo`."""
+
+    calculator: bool = True
+    """Offer `calculate` to the model."""
+
+
+class SoloWorkflow:
+    """One step."""
+
+    name = "solo"
+    roles = ("solo",)
+    default_policies: Mapping[str, str] = {"solo": "llm"}
+
+    def check_options(self, options: JsonObject) -> JsonObject:
+        return parse_options(self.name, SoloOptions, options).model_dump(mode="json")
+
+    def first(self, run: Run) -> tuple[Handoff, ...]:
+        return (Handoff(role="solo", turn=0, payload=QuestionPayload()),)
+
+    def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
+        match step.agent, step.decision.kind:
+            case "solo", "answer":
+                return answered(step)
+            case "solo", "give_up":
+                return gave_up_by(step)
+            case _:
+                raise no_route(self.name, step)
