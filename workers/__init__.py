@@ -1,0 +1,1 @@
+"""Processes that join the bus and the agents."""

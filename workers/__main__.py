@@ -1,0 +1,37 @@
+"""`python -m workers SETTINGS.json`: one worker process from a settings file (`-`: stdin)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import uvloop
+from pydantic import ValidationError
+
+from bus import BusUnavailable
+from workers.engines.protocol import EngineError
+from workers.process import Worker
+from workers.settings import worker_settings
+
+
+def main() -> int:
+    if len(sys.argv) != 2:
+        print("usage: python -m workers SETTINGS.json", file=sys.stderr)
+        return 2
+    source = sys.argv[1]
+    try:
+        text = sys.stdin.read() if source == "-" else Path(source).read_text("utf-8")
+        settings = worker_settings.validate_json(text)
+    except (OSError, ValidationError) as error:
+        print(f"{source}: {error}", file=sys.stderr)
+        return 2
+    try:
+        uvloop.run(Worker(settings).run())
+    except (BusUnavailable, EngineError) as error:
+        print(f"{settings.kind} worker: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

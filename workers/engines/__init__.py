@@ -1,0 +1,16 @@
+"""Engines: what turns a prompt into tokens, behind one small protocol.
+
+`build_engine(ModelSettings(…))` gives one; `protocol` says what it does.
+"""
+
+from workers.engines.factory import build_engine, engine_names
+from workers.engines.settings import ModelSettings, Price, ScriptedOptions, cost_micro_dollars
+
+__all__ = [
+    "ModelSettings",
+    "Price",
+    "ScriptedOptions",
+    "build_engine",
+    "cost_micro_dollars",
+    "engine_names",
+]

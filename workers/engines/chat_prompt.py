@@ -1,0 +1,88 @@
+"""From a conversation to prompt ids, without ever tokenizing the same text twice.
+
+A later turn of a conversation brings the ids of the earlier one. If the newly rendered text
+begins with the text of those ids, the prompt is those very ids plus the tokens of the rest, and
+the call extends the earlier sample. If it does not (another history, a template that rewrites
+earlier turns), the prompt is tokenized afresh and a new sample starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from agents.records import JsonObject, Message, ToolSpec
+
+
+class TextCodec(Protocol):
+    """A tokenizer, reduced to what a prompt needs. `decode(a + b)` must be `decode(a) +
+    decode(b)` wherever the cut lies between two characters."""
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def decode(self, ids: Sequence[int]) -> str: ...
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Ids to feed the model, and whether they begin with an earlier call's ids."""
+
+    ids: list[int]
+    extends_previous: bool
+    reused: int = 0
+    """How many of the ids came from the earlier call."""
+
+
+def build_prompt(rendered: str, previous_ids: Sequence[int], codec: TextCodec) -> Prompt:
+    """Ids of `rendered`, extending `previous_ids` where their text is a prefix of it."""
+    if previous_ids:
+        before = codec.decode(previous_ids)
+        if rendered.startswith(before):
+            rest = rendered[len(before) :]
+            ids = [*previous_ids, *(codec.encode(rest) if rest else [])]
+            return Prompt(ids, extends_previous=True, reused=len(previous_ids))
+    return Prompt(codec.encode(rendered), extends_previous=False)
+
+
+def template_messages(messages: Sequence[Message]) -> list[dict[str, object]]:
+    """The conversation in the shape that chat templates read.
+
+    An assistant turn with `raw_text` goes in as that text alone: it already has the tool-call
+    markup that the template would otherwise write anew.
+    """
+    shaped: list[dict[str, object]] = []
+    for message in messages:
+        entry: dict[str, object] = {"role": message.role, "content": message.content}
+        if message.raw_text is not None:
+            entry["content"] = message.raw_text
+        elif message.tool_calls:
+            entry["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.arguments or {}},
+                }
+                for call in message.tool_calls
+            ]
+        if message.tool_call_id is not None:
+            entry["tool_call_id"] = message.tool_call_id
+        shaped.append(entry)
+    return shaped
+
+
+def template_tools(tools: Sequence[ToolSpec]) -> list[JsonObject] | None:
+    """The offered tools in the shape that chat templates and endpoints read; `None` if none."""
+    if not tools:
+        return None
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.parameters,
+            },
+        }
+        for tool in tools
+    ]

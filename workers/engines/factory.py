@@ -1,0 +1,61 @@
+"""From settings to an engine. Engines of other packages join by entry point."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import cast
+
+from workers.engines.protocol import Engine, EngineError
+from workers.engines.settings import ModelSettings
+
+ENTRY_POINT_GROUP = "switchyard.engines"
+"""Name → a callable that takes `ModelSettings` and returns an `Engine`."""
+
+BUILT_IN: dict[str, str] = {
+    "torch": "workers.engines.torch",
+    "openai": "workers.engines.openai",
+    "scripted": "workers.engines.scripted",
+}
+"""Modules are imported only when their engine is asked for: torch alone takes seconds."""
+
+
+def build_engine(settings: ModelSettings) -> Engine:
+    """The engine that `settings.engine` names, not yet started.
+
+    Built-in names cannot be taken over by an entry point. Raises EngineError of kind
+    `bad_request` for a name that nobody has registered, or an optional package that is missing.
+    """
+    name = settings.engine
+    try:
+        make = _find(name)
+    except ImportError as error:
+        extra = "torch" if name == "torch" else name
+        raise EngineError(
+            f"engine {name!r} needs a package that is not installed ({error}); "
+            f"install it with: pip install 'switchyard[{extra}]'",
+            kind="bad_request",
+        ) from error
+    return make(settings)
+
+
+def engine_names() -> list[str]:
+    """Every name that `build_engine` accepts, sorted."""
+    return sorted({*BUILT_IN, *(point.name for point in entry_points(group=ENTRY_POINT_GROUP))})
+
+
+def _find(name: str) -> Callable[[ModelSettings], Engine]:
+    if name in BUILT_IN:
+        return cast(Callable[[ModelSettings], Engine], import_module(BUILT_IN[name]).engine)
+    for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
+        return cast(Callable[[ModelSettings], Engine], point.load())
+    known = engine_names()
+    nearest = difflib.get_close_matches(name, known, n=1)
+    hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
+    raise EngineError(
+        f"there is no engine {name!r}{hint}. Known: {', '.join(known)}. An engine of your own is "
+        f"registered as an entry point in the group {ENTRY_POINT_GROUP!r}",
+        kind="bad_request",
+    )

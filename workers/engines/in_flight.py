@@ -1,0 +1,109 @@
+"""Requests in work: how each of them is cancelled, and how it meets its deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from workers.engines.protocol import EngineDeadline, EngineError, GenerateRequest
+
+T = TypeVar("T")
+
+
+class Ticket:
+    """One request in work. Everything it waits for goes through `guard`."""
+
+    def __init__(self, request: GenerateRequest) -> None:
+        self.request_id = request.id
+        self.deadline = request.deadline
+        self._cancelled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def cancel(self) -> None:
+        """Make the request's current or next wait raise."""
+        if not self._cancelled.done():
+            self._cancelled.set_result(None)
+
+    def seconds_left(self) -> float | None:
+        """Until the deadline, never negative; `None` without one."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.time())
+
+    async def guard(
+        self,
+        work: Coroutine[Any, Any, T],
+        *,
+        timeout: float | None = None,
+        undo: Callable[[T], object] | None = None,
+    ) -> T:
+        """The result of `work`, unless something else comes first: then `work` is cancelled.
+
+        Raises EngineError of kind `cancelled`, EngineDeadline, or TimeoutError after `timeout`
+        seconds. `undo` gives back a result that arrived while the waiter itself was cancelled
+        (a slot taken that nobody would release).
+        """
+        limits = [seconds for seconds in (timeout, self.seconds_left()) if seconds is not None]
+        task = asyncio.ensure_future(work)
+        delivered = False
+        try:
+            if not self._cancelled.done():
+                await asyncio.wait(
+                    {task, self._cancelled},
+                    timeout=min(limits, default=None),
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+            if task.done():
+                result = task.result()
+                delivered = True
+                return result
+        finally:
+            if not delivered:
+                task.cancel()
+                (outcome,) = await asyncio.gather(task, return_exceptions=True)
+                if undo is not None and not isinstance(outcome, BaseException):
+                    undo(outcome)
+        if self._cancelled.done():
+            raise EngineError(f"request {self.request_id} was cancelled", kind="cancelled")
+        if self.seconds_left() == 0.0:
+            raise EngineDeadline(f"request {self.request_id}: its deadline passed while it ran")
+        raise TimeoutError
+
+    async def pause(self, seconds: float) -> None:
+        """Sleep, or raise as `guard` does. Zero still notices a cancelled or late request."""
+        await self.guard(asyncio.sleep(seconds))
+
+    async def take(self, slots: asyncio.Semaphore) -> None:
+        """Wait for one of the engine's slots; the caller releases it."""
+        await self.guard(slots.acquire(), undo=lambda _: slots.release())
+
+
+class InFlight:
+    """All requests of one engine that are in work."""
+
+    def __init__(self) -> None:
+        self._tickets: dict[str, set[Ticket]] = {}
+
+    @contextmanager
+    def enter(self, request: GenerateRequest) -> Generator[Ticket]:
+        """Keep a ticket for as long as the request is in work. An id may be in work twice: a
+        worker that lost its lease and its successor ask for the same thing."""
+        ticket = Ticket(request)
+        same = self._tickets.setdefault(request.id, set())
+        same.add(ticket)
+        try:
+            yield ticket
+        finally:
+            same.discard(ticket)
+            if not same and self._tickets.get(request.id) is same:
+                del self._tickets[request.id]
+
+    def cancel(self, request_id: str) -> None:
+        """Cancel every request with this id; an unknown id is one that has already ended."""
+        for ticket in self._tickets.get(request_id, ()):
+            ticket.cancel()
+
+    def cancel_all(self) -> None:
+        """Cancel everything: the engine closes."""
+        for request_id in list(self._tickets):
+            self.cancel(request_id)

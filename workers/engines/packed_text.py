@@ -1,0 +1,39 @@
+"""Token ids of the scripted engine: each id holds up to three bytes of UTF-8 text.
+
+They are no real tokenizer's ids, but they behave like them where it matters: they decode to the
+exact text, a character can lie across two of them, and ids of a text followed by ids of another
+are ids of both. The id is `length * 2**24 + bytes`, big-endian; a text of n bytes has about n/3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+BYTES_PER_TOKEN = 3
+VOCABULARY = (BYTES_PER_TOKEN + 1) << 24
+"""Ids lie in [2**24, VOCABULARY)."""
+
+
+class PackedText:
+    """A `TextCodec` without a vocabulary file."""
+
+    def encode(self, text: str) -> list[int]:
+        data = text.encode()
+        return [
+            (len(chunk) << 24) | int.from_bytes(chunk, "big")
+            for chunk in (
+                data[start : start + BYTES_PER_TOKEN]
+                for start in range(0, len(data), BYTES_PER_TOKEN)
+            )
+        ]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Raises ValueError for a number that is none of this codec's ids."""
+        return b"".join(map(_bytes_of, ids)).decode(errors="replace")
+
+
+def _bytes_of(token: int) -> bytes:
+    length, value = token >> 24, token & 0xFFFFFF
+    if not 1 <= length <= BYTES_PER_TOKEN or value >> (8 * length):
+        raise ValueError(f"{token} is not a token id of the scripted engine")
+    return value.to_bytes(length, "big")

@@ -1,0 +1,171 @@
+"""The contract between the gpu worker and whatever generates tokens."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from pydantic import Field
+
+from agents.records import (
+    FinishReason,
+    JsonObject,
+    Message,
+    Record,
+    SamplingParams,
+    ToolCall,
+    ToolSpec,
+    Usage,
+)
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What an engine can do, declared and never guessed."""
+
+    token_ids: bool
+    """Prompt and output ids are returned, so calls are trainable."""
+    logprobs: bool
+    streaming: bool
+    tools: bool
+    """Understands `tools`, natively or by parsing its model's tool-call markup."""
+    json_schema: bool
+    seeds: bool
+    """The same seed, prompt and weights give the same tokens."""
+    score: bool
+    adapters: bool
+    continuation: bool
+    """Can go on from `resume_ids`: a stream begun by another worker has no gap and no repeat."""
+    max_context: int | None
+
+
+class GenerateRequest(Record):
+    """One prompt, `sampling.n` completions."""
+
+    id: str
+    messages: tuple[Message, ...] = Field(min_length=1)
+    tools: tuple[ToolSpec, ...] = ()
+    sampling: SamplingParams = Field(default_factory=SamplingParams)
+    previous_ids: tuple[int, ...] = ()
+    """Prompt and output ids of the earlier call of this conversation. If the rendered prompt
+    extends their text, only the rest is tokenized; else a new sample starts."""
+    resume_ids: tuple[int, ...] = ()
+    """Output ids that another worker has already streamed for this very request (n = 1)."""
+    json_schema: JsonObject | None = None
+    adapter: str | None = None
+    deadline: float | None = None
+    """Unix seconds. An engine stops there with `EngineDeadline`."""
+    stream: bool = False
+
+
+class Delta(Record):
+    """New text of one completion. Always valid UTF-8: bytes of a cut character are held back."""
+
+    index: int = 0
+    text: str
+    ids: tuple[int, ...] = ()
+
+
+class Completion(Record):
+    """One finished completion of a request; the last events of a stream, one per index."""
+
+    index: int = 0
+    text: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    prompt_ids: tuple[int, ...] = ()
+    output_ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    finish_reason: FinishReason
+    grammar_masked: bool = False
+    usage: Usage
+    """With n > 1 the prompt is counted on index 0 only, so that a sum is what was paid."""
+    first_token_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    extends_previous: bool = False
+    adapter: str | None = None
+    adapter_version: int = 0
+
+
+EngineEvent = Delta | Completion
+
+
+class Engine(Protocol):
+    """Loads weights (or a connection) in `start`, serves many requests at once."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def base(self) -> str:
+        """The model's name as it is written into each Call: never a machine's path."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def submit(self, request: GenerateRequest) -> AsyncGenerator[EngineEvent, None]:
+        """Yields deltas (if `stream`) and then `sampling.n` completions.
+
+        Raises a subclass of `EngineError`. Closing the iterator cancels the request.
+        """
+        ...
+
+    async def cancel(self, request_id: str) -> None: ...
+
+    async def score(self, ids: Sequence[int], adapter: str | None = None) -> list[float]:
+        """Natural log-probability of each of `ids[1:]` given what stands before it."""
+        ...
+
+    async def load_adapter(self, name: str, path: str, version: int) -> None: ...
+
+    async def unload_adapter(self, name: str) -> None: ...
+
+    def totals(self) -> EngineTotals:
+        """What the engine has generated since it started, counted apart from any ledger."""
+        ...
+
+
+@dataclass(frozen=True)
+class EngineTotals:
+    """The engine's own count, which the ledger is held against."""
+
+    calls: int
+    """Requests answered to the end, however many completions each had."""
+    prompt_tokens: int
+    completion_tokens: int
+    abandoned_tokens: int = 0
+    """Tokens generated for requests that were cancelled, closed or out of time. They were never
+    delivered, so they stand in no ledger; an endpoint's engine cannot know them."""
+
+
+ErrorKind = Literal[
+    "bad_request", "context_overflow", "auth", "rate_limited", "unavailable", "timeout",
+    "garbage", "deadline", "cancelled", "unknown_adapter", "internal",
+]  # fmt: skip
+
+
+class EngineError(Exception):
+    """Base of every engine's errors: what went wrong, and whether asking again may help."""
+
+    kind: ErrorKind = "internal"
+    retryable: bool = False
+
+    def __init__(
+        self, message: str, *, kind: ErrorKind | None = None, retryable: bool | None = None
+    ) -> None:
+        super().__init__(message)
+        if kind is not None:
+            self.kind = kind
+        if retryable is not None:
+            self.retryable = retryable
+
+
+class EngineDeadline(EngineError):
+    """The request's deadline passed while it was queued or generating."""
+
+    kind = "deadline"

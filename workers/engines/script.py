@@ -1,0 +1,238 @@
+"""What the scripted engine and the scripted server say: a competent, deterministic team member.
+
+The reply is a pure function of (messages, offered tools, seed, mistake rate). A conversation is
+replayed on every call: the script is a generator that yields tool calls and is sent the answers
+found in the messages, until an answer is missing (then that call is the reply) or the script
+ends (then its text is). So the reply uses what tools and other agents really answered.
+
+Arithmetic such as "What is 12 * 7 + 5?" is answered right. For any other text an expression is
+made up from the numbers in it: a deterministic pseudo-answer whose equations all hold, which says
+nothing about the text.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pydantic import JsonValue
+
+from agents.records import JsonObject, Message, ToolSpec
+from workers.engines.faults import unit_interval
+from workers.engines.script_arithmetic import (
+    Leaf,
+    Node,
+    Operation,
+    combine,
+    equation,
+    equations,
+    find_expression,
+    numbers_in,
+    read_number,
+    show,
+    write,
+)
+
+_ANSWER_TYPE = re.compile(r"^Answer type: (\w+)\.?\s*$", re.MULTILINE)
+_OPENINGS = ("Let me work it out.", "Step by step.", "First the numbers.", "Here we go.")
+
+
+@dataclass(frozen=True)
+class ScriptedCall:
+    """A tool call that the script makes."""
+
+    name: str
+    arguments: JsonObject
+
+
+@dataclass(frozen=True)
+class ScriptedReply:
+    """One turn: words, and tool calls if it is not the last."""
+
+    text: str
+    calls: tuple[ScriptedCall, ...] = ()
+
+
+Script = Generator[tuple[str, ScriptedCall], str, str]
+"""Yields (words, call), is sent the tool's answer, returns the final text."""
+
+
+def scripted_reply(
+    messages: Sequence[Message],
+    tools: Sequence[ToolSpec] = (),
+    *,
+    seed: int = 0,
+    mistake_rate: float = 0.0,
+    json_schema: JsonObject | None = None,
+) -> ScriptedReply:
+    """The next turn of the conversation. With a schema it is an instance of that schema, with
+    the answer wherever a string or a number may stand."""
+    asked = max((i for i, m in enumerate(messages) if m.role == "user"), default=-1)
+    question = messages[asked].content if asked >= 0 else ""
+    answers = [m.content for m in messages[asked + 1 :] if m.role == "tool"]
+    if json_schema is not None:
+        value = _expression(question, _dice(question, seed)).value
+        return ScriptedReply(json.dumps(instance_of(json_schema, value)))
+    script = _choose_script(question, {tool.name for tool in tools}, seed, mistake_rate)
+    try:
+        words, call = next(script)
+        for answer in answers:
+            words, call = script.send(answer)
+    except StopIteration as end:
+        return ScriptedReply(str(end.value))
+    return ScriptedReply(words, (call,))
+
+
+def conversation_key(
+    messages: Sequence[Message], tools: Sequence[ToolSpec] = (), *extra: object
+) -> str:
+    """A text that is equal for equal requests, whatever ids their tool calls have."""
+    return json.dumps(
+        [
+            [
+                [m.role, m.content, [[c.name, c.raw_arguments] for c in m.tool_calls]]
+                for m in messages
+            ],
+            [t.name for t in tools],
+            [str(part) for part in extra],
+        ]
+    )
+
+
+def _choose_script(question: str, tools: set[str], seed: int, mistake_rate: float) -> Script:
+    dice = _dice(question, seed)
+    answer_type = _ANSWER_TYPE.search(question)
+    expression = _expression(question, dice)
+    if "delegate" in tools:
+        return _plan(expression, tools, dice)
+    wrong = answer_type is not None and unit_interval("wrong", seed, question) < mistake_rate
+    return _solve(expression, "calculate" in tools, wrong, dice)
+
+
+def _dice(question: str, seed: int) -> random.Random:
+    return random.Random(unit_interval("script", seed, question))
+
+
+def _expression(question: str, dice: random.Random) -> Operation:
+    problem = _ANSWER_TYPE.sub("", question)
+    return find_expression(problem) or _made_up(problem, dice)
+
+
+def _plan(expression: Operation, tools: set[str], dice: random.Random) -> Script:
+    """The planner: hands parts (or all) of the expression over and puts the answers together."""
+    opening, style = dice.choice(_OPENINGS), dice.random()
+    left, right = expression.left, expression.right
+    both = isinstance(left, Operation) and isinstance(right, Operation)
+    if both and "delegate_many" in tools and style < 0.8:
+        parts = (left, right)
+        listed: list[JsonObject] = [_sub_problem(part) for part in parts]
+        call = ScriptedCall("delegate_many", {"problems": [*listed]})
+        answer = yield f"{opening} The parts are independent.", call
+        lines = answer.splitlines()
+        left, right = (
+            _known(part, _line(lines, number)) for number, part in enumerate(parts, start=1)
+        )
+    elif isinstance(left, Operation) and style < 0.6:
+        left = _known(left, (yield opening, ScriptedCall("delegate", _sub_problem(left))))
+    else:
+        answer = yield opening, ScriptedCall("delegate", _sub_problem(expression))
+        value = _known(expression, answer).value
+        return f"The answer is {show(value)}.\n\n\\boxed{{{show(value)}}}"
+    expression = _rebuilt(expression, left, right)
+    if "calculate" in tools and style < 0.3:
+        call = ScriptedCall("calculate", {"expression": write(expression)})
+        answer = yield "Now I put the parts together.", call
+        value = _known(expression, answer).value
+        return f"So the result is {show(value)}.\n\n\\boxed{{{show(value)}}}"
+    return f"{'. '.join(equations(expression))}.\n\n\\boxed{{{show(expression.value)}}}"
+
+
+def _solve(expression: Operation, calculator: bool, wrong: bool, dice: random.Random) -> Script:
+    """A small model, or a model alone: equations, then the boxed answer."""
+    opening, style = dice.choice(_OPENINGS), dice.random()
+    if calculator and style < 0.4:
+        call = ScriptedCall("calculate", {"expression": write(expression)})
+        answer = yield opening, call
+        value = _known(expression, answer).value
+        steps = f"{write(expression)} = {show(value)}"
+    else:
+        value = expression.value
+        steps = "\n".join(equations(expression))
+    if not wrong:
+        return f"{opening}\n{steps}\n\n\\boxed{{{show(value)}}}"
+    if dice.random() < 0.5:
+        return f"{opening}\n{steps}\n\nThat is all I can say."
+    false = f"{equation(expression).rpartition(' = ')[0]} = {show(value + 1)}"
+    return f"{opening}\n{false}\n\n\\boxed{{{show(value + 1)}}}"
+
+
+def _sub_problem(node: Node) -> JsonObject:
+    kind = "integer" if node.value.denominator == 1 else "number"
+    return {"problem": f"What is {write(node)}?", "expected_type": kind}
+
+
+def _known(node: Node, answer: str) -> Leaf:
+    """The value that came back, or the true one if what came back is no number."""
+    value = read_number(answer)
+    return Leaf(node.value if value is None else value)
+
+
+def _line(lines: list[str], number: int) -> str:
+    prefix = f"{number}:"
+    return next((line[len(prefix) :] for line in lines if line.startswith(prefix)), "error")
+
+
+def _rebuilt(expression: Operation, left: Node, right: Node) -> Operation:
+    """The operation over the answers; the original one if a wrong answer makes it impossible."""
+    try:
+        return combine(expression.symbol, left, right)
+    except ZeroDivisionError:
+        return expression
+
+
+def _made_up(text: str, dice: random.Random) -> Operation:
+    """An expression over up to four numbers of the text, with a positive value."""
+    numbers = [n for n in numbers_in(text) if 0 < n < 10**6][:4]
+    while len(numbers) < 2:
+        numbers.append(Fraction(dice.randint(2, 20)))
+    node: Node = Leaf(numbers[0])
+    for number in numbers[1:]:
+        symbol = dice.choice("+-*") if node.value > number else dice.choice("+*")
+        node = combine(symbol, node, Leaf(number))
+    assert isinstance(node, Operation)
+    return node
+
+
+def instance_of(schema: JsonObject, answer: Fraction) -> JsonValue:
+    """A value that `schema` accepts, for the keywords type, properties, items, enum and const."""
+    if "const" in schema:
+        return schema["const"]
+    choices = schema.get("enum")
+    if isinstance(choices, list) and choices:
+        return choices[0]
+    match schema.get("type"):
+        case "object":
+            properties = schema.get("properties")
+            if not isinstance(properties, dict):
+                return {}
+            return {
+                name: instance_of(part if isinstance(part, dict) else {}, answer)
+                for name, part in properties.items()
+            }
+        case "array":
+            items = schema.get("items")
+            return [instance_of(items if isinstance(items, dict) else {}, answer)]
+        case "integer":
+            return answer.numerator // answer.denominator
+        case "number":
+            return float(answer)
+        case "boolean":
+            return True
+        case "null":
+            return None
+        case _:
+            return show(answer)

@@ -1,0 +1,344 @@
+"""The scripted engine: deterministic, without a model, for tests and for load.
+
+It behaves like a local model with Qwen's tool-call markup: prompts are ChatML, ids decode to the
+exact text, streams come token by token, `score` agrees with the logprobs of `submit`. What it
+says comes from `script`; the ids and logprobs are made up (see `packed_text`) but consistent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from agents.records import FinishReason, Message, SamplingParams, ToolSpec, Usage
+from workers.engines.chat_prompt import Prompt, build_prompt
+from workers.engines.faults import FaultChooser, FaultKind, unit_interval
+from workers.engines.in_flight import InFlight, Ticket
+from workers.engines.packed_text import PackedText
+from workers.engines.protocol import (
+    Capabilities,
+    Completion,
+    Delta,
+    EngineError,
+    EngineEvent,
+    EngineTotals,
+    GenerateRequest,
+)
+from workers.engines.request_checks import context_overflow, refuse_unsupported
+from workers.engines.script import conversation_key, scripted_reply
+from workers.engines.settings import ModelSettings
+from workers.engines.text_stream import TextStream
+from workers.engines.tool_markup import parse_tool_calls, write_tool_call
+
+STREAM_TICK_SECONDS = 0.01
+"""Deltas of a slow stream are bundled to at most a hundred a second, as a real engine's are."""
+
+
+class ScriptedEngine:
+    """See the module. `settings.scripted` says how slow, how wrong and how faulty it is."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        self._settings = settings
+        self._options = settings.scripted
+        self._codec = PackedText()
+        self._faults = FaultChooser(self._options.faults)
+        self._in_flight = InFlight()
+        self._slots = asyncio.Semaphore(settings.max_concurrency)
+        self._calls = self._prompt_tokens = self._completion_tokens = self._abandoned = 0
+
+    @property
+    def name(self) -> str:
+        return "scripted"
+
+    @property
+    def base(self) -> str:
+        return self._settings.model
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            token_ids=True,
+            logprobs=True,
+            streaming=True,
+            tools=True,
+            json_schema=True,
+            seeds=True,
+            score=True,
+            adapters=False,
+            continuation=True,
+            max_context=self._settings.max_context,
+        )
+
+    async def start(self) -> None:
+        """Nothing to load."""
+
+    async def close(self) -> None:
+        """Cancels whatever is still in work."""
+        self._in_flight.cancel_all()
+
+    async def submit(self, request: GenerateRequest) -> AsyncGenerator[EngineEvent]:
+        """See `Engine.submit`. Injected faults: 429 `rate_limited`, 500 and a cut-off answer
+        `unavailable`, a hang `timeout`, broken JSON and missing usage `garbage`."""
+        refuse_unsupported(request, self.capabilities, self.name)
+        rendered = render_chatml(request.messages, request.tools)
+        prompt = build_prompt(rendered, request.previous_ids, self._codec)
+        limit = self._settings.max_context
+        if limit is not None and len(prompt.ids) >= limit:
+            raise context_overflow(request.id, len(prompt.ids), limit)
+        fault = self._faults.choose(
+            conversation_key(request.messages, request.tools, request.sampling, request.json_schema)
+        )
+        with self._in_flight.enter(request) as ticket:
+            await ticket.take(self._slots)
+            try:
+                await self._fail_at_once(fault, ticket)
+                async with aclosing(self._generate(request, prompt, fault, ticket)) as events:
+                    async for event in events:
+                        yield event
+            finally:
+                self._slots.release()
+
+    async def cancel(self, request_id: str) -> None:
+        self._in_flight.cancel(request_id)
+
+    async def score(self, ids: Sequence[int], adapter: str | None = None) -> list[float]:
+        """See `Engine.score`: the same made-up numbers that `submit` reports."""
+        if adapter is not None:
+            raise EngineError(f"no adapter {adapter!r} here", kind="unknown_adapter")
+        return [_logprob(before, token) for before, token in itertools.pairwise(ids)]
+
+    async def load_adapter(self, name: str, path: str, version: int) -> None:
+        raise EngineError("the scripted engine has no weights to adapt", kind="unknown_adapter")
+
+    async def unload_adapter(self, name: str) -> None:
+        raise EngineError(f"no adapter {name!r} is loaded", kind="unknown_adapter")
+
+    def totals(self) -> EngineTotals:
+        return EngineTotals(
+            self._calls, self._prompt_tokens, self._completion_tokens, self._abandoned
+        )
+
+    async def _fail_at_once(self, fault: FaultKind | None, ticket: Ticket) -> None:
+        match fault:
+            case "rate_limited":
+                raise EngineError("scripted: 429", kind="rate_limited", retryable=True)
+            case "server_error":
+                raise EngineError("scripted: 500", kind="unavailable", retryable=True)
+            case "malformed_json":
+                raise EngineError("scripted: not JSON", kind="garbage", retryable=True)
+            case "missing_usage":
+                raise EngineError("scripted: no usage", kind="garbage")
+            case "hang":
+                seconds = self._settings.timeout_seconds
+                await ticket.pause(seconds)
+                raise EngineError(
+                    f"scripted: no answer in {seconds} s", kind="timeout", retryable=True
+                )
+            case _:
+                return
+
+    async def _generate(
+        self,
+        request: GenerateRequest,
+        prompt: Prompt,
+        fault: FaultKind | None,
+        ticket: Ticket,
+    ) -> AsyncGenerator[EngineEvent]:
+        started = time.perf_counter()
+        await ticket.pause(self._options.latency_seconds)
+        first_token = time.perf_counter() - started
+        played: list[_Performance] = []
+        finished = False
+        try:
+            for index in range(request.sampling.n):
+                ids, cut = self._output_ids(request, index, len(prompt.ids), fault)
+                performance = _Performance(ids, cut, request, self._codec)
+                played.append(performance)
+                async with aclosing(
+                    self._play(performance, fault, ticket, stream=request.stream)
+                ) as deltas:
+                    async for delta in deltas:
+                        if request.stream:
+                            yield delta.model_copy(update={"index": index})
+                yield self._completion(
+                    request, prompt, performance, index, first_token, time.perf_counter() - started
+                )
+            finished = True
+        finally:
+            generated = sum(len(performance.output_ids) for performance in played)
+            if finished:
+                self._calls += 1
+                self._prompt_tokens += len(prompt.ids)
+                self._completion_tokens += generated
+            else:
+                self._abandoned += generated
+
+    async def _play(
+        self, performance: _Performance, fault: FaultKind | None, ticket: Ticket, *, stream: bool
+    ) -> AsyncGenerator[Delta]:
+        """Deltas at the speed of the options; at full speed one per token."""
+        rate = self._options.tokens_per_second
+        remaining = performance.remaining
+        if not stream:
+            per_tick = max(1, len(remaining))
+        else:
+            per_tick = 1 if rate is None else max(1, round(rate * STREAM_TICK_SECONDS))
+        for start in range(0, len(remaining), per_tick):
+            if fault == "truncated_stream" and 2 * start >= len(remaining):
+                raise EngineError("scripted: cut off", kind="unavailable", retryable=True)
+            chunk = remaining[start : start + per_tick]
+            if rate is not None:
+                await ticket.pause(len(chunk) / rate)
+            delta = performance.take(chunk)
+            if delta.text or delta.ids:
+                yield delta
+            if performance.stopped:
+                break
+        await ticket.pause(0)
+        if fault == "truncated_stream":
+            raise EngineError("scripted: cut off", kind="unavailable", retryable=True)
+        if rest := performance.finish():
+            yield Delta(text=rest)
+
+    def _output_ids(
+        self, request: GenerateRequest, index: int, prompt_tokens: int, fault: FaultKind | None
+    ) -> tuple[list[int], bool]:
+        """What the script says before stop strings, and whether a limit cuts it."""
+        reply = scripted_reply(
+            request.messages,
+            request.tools,
+            seed=reply_seed(request.sampling, index),
+            mistake_rate=self._options.mistake_rate,
+            json_schema=request.json_schema,
+        )
+        parts = [reply.text]
+        for call in reply.calls:
+            markup = write_tool_call(call.name, call.arguments)
+            parts.append(break_json(markup) if fault == "malformed_tool_call" else markup)
+        ids = self._codec.encode("\n".join(parts))
+        if list(request.resume_ids) != ids[: len(request.resume_ids)]:
+            raise EngineError(
+                f"request {request.id}: the ids to continue from are not what this engine would "
+                "have said; ask again from the start",
+                kind="bad_request",
+            )
+        room = request.sampling.max_tokens
+        if self._settings.max_context is not None:
+            room = min(room, self._settings.max_context - prompt_tokens)
+        return ids[:room], len(ids) > room
+
+    def _completion(
+        self,
+        request: GenerateRequest,
+        prompt: Prompt,
+        performance: _Performance,
+        index: int,
+        first_token: float,
+        total: float,
+    ) -> Completion:
+        text, ids = performance.text, performance.output_ids
+        calls = parse_tool_calls(text, id_seed=f"{request.id}/{index}") if request.tools else ()
+        reason: FinishReason = "length" if performance.cut else "stop"
+        if calls and reason == "stop":
+            reason = "tool_calls"
+        return Completion(
+            index=index,
+            text=text,
+            tool_calls=calls,
+            prompt_ids=tuple(prompt.ids),
+            output_ids=tuple(ids),
+            logprobs=tuple(
+                _logprob(before, token)
+                for before, token in zip([prompt.ids[-1], *ids], ids, strict=False)
+            ),
+            finish_reason=reason,
+            usage=Usage(
+                prompt=len(prompt.ids) if index == 0 else 0,
+                cached=prompt.reused if index == 0 else 0,
+                completion=len(ids),
+                source="engine",
+            ),
+            first_token_seconds=first_token,
+            decode_seconds=max(0.0, total - first_token),
+            extends_previous=prompt.extends_previous,
+        )
+
+
+class _Performance:
+    """One completion while it is being given."""
+
+    def __init__(
+        self, ids: list[int], cut: bool, request: GenerateRequest, codec: PackedText
+    ) -> None:
+        self.cut = cut
+        resumed = len(request.resume_ids)
+        self._stream = TextStream(codec, request.sampling.stop)
+        for token in ids[:resumed]:
+            self._stream.push(token)
+        self.output_ids = ids[:resumed]
+        self.remaining = ids[resumed:]
+
+    @property
+    def text(self) -> str:
+        return self._stream.text
+
+    @property
+    def stopped(self) -> bool:
+        return self._stream.stopped
+
+    def take(self, chunk: Sequence[int]) -> Delta:
+        """Say the next tokens, up to a stop string."""
+        shown: list[str] = []
+        taken: list[int] = []
+        for token in chunk:
+            taken.append(token)
+            shown.append(self._stream.push(token))
+            if self._stream.stopped:
+                self.cut = False
+                break
+        self.output_ids.extend(taken)
+        return Delta(text="".join(shown), ids=tuple(taken))
+
+    def finish(self) -> str:
+        return self._stream.finish()
+
+
+def reply_seed(sampling: SamplingParams, index: int) -> int:
+    """Greedy ignores seed and index, as a model would; sampling depends on both."""
+    if sampling.temperature == 0:
+        return 0
+    return int(unit_interval("reply", sampling.seed or 0, index) * 2**32)
+
+
+def break_json(text: str) -> str:
+    """Take the last closing brace away: what a model that miscounts braces writes."""
+    head, _, tail = text.rpartition("}")
+    return head + tail
+
+
+def render_chatml(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> str:
+    """The conversation as ChatML, a text prefix of itself with later turns appended."""
+    parts: list[str] = []
+    if tools:
+        parts.append(f"<|im_start|>tools\n{' '.join(tool.name for tool in tools)}<|im_end|>\n")
+    for message in messages:
+        body = message.content
+        if message.raw_text is not None:
+            body = message.raw_text
+        elif message.tool_calls:
+            calls = [write_tool_call(c.name, c.arguments or {}) for c in message.tool_calls]
+            body = "\n".join([body, *calls])
+        parts.append(f"<|im_start|>{message.role}\n{body}<|im_end|>\n")
+    return "".join(parts) + "<|im_start|>assistant\n"
+
+
+def _logprob(before: int, token: int) -> float:
+    return -unit_interval("logprob", before, token)
+
+
+def engine(settings: ModelSettings) -> ScriptedEngine:
+    """Entry point of the factory."""
+    return ScriptedEngine(settings)

@@ -1,0 +1,139 @@
+"""What one model pool is told: which engine, which model, how to reach it, what it costs."""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from agents.records import SamplingParams, Usage
+from workers.engines.faults import FaultPlan
+
+
+class SettingsModel(BaseModel):
+    """Base of the settings: immutable, refuses unknown keys, keeps docstrings as descriptions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Price(SettingsModel):
+    """US dollars per million tokens, which is micro-dollars per token."""
+
+    prompt: Decimal = Field(default=Decimal(0), ge=0)
+    """Per million prompt tokens that were not read from a cache."""
+    cached: Decimal | None = Field(default=None, ge=0)
+    """Per million prompt tokens read from the provider's cache; the prompt price if not given."""
+    completion: Decimal = Field(default=Decimal(0), ge=0)
+    """Per million generated tokens, hidden reasoning included."""
+
+
+class ScriptedOptions(SettingsModel):
+    """How the scripted engine behaves."""
+
+    latency_seconds: float = Field(default=0.0, ge=0)
+    """Seconds from the start of a call to its first token."""
+    tokens_per_second: float | None = Field(default=None, gt=0)
+    """Speed of generation after the first token; none means all at once."""
+    mistake_rate: float = Field(default=0.0, ge=0, le=1)
+    """Share of sub-problems that are answered wrongly: a false equation or no boxed answer."""
+    faults: FaultPlan = FaultPlan()
+    """Errors to inject."""
+
+
+class ModelSettings(SettingsModel):
+    """One `[models.<pool>]` table of the configuration."""
+
+    engine: str
+    """`torch`, `openai`, `scripted`, or a name registered as a `switchyard.engines` entry point."""
+    model: str = Field(min_length=1)
+    """torch: a local folder, a hub id, `micro:llm` or `micro:slm`. Else the endpoint's name."""
+    price: Price = Price()
+    """What a million tokens cost. Zero for models on own hardware."""
+
+    temperature: float = Field(default=0.0, ge=0, le=5)
+    """Default sampling temperature; 0 is greedy."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """Default nucleus; 1 is off."""
+    max_tokens: int = Field(default=512, ge=1, le=131_072)
+    """Default limit of generated tokens per completion."""
+
+    max_concurrency: int = Field(default=64, ge=1, le=4096)
+    """Requests in work at once; more wait in the engine. For torch: rows decoded together."""
+    timeout_seconds: float = Field(default=120.0, gt=0)
+    """Longest time for one attempt at an endpoint, from sending to the last byte."""
+    connect_timeout_seconds: float = Field(default=10.0, gt=0)
+    """Longest time to open a connection to an endpoint."""
+    max_attempts: int = Field(default=6, ge=1, le=20)
+    """Attempts per request at an endpoint (429, 5xx, time-outs, refused connections)."""
+    backoff_seconds: float = Field(default=0.5, gt=0)
+    """Upper end of the first random wait between attempts; doubles with every attempt."""
+    max_backoff_seconds: float = Field(default=30.0, gt=0)
+    """Longest wait between two attempts that the engine chooses by itself. A longer
+    Retry-After of the endpoint is honoured up to the request's deadline."""
+
+    base_url: str | None = None
+    """Endpoint of an OpenAI-compatible server, ending in `/v1`. None is OpenAI itself."""
+    api_key_env: str | None = None
+    """Name of the environment variable that holds the key. None means OPENAI_API_KEY for OpenAI
+    itself, and no key for an own `base_url`."""
+    max_tokens_field: Literal["auto", "max_tokens", "max_completion_tokens"] = "auto"
+    """How the endpoint calls its token limit. `auto`: `max_completion_tokens` for OpenAI itself,
+    `max_tokens` for an own `base_url`."""
+    logprobs: Literal["none", "raw", "processed"] = "none"
+    """What the endpoint's logprobs mean: `raw` (softmax of the unscaled logits) or `processed`
+    (after temperature and filters). `raw` ones are kept only where both mean the same."""
+    token_ids: bool = False
+    """The endpoint returns token ids when asked by `return_token_ids` (vLLM)."""
+    json_schema: bool = True
+    """The endpoint understands `response_format` of type `json_schema`."""
+    top_k: bool = False
+    """The endpoint understands `top_k` (vLLM, llama-server); OpenAI does not."""
+    max_context: int | None = Field(default=None, ge=8)
+    """Longest prompt plus output in tokens. For torch at most (and by default) the model's own."""
+
+    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+    """`auto` takes a GPU when there is one."""
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """`auto`: float32 on a CPU, the checkpoint's own on a GPU."""
+    threads: int = Field(default=1, ge=1, le=256)
+    """CPU threads of torch. Several processes with more than one each slow each other down."""
+    revision: str | None = None
+    """Branch, tag or commit of a hub model."""
+
+    scripted: ScriptedOptions = ScriptedOptions()
+    """Options of the scripted engine."""
+
+    @model_validator(mode="after")
+    def _torch_has_no_endpoint(self) -> Self:
+        if self.engine == "torch" and (self.base_url or self.api_key_env):
+            raise ValueError(
+                "engine = 'torch' runs the model in this process and takes no base_url or "
+                "api_key_env; use engine = 'openai' for an endpoint"
+            )
+        return self
+
+    def sampling(self) -> SamplingParams:
+        """The pool's default sampling, for requests that bring none of their own."""
+        return SamplingParams(
+            temperature=self.temperature, top_p=self.top_p, max_tokens=self.max_tokens
+        )
+
+
+def cost_micro_dollars(usage: Usage, price: Price) -> int:
+    """What one completion cost, in whole micro-dollars.
+
+    (prompt - cached) * price.prompt + cached * price.cached + completion * price.completion,
+    in exact decimal arithmetic, then rounded once, half up. The sum over n completions is thus
+    at most n/2 micro-dollars away from the exact sum. Reasoning tokens are part of `completion`.
+    Raises ValueError if more tokens are cached than were in the prompt.
+    """
+    if usage.cached > usage.prompt:
+        raise ValueError(f"{usage.cached} cached tokens in a prompt of {usage.prompt}")
+    cached_price = price.prompt if price.cached is None else price.cached
+    exact = (
+        (usage.prompt - usage.cached) * price.prompt
+        + usage.cached * cached_price
+        + usage.completion * price.completion
+    )
+    return int(exact.quantize(Decimal(1), rounding=ROUND_HALF_UP))

@@ -1,0 +1,83 @@
+"""One completion while it is decoded: its tokens, its text, and when it ends."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from agents.records import FinishReason, Usage
+from workers.engines.chat_prompt import Prompt, TextCodec
+from workers.engines.protocol import Completion, Delta, GenerateRequest
+from workers.engines.sampling import RowSampling
+from workers.engines.text_stream import TextStream
+from workers.engines.tool_markup import parse_tool_calls
+
+
+@dataclass
+class Row:
+    """Row `index` of a request. `limit` is the most tokens it may have: max_tokens or what the
+    context leaves, whichever is less."""
+
+    request: GenerateRequest
+    index: int
+    prompt: Prompt
+    sampling: RowSampling
+    limit: int
+    end_ids: frozenset[int]
+    codec: TextCodec
+    started: float
+    """Monotonic seconds at the start of its prefill."""
+    output_ids: list[int] = field(default_factory=list[int])
+    logprobs: list[float] = field(default_factory=list[float])
+    finish_reason: FinishReason | None = None
+    _first_token: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._stream = TextStream(self.codec, self.request.sampling.stop)
+
+    def push(self, token: int, logprob: float) -> Delta:
+        """Take a sampled token; returns the text it releases, often none. The end-of-turn token is
+        kept in the ids (it was sampled and must be trainable) but is no text."""
+        if not self.output_ids:
+            self._first_token = time.perf_counter() - self.started
+        self.output_ids.append(token)
+        self.logprobs.append(logprob)
+        text = ""
+        if token in self.end_ids:
+            self.finish_reason = "stop"
+        else:
+            text = self._stream.push(token)
+            if self._stream.stopped:
+                self.finish_reason = "stop"
+            elif len(self.output_ids) >= self.limit:
+                self.finish_reason = "length"
+        if self.finish_reason is not None:
+            text += self._stream.finish()
+        return Delta(index=self.index, text=text, ids=(token,))
+
+    def completion(self) -> Completion:
+        """The finished row."""
+        assert self.finish_reason is not None
+        request, text = self.request, self._stream.text
+        calls = (
+            parse_tool_calls(text, id_seed=f"{request.id}/{self.index}") if request.tools else ()
+        )
+        reason = "tool_calls" if calls and self.finish_reason == "stop" else self.finish_reason
+        first = self.index == 0
+        return Completion(
+            index=self.index,
+            text=text,
+            tool_calls=calls,
+            prompt_ids=tuple(self.prompt.ids),
+            output_ids=tuple(self.output_ids),
+            logprobs=tuple(self.logprobs),
+            finish_reason=reason,
+            usage=Usage(
+                prompt=len(self.prompt.ids) if first else 0,
+                completion=len(self.output_ids),
+                source="engine",
+            ),
+            first_token_seconds=self._first_token,
+            decode_seconds=max(0.0, time.perf_counter() - self.started - self._first_token),
+            extends_previous=self.prompt.extends_previous,
+        )

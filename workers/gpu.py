@@ -1,0 +1,139 @@
+"""The gpu worker: takes completion requests from the bus, lets an engine answer, replies.
+
+Every completion that was paid for is entered in the ledger in the same step as its reply; one
+whose lease was lost meanwhile is entered as discarded.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import aclosing
+
+import structlog
+
+from agents.records import Call, Latency, PolicyRef, UsageEntry
+from bus import Delivery, RunEnded, error_reply
+from workers.engines.protocol import Completion, Delta, Engine, EngineError, GenerateRequest
+from workers.engines.settings import ModelSettings, cost_micro_dollars
+from workers.messages import CompletionPayload, calls
+from workers.token_stream import TokenStream
+
+log = structlog.get_logger("workers.gpu")
+
+
+class Pool:
+    """One model and the handler of its requests."""
+
+    def __init__(self, name: str, settings: ModelSettings, engine: Engine) -> None:
+        self.name = name
+        self.settings = settings
+        self.engine = engine
+
+    async def handle(self, delivery: Delivery) -> None:
+        """Answer one request. An engine's error becomes an error reply: the role decides."""
+        payload = delivery.payload
+        assert isinstance(payload, CompletionPayload)
+        envelope = delivery.envelope
+        if not await delivery.bus.is_active(envelope.run_id):
+            raise RunEnded(f"run {envelope.run_id} is over")
+        started = time.time()
+        queued = max(0.0, started - delivery.published)
+        stream = None
+        if payload.stream:
+            stream = TokenStream(delivery, payload.agent, self.engine.capabilities.continuation)
+        try:
+            request = self._request(delivery, payload)
+            if stream is not None:
+                request = request.model_copy(update={"resume_ids": await stream.resume()})
+            done = await self._generate(request, stream)
+        except EngineError as error:
+            log.warning("completion failed", pool=self.name, kind=error.kind, error=str(error))
+            reply = error_reply(error.kind, f"{self.name}: {error}", retryable=error.retryable)
+            await delivery.reply(reply, store=not error.retryable)
+            return
+        answer = tuple(self._call(envelope.reply_key, request, each, queued) for each in done)
+        entries = [self._entry(delivery, payload, call) for call in answer]
+        await delivery.reply(
+            calls.dump_json(answer),
+            store=True,
+            usage=[
+                (
+                    entry.model_dump_json().encode(),
+                    entry.model_copy(update={"discarded": True}).model_dump_json().encode(),
+                )
+                for entry in entries
+            ],
+        )
+
+    def _request(self, delivery: Delivery, payload: CompletionPayload) -> GenerateRequest:
+        sampling = payload.sampling or self.settings.sampling()
+        if sampling.seed is None:
+            sampling = sampling.model_copy(update={"seed": payload.seed})
+        return GenerateRequest(
+            id=delivery.envelope.reply_key,
+            messages=payload.messages,
+            tools=payload.tools,
+            sampling=sampling,
+            previous_ids=payload.previous_ids,
+            json_schema=payload.json_schema,
+            deadline=delivery.envelope.deadline,
+            stream=payload.stream,
+        )
+
+    async def _generate(
+        self, request: GenerateRequest, stream: TokenStream | None
+    ) -> list[Completion]:
+        done: list[Completion] = []
+        # Closing the iterator is what cancels the engine's work when this task is cancelled.
+        async with aclosing(self.engine.submit(request)) as events:  # pyright: ignore
+            async for event in events:
+                if isinstance(event, Delta):
+                    if stream is not None and event.index == 0:
+                        await stream.write(event)
+                else:
+                    done.append(event)
+        if stream is not None:
+            await stream.finish()
+        return sorted(done, key=lambda each: each.index)
+
+    def _call(self, key: str, request: GenerateRequest, done: Completion, queued: float) -> Call:
+        trainable = len(done.output_ids) > 0 and len(done.output_ids) == len(done.logprobs)
+        return Call(
+            id=key if done.index == 0 else f"{key}#{done.index}",
+            policy=PolicyRef(
+                name=self.name,
+                base=self.engine.base,
+                adapter=done.adapter,
+                version=done.adapter_version,
+            ),
+            text=done.text,
+            tool_calls=done.tool_calls,
+            prompt_ids=done.prompt_ids,
+            output_ids=done.output_ids,
+            logprobs=done.logprobs,
+            sampling=request.sampling,
+            finish_reason=done.finish_reason,
+            grammar_masked=done.grammar_masked,
+            usage=done.usage,
+            cost_micro_dollars=cost_micro_dollars(done.usage, self.settings.price),
+            latency=Latency(
+                queue=queued, first_token=done.first_token_seconds, decode=done.decode_seconds
+            ),
+            trainable=trainable,
+            extends_previous=done.extends_previous,
+        )
+
+    @staticmethod
+    def _entry(delivery: Delivery, payload: CompletionPayload, call: Call) -> UsageEntry:
+        return UsageEntry(
+            run_id=delivery.envelope.run_id,
+            call_id=call.id,
+            agent=payload.agent,
+            turn=delivery.envelope.turn,
+            branch=delivery.envelope.branch,
+            policy=call.policy,
+            usage=call.usage,
+            cost_micro_dollars=call.cost_micro_dollars,
+            latency=call.latency,
+            at=time.time(),
+        )

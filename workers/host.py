@@ -1,0 +1,102 @@
+"""A role's window to the world: its completions and tool calls become requests on the bus."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+from agents.errors import RequestFailed
+from agents.records import Call, JsonObject, Message, Run, SamplingParams, ToolSpec
+from agents.workflows import policy_of
+from bus import DeadlineExceeded, Envelope, Inbox, MessageTooLarge, RequestError, traceparent_of
+from workers.messages import (
+    TOOL_STREAM,
+    CompletionPayload,
+    ToolPayload,
+    calls,
+    inference_stream,
+    tool_result,
+)
+
+
+class BusHost:
+    """The host of one step. Its requests are numbered in the order in which the role makes them.
+
+    A role is deterministic given its journal and the answers it gets, so a step that is tried
+    again makes the same requests in the same order, and finds the stored answers under the
+    same keys: nothing is paid for twice.
+    """
+
+    def __init__(self, inbox: Inbox, run: Run, agent: str, turn: int, branch: int) -> None:
+        self._inbox = inbox
+        self._run = run
+        self._agent = agent
+        self._turn = turn
+        self._branch = branch
+        self._count = 0
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        sampling: SamplingParams | None = None,
+        previous: Call | None = None,
+        json_schema: JsonObject | None = None,
+    ) -> tuple[Call, ...]:
+        """See `agents.protocols.Host.complete`."""
+        pool = policy_of(self._run, self._agent)
+        payload = CompletionPayload(
+            agent=self._agent,
+            pool=pool,
+            messages=tuple(messages),
+            tools=tuple(tools),
+            sampling=sampling,
+            seed=self._seed(),
+            previous_ids=(*previous.prompt_ids, *previous.output_ids) if previous else (),
+            json_schema=json_schema,
+            stream=self._run.stream,
+        )
+        reply = await self._ask(
+            inference_stream(pool), "completion", payload.model_dump(mode="json")
+        )
+        return calls.validate_json(reply)
+
+    async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
+        """See `agents.protocols.Host.call_tool`."""
+        payload = ToolPayload(agent=self._agent, name=name, arguments=arguments)
+        try:
+            reply = await self._ask(TOOL_STREAM, "tool", payload.model_dump(mode="json"))
+        except RequestFailed as error:
+            if error.retryable:
+                raise
+            return {"error": error.message}
+        return tool_result.validate_json(reply)
+
+    def _seed(self) -> int:
+        """The agent's seed in this run: the same for each of its requests, so that a conversation
+        is sampled from one stream of chance, and for a step that is tried again."""
+        return zlib.crc32(f"{self._run.seed}/{self._agent}".encode())
+
+    async def _ask(self, stream: str, kind: str, payload: JsonObject) -> bytes:
+        run = self._run
+        key = f"{run.id}/{self._turn}.{self._branch}/{self._count}"
+        self._count += 1
+        envelope = Envelope(
+            type=kind,
+            run_id=run.id,
+            turn=self._turn,
+            branch=self._branch,
+            deadline=run.deadline,
+            traceparent=traceparent_of(run.id, self._turn, self._branch),
+            reply_key=key,
+            payload=payload,
+        )
+        try:
+            return await self._inbox.request(stream, envelope)
+        except RequestError as error:
+            raise RequestFailed(error.kind, str(error), retryable=error.retryable) from error
+        except DeadlineExceeded as error:
+            raise RequestFailed("deadline", str(error)) from error
+        except MessageTooLarge as error:
+            raise RequestFailed("context_overflow", str(error)) from error

@@ -1,0 +1,67 @@
+"""The payload types that travel on the bus here, and the names of the streams."""
+
+from __future__ import annotations
+
+from pydantic import Field, TypeAdapter
+
+from agents.payloads import payload_types
+from agents.records import Call, JsonObject, Message, Record, SamplingParams, ToolSpec
+from bus import Registry
+
+TOOL_STREAM = "tools"
+
+
+def role_stream(role: str) -> str:
+    """Work stream of a role's steps."""
+    return f"role:{role}"
+
+
+def role_of(stream: str) -> str:
+    """The role whose stream this is."""
+    return stream.removeprefix("role:")
+
+
+def inference_stream(pool: str) -> str:
+    """Work stream of a model pool's requests."""
+    return f"infer:{pool}"
+
+
+class CompletionPayload(Record):
+    """A role asks its model for completions."""
+
+    agent: str
+    pool: str
+    messages: tuple[Message, ...] = Field(min_length=1)
+    tools: tuple[ToolSpec, ...] = ()
+    sampling: SamplingParams | None = None
+    """None: the pool's own defaults."""
+    seed: int
+    previous_ids: tuple[int, ...] = ()
+    json_schema: JsonObject | None = None
+    stream: bool = False
+    """Publish the text in the run's log while it is generated."""
+
+
+class ToolPayload(Record):
+    """A role asks for a tool."""
+
+    agent: str
+    name: str
+    arguments: JsonObject
+
+
+calls: TypeAdapter[tuple[Call, ...]] = TypeAdapter(tuple[Call, ...])
+"""The reply to a `CompletionPayload`."""
+
+tool_result: TypeAdapter[JsonObject] = TypeAdapter(JsonObject)
+"""The reply to a `ToolPayload`."""
+
+
+def registry() -> Registry:
+    """Every payload type that this process understands, those of plug-ins included."""
+    known = Registry()
+    for name, payload in payload_types().items():
+        known.register(name, payload, version=payload.type_version)
+    known.register("completion", CompletionPayload)
+    known.register("tool", ToolPayload)
+    return known

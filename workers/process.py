@@ -1,0 +1,195 @@
+"""The life of a worker process: join the bus, serve, say that it is there, drain on SIGTERM.
+
+SIGTERM and SIGINT drain: nothing new is taken, leases stay renewed until the work in hand is
+done. A second signal abandons the work; its leases expire and other workers take it over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Protocol
+
+import structlog
+
+from bus import Bus, Consumer, Inbox, LogConsumer, WorkerPresence, announce
+from bus.tasks import end
+from workers.engines import build_engine
+from workers.garbage import collect_rarely
+from workers.gpu import Pool
+from workers.messages import TOOL_STREAM, inference_stream, registry, role_stream
+from workers.settings import (
+    GpuWorkerSettings,
+    RecorderSettings,
+    RoleWorkerSettings,
+    ToolWorkerSettings,
+    WorkerSettings,
+)
+
+log = structlog.get_logger("workers.process")
+
+
+class Server(Protocol):
+    """What a worker runs: a consumer of work, or a reader of a log."""
+
+    async def run(self) -> None: ...
+
+    def drain(self) -> None: ...
+
+
+class Worker:
+    """One worker of any kind, from its settings."""
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self.settings = settings
+        self.name = settings.name or f"{settings.kind}-{os.getpid()}"
+        self._bus = Bus(settings.bus, registry())
+        self._state = "starting"
+        self._servers: list[Server] = []
+        self._streams: list[str] = []
+        self._details: Callable[[], dict[str, Any]] = dict
+        self._presence = WorkerPresence(
+            name=self.name, kind=settings.kind, version=version("switchyard")
+        )
+
+    async def run(self) -> None:
+        """Serve until drained. Raises `BusUnavailable` if the bus can't be joined at the start."""
+        collect_rarely()
+        stop = asyncio.Event()
+        serving = asyncio.create_task(self._serve(stop), name="serve")
+        loop = asyncio.get_running_loop()
+
+        def on_signal() -> None:
+            if stop.is_set():
+                log.warning("second signal: work in hand is left to others", worker=self.name)
+                serving.cancel()
+            else:
+                log.info("draining", worker=self.name)
+                stop.set()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, on_signal)
+        try:
+            await serving
+        except asyncio.CancelledError:
+            log.warning("stopped with work in hand", worker=self.name)
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+    async def _serve(self, stop: asyncio.Event) -> None:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._bus)
+            beating = asyncio.create_task(announce(self._bus, self._describe), name="presence")
+            stack.push_async_callback(end, [beating])
+            await self._build(stack)
+            self._state = "ready"
+            log.info("ready", worker=self.name, kind=self.settings.kind, streams=self._streams)
+            tasks = [asyncio.create_task(server.run()) for server in self._servers]
+            draining = asyncio.create_task(self._drain_on(stop))
+            stack.push_async_callback(end, [draining])
+            try:
+                await asyncio.gather(*tasks)
+            finally:
+                await end(tasks)
+        log.info("stopped", worker=self.name)
+
+    async def _drain_on(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self._state = "draining"
+        for server in self._servers:
+            server.drain()
+
+    async def _build(self, stack: AsyncExitStack) -> None:
+        match self.settings:
+            case RoleWorkerSettings():
+                await self._build_role(self.settings, stack)
+            case GpuWorkerSettings():
+                await self._build_gpu(self.settings, stack)
+            case ToolWorkerSettings():
+                from workers.tool import handle_tool
+
+                self._consume([TOOL_STREAM], handle_tool, self.settings.concurrency)
+            case RecorderSettings():
+                self._build_recorder(self.settings)
+
+    async def _build_role(self, settings: RoleWorkerSettings, stack: AsyncExitStack) -> None:
+        from agents.roles import roles
+        from workers.role import RoleHandler
+
+        for role in settings.roles:
+            roles.get(role)  # an unknown role is an error now, not at the first message
+        inbox = await stack.enter_async_context(Inbox(self._bus))
+        handler = RoleHandler(inbox, self.name)
+        streams = [role_stream(role) for role in settings.roles]
+        self._consume(streams, handler.handle, settings.concurrency)
+
+    async def _build_gpu(self, settings: GpuWorkerSettings, stack: AsyncExitStack) -> None:
+        pools: list[Pool] = []
+        for name, model in settings.models.items():
+            engine = build_engine(model)
+            log.info("loading", pool=name, engine=model.engine, model=engine.base)
+            await engine.start()
+            stack.push_async_callback(engine.close)
+            pool = Pool(name, model, engine)
+            pools.append(pool)
+            self._consume([inference_stream(name)], pool.handle, model.max_concurrency)
+
+        def details() -> dict[str, Any]:
+            return {
+                "models": {pool.name: pool.engine.base for pool in pools},
+                "totals": {pool.name: vars(pool.engine.totals()) for pool in pools},
+            }
+
+        self._details = details
+
+    def _build_recorder(self, settings: RecorderSettings) -> None:
+        from workers.recorder import (
+            TRAJECTORY_SCHEMA,
+            USAGE_SCHEMA,
+            Table,
+            trajectory_row,
+            usage_row,
+        )
+
+        store = Path(settings.store)
+        tables: list[Table] = []
+        for shard in self._bus.keys.all_shards():
+            for key, folder, schema, row_of in (
+                (shard.trajectories, "trajectories", TRAJECTORY_SCHEMA, trajectory_row),
+                (shard.ledger, "usage", USAGE_SCHEMA, usage_row),
+            ):
+                table = Table(store / folder, shard.index, schema, row_of)
+                tables.append(table)
+                self._streams.append(key)
+                self._servers.append(
+                    LogConsumer(
+                        self._bus, key, "recorder", table.write, linger=settings.linger_seconds
+                    )
+                )
+        self._details = lambda: {"rows": sum(table.rows for table in tables)}
+
+    def _consume(
+        self, streams: list[str], handler: Callable[..., Coroutine[Any, Any, None]], places: int
+    ) -> None:
+        self._streams += streams
+        self._servers.append(
+            Consumer(self._bus, streams, handler, concurrency=places, worker=self.name)
+        )
+
+    def _describe(self) -> WorkerPresence:
+        consumers = [server for server in self._servers if isinstance(server, Consumer)]
+        return self._presence.model_copy(
+            update={
+                "state": self._state,
+                "busy": sum(consumer.busy for consumer in consumers),
+                "concurrency": sum(consumer.busy + consumer.free for consumer in consumers),
+                "streams": self._streams,
+                "details": self._details(),
+            }
+        )

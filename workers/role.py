@@ -1,0 +1,78 @@
+"""The role worker: journal in, decision out, one committed step per delivery."""
+
+from __future__ import annotations
+
+import time
+
+import pydantic
+import structlog
+
+from agents.errors import AgentError, RequestFailed
+from agents.payloads import Payload
+from agents.records import Run, Step
+from agents.stepping import take_step
+from agents.workflows import Handoff
+from bus import Delivery, Inbox, Reject, Retry, RunEnded
+from workers.host import BusHost
+from workers.messages import role_of
+from workers.routing import commit_of
+
+log = structlog.get_logger("workers.role")
+
+
+class RoleHandler:
+    """Takes the steps of the roles of this process."""
+
+    def __init__(self, inbox: Inbox, worker: str) -> None:
+        self._inbox = inbox
+        self._worker = worker
+
+    async def handle(self, delivery: Delivery) -> None:
+        """One step: read the journal, let the role decide, commit what follows from it.
+
+        Raises `Retry` for troubles that may pass, `Reject` for a run that this process can't
+        read or go on with.
+        """
+        envelope, payload = delivery.envelope, delivery.payload
+        assert isinstance(payload, Payload)
+        state = await delivery.run_state()
+        if not state.active:
+            raise RunEnded(f"run {envelope.run_id} is {state.state}")
+        try:
+            run = Run.model_validate_json(state.run)
+            journal = tuple(Step.model_validate_json(step) for step in state.steps)
+        except pydantic.ValidationError as error:
+            raise Reject(
+                f"run {envelope.run_id}: its records do not fit this version: {error}"
+            ) from None
+        handoff = Handoff(
+            role=role_of(delivery.stream),
+            turn=envelope.turn,
+            branch=envelope.branch,
+            payload=payload,
+        )
+        host = BusHost(self._inbox, run, handoff.role, envelope.turn, envelope.branch)
+        try:
+            taken = await take_step(
+                run,
+                journal,
+                handoff,
+                host,
+                worker=self._worker,
+                clock=time.time,
+                waited=time.time() - delivery.published,
+            )
+        except RequestFailed as error:
+            raise Retry(str(error)) from error
+        except AgentError as error:
+            # A role or workflow that can't go on is a fault of code or data: no retry mends it.
+            raise Reject(f"{type(error).__name__}: {error}") from error
+        over_budget = await delivery.commit(commit_of(run, taken.step, taken.routing))
+        log.info(
+            "step",
+            role=handoff.role,
+            turn=envelope.turn,
+            branch=envelope.branch,
+            decision=taken.step.decision.kind,
+            over_budget=over_budget,
+        )

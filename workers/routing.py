@@ -1,0 +1,55 @@
+"""From a workflow's routing to what the bus commits."""
+
+from __future__ import annotations
+
+from agents.records import Run, Step
+from agents.workflows import Arrive, Continue, Fanout, Finish, Handoff, Routing
+from bus import Envelope, Join, Outgoing, StepCommit, traceparent_of
+from bus import Finish as BusFinish
+from workers.messages import role_stream
+
+
+def outgoing(run: Run, handoff: Handoff) -> Outgoing:
+    """A hand-over as a message for its role's stream."""
+    payload = handoff.payload
+    return Outgoing(
+        role_stream(handoff.role),
+        Envelope(
+            type=payload.type_name,
+            type_version=payload.type_version,
+            run_id=run.id,
+            turn=handoff.turn,
+            branch=handoff.branch,
+            deadline=run.deadline,
+            traceparent=traceparent_of(run.id, handoff.turn, handoff.branch),
+            payload=payload.model_dump(mode="json"),
+        ),
+    )
+
+
+def commit_of(run: Run, step: Step, routing: Routing) -> StepCommit:
+    """Everything that a finished step changes, for the bus to apply at once."""
+    publish: tuple[Outgoing, ...] = ()
+    join: Join | None = None
+    arrive = ""
+    finish: BusFinish | None = None
+    match routing:
+        case Continue(handoffs):
+            publish = tuple(outgoing(run, handoff) for handoff in handoffs)
+        case Fanout(handoffs, join_id, continuation):
+            publish = tuple(outgoing(run, handoff) for handoff in handoffs)
+            join = Join(join_id, len(handoffs), outgoing(run, continuation))
+        case Arrive(join_id):
+            arrive = join_id
+        case Finish(outcome, answer, reason):
+            finish = BusFinish(outcome.value, answer or "", reason or "")
+    calls = step.calls
+    return StepCommit(
+        step=step.model_dump_json().encode(),
+        tokens=sum(call.usage.prompt + call.usage.completion for call in calls),
+        micro_dollars=sum(call.cost_micro_dollars for call in calls),
+        publish=publish,
+        join=join,
+        arrive=arrive,
+        finish=finish,
+    )

@@ -1,0 +1,167 @@
+"""The routes: chat completions with faults and latency, models, and the server's own books."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import AsyncGenerator
+
+import orjson
+from pydantic import ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from workers.engines.faults import FaultChooser, FaultKind
+from workers.scripted_api.answer import Answer, content_hash
+from workers.scripted_api.options import ServerOptions
+from workers.scripted_api.served import Served
+from workers.scripted_api.wire import ApiError, ChatRequest
+
+MAX_BODY_BYTES = 16 * 1024 * 1024
+"""More than any prompt that passes admission, tools and history included."""
+
+
+class ScriptedApp:
+    """One server's routes and books."""
+
+    def __init__(self, options: ServerOptions) -> None:
+        self._options = options
+        self._faults = FaultChooser(options.faults)
+        self.served = Served()
+        self.closing = asyncio.Event()
+        self.routes = Starlette(
+            routes=[
+                Route("/v1/chat/completions", self._chat, methods=["POST"]),
+                Route("/v1/models", self._models),
+                Route("/stats", self._stats),
+            ]
+        )
+
+    async def _models(self, request: Request) -> Response:
+        names = self._options.models or ("scripted",)
+        return JSONResponse(
+            {
+                "object": "list",
+                "data": [
+                    {"id": name, "object": "model", "created": 0, "owned_by": "scripted"}
+                    for name in names
+                ],
+            }
+        )
+
+    async def _stats(self, request: Request) -> Response:
+        listed = request.query_params.get("list") == "1"
+        return JSONResponse(self.served.as_json(listed=listed))
+
+    async def _chat(self, request: Request) -> Response:
+        self.served.arrived()
+        streaming = False
+        try:
+            body = await self._read(request)
+            fault = self._faults.choose(content_hash(body))
+            if fault is not None:
+                self.served.fault(fault)
+            await self._refuse(fault, request)
+            answer = Answer(
+                body,
+                mistake_rate=self._options.mistakes.get(body.model, 0.0),
+                max_context=self._options.max_context,
+                fault=fault,
+            )
+            await asyncio.sleep(self._options.latency_seconds)
+            request_id = request.headers.get("x-client-request-id")
+            if body.stream:
+                streaming = True
+                return StreamingResponse(
+                    self._stream(answer, body, fault, request_id), media_type="text/event-stream"
+                )
+            return await self._whole(answer, body, fault, request_id)
+        except ApiError as error:
+            return JSONResponse(error.body, error.status, error.headers)
+        finally:
+            if not streaming:
+                self.served.left()
+
+    async def _read(self, request: Request) -> ChatRequest:
+        key = self._options.require_key
+        sent = request.headers.get("authorization", "")
+        if key is not None and not hmac.compare_digest(sent.encode(), f"Bearer {key}".encode()):
+            raise ApiError(401, "invalid_api_key", "Incorrect API key provided.")
+        raw = bytearray()
+        async for part in request.stream():
+            raw += part
+            if len(raw) > MAX_BODY_BYTES:
+                raise ApiError(413, "too_large", f"The body exceeds {MAX_BODY_BYTES} bytes.")
+        try:
+            body = ChatRequest.model_validate_json(bytes(raw))
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            raise ApiError(400, "invalid_request_error", f"{place}: {first['msg']}") from error
+        if self._options.models and body.model not in self._options.models:
+            raise ApiError(404, "model_not_found", f"The model {body.model!r} does not exist.")
+        return body
+
+    async def _refuse(self, fault: FaultKind | None, request: Request) -> None:
+        match fault:
+            case "rate_limited":
+                wait = str(self._options.faults.retry_after_seconds)
+                raise ApiError(
+                    429, "rate_limit_exceeded", "Too many requests.", {"retry-after": wait}
+                )
+            case "server_error":
+                raise ApiError(500, "server_error", "The server had an error.")
+            case "hang":
+                await self._hang(request)
+            case _:
+                return
+
+    async def _hang(self, request: Request) -> None:
+        """Never answer: wait until the client gives up or the server closes."""
+        gone = asyncio.ensure_future(request.receive())
+        closing = asyncio.ensure_future(self.closing.wait())
+        await asyncio.wait({gone, closing}, return_when=asyncio.FIRST_COMPLETED)
+        for waiter in (gone, closing):
+            waiter.cancel()
+        await asyncio.gather(gone, closing, return_exceptions=True)
+        raise ApiError(503, "closing", "The server closes.")
+
+    async def _whole(
+        self, answer: Answer, body: ChatRequest, fault: FaultKind | None, request_id: str | None
+    ) -> Response:
+        if self._options.tokens_per_second is not None:
+            await asyncio.sleep(answer.tokens / self._options.tokens_per_second)
+        content = orjson.dumps(answer.whole())
+        if fault == "malformed_json":
+            content = b"<html>upstream closed</html>"
+        elif fault == "truncated_stream":
+            content = content[: len(content) // 2]
+        elif fault != "missing_usage":
+            self._count(answer, body, request_id)
+        return Response(content, media_type="application/json")
+
+    async def _stream(
+        self, answer: Answer, body: ChatRequest, fault: FaultKind | None, request_id: str | None
+    ) -> AsyncGenerator[bytes, None]:
+        chunks = list(answer.chunks())
+        spoilt_at = len(chunks) // 2 if fault in ("truncated_stream", "malformed_json") else -1
+        try:
+            for position, (tokens, chunk) in enumerate(chunks):
+                if position == spoilt_at:
+                    if fault == "malformed_json":
+                        yield b"data: {not json}\n\n"
+                    return
+                if tokens and self._options.tokens_per_second is not None:
+                    await asyncio.sleep(tokens / self._options.tokens_per_second)
+                # Booked before the last chunk leaves: whoever has read it finds it in /stats.
+                if position + 1 == len(chunks) and fault != "missing_usage":
+                    self._count(answer, body, request_id)
+                yield b"data: " + orjson.dumps(chunk) + b"\n\n"
+            yield b"data: [DONE]\n\n"
+        finally:
+            self.served.left()
+
+    def _count(self, answer: Answer, body: ChatRequest, request_id: str | None) -> None:
+        self.served.answered(body.model, answer.content_hash, request_id, body.n, answer.usage)

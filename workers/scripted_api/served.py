@@ -1,0 +1,88 @@
+"""The server's own books: what it was asked and what it has answered. The provider's truth."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from agents.records import Usage
+
+
+class Served:
+    """Counts of one server since it started.
+
+    An answer is counted when the server has made it whole, whether or not its client is still
+    there to read it: a provider would bill it too. Answers spoiled by an injected fault (cut
+    off, not JSON, without usage) are counted apart, since no client can know their usage.
+    """
+
+    def __init__(self) -> None:
+        self.arrivals = 0
+        self.in_flight = 0
+        self.peak_in_flight = 0
+        self._arrival = asyncio.Event()
+        self._answers_by_content: Counter[str] = Counter()
+        self._answers_by_id: Counter[str] = Counter()
+        self._faults: Counter[str] = Counter()
+        self._totals: Counter[str] = Counter()
+        self._by_model: dict[str, Counter[str]] = {}
+
+    def arrived(self) -> None:
+        self.arrivals += 1
+        self.in_flight += 1
+        self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
+        self._arrival.set()
+
+    async def until_arrivals(self, count: int) -> None:
+        """Wait until `count` requests have reached the server since it started."""
+        while self.arrivals < count:
+            self._arrival.clear()
+            await self._arrival.wait()
+
+    def left(self) -> None:
+        self.in_flight -= 1
+
+    def fault(self, kind: str) -> None:
+        self._faults[kind] += 1
+
+    def answered(
+        self, model: str, content_hash: str, request_id: str | None, choices: int, usage: Usage
+    ) -> None:
+        self._answers_by_content[content_hash] += 1
+        if request_id is not None:
+            self._answers_by_id[request_id] += 1
+        for totals in (self._totals, self._by_model.setdefault(model, Counter())):
+            totals["calls"] += 1
+            totals["completions"] += choices
+            totals["prompt_tokens"] += usage.prompt
+            totals["cached_tokens"] += usage.cached
+            totals["completion_tokens"] += usage.completion
+
+    def as_json(self, *, listed: bool) -> dict[str, object]:
+        """Body of GET /stats. `distinct_requests` counts different contents;
+        `repeated_requests` counts answers to a content that had been answered before, and
+        `repeated_ids` the same for the client's request id (X-Client-Request-Id)."""
+        names = ("calls", "completions", "prompt_tokens", "cached_tokens", "completion_tokens")
+        body: dict[str, object] = {
+            **{name: self._totals[name] for name in names},
+            "by_model": {
+                model: {name: counts[name] for name in names}
+                for model, counts in self._by_model.items()
+            },
+            "arrivals": self.arrivals,
+            "in_flight": self.in_flight,
+            "peak_in_flight": self.peak_in_flight,
+            "faults": dict(self._faults),
+            "distinct_requests": len(self._answers_by_content),
+            "repeated_requests": _repeats(self._answers_by_content),
+            "distinct_ids": len(self._answers_by_id),
+            "repeated_ids": _repeats(self._answers_by_id),
+        }
+        if listed:
+            body["requests"] = dict(self._answers_by_content)
+            body["ids"] = dict(self._answers_by_id)
+        return body
+
+
+def _repeats(answers: Counter[str]) -> int:
+    return answers.total() - len(answers)

@@ -1,0 +1,88 @@
+"""The server as an async context manager: listens when entered, is gone when left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Generator
+from types import TracebackType
+from typing import Self
+
+import uvicorn
+
+from workers.scripted_api.app import ScriptedApp
+from workers.scripted_api.options import ServerOptions
+from workers.scripted_api.served import Served
+
+
+class _Listener(uvicorn.Server):
+    """Uvicorn inside somebody else's event loop: leaves the process's signals alone."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+
+class ScriptedServer:
+    """`async with ScriptedServer(options) as server`. Raises OSError if the port is taken."""
+
+    def __init__(self, options: ServerOptions | None = None) -> None:
+        self._options = options or ServerOptions()
+        self._app: ScriptedApp | None = None
+        self._listener: _Listener | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self.url = ""
+        """Base address for clients, ending in `/v1`."""
+
+    @property
+    def served(self) -> Served:
+        """The server's books, without a request. Raises RuntimeError before it has started."""
+        if self._app is None:
+            raise RuntimeError("the scripted server has not been started")
+        return self._app.served
+
+    async def __aenter__(self) -> Self:
+        family = socket.AF_INET6 if ":" in self._options.host else socket.AF_INET
+        listening = socket.create_server(
+            (self._options.host, self._options.port), family=family, backlog=1024
+        )
+        host, port = listening.getsockname()[:2]
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
+        self._app = ScriptedApp(self._options)
+        config = uvicorn.Config(
+            self._app.routes,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            timeout_graceful_shutdown=2,
+        )
+        self._listener = _Listener(config)
+        self._serving = asyncio.create_task(self._listener.serve(sockets=[listening]))
+        ready = asyncio.create_task(self._listener.ready.wait())
+        await asyncio.wait({ready, self._serving}, return_when=asyncio.FIRST_COMPLETED)
+        if not ready.done():
+            ready.cancel()
+            await self._serving
+            raise RuntimeError("the scripted server ended before it listened")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._app is not None and self._listener is not None and self._serving is not None:
+            self._app.closing.set()
+            self._listener.should_exit = True
+            await self._serving

@@ -1,0 +1,63 @@
+"""What each kind of worker is told. Plain values: a worker knows nothing of profiles or files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from bus import BusSettings
+from workers.engines.settings import ModelSettings, SettingsModel
+
+
+class WorkerBase(SettingsModel):
+    """What every worker is told."""
+
+    bus: BusSettings
+    """The bus to join."""
+    name: str = Field(default="", max_length=64)
+    """How logs and `runtime status` call this worker; made from its kind and pid if empty."""
+    concurrency: int = Field(default=64, ge=1, le=4096)
+    """Deliveries in hand at once."""
+
+
+class RoleWorkerSettings(WorkerBase):
+    """Runs the steps of one or more roles."""
+
+    kind: Literal["role"] = "role"
+    roles: tuple[str, ...] = Field(min_length=1)
+    """Roles whose streams it serves."""
+
+
+class GpuWorkerSettings(WorkerBase):
+    """Hosts models."""
+
+    kind: Literal["gpu"] = "gpu"
+    models: dict[str, ModelSettings] = Field(min_length=1)
+    """Pools by name. Each takes at most its own `max_concurrency` requests at once."""
+
+
+class ToolWorkerSettings(WorkerBase):
+    """Runs registered tools."""
+
+    kind: Literal["tool"] = "tool"
+
+
+class RecorderSettings(WorkerBase):
+    """Writes trajectories and the ledger to Parquet."""
+
+    kind: Literal["recorder"] = "recorder"
+    store: Path
+    """Folder of the store; made if missing."""
+    linger_seconds: float = Field(default=1.0, ge=0, le=60)
+    """How long a batch waits for company before it is written: fewer, larger files."""
+
+
+WorkerSettings = Annotated[
+    RoleWorkerSettings | GpuWorkerSettings | ToolWorkerSettings | RecorderSettings,
+    Field(discriminator="kind"),
+]
+
+worker_settings: TypeAdapter[WorkerSettings] = TypeAdapter(WorkerSettings)
+"""Parses the settings of any kind of worker."""

@@ -1,0 +1,75 @@
+"""Generated text on its way from an engine to a run's followers, over changes of worker.
+
+A worker that takes a request over finds what its predecessor published. An engine that can go
+on from ids does so; another generates anew, and what followers have already is held back. If
+its new text differs from the old one (a remote model without a fixed seed), followers are told
+to begin this call's text again.
+"""
+
+from __future__ import annotations
+
+import time
+
+from bus import Delivery, TokenWriter
+from workers.engines.protocol import Delta
+
+FLUSH_SECONDS = 0.05
+"""Pieces are published together at most this often: twenty times a second reads as live, and
+costs a fraction of a publication per token."""
+
+
+class TokenStream:
+    """Publishes one request's deltas (of its first completion)."""
+
+    def __init__(self, delivery: Delivery, agent: str, continues: bool) -> None:
+        self._writer = TokenWriter(delivery, agent)
+        self._continues = continues
+        self._owed = ""
+        """Text that followers have and the engine generates again."""
+        self._again = ""
+        self._text: list[str] = []
+        self._ids: list[int] = []
+        self._restart = False
+        self._flushed = time.monotonic()
+
+    async def resume(self) -> tuple[int, ...]:
+        """Ids to go on from; empty on a first delivery or with an engine that can't."""
+        published = await self._writer.published()
+        if not published.text:
+            return ()
+        if self._continues:
+            return published.ids
+        self._owed = published.text
+        return ()
+
+    async def write(self, delta: Delta) -> None:
+        text, ids = delta.text, list(delta.ids) or [0]
+        if self._owed:
+            self._again += text
+            if self._owed.startswith(self._again) and len(self._again) < len(self._owed):
+                return
+            if self._again.startswith(self._owed):
+                text = self._again[len(self._owed) :]
+            else:
+                text, self._restart = self._again, True
+            self._owed = ""
+        if text:
+            self._text.append(text)
+            self._ids += ids
+        if time.monotonic() - self._flushed >= FLUSH_SECONDS:
+            await self.flush()
+
+    async def finish(self) -> None:
+        """Publish what is left, also when the new text ended before the old one did."""
+        if self._owed:
+            self._text, self._ids, self._restart = [self._again], [0], True
+            self._owed = ""
+        await self.flush()
+
+    async def flush(self) -> None:
+        self._flushed = time.monotonic()
+        if not self._text and not self._restart:
+            return
+        text, ids, restart = "".join(self._text), self._ids, self._restart
+        self._text, self._ids, self._restart = [], [], False
+        await self._writer.append(text, ids, restart=restart)
