@@ -1,0 +1,37 @@
+"""One file per command; each offers `register(app)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import typer
+
+from runtime.commands import (
+    ask,
+    config,
+    dead,
+    doctor,
+    down,
+    jobs,
+    logs,
+    runs,
+    scale,
+    status,
+    up,
+    worker,
+)
+
+COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (
+    up.register,
+    ask.register,
+    down.register,
+    status.register,
+    scale.register,
+    worker.register,
+    logs.register,
+    runs.register,
+    dead.register,
+    jobs.register,
+    doctor.register,
+    config.register,
+)

@@ -1,0 +1,178 @@
+"""`runtime ask "…"`: ask a question and watch the dialogue."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from runtime.commands.options import AsJson, RedisUrl
+
+if TYPE_CHECKING:
+    from agents.records import JsonObject, Trajectory
+    from runtime.client import Client
+    from runtime.config import Settings
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("ask")
+    def ask(  # pyright: ignore[reportUnusedFunction]
+        question: Annotated[str, typer.Argument(help="The question; - reads it from stdin.")],
+        workflow: Annotated[
+            str | None, typer.Option("--workflow", "-w", help="delegate, solo, or one of yours.")
+        ] = None,
+        stream: Annotated[
+            bool, typer.Option("--stream", "-s", help="Show the text while it is generated.")
+        ] = False,
+        calculator: Annotated[
+            bool, typer.Option("--calculator/--no-calculator", help="Offer the calculator.")
+        ] = True,
+        policy: Annotated[
+            list[str] | None,
+            typer.Option(metavar="ROLE=POOL", help="As in solo=slm; may be repeated."),
+        ] = None,
+        seconds: Annotated[
+            float, typer.Option("--seconds", min=0.1, max=86_400, help="Deadline of the run.")
+        ] = 600.0,
+        seed: Annotated[int, typer.Option("--seed")] = 0,
+        quiet: Annotated[
+            bool, typer.Option("--quiet", "-q", help="Print the answer alone.")
+        ] = False,
+        redis_url: RedisUrl = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Ask the running deployment; exit code 0 if it answered, 1 if not."""
+        import asyncio
+
+        from runtime.deployment import find
+        from runtime.dialogue import succeeded
+        from runtime.errors import EXIT_FAILED
+        from runtime.question import read_question
+
+        text = read_question(question)
+        settings = find(redis_url=redis_url).settings
+        options: JsonObject = {"calculator": calculator}
+        trajectory = asyncio.run(
+            _asked(
+                settings,
+                text,
+                workflow=workflow or settings.workflow,
+                options=options,
+                policies=parse_policies(policy or [], settings),
+                stream=stream,
+                seconds=seconds,
+                seed=seed,
+                show=not (quiet or as_json),
+            )
+        )
+        if as_json:
+            typer.echo(trajectory.model_dump_json())
+        elif quiet:
+            from runtime.dialogue import harmless
+
+            typer.echo(harmless(trajectory.answer or ""))
+            if trajectory.answer is None:
+                print(f"{trajectory.outcome}: {trajectory.reason}", file=sys.stderr)
+        if not succeeded(trajectory):
+            raise typer.Exit(EXIT_FAILED)
+
+
+def parse_policies(words: list[str], settings: Settings) -> dict[str, str]:
+    """`--policy ROLE=POOL` options. Raises `InputError`."""
+    from runtime.errors import InputError
+
+    policies: dict[str, str] = {}
+    for word in words:
+        role, _, pool = word.partition("=")
+        if not (role and pool):
+            raise InputError(f"{word!r} is not ROLE=POOL", hint="as in --policy solo=slm.")
+        if pool not in settings.models:
+            raise InputError(
+                f"--policy {word}: there is no pool {pool!r}",
+                hint=f"pools: {', '.join(settings.models)}",
+            )
+        policies[role] = pool
+    return policies
+
+
+async def _asked(
+    settings: Settings,
+    question: str,
+    *,
+    workflow: str,
+    options: JsonObject,
+    policies: dict[str, str],
+    stream: bool,
+    seconds: float,
+    seed: int,
+    show: bool,
+) -> Trajectory:
+    import asyncio
+
+    from agents.records import Budget
+    from runtime.client import Client
+
+    async with Client.connect(settings.bus, settings.policies) as client:
+        run = client.new_run(
+            question,
+            workflow=workflow,
+            options=options,
+            policies=policies,
+            stream=stream,
+            seed=seed,
+            budget=Budget(seconds=seconds),
+        )
+        await _warn_of_absent_workers(client, tuple(run.policies))
+        await client.submit(run)
+        try:
+            if show:
+                return await show_run(client, run.id)
+            return await client.wait(run.id)
+        except asyncio.CancelledError:
+            await client.cancel(run.id)
+            raise
+
+
+async def show_run(client: Client, run_id: str) -> Trajectory:
+    """Print the dialogue as it happens."""
+    from rich.console import Console
+
+    from agents.records import Step
+    from runtime.dialogue import DialoguePrinter
+
+    printer = DialoguePrinter(Console(highlight=False))
+    shown = 0
+    async for event in client.follow(run_id):
+        match event.kind:
+            case "tokens":
+                printer.tokens(event.fields)
+            case "restart":
+                printer.restart(event.fields)
+            case "step":
+                state = await client.bus.run_state(run_id)
+                for step in state.steps[shown : int(event.fields["index"]) + 1]:
+                    printer.step(Step.model_validate_json(step))
+                shown = max(shown, int(event.fields["index"]) + 1)
+            case _:
+                break
+    trajectory = await client.wait(run_id)
+    for step in trajectory.steps[shown:]:
+        printer.step(step)
+    printer.end(trajectory)
+    return trajectory
+
+
+async def _warn_of_absent_workers(client: Client, roles: tuple[str, ...]) -> None:
+    """A question to a role that nobody serves would wait for its deadline without a word."""
+    from bus import present
+    from workers.messages import role_stream
+
+    served = {stream for worker in await present(client.bus) for stream in worker.streams}
+    absent = [role for role in roles if role_stream(role) not in served]
+    if absent:
+        print(
+            f"no worker serves {', '.join(absent)} right now; the run waits until one does"
+            " (`runtime status`)",
+            file=sys.stderr,
+        )

@@ -1,0 +1,63 @@
+"""`runtime config`: the resolved configuration, secrets hidden."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from runtime.commands.options import AsJson, Profile, RedisUrl, Set
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("config")
+    def config(  # pyright: ignore[reportUnusedFunction]
+        profile: Profile = None,
+        redis_url: RedisUrl = None,
+        overrides: Set = None,
+        as_json: AsJson = False,
+        keys: Annotated[bool, typer.Option("--keys", help="List every key and its type.")] = False,
+    ) -> None:
+        """Print the configuration that `runtime up` would run with."""
+        if keys:
+            _print_keys()
+            return
+        from runtime.config import load
+        from runtime.secrets import Redactor, secret_values
+
+        settings = load(profile, overrides=overrides or (), redis_url=redis_url)
+        variables = [model.api_key_env for model in settings.models.values() if model.api_key_env]
+        redactor = Redactor(secret_values(settings.bus.redis_url, variables))
+        shown: dict[str, Any] = redactor.value(settings.model_dump(mode="json"))
+        if settings.own_redis:
+            shown["bus"]["redis_url"] = "(a server of our own)"
+        if as_json:
+            typer.echo(json.dumps(shown))
+            return
+        for line in _toml(shown, ()):
+            typer.echo(line)
+
+
+def _toml(table: dict[str, Any], path: tuple[str, ...]) -> list[str]:
+    """TOML again, so that the output can be saved as a profile."""
+    plain = {key: value for key, value in table.items() if not isinstance(value, dict)}
+    lines: list[str] = []
+    if plain and path:
+        lines.append(f"\n[{'.'.join(path)}]")
+    for key, value in plain.items():
+        lines.append(f"# {key}: not set" if value is None else f"{key} = {json.dumps(value)}")
+    for key, value in table.items():
+        if isinstance(value, dict):
+            lines.extend(_toml(value, (*path, key)))
+    return lines
+
+
+def _print_keys() -> None:
+    from runtime.config import Settings
+    from runtime.config_sources import key_descriptions
+
+    for key, kind, description in key_descriptions(Settings):
+        typer.echo(f"{key}  ({kind})")
+        if description:
+            typer.echo(f"    {description}")

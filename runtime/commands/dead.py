@@ -1,0 +1,111 @@
+"""`runtime dead ls|show|replay|purge`: messages that no retry helped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from runtime.commands.options import AsJson, RedisUrl
+
+if TYPE_CHECKING:
+    from bus import Bus, DeadLetter
+
+T = TypeVar("T")
+LetterId = Annotated[str, typer.Argument(metavar="ID", help="As `runtime dead ls` prints it.")]
+
+
+def register(app: typer.Typer) -> None:
+    dead = typer.Typer(
+        no_args_is_help=True, help="Messages that were given up, kept whole with the reason."
+    )
+    app.add_typer(dead, name="dead")
+
+    @dead.command("ls")
+    def ls(  # pyright: ignore[reportUnusedFunction]
+        redis_url: RedisUrl = None,
+        limit: Annotated[int, typer.Option(min=1)] = 50,
+        as_json: AsJson = False,
+    ) -> None:
+        """List dead letters, newest first."""
+        from bus import dead_letters
+
+        async def first(bus: Bus) -> list[DeadLetter]:
+            found: list[DeadLetter] = []
+            async for letter in dead_letters.ls(bus):
+                found.append(letter)
+                if len(found) == limit:
+                    break
+            return found
+
+        letters = _on_bus(redis_url, first)
+        for letter in letters:
+            if as_json:
+                typer.echo(json.dumps(_as_json(letter)))
+            else:
+                reason = letter.reason.splitlines()[0][:100] if letter.reason else ""
+                typer.echo(f"{letter.id}  {letter.stream}  {letter.run_id or '-'}  {reason}")
+        if not letters and not as_json:
+            typer.echo("no dead letters")
+
+    @dead.command("show")
+    def show(  # pyright: ignore[reportUnusedFunction]
+        letter_id: LetterId, redis_url: RedisUrl = None
+    ) -> None:
+        """Show one letter whole: reason, traceback, envelope."""
+        from bus import dead_letters
+
+        letter = _on_bus(redis_url, lambda bus: dead_letters.show(bus, letter_id))
+        typer.echo(json.dumps(_as_json(letter), indent=2, ensure_ascii=False))
+
+    @dead.command("replay")
+    def replay(  # pyright: ignore[reportUnusedFunction]
+        letter_id: LetterId, redis_url: RedisUrl = None
+    ) -> None:
+        """Send a letter back to its stream and wake its run; do so once its cause is mended."""
+        from bus import dead_letters
+
+        stream = _on_bus(redis_url, lambda bus: dead_letters.replay(bus, letter_id))
+        typer.echo(f"sent to {stream}")
+
+    @dead.command("purge")
+    def purge(  # pyright: ignore[reportUnusedFunction]
+        letter_id: Annotated[str | None, typer.Argument(metavar="[ID]")] = None,
+        everything: Annotated[bool, typer.Option("--all", help="Delete all of them.")] = False,
+        redis_url: RedisUrl = None,
+    ) -> None:
+        """Delete one dead letter, or all of them."""
+        from bus import dead_letters
+        from runtime.errors import InputError
+
+        if (letter_id is None) == (not everything):
+            raise InputError("name one letter, or say --all")
+        gone = _on_bus(redis_url, lambda bus: dead_letters.purge(bus, letter_id))
+        typer.echo(f"{gone} purged")
+
+
+def _as_json(letter: DeadLetter) -> dict[str, object]:
+    from dataclasses import asdict
+
+    return {**asdict(letter), "envelope": letter.envelope.decode("utf-8", "replace")}
+
+
+def _on_bus(redis_url: str | None, question: Callable[[Bus], Awaitable[T]]) -> T:
+    import asyncio
+
+    from bus import Bus, BusError, BusUnavailable
+    from runtime.deployment import find
+    from runtime.errors import InputError
+
+    async def asked() -> T:
+        async with Bus(find(redis_url=redis_url).settings.bus) as bus:
+            return await question(bus)
+
+    try:
+        return asyncio.run(asked())
+    except BusUnavailable:
+        raise
+    except BusError as error:
+        raise InputError(str(error)) from error

@@ -1,0 +1,27 @@
+"""`runtime down`: drain the workers and stop."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("down")
+    def down(  # pyright: ignore[reportUnusedFunction]
+        now: Annotated[
+            bool, typer.Option("--now", help="Kill the workers instead of draining them.")
+        ] = False,
+    ) -> None:
+        """Let every worker finish the step it holds, then stop everything.
+
+        Runs in flight stay on the bus: `runtime up` goes on with them.
+        """
+        from runtime.deployment import local
+        from runtime.state import StateDirectory
+        from runtime.stopping import stop
+
+        state = StateDirectory.from_environment()
+        stop(local(state), state, now=now)
+        typer.echo("down")

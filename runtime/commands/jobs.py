@@ -1,0 +1,78 @@
+"""`runtime jobs ls|cancel|log`: offline jobs on the queue."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from runtime.commands.options import AsJson, RedisUrl
+
+
+def register(app: typer.Typer) -> None:
+    jobs = typer.Typer(
+        invoke_without_command=True,
+        help="Offline jobs: `bench … --queue` puts a benchmark on the queue.",
+    )
+    app.add_typer(jobs, name="jobs")
+
+    @jobs.callback()
+    def default(context: typer.Context) -> None:  # pyright: ignore[reportUnusedFunction]
+        if context.invoked_subcommand is None:
+            _ls(None, as_json=False)
+
+    @jobs.command("ls")
+    def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:  # pyright: ignore[reportUnusedFunction]
+        """List jobs with their state and where their results are."""
+        _ls(redis_url, as_json=as_json)
+
+    @jobs.command("cancel")
+    def cancel(  # pyright: ignore[reportUnusedFunction]
+        job_id: Annotated[str, typer.Argument(metavar="ID")], redis_url: RedisUrl = None
+    ) -> None:
+        """Stop a job, or keep a queued one from starting. What it has written stays."""
+        import asyncio
+
+        from runtime import jobs
+        from runtime.deployment import find
+
+        asyncio.run(jobs.cancel(find(redis_url=redis_url).settings, job_id))
+        typer.echo(f"{job_id}: cancelled")
+
+    @jobs.command("log")
+    def log(  # pyright: ignore[reportUnusedFunction]
+        job_id: Annotated[str, typer.Argument(metavar="ID")],
+        lines: Annotated[int, typer.Option("--lines", "-n", min=1)] = 50,
+    ) -> None:
+        """Print the end of a job's output."""
+        from runtime.errors import InputError
+        from runtime.log_files import tail
+        from runtime.state import StateDirectory
+
+        file = StateDirectory.from_environment().jobs / job_id / "output.log"
+        if "/" in job_id or not file.is_file():
+            raise InputError(f"no output of job {job_id!r} here", hint="`runtime jobs` lists them.")
+        for line in tail(file, lines):
+            typer.echo(line)
+
+
+def _ls(redis_url: str | None, *, as_json: bool) -> None:
+    import asyncio
+    import json
+
+    from runtime.deployment import find
+    from runtime.jobs import listed
+
+    found = asyncio.run(listed(find(redis_url=redis_url).settings))
+    if as_json:
+        typer.echo(json.dumps([job.model_dump() for job in found]))
+        return
+    for job in found:
+        seconds = f"  {job.seconds:.0f} s" if job.seconds is not None else ""
+        typer.echo(f"{job.id}  {job.state}{seconds}  {job.command}")
+        if job.output:
+            typer.echo(f"    results: {job.output}")
+        if job.reason:
+            typer.echo(f"    {job.reason}")
+    if not found:
+        typer.echo("no jobs")

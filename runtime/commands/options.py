@@ -1,0 +1,31 @@
+"""Options that several commands share, spelled and explained once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Profile = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        "-p",
+        help="micro, delegate, scripted, or the path of a .toml file.",
+        envvar="SWITCHYARD_PROFILE",
+        show_default="micro",
+    ),
+]
+RedisUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--redis-url",
+        help="Join the bus at this URL. Better in SWITCHYARD_BUS__REDIS_URL: a command line is"
+        " visible to every user of the machine.",
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override one key; may be repeated."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]

@@ -1,0 +1,156 @@
+"""`runtime runs ls|show|replay|fork|cancel`: runs, from the journal alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from runtime.commands.options import AsJson, RedisUrl
+
+if TYPE_CHECKING:
+    from agents.records import Trajectory
+    from runtime.client import Client
+    from runtime.deployment import Deployment
+    from runtime.run_history import KnownRun
+
+T = TypeVar("T")
+RunId = Annotated[str, typer.Argument(metavar="ID", help="A run's id, or a part of it.")]
+
+
+def register(app: typer.Typer) -> None:
+    runs = typer.Typer(no_args_is_help=True, help="Runs: list, show, replay, fork, cancel.")
+    app.add_typer(runs, name="runs")
+
+    @runs.command("ls")
+    def ls(  # pyright: ignore[reportUnusedFunction]
+        redis_url: RedisUrl = None,
+        limit: Annotated[int, typer.Option("--limit", "-n", min=1)] = 20,
+        active: Annotated[bool, typer.Option("--active", help="Only runs in flight.")] = False,
+        as_json: AsJson = False,
+    ) -> None:
+        """List the newest runs on the bus."""
+        from runtime.dialogue import harmless, milliseconds
+        from runtime.run_history import lines
+
+        found = _on_bus(redis_url, lambda client, _: lines(client.bus, limit, only_active=active))
+        if as_json:
+            typer.echo(json.dumps([line.as_json() for line in found]))
+            return
+        for line in found:
+            question = harmless(" ".join(line.question.split()))[:60]
+            result = harmless(line.answer) if line.answer else line.state
+            typer.echo(
+                f"{line.id}  {line.state:<9} {line.workflow:<9} {milliseconds(line.seconds):>8}"
+                f"  {line.tokens:>6} tokens  {result[:20]:<20}  {question}"
+            )
+        if not found:
+            typer.echo("no runs")
+
+    @runs.command("show")
+    def show(  # pyright: ignore[reportUnusedFunction]
+        run_id: RunId, redis_url: RedisUrl = None, as_json: AsJson = False
+    ) -> None:
+        """Show a run's dialogue, also while it goes on."""
+        from rich.console import Console
+
+        from runtime.dialogue import DialoguePrinter, harmless
+
+        found = _on_bus(redis_url, lambda client, where: _found(client, where, run_id))
+        if as_json:
+            typer.echo(found.trajectory().model_dump_json())
+            return
+        printer = DialoguePrinter(Console(highlight=False))
+        typer.echo(f"question  {harmless(found.run.task.prompt)}\n")
+        for step in found.steps:
+            printer.step(step)
+        if found.ended is None:
+            typer.echo(f"\nstill going on: {len(found.steps)} steps so far")
+        else:
+            printer.end(found.ended)
+
+    @runs.command("replay")
+    def replay(run_id: RunId, redis_url: RedisUrl = None) -> None:  # pyright: ignore[reportUnusedFunction]
+        """Take every step again from the recorded calls: does today's code still decide so?
+
+        Asks no model. Exit code 1 if something comes out differently.
+        """
+        from agents.replay import replay as replayed
+        from runtime.errors import EXIT_FAILED
+
+        async def again(client: Client, where: Deployment) -> int:
+            found = (await _found(client, where, run_id)).trajectory()
+            result = await replayed(found)
+            typer.echo(f"{result.steps} of {len(found.steps)} steps came out as recorded")
+            for difference in result.divergences:
+                typer.echo(f"differs: {difference}")
+            return 0 if result.reproduced else EXIT_FAILED
+
+        code = _on_bus(redis_url, again)
+        if code:
+            raise typer.Exit(code)
+
+    @runs.command("fork")
+    def fork(  # pyright: ignore[reportUnusedFunction]
+        run_id: RunId,
+        at: Annotated[int, typer.Option("--at", min=0, help="The turn to take anew.")] = 0,
+        seed: Annotated[int | None, typer.Option("--seed")] = None,
+        policy: Annotated[
+            list[str] | None, typer.Option(metavar="ROLE=POOL", help="May be repeated.")
+        ] = None,
+        redis_url: RedisUrl = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Start a new run that keeps this one's journal up to a turn; watch it go on."""
+        from runtime.commands.ask import parse_policies, show_run
+        from runtime.dialogue import succeeded
+        from runtime.errors import EXIT_FAILED
+
+        async def forked(client: Client, where: Deployment) -> Trajectory:
+            found = (await _found(client, where, run_id)).trajectory()
+            policies = parse_policies(policy or [], where.settings)
+            new = await client.fork(found, at, seed=seed, policies=policies)
+            return await (client.wait(new.id) if as_json else show_run(client, new.id))
+
+        trajectory = _on_bus(redis_url, forked)
+        if as_json:
+            typer.echo(trajectory.model_dump_json())
+        if not succeeded(trajectory):
+            raise typer.Exit(EXIT_FAILED)
+
+    @runs.command("cancel")
+    def cancel(run_id: RunId, redis_url: RedisUrl = None) -> None:  # pyright: ignore[reportUnusedFunction]
+        """End a run now; its workers drop what they hold of it."""
+        from runtime.errors import InputError
+        from runtime.run_history import resolve
+
+        async def cancelled(client: Client, _: Deployment) -> str:
+            whole = await resolve(client.bus, run_id)
+            if not await client.cancel(whole):
+                raise InputError(f"run {whole} is over, or the bus doesn't know it")
+            return whole
+
+        typer.echo(f"cancelled {_on_bus(redis_url, cancelled)}")
+
+
+async def _found(client: Client, where: Deployment, run_id: str) -> KnownRun:
+    from runtime.run_history import find_run
+
+    return await find_run(client.bus, run_id, where.state.store)
+
+
+def _on_bus(redis_url: str | None, do: Callable[[Client, Deployment], Awaitable[T]]) -> T:
+    import asyncio
+
+    from runtime.client import Client
+    from runtime.deployment import find
+
+    where = find(redis_url=redis_url)
+
+    async def done() -> T:
+        async with Client.connect(where.settings.bus, where.settings.policies) as client:
+            return await do(client, where)
+
+    return asyncio.run(done())

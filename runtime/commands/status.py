@@ -1,0 +1,109 @@
+"""`runtime status` and `runtime top`: what runs, and how it fares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from runtime.commands.options import AsJson, Profile, RedisUrl
+
+if TYPE_CHECKING:
+    from runtime.deployment import Deployment
+    from runtime.status import Status
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("status")
+    def status(  # pyright: ignore[reportUnusedFunction]
+        redis_url: RedisUrl = None,
+        profile: Profile = None,
+        as_json: AsJson = False,
+        worker: Annotated[
+            str | None,
+            typer.Option(
+                "--worker",
+                metavar="KIND",
+                help="Exit code 0 if a worker of this kind on this host is ready, else 1.",
+            ),
+        ] = None,
+    ) -> None:
+        """Show workers, lag, leases, runs in flight and versions."""
+        import asyncio
+
+        from runtime.deployment import find
+        from runtime.errors import EXIT_UNREACHABLE
+
+        found = asyncio.run(collected(find(redis_url=redis_url, profile=profile)))
+        if worker is not None:
+            _health(found, worker)
+        elif as_json:
+            typer.echo(found.model_dump_json())
+        else:
+            from runtime.status_view import console, rendered
+
+            console().print(rendered(found))
+        if found.bus_error:
+            raise typer.Exit(EXIT_UNREACHABLE)
+
+    @app.command("top")
+    def top(  # pyright: ignore[reportUnusedFunction]
+        redis_url: RedisUrl = None,
+        profile: Profile = None,
+        every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 1.0,
+    ) -> None:
+        """Show the status live, until Ctrl-C."""
+        import asyncio
+        import contextlib
+
+        from runtime.deployment import find
+
+        deployment = find(redis_url=redis_url, profile=profile)
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(_live(deployment, every))
+
+
+def _health(status: Status, kind: str) -> None:
+    """For a container's health check: one word, and an exit code."""
+    import socket
+
+    from runtime.errors import EXIT_FAILED
+
+    here = [w for w in status.workers if w.kind == kind and w.host == socket.gethostname()]
+    state = here[0].state if here else "absent"
+    typer.echo(state)
+    if state not in ("ready", "draining"):
+        raise typer.Exit(EXIT_FAILED)
+
+
+async def collected(deployment: Deployment) -> Status:
+    from bus import Bus, BusUnavailable
+    from runtime.status import collect
+
+    try:
+        async with Bus(deployment.settings.bus) as bus:
+            return await collect(deployment, bus)
+    except BusUnavailable as error:
+        if deployment.run is None:
+            raise
+        status = await collect(deployment, None)
+        status.bus_error = str(error)
+        return status
+
+
+async def _live(deployment: Deployment, every: float) -> None:
+    import asyncio
+
+    from rich.live import Live
+
+    from runtime.status_view import console, rendered
+
+    out = console()
+    if not out.is_terminal:
+        while True:
+            out.print(rendered(await collected(deployment)))
+            await asyncio.sleep(every)
+    with Live(console=out, screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(rendered(await collected(deployment)), refresh=True)
+            await asyncio.sleep(every)

@@ -1,0 +1,54 @@
+"""`runtime up`: start everything of one profile on this machine."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from runtime.commands.options import Profile, RedisUrl, Set
+
+if TYPE_CHECKING:
+    from runtime.config import Settings
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("up")
+    def up(  # pyright: ignore[reportUnusedFunction]
+        profile: Profile = None,
+        detach: Annotated[
+            bool, typer.Option("--detach", "-d", help="Return once every worker is ready.")
+        ] = False,
+        redis_url: RedisUrl = None,
+        overrides: Set = None,
+    ) -> None:
+        """Start Redis (unless one is named) and the workers; Ctrl-C drains, twice kills."""
+        from runtime.config import DEFAULT_PROFILE, load
+
+        settings = load(profile, overrides=overrides or (), redis_url=redis_url)
+        if detach:
+            from runtime.detached import start_detached
+
+            start_detached(profile, overrides or [], redis_url, settings)
+            return
+        _foreground(settings, profile or DEFAULT_PROFILE)
+
+
+def _foreground(settings: Settings, profile: str) -> None:
+    import asyncio
+
+    from runtime.logging import configure
+    from runtime.presence import connect
+    from runtime.secrets import secret_values
+    from runtime.state import StateDirectory
+    from runtime.supervisor import Supervisor
+
+    variables = [model.api_key_env for model in settings.models.values() if model.api_key_env]
+    configure(
+        level=settings.logging.level,
+        form="console" if sys.stderr.isatty() else settings.logging.format,
+        secrets=secret_values(settings.bus.redis_url, variables),
+    )
+    state = StateDirectory.from_environment()
+    asyncio.run(Supervisor(settings, state, profile=profile, connect=connect).run())

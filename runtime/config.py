@@ -1,0 +1,246 @@
+"""The typed configuration of one deployment. `load` resolves it; `runtime config` prints it.
+
+Every process of a deployment gets the same resolved values: the supervisor resolves them once
+and hands them to its workers as a file, so that a worker never reads a profile of its own.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Literal, Self
+
+import pydantic
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from bus.settings import BusSettings
+from runtime.config_sources import (
+    Layer,
+    environment_layer,
+    merged,
+    origin_of,
+    override_layer,
+    profile_layers,
+    unknown_keys,
+)
+from runtime.errors import ConfigError
+from workers.engines.settings import ModelSettings
+
+DEFAULT_PROFILE = "micro"
+SINGLE_KINDS = ("tool", "recorder", "jobs")
+"""Worker kinds that need neither roles nor models."""
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class RedisServerSettings(Section):
+    """The server that `runtime up` starts when `bus.redis_url` is not set."""
+
+    listen: Literal["unix", "tcp"] = "unix"
+    """A socket file in the state directory, or a port on the loopback address."""
+    port: int = Field(default=0, ge=0, le=65_535)
+    """Loopback port when `listen = "tcp"`; 0 takes a free one."""
+    appendfsync: Literal["always", "everysec", "no"] = "everysec"
+    """How much of what was acknowledged a power failure can take: nothing, a second, or what the
+    kernel had not written yet. A killed process loses nothing in any of the three."""
+    maxmemory_mb: int = Field(default=0, ge=0)
+    """Memory limit in MiB; 0 is none. A full server refuses writes and never evicts."""
+    start_seconds: float = Field(default=60.0, gt=0)
+    """How long the server may take to load its append-only file."""
+
+
+class WorkerSettings(Section):
+    """One kind of worker process: a role worker has `roles`, a gpu worker has `models`."""
+
+    count: int = Field(default=1, ge=0, le=256)
+    """Processes of this kind."""
+    roles: tuple[str, ...] = ()
+    """Roles (agents) whose streams these workers read."""
+    models: tuple[str, ...] = ()
+    """Pools (keys of `[models]`) that these workers host."""
+    concurrency: int = Field(default=32, ge=1, le=4096)
+    """Messages that one process works on at once."""
+
+
+class SupervisorSettings(Section):
+    """How `runtime up` keeps its workers alive."""
+
+    backoff_seconds: float = Field(default=0.5, gt=0)
+    """Pause before the first restart; doubles with each death, with jitter."""
+    backoff_max_seconds: float = Field(default=30.0, gt=0)
+    """Longest pause before a restart."""
+    crash_loop_deaths: int = Field(default=5, ge=1)
+    """So many deaths within `crash_loop_seconds` and the worker is given up as `broken`."""
+    crash_loop_seconds: float = Field(default=60.0, gt=0)
+    """The window in which deaths are counted."""
+    ready_seconds: float = Field(default=120.0, gt=0)
+    """How long `runtime up` waits for every worker to report ready (a model may load slowly)."""
+    drain_seconds: float = Field(default=30.0, ge=0)
+    """How long a worker may finish what it holds before it is killed."""
+    log_bytes: int = Field(default=10_000_000, ge=10_000)
+    """A worker's log file is rotated at this size."""
+    log_files: int = Field(default=3, ge=1, le=100)
+    """Log files kept per worker, the current one included."""
+
+
+class LoggingSettings(Section):
+    """What the processes write."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """Lines below this level are dropped."""
+    format: Literal["json", "console"] = "json"
+    """`json` is one object per line; `console` is for reading along."""
+
+
+class JobSettings(Section):
+    """Offline jobs (benchmarks, trainings) on the arq queue."""
+
+    timeout_seconds: float = Field(default=86_400.0, gt=0)
+    """A job that runs longer is ended."""
+    keep_result_seconds: float = Field(default=7 * 86_400.0, gt=0)
+    """How long a finished job stays listed."""
+    max_jobs: int = Field(default=1, ge=1, le=64)
+    """Jobs that one worker runs at once."""
+    claim_seconds: float = Field(default=30.0, ge=0.5)
+    """A job whose worker is silent for this long is taken up by another."""
+
+
+class Settings(BaseSettings):
+    """Everything that one deployment needs to know."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True
+    )
+
+    bus: BusSettings = BusSettings()
+    """The Redis Streams bus. Without `redis_url` the runtime starts its own server."""
+    redis: RedisServerSettings = RedisServerSettings()
+    """That server of its own."""
+    models: dict[str, ModelSettings] = Field(default_factory=dict)
+    """Pools of models by name."""
+    policies: dict[str, str] = Field(default_factory=dict)
+    """Role → pool that serves its completions."""
+    workers: dict[str, WorkerSettings] = Field(default_factory=dict)
+    """Worker processes by kind."""
+    workflow: str = "delegate"
+    """Workflow of `runtime ask` when `--workflow` is not given."""
+    supervisor: SupervisorSettings = SupervisorSettings()
+    """Restarts, readiness, drain, log files."""
+    logging: LoggingSettings = LoggingSettings()
+    """Log lines of every process."""
+    jobs: JobSettings = JobSettings()
+    """Offline jobs."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """`load` has read and merged every layer; constructing never looks at the environment."""
+        return (init_settings,)
+
+    @model_validator(mode="after")
+    def _names_refer_to_something(self) -> Self:
+        for kind, worker in self.workers.items():
+            if not worker.roles and not worker.models and kind not in SINGLE_KINDS:
+                others = sorted({*self.workers, *SINGLE_KINDS} - {kind})
+                nearest = difflib.get_close_matches(kind, others, n=1)
+                raise ValueError(
+                    f"workers.{kind} has neither roles nor models, so it would do nothing; "
+                    + (f"did you mean workers.{nearest[0]}? " if nearest else "")
+                    + f"Kinds: {', '.join(others)}"
+                )
+            if worker.roles and worker.models:
+                raise ValueError(f"workers.{kind} has roles and models: make it two kinds")
+            for pool in worker.models:
+                if pool not in self.models:
+                    raise ValueError(
+                        f"workers.{kind}.models names the pool {pool!r}, which [models] doesn't"
+                        f" have ({', '.join(self.models) or 'it is empty'})"
+                    )
+        for role, pool in self.policies.items():
+            if pool not in self.models:
+                raise ValueError(
+                    f"policies.{role} names the pool {pool!r}, which [models] doesn't have"
+                    f" ({', '.join(self.models) or 'it is empty'})"
+                )
+        return self
+
+    @property
+    def own_redis(self) -> bool:
+        """Whether the runtime starts the server itself."""
+        return "redis_url" not in self.bus.model_fields_set
+
+    def with_redis_url(self, url: str) -> Settings:
+        """The same settings on the server at `url`."""
+        bus = BusSettings.model_validate({**self.bus.model_dump(), "redis_url": url})
+        return self.model_copy(update={"bus": bus})
+
+    def to_json(self) -> str:
+        """Everything, secrets included: only ever written to files of mode 0600."""
+        return self.model_dump_json(exclude_unset=False)
+
+
+def load(
+    profile: str | None = None,
+    *,
+    overrides: Iterable[str] = (),
+    redis_url: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Settings:
+    """Resolve the configuration.
+
+    Raises `ConfigError`, which lists every unknown key and every wrong value with its source.
+    """
+    environ = os.environ if environ is None else environ
+    layers = [
+        *profile_layers(profile or environ.get("SWITCHYARD_PROFILE") or DEFAULT_PROFILE),
+        environment_layer(Settings, environ),
+        override_layer(overrides),
+    ]
+    if redis_url is not None:
+        layers.append(Layer(origin="--redis-url", data={"bus": {"redis_url": redis_url}}))
+    wrong = [problem for layer in layers for problem in unknown_keys(Settings, layer)]
+    if wrong:
+        raise ConfigError("\n".join(wrong), hint="`runtime config --keys` lists every valid key.")
+    try:
+        return Settings.model_validate(merged(layers))
+    except pydantic.ValidationError as error:
+        raise ConfigError(_explained(error, layers)) from None
+
+
+def parse(text: str) -> Settings:
+    """Settings from the JSON that `Settings.to_json` wrote."""
+    try:
+        return Settings.model_validate_json(text)
+    except pydantic.ValidationError as error:
+        raise ConfigError(
+            f"the resolved configuration was written by another version: {_explained(error, [])}",
+            hint="stop the deployment with the version that started it, then start it again.",
+        ) from None
+
+
+def resolved_file(path: Path) -> Settings:
+    """Settings from a file that the supervisor wrote. Raises `ConfigError`."""
+    try:
+        return parse(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+
+
+def _explained(error: pydantic.ValidationError, layers: list[Layer]) -> str:
+    lines: list[str] = []
+    for found in error.errors(include_url=False, include_input=False):
+        path = tuple(str(part) for part in found["loc"])
+        message = found["msg"].removeprefix("Value error, ")
+        lines.append(f"{origin_of(layers, path)}: {message}" if path else message)
+    return "\n".join(lines)

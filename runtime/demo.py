@@ -1,0 +1,95 @@
+"""`make demo`: the whole thing once, in under a minute, on a machine with nothing but Python.
+
+Starts the `micro` profile with a Redis of its own in a state directory that is thrown away, asks
+three generated word problems, runs a three-arm benchmark, shows where its report is, and shuts
+everything down again, also after Ctrl-C. Every step is an ordinary command and is printed as one,
+so that a reader can go on by hand.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from agents.environments.word_problems import generate
+from agents.environments.word_problems.splits import Split
+
+PROFILE = "micro"
+QUESTIONS = 3
+SAMPLES = 60
+SEED = 7
+"""Of the questions and of the benchmark, so that every demo shows the same."""
+
+
+class StepFailed(Exception):
+    """A command of the demo ended with an error, which it has printed itself."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"exit code {code}")
+        self.code = code
+
+
+def main() -> int:
+    """The exit code of the first command that failed, else 0."""
+    began = time.monotonic()
+    state = Path(tempfile.mkdtemp(prefix="switchyard-demo-"))
+    results = Path("results") / f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
+    environment = {**os.environ, "SWITCHYARD_STATE": str(state), "PYTHONUNBUFFERED": "1"}
+    code = 0
+    try:
+        _step(environment, "runtime", "up", "--profile", PROFILE, "--detach")
+        for problem in generate(Split.NEW_NUMBERS, QUESTIONS, seed=SEED):
+            _step(environment, "runtime", "ask", "--stream", problem.prompt, may_fail=True)
+            print(f"(the exact answer is {problem.answer})")
+        _step(
+            environment,
+            *("bench", "wordproblems", "--arms", "llm,router,slm", "--samples", str(SAMPLES)),
+            *("--seed", str(SEED), "--output", str(results)),
+        )
+        print(f"\nreport: {(results / 'report.html').absolute()}")
+    except StepFailed as error:
+        code = error.code
+        _show_logs(state)
+    except KeyboardInterrupt:
+        code = 130
+    finally:
+        _down(environment, state)
+    print(f"\n{'done' if code == 0 else 'stopped'} in {time.monotonic() - began:.0f} s")
+    return code
+
+
+def _step(environment: dict[str, str], *command: str, may_fail: bool = False) -> None:
+    """Run one of our commands as a user would. Raises `StepFailed`."""
+    print(f"\n$ {shlex.join(command)}", flush=True)
+    program, *arguments = command
+    module = {"runtime": "runtime.cli", "bench": "bench.cli"}[program]
+    done = subprocess.run(
+        [sys.executable, "-c", f"from {module} import main; main()", *arguments],
+        env=environment,
+        check=False,
+    )
+    if done.returncode != 0 and not may_fail:
+        raise StepFailed(done.returncode)
+
+
+def _down(environment: dict[str, str], state: Path) -> None:
+    if (state / "run.json").exists():
+        _step(environment, "runtime", "down", may_fail=True)
+    shutil.rmtree(state, ignore_errors=True)
+
+
+def _show_logs(state: Path) -> None:
+    """The state directory is thrown away: what it knows of a failure is shown before."""
+    for log in sorted((state / "logs").glob("*.log")):
+        lines = log.read_text(errors="replace").splitlines()[-5:]
+        print(f"\n--- {log.name}", *lines, sep="\n", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

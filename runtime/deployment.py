@@ -1,0 +1,55 @@
+"""Which deployment a command is about: the one of this state directory, or one joined by URL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runtime.config import Settings, load, resolved_file
+from runtime.errors import Unreachable
+from runtime.state import RunFile, StateDirectory
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Settings to reach it with; `run` is set when its supervisor runs on this machine."""
+
+    settings: Settings
+    state: StateDirectory
+    run: RunFile | None
+
+
+def find(
+    *, redis_url: str | None = None, profile: str | None = None, overrides: tuple[str, ...] = ()
+) -> Deployment:
+    """The deployment that runs in this state directory, with the configuration it was started
+    with unless another is given; with a `redis_url` (given or configured) the one behind it.
+
+    Raises `Unreachable` when there is neither.
+    """
+    state = StateDirectory.from_environment()
+    run = None if redis_url else state.running()
+    if run is not None:
+        if profile is None and not overrides:
+            return Deployment(resolved_file(state.resolved), state, run)
+        settings = load(profile or run.profile, overrides=overrides, redis_url=run.redis_url)
+        return Deployment(settings, state, run)
+    settings = load(profile, overrides=overrides, redis_url=redis_url)
+    if settings.own_redis:
+        raise Unreachable(
+            f"no deployment runs in {state.path}",
+            hint="start one with `runtime up --detach`, or name its bus with --redis-url.",
+        )
+    return Deployment(settings, state, None)
+
+
+def local(state: StateDirectory | None = None) -> RunFile:
+    """The supervisor of this machine. Raises `Unreachable` when none runs."""
+    state = state or StateDirectory.from_environment()
+    run = state.running()
+    if run is None:
+        raise Unreachable(
+            f"no deployment runs in {state.path}",
+            hint="start one with `runtime up --detach`, or set SWITCHYARD_STATE to the directory of"
+            " the one you mean.",
+        )
+    return run

@@ -1,0 +1,282 @@
+"""What this machine has, what it lacks for a profile, and what to do about it.
+
+Checks change nothing and cost nothing. They go over the network only where the profile itself
+does, to Redis, and to paid endpoints only with `online` (a list of models, which is free).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from runtime import redis_binary
+from runtime.config import Settings
+from runtime.doctor_cost import estimates
+from runtime.errors import UserError
+from runtime.redis_server import DURABILITY
+from runtime.state import MAX_SOCKET_PATH, StateDirectory
+from workers.engines.settings import ModelSettings
+
+MINIMUM_PYTHON = (3, 11)
+LOW_DISK_BYTES = 2 * 1024**3
+FULL_DISK_BYTES = 200 * 1024**2
+OPENAI_KEY = "OPENAI_API_KEY"
+
+Level = Literal["ok", "warn", "missing"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report. `missing` means that `runtime up` can't work as configured."""
+
+    level: Level
+    subject: str
+    says: str
+    do: str = ""
+
+    def as_json(self) -> dict[str, str]:
+        return asdict(self)
+
+
+def examine(settings: Settings, state: StateDirectory, *, online: bool = False) -> list[Finding]:
+    """Every finding, in the order in which to mend them."""
+    return [
+        *_python(),
+        *_redis(settings, state),
+        *_disk(state),
+        *_models(settings, online=online),
+        *_gpu(settings),
+        *_cost(settings),
+    ]
+
+
+def _python() -> Iterator[Finding]:
+    version = platform.python_version()
+    if sys.version_info < MINIMUM_PYTHON:
+        yield Finding("missing", "python", version, "Switchyard needs Python 3.11 or newer.")
+    else:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        yield Finding("ok", "python", f"{version} on {platform.machine()}, {cores} cores")
+
+
+def _redis(settings: Settings, state: StateDirectory) -> Iterator[Finding]:
+    if not settings.own_redis:
+        yield asyncio.run(_joined(settings))
+        return
+    try:
+        binary = redis_binary.choose()
+    except UserError as error:
+        yield Finding("missing", "redis", str(error.args[0]), error.hint)
+        return
+    policy = settings.redis.appendfsync
+    yield Finding(
+        "ok", "redis", f"{binary} ({binary.path}); appendfsync {policy}: {DURABILITY[policy]}"
+    )
+    inside = state.path / "redis.sock"
+    if settings.redis.listen == "unix" and len(os.fsencode(inside)) > MAX_SOCKET_PATH:
+        yield Finding(
+            "warn",
+            "redis socket",
+            f"{inside} is too long for a socket; it goes to {state.socket('redis.sock')}",
+            "nothing, or set SWITCHYARD_STATE to a shorter path.",
+        )
+
+
+async def _joined(settings: Settings) -> Finding:
+    from bus import Bus, BusUnavailable, probe
+
+    bus = Bus(settings.bus)
+    try:
+        await bus.start()
+        server = await probe(bus.redis)
+    except BusUnavailable as error:
+        return Finding("missing", "redis", str(error), "start it, or mend bus.redis_url.")
+    finally:
+        await bus.close()
+    level: Level = "ok" if server.appendonly and server.appendfsync != "no" else "warn"
+    return Finding(
+        level,
+        "redis",
+        f"{server.name} {server.version} at {settings.bus.safe_url}; {server.durability}",
+        "" if level == "ok" else "turn on appendonly with appendfsync everysec on that server.",
+    )
+
+
+def _disk(state: StateDirectory) -> Iterator[Finding]:
+    folder = state.path
+    while not folder.exists():
+        folder = folder.parent
+    if not os.access(folder, os.W_OK):
+        yield Finding(
+            "missing",
+            "state",
+            f"{folder} can't be written to",
+            "set SWITCHYARD_STATE to a directory of yours.",
+        )
+        return
+    free = shutil.disk_usage(folder).free
+    says = f"{state.path}: {free / 1024**3:.1f} GiB free"
+    if free < FULL_DISK_BYTES:
+        yield Finding("missing", "disk", says, "free some space, or move SWITCHYARD_STATE.")
+    elif free < LOW_DISK_BYTES:
+        yield Finding("warn", "disk", says, "trajectories and logs will fill it.")
+    else:
+        yield Finding("ok", "disk", says)
+
+
+def _models(settings: Settings, *, online: bool) -> Iterator[Finding]:
+    for pool, model in settings.models.items():
+        subject = f"model {pool}"
+        if model.engine == "scripted":
+            yield Finding("ok", subject, "scripted: no model")
+        elif model.engine == "openai":
+            yield _endpoint(subject, model, online=online)
+        elif model.engine == "torch":
+            yield _weights(subject, pool, model)
+        else:
+            yield Finding("ok", subject, f"{model.model} by the engine {model.engine!r}")
+
+
+def _endpoint(subject: str, model: ModelSettings, *, online: bool) -> Finding:
+    where = model.base_url or "OpenAI"
+    variable = model.api_key_env or (OPENAI_KEY if model.base_url is None else None)
+    if variable and not os.environ.get(variable):
+        return Finding(
+            "missing",
+            subject,
+            f"{model.model} at {where} needs a key in {variable}, which is not set",
+            f"export {variable}=… before `runtime up`; the gpu worker reads it there.",
+        )
+    key = f"key from {variable}" if variable else "no key"
+    if not online:
+        return Finding("ok", subject, f"{model.model} at {where} ({key}; --online tries it)")
+    return _tried(subject, model, variable)
+
+
+def _tried(subject: str, model: ModelSettings, variable: str | None) -> Finding:
+    import httpx
+
+    base = (model.base_url or "https://api.openai.com/v1").rstrip("/")
+    headers = {"Authorization": f"Bearer {os.environ[variable]}"} if variable else {}
+    try:
+        answer = httpx.get(f"{base}/models", headers=headers, timeout=10)
+    except httpx.HTTPError as error:
+        return Finding(
+            "missing", subject, f"{base} does not answer: {error}", "check base_url and network."
+        )
+    if answer.status_code in (401, 403):
+        return Finding(
+            "missing",
+            subject,
+            f"{base} refuses the key ({answer.status_code})",
+            f"put a valid key into {variable}." if variable else "set api_key_env for this pool.",
+        )
+    if answer.status_code != 200:
+        return Finding("warn", subject, f"{base} answers {answer.status_code}", "try again later.")
+    return Finding("ok", subject, f"{model.model} at {base}: answers, key accepted")
+
+
+def _weights(subject: str, pool: str, model: ModelSettings) -> Finding:
+    if importlib.util.find_spec("torch") is None:
+        return Finding(
+            "missing", subject, "torch is not installed", "pip install 'switchyard[torch]'"
+        )
+    folder = _folder_of(model.model)
+    if folder is not None:
+        files = list(folder.glob("*.safetensors")) if folder.is_dir() else []
+        if not files:
+            return Finding(
+                "missing",
+                subject,
+                f"{model.model}: no safetensors weights in {folder}",
+                f"set models.{pool}.model to a folder with weights, or to a hub id.",
+            )
+        size = sum(file.stat().st_size for file in files) / 1e6
+        return Finding("ok", subject, f"{model.model}: {size:.1f} MB on this machine")
+    if _in_hub_cache(model.model):
+        return Finding("ok", subject, f"{model.model}: in the hub cache")
+    if os.environ.get("HF_HUB_OFFLINE") == "1":
+        return Finding(
+            "missing",
+            subject,
+            f"{model.model} is not in the hub cache, and HF_HUB_OFFLINE=1 forbids loading it",
+            f"unset it, or set models.{pool}.model to a local folder.",
+        )
+    return Finding(
+        "warn",
+        subject,
+        f"{model.model} is not on this machine; the gpu worker will load it from the hub",
+        f"`hf download {model.model}` beforehand, or set models.{pool}.model to a local folder.",
+    )
+
+
+def _folder_of(model: str) -> Path | None:
+    """The local folder that a model's name means; `None` for a hub id."""
+    if model.startswith("micro:"):
+        import workers
+
+        return Path(workers.__file__).parent / "micro_models" / model.removeprefix("micro:")
+    path = Path(model).expanduser()
+    if path.exists() or model.startswith(("/", ".", "~")):
+        return path
+    return None
+
+
+def _in_hub_cache(model: str) -> bool:
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        return isinstance(try_to_load_from_cache(model, "config.json"), str)
+    except HFValidationError:
+        return False
+
+
+def _gpu(settings: Settings) -> Iterator[Finding]:
+    on_torch = [model for model in settings.models.values() if model.engine == "torch"]
+    if not on_torch or importlib.util.find_spec("torch") is None:
+        return
+    small = all(model.model.startswith("micro:") for model in on_torch)
+    described = _cuda()
+    wants = any(model.device.startswith("cuda") for model in on_torch)
+    if described:
+        yield Finding("ok", "gpu", described)
+    elif wants:
+        yield Finding(
+            "missing",
+            "gpu",
+            "a pool asks for cuda, and torch finds no GPU",
+            'set its device to "auto" or "cpu", or install the driver and a CUDA build of torch.',
+        )
+    elif small:
+        yield Finding("ok", "gpu", "none, and the micro models need none")
+    else:
+        yield Finding(
+            "warn",
+            "gpu",
+            "none: models of this size answer in tens of seconds on a CPU",
+            "run `runtime worker gpu` on a machine with a GPU, joined by bus.redis_url.",
+        )
+
+
+def _cuda() -> str:
+    import torch
+
+    if not torch.cuda.is_available():
+        return ""
+    properties: Any = torch.cuda.get_device_properties(0)
+    count = torch.cuda.device_count()
+    return f"{count} × {properties.name}, {properties.total_memory / 1024**3:.0f} GiB"
+
+
+def _cost(settings: Settings) -> Iterator[Finding]:
+    for line in estimates(settings):
+        yield Finding("ok", "cost", line)

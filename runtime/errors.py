@@ -1,0 +1,52 @@
+"""Errors that a user can meet on the command line, each with what to do and an exit code.
+
+Anything else that escapes a command is a defect and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+EXIT_FAILED = 1
+"""The command ran and its subject failed (a run that ended in `error`, a doctor's finding)."""
+EXIT_USAGE = 2
+"""The command line or the input is wrong (click's own code for usage errors)."""
+EXIT_UNREACHABLE = 3
+"""Redis or the supervisor can't be reached."""
+EXIT_OVERLOADED = 4
+"""Admission was refused: asking again later may succeed."""
+EXIT_CONFIG = 78
+"""The configuration is wrong (`EX_CONFIG` of sysexits.h): starting again can't help, so the
+supervisor doesn't."""
+
+
+class UserError(Exception):
+    """Something the user can mend. `hint` says how."""
+
+    exit_code: int = EXIT_FAILED
+
+    def __init__(self, message: str, *, hint: str = "", exit_code: int | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+        if exit_code is not None:
+            self.exit_code = exit_code
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return f"{message}\n  → {self.hint}" if self.hint else message
+
+
+class ConfigError(UserError):
+    """A key or a value of the configuration is wrong; the message names where it was written."""
+
+    exit_code = EXIT_CONFIG
+
+
+class InputError(UserError):
+    """What the user handed over can't be used (too long, not text, not there)."""
+
+    exit_code = EXIT_USAGE
+
+
+class Unreachable(UserError):
+    """Redis, or the supervisor of this state directory, does not answer."""
+
+    exit_code = EXIT_UNREACHABLE

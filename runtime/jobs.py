@@ -1,0 +1,340 @@
+"""Offline jobs on an arq queue: a benchmark or a training run that outlives the terminal.
+
+A job is a command line of one of our own programs, run as a process of its own with its output
+kept beside the state. Everything on the queue is JSON: arq's default is pickle, which would hand
+whoever can write to Redis the right to run any code.
+
+arq marks a job as in progress for as long as it may last (a day). A worker that is killed would
+block it that long; so the one that works on a job renews a claim on it, and any jobs worker sets
+free what nobody claims. A benchmark that is started again resumes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import structlog
+from arq.connections import ArqRedis, RedisSettings, create_pool
+from arq.constants import abort_jobs_ss, in_progress_key_prefix
+from arq.jobs import Job, JobStatus
+from arq.worker import Worker, func
+from pydantic import BaseModel, ConfigDict, Field
+from redis.exceptions import RedisError
+
+from bus import Bus, WorkerPresence, announce, tasks
+from runtime import __version__
+from runtime.child_death import dies_with_parent
+from runtime.config import Settings
+from runtime.errors import InputError, Unreachable
+from runtime.state import StateDirectory
+
+log = structlog.get_logger("runtime.jobs")
+
+FUNCTION = "run_program"
+QUEUE_LIFE_SECONDS = 30 * 86_400
+STOP_SECONDS = 20.0
+MAX_TRIES = 1_000
+"""A drain or a crash of the worker counts as a try to arq; neither is the job's fault."""
+
+MODULES = {"bench": "bench.cli", "train": "trainers.cli"}
+"""The programs that a job may be: their `main` is called in a process of its own."""
+
+
+class JobRequest(BaseModel):
+    """What to run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    program: Literal["bench", "train"]
+    argv: list[str] = Field(min_length=1, max_length=200)
+    cwd: str
+    """Relative paths in `argv` mean this directory."""
+    output: str = ""
+    """Directory of the results; a benchmark that finds one of its own there is resumed."""
+
+
+class JobView(BaseModel):
+    """One job as `runtime jobs` lists it."""
+
+    id: str
+    state: Literal["queued", "running", "done", "failed", "cancelled"]
+    command: str
+    output: str
+    log: str = ""
+    queued: float
+    """Unix seconds."""
+    seconds: float | None = None
+    exit_code: int | None = None
+    reason: str = ""
+
+
+def queue_name(settings: Settings) -> str:
+    return f"{settings.bus.prefix}:jobs"
+
+
+def claim_key(settings: Settings, job_id: str) -> str:
+    return f"{settings.bus.prefix}:job-claim:{job_id}"
+
+
+def to_json(value: Any) -> bytes:
+    """arq's messages as JSON. An exception, the only thing in them that isn't plain, becomes its
+    text."""
+    return json.dumps(value, default=_described).encode()
+
+
+def _described(value: object) -> str:
+    if isinstance(value, asyncio.CancelledError):
+        return "cancelled"
+    return f"{type(value).__name__}: {value}"
+
+
+async def connect(settings: Settings) -> ArqRedis:
+    """Raises `Unreachable`."""
+    try:
+        return await create_pool(
+            _redis_settings(settings),
+            job_serializer=to_json,
+            job_deserializer=json.loads,
+            default_queue_name=queue_name(settings),
+            expires_extra_ms=QUEUE_LIFE_SECONDS * 1000,
+        )
+    except (RedisError, OSError) as error:
+        raise Unreachable(f"Redis at {settings.bus.safe_url} does not answer: {error}") from error
+
+
+def _redis_settings(settings: Settings) -> RedisSettings:
+    found = RedisSettings.from_dsn(settings.bus.redis_url)
+    found.conn_timeout, found.conn_retries = 5, 3
+    return found
+
+
+async def enqueue(settings: Settings, request: JobRequest) -> str:
+    """Put a job on the queue; its id. Raises `Unreachable`."""
+    pool = await connect(settings)
+    try:
+        job_id = f"{time.strftime('%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+        await pool.enqueue_job(FUNCTION, request.model_dump(), _job_id=job_id)
+        await pool.expire(queue_name(settings), QUEUE_LIFE_SECONDS)
+        return job_id
+    finally:
+        await pool.aclose(close_connection_pool=True)
+
+
+async def listed(settings: Settings) -> list[JobView]:
+    """Every job that is queued, running or still remembered; newest first."""
+    pool = await connect(settings)
+    name = queue_name(settings)
+    views: dict[str, JobView] = {}
+    try:
+        for queued in await pool.queued_jobs(queue_name=name):
+            job_id = str(queued.job_id)
+            running = await _job(pool, settings, job_id).status() == JobStatus.in_progress
+            views[job_id] = _view(
+                job_id, queued.args, "running" if running else "queued"
+            ).model_copy(update={"queued": queued.enqueue_time.timestamp()})
+        for ended in await pool.all_job_results():
+            if ended.queue_name == name:
+                views[str(ended.job_id)] = _ended(ended)
+    finally:
+        await pool.aclose(close_connection_pool=True)
+    return sorted(views.values(), key=lambda view: view.queued, reverse=True)
+
+
+def _view(job_id: str, args: Any, state: str) -> JobView:
+    request = JobRequest.model_validate(args[0])
+    return JobView.model_validate(
+        {
+            "id": job_id,
+            "state": state,
+            "command": " ".join([request.program, *request.argv]),
+            "output": request.output,
+            "queued": 0.0,
+        }
+    )
+
+
+def _ended(ended: Any) -> JobView:
+    view = _view(ended.job_id, ended.args, "done")
+    result: Any = ended.result
+    update: dict[str, Any] = {
+        "queued": ended.enqueue_time.timestamp(),
+        "seconds": (ended.finish_time - ended.start_time).total_seconds(),
+    }
+    if not ended.success:
+        cancelled = result == "cancelled"
+        update |= {"state": "cancelled" if cancelled else "failed", "reason": str(result)}
+    elif isinstance(result, dict):
+        outcome = cast(dict[str, Any], result)
+        update |= {"log": outcome["log"], "exit_code": outcome["exit_code"]}
+        if outcome["exit_code"] != 0:
+            update |= {"state": "failed", "reason": outcome["last_line"]}
+    return view.model_copy(update=update)
+
+
+async def cancel(settings: Settings, job_id: str) -> None:
+    """Ask for a job's end; a running one is stopped within a second, a queued one never starts.
+
+    Raises `InputError` when it is over or unknown.
+    """
+    pool = await connect(settings)
+    try:
+        status = await _job(pool, settings, job_id).status()
+        if status in (JobStatus.not_found, JobStatus.complete):
+            raise InputError(
+                f"job {job_id} is {'over' if status == JobStatus.complete else 'not known'}",
+                hint="`runtime jobs` lists them.",
+            )
+        await pool.zadd(abort_jobs_ss, {job_id: int(time.time() * 1000)})
+        await pool.expire(abort_jobs_ss, QUEUE_LIFE_SECONDS)
+    finally:
+        await pool.aclose(close_connection_pool=True)
+
+
+def _job(pool: ArqRedis, settings: Settings, job_id: str) -> Job:
+    return Job(job_id, pool, _queue_name=queue_name(settings), _deserializer=json.loads)
+
+
+# -- the worker -------------------------------------------------------------------------------
+
+
+def run_jobs_worker(settings: Settings, name: str, state: StateDirectory) -> None:
+    """Serve the queue until SIGTERM; a job under way is stopped and taken up again later."""
+    asyncio.run(_serve(settings, name, state))
+
+
+async def _serve(settings: Settings, name: str, state: StateDirectory) -> None:
+    busy: set[str] = set()
+
+    async def run_program(ctx: dict[Any, Any], request: dict[str, Any]) -> dict[str, Any]:
+        job_id = str(ctx["job_id"])
+        busy.add(job_id)
+        claim = asyncio.create_task(_keep_claim(ctx["redis"], settings, job_id))
+        try:
+            return await _run(JobRequest.model_validate(request), job_id, state)
+        finally:
+            busy.discard(job_id)
+            await tasks.end([claim])
+
+    def describe() -> WorkerPresence:
+        return WorkerPresence(
+            name=name,
+            kind="jobs",
+            version=__version__,
+            state="ready",
+            busy=len(busy),
+            concurrency=settings.jobs.max_jobs,
+            started=started,
+            details={"jobs": sorted(busy)},
+        )
+
+    started = time.time()
+    async with Bus(settings.bus) as bus:
+        worker = Worker(
+            functions=[func(run_program, name=FUNCTION)],
+            queue_name=queue_name(settings),
+            redis_settings=_redis_settings(settings),
+            max_jobs=settings.jobs.max_jobs,
+            job_timeout=settings.jobs.timeout_seconds,
+            keep_result=settings.jobs.keep_result_seconds,
+            max_tries=MAX_TRIES,
+            allow_abort_jobs=True,
+            job_serializer=to_json,
+            job_deserializer=json.loads,
+            health_check_interval=60,
+        )
+        beating = asyncio.create_task(announce(bus, describe))
+        freeing = asyncio.create_task(_free_unclaimed(bus, settings, busy))
+        try:
+            await worker.async_run()
+        except asyncio.CancelledError:
+            log.info("jobs worker stopped", left=sorted(busy))
+        finally:
+            await tasks.end([beating, freeing])
+            await worker.close()
+
+
+async def _keep_claim(redis: ArqRedis, settings: Settings, job_id: str) -> None:
+    while True:
+        with suppress(RedisError, OSError):  # an outage: the next beat comes soon
+            life = int(settings.jobs.claim_seconds * 1000)
+            await redis.set(claim_key(settings, job_id), "1", px=life)
+        await asyncio.sleep(settings.jobs.claim_seconds / 3)
+
+
+async def _free_unclaimed(bus: Bus, settings: Settings, own: set[str]) -> None:
+    """Jobs that are marked as in progress although their worker died. Seen twice, a claim apart:
+    a job that starts this moment has the mark before it has the claim."""
+    suspects: set[str] = set()
+    while True:
+        try:
+            queued = await bus.redis.zrange(queue_name(settings), 0, -1)
+            unclaimed: set[str] = set()
+            for job_id in (entry.decode() for entry in queued):
+                marked = await bus.redis.exists(in_progress_key_prefix + job_id)
+                claimed = await bus.redis.exists(claim_key(settings, job_id))
+                if marked and not claimed and job_id not in own:
+                    unclaimed.add(job_id)
+            for job_id in unclaimed & suspects:
+                log.warning("job set free: its worker is gone", job=job_id)
+                await bus.redis.delete(in_progress_key_prefix + job_id)
+            suspects = unclaimed
+        except (RedisError, OSError) as error:
+            log.warning("claims not checked", error=str(error))
+        await asyncio.sleep(min(2.0, settings.jobs.claim_seconds / 3))
+
+
+async def _run(request: JobRequest, job_id: str, state: StateDirectory) -> dict[str, Any]:
+    folder = state.jobs / job_id
+    folder.mkdir(parents=True, exist_ok=True)
+    output_log = folder / "output.log"
+    argv = request.argv
+    if request.program == "bench" and request.output and _begun(Path(request.output)):
+        argv = ["resume", request.output]
+    log.info("job started", job=job_id, program=request.program, argv=argv)
+    with output_log.open("ab") as out:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            f"from {MODULES[request.program]} import main; main()",
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            cwd=request.cwd,
+            env={**os.environ, "SWITCHYARD_STATE": str(state.path)},
+            start_new_session=True,
+            # At once: two of them must never write into one directory.
+            preexec_fn=dies_with_parent(signal.SIGKILL),
+        )
+    try:
+        code = await process.wait()
+    except asyncio.CancelledError:
+        await asyncio.shield(_stopped(process))
+        raise
+    lines = output_log.read_bytes()[-4096:].decode("utf-8", "replace").strip().splitlines()
+    log.info("job ended", job=job_id, exit_code=code)
+    return {"exit_code": code, "log": str(output_log), "last_line": lines[-1] if lines else ""}
+
+
+def _begun(output: Path) -> bool:
+    return (output / "manifest.json").exists()
+
+
+async def _stopped(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(STOP_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()

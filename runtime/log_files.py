@@ -1,0 +1,153 @@
+"""Rotated log files of workers, and following them across rotations."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Iterator
+from io import FileIO
+from pathlib import Path
+from typing import BinaryIO
+
+LAST_LINES = 20
+"""Kept in memory per worker: they go into the status of a worker that is broken."""
+MAX_LINE_BYTES = 65_536
+"""A longer line (a runaway print) is cut, so that a log can't fill the supervisor's memory."""
+
+
+class RotatingLog:
+    """`name.log`, `name.log.1`, …: the process's output, at most `files` × `limit` bytes.
+
+    A full disk must not kill the workers whose output it is: what can't be written is dropped and
+    counted, and the count is written once there is room.
+    """
+
+    def __init__(self, path: Path, limit: int, files: int) -> None:
+        self.path = path
+        self._limit = limit
+        self._files = files
+        self._handle: FileIO | None = None
+        self._size = 0
+        self._dropped = 0
+        self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
+
+    def write(self, line: bytes) -> None:
+        self.last_lines.append(line.decode("utf-8", "replace").rstrip("\n"))
+        try:
+            handle = self._opened()
+            if self._dropped:
+                handle.write(b"(%d lines lost: the disk was full)\n" % self._dropped)
+                self._dropped = 0
+            handle.write(line)
+        except OSError:
+            self._dropped += 1
+            self.close()
+            return
+        self._size += len(line)
+        if self._size >= self._limit:
+            self._rotate()
+
+    def close(self) -> None:
+        if self._handle is not None:
+            self._handle.close()
+            self._handle = None
+
+    def _opened(self) -> FileIO:
+        if self._handle is None:
+            # Unbuffered: a line that failed must not be tried again when the file is closed.
+            self._handle = self.path.open("ab", buffering=0)
+            self._size = self._handle.tell()
+        return self._handle
+
+    def _rotate(self) -> None:
+        self.close()
+        for number in range(self._files - 1, 0, -1):
+            older = self._numbered(number)
+            newer = self.path if number == 1 else self._numbered(number - 1)
+            if newer.exists():
+                newer.replace(older)
+        if self._files == 1:
+            self.path.unlink(missing_ok=True)
+
+    def _numbered(self, number: int) -> Path:
+        return self.path.with_name(f"{self.path.name}.{number}")
+
+
+async def pump(stream: asyncio.StreamReader, log: RotatingLog) -> None:
+    """Copy a child's output into its log until it ends, line by line."""
+    pending = b""
+    while chunk := await stream.read(MAX_LINE_BYTES):
+        *lines, pending = (pending + chunk).split(b"\n")
+        for line in lines:
+            log.write(line[:MAX_LINE_BYTES] + b"\n")
+        if len(pending) > MAX_LINE_BYTES:
+            log.write(pending[:MAX_LINE_BYTES] + b"\n")
+            pending = b""
+    if pending:
+        log.write(pending + b"\n")
+
+
+def tail(path: Path, lines: int) -> list[str]:
+    """The last lines of a file, without reading all of it."""
+    block = 65_536
+    with path.open("rb") as handle:
+        end = handle.seek(0, os.SEEK_END)
+        data = b""
+        while end > 0 and data.count(b"\n") <= lines:
+            start = max(0, end - block)
+            handle.seek(start)
+            data = handle.read(end - start) + data
+            end = start
+    return data.decode("utf-8", "replace").splitlines()[-lines:] if lines else []
+
+
+class Follower:
+    """Reads what is appended to a file, also after it was rotated away under its name."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._handle: BinaryIO | None = None
+        self._inode = 0
+        self._pending = b""
+
+    def start_at_end(self) -> None:
+        if self._open():
+            assert self._handle is not None
+            self._handle.seek(0, os.SEEK_END)
+
+    def lines(self) -> Iterator[str]:
+        """The whole lines that have come since the last call."""
+        if self._handle is None and not self._open():
+            return
+        yield from self._read()
+        try:
+            rotated = self._path.stat().st_ino != self._inode
+        except FileNotFoundError:
+            return
+        if rotated:
+            yield from self._read()
+            self.close()
+            self._open()
+            yield from self._read()
+
+    def close(self) -> None:
+        if self._handle is not None:
+            self._handle.close()
+            self._handle = None
+
+    def _open(self) -> bool:
+        try:
+            self._handle = self._path.open("rb")
+        except FileNotFoundError:
+            self._handle = None
+            return False
+        self._inode = os.fstat(self._handle.fileno()).st_ino
+        return True
+
+    def _read(self) -> Iterator[str]:
+        if self._handle is None:
+            return
+        *whole, self._pending = (self._pending + self._handle.read()).split(b"\n")
+        for line in whole:
+            yield line.decode("utf-8", "replace")

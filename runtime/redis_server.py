@@ -1,0 +1,272 @@
+"""The embedded Redis: a real server process of our own, private to one state directory.
+
+It listens on a unix socket (or on loopback), always behind a random password that stands in a
+file of mode 0600 and never on a command line. The append-only file is on: what was acknowledged
+survives the server's death, and, as far as `appendfsync` says, the machine's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import quote
+
+import redis
+import redis.asyncio
+import redis.exceptions
+
+from runtime import redis_binary
+from runtime.child_death import dies_with_parent
+from runtime.config import RedisServerSettings
+from runtime.errors import Unreachable, UserError
+from runtime.redis_binary import RedisBinary
+from runtime.state import StateDirectory, read_json, write_private
+
+DURABILITY = {
+    "always": "every write is on disk before it is acknowledged",
+    "everysec": "a power failure can take the last second (two when the disk is slow); a killed"
+    " server loses nothing unless the disk was that slow",
+    "no": "a power failure can take what the kernel had not written (~30 s); a killed server"
+    " loses nothing",
+}
+"""With `everysec` Redis puts off a write for up to two seconds while a sync is under way, and
+has answered the client before: hence the second half of that sentence."""
+_PROBE_SECONDS = 0.02
+_STOP_SECONDS = 20.0
+LOG_BYTES = 5_000_000
+
+
+class RedisServer:
+    """One server process. `start` may be called again after it died: same data, same address."""
+
+    def __init__(self, state: StateDirectory, settings: RedisServerSettings) -> None:
+        self._state = state
+        self._settings = settings
+        self._password = self._known_password() or secrets.token_urlsafe(24)
+        self._port = settings.port
+        self._process: asyncio.subprocess.Process | None = None
+        self.binary: RedisBinary | None = None
+        self.started_in = 0.0
+        """Seconds that the last start took."""
+
+    @property
+    def socket_path(self) -> Path:
+        return self._state.socket("redis.sock")
+
+    @property
+    def url(self) -> str:
+        if self._settings.listen == "tcp":
+            return f"redis://:{self._password}@127.0.0.1:{self._port}/0"
+        return f"unix://:{self._password}@{quote(str(self.socket_path))}?db=0"
+
+    @property
+    def durability(self) -> str:
+        policy = self._settings.appendfsync
+        return f"appendonly yes, appendfsync {policy}: {DURABILITY[policy]}"
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    @property
+    def log_file(self) -> Path:
+        return self._state.logs / "redis.log"
+
+    @property
+    def _config_file(self) -> Path:
+        return self._state.redis / "redis.conf"
+
+    @property
+    def _marker(self) -> Path:
+        """Which server wrote the data, and its last process."""
+        return self._state.redis / "server.json"
+
+    async def start(self) -> None:
+        """Start and wait until commands are answered (the append-only file is loaded).
+
+        Raises `UserError` when there is no usable server, the port is taken, or it dies.
+        """
+        began = time.monotonic()
+        await self._stop_leftover()
+        self.binary = redis_binary.choose(self._wrote())
+        if self._settings.listen == "tcp":
+            self._port = self._bindable_port()
+        else:
+            self.socket_path.unlink(missing_ok=True)
+        write_private(self._config_file, self._config())
+        if self.log_file.exists() and self.log_file.stat().st_size > LOG_BYTES:
+            self.log_file.replace(self.log_file.with_suffix(".log.1"))
+        with self.log_file.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                str(self.binary.path),
+                str(self._config_file),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=dies_with_parent(signal.SIGTERM),
+            )
+        self._write_marker(self.binary, self._process.pid)
+        await self._until_ready(self._process)
+        self.started_in = time.monotonic() - began
+
+    async def wait(self) -> int:
+        """Until the process is dead; its exit code."""
+        if self._process is None:
+            raise RuntimeError("the server was never started")
+        return await self._process.wait()
+
+    async def stop(self) -> None:
+        """Flush the append-only file and end the process."""
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        process.terminate()
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+        self.socket_path.unlink(missing_ok=True)
+
+    async def _until_ready(self, process: asyncio.subprocess.Process) -> None:
+        deadline = time.monotonic() + self._settings.start_seconds
+        client = redis.asyncio.Redis.from_url(self.url, socket_timeout=5, socket_connect_timeout=5)
+        waiting_for = "it does not listen yet"
+        try:
+            while time.monotonic() < deadline:
+                if process.returncode is not None:
+                    raise UserError(
+                        f"{self.binary} ended at once with code {process.returncode}:"
+                        f" {self._last_words()}",
+                        hint=f"the whole log is {self.log_file}",
+                    )
+                try:
+                    await cast(Any, client.ping())
+                    return
+                except redis.exceptions.BusyLoadingError:
+                    waiting_for = "it is loading its append-only file"
+                except (redis.exceptions.RedisError, OSError) as error:
+                    waiting_for = str(error)
+                await asyncio.sleep(_PROBE_SECONDS)
+        finally:
+            await client.aclose()
+        process.kill()
+        await process.wait()
+        raise Unreachable(
+            f"{self.binary} was not ready within {self._settings.start_seconds:g} s: {waiting_for}",
+            hint="raise redis.start_seconds when the append-only file is large.",
+        )
+
+    async def _stop_leftover(self) -> None:
+        """End a server that a killed supervisor left behind on our data. We hold the state
+        directory's lock, so whoever still writes there has lost its owner."""
+        marker = self._read_marker()
+        pid = marker.get("pid")
+        if not isinstance(pid, int) or not _is_server(pid, self._config_file):
+            return
+        os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + _STOP_SECONDS
+        while _is_server(pid, self._config_file):
+            if time.monotonic() > deadline:
+                os.kill(pid, signal.SIGKILL)
+                deadline = time.monotonic() + _STOP_SECONDS
+            await asyncio.sleep(_PROBE_SECONDS)
+
+    def _bindable_port(self) -> int:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", self._port))
+            except OSError as error:
+                raise UserError(
+                    f"port {self._port} on 127.0.0.1 can't be used for Redis: {error.strerror}",
+                    hint="stop what listens there, or set redis.port to another one (0: any free).",
+                ) from error
+            return probe.getsockname()[1]
+
+    def _config(self) -> str:
+        settings = self._settings
+        address = (
+            f"bind 127.0.0.1\nport {self._port}\n"
+            if settings.listen == "tcp"
+            else f"port 0\nunixsocket {_quoted(self.socket_path)}\nunixsocketperm 700\n"
+        )
+        return (
+            f"{address}"
+            f"requirepass {self._password}\n"
+            f"dir {_quoted(self._state.redis)}\n"
+            "daemonize no\n"
+            "protected-mode yes\n"
+            'save ""\n'
+            "appendonly yes\n"
+            f"appendfsync {settings.appendfsync}\n"
+            "maxmemory-policy noeviction\n"
+            f"maxmemory {settings.maxmemory_mb}mb\n"
+        )
+
+    def _known_password(self) -> str | None:
+        """The password of an earlier start: workers that outlast a restart keep their URL."""
+        try:
+            lines = self._config_file.read_text().splitlines()
+        except FileNotFoundError:
+            return None
+        found = [line.removeprefix("requirepass ") for line in lines if "requirepass " in line]
+        return found[0] if found else None
+
+    def _read_marker(self) -> dict[str, Any]:
+        try:
+            marker = read_json(self._marker)
+        except json.JSONDecodeError:
+            return {}
+        return cast(dict[str, Any], marker) if isinstance(marker, dict) else {}
+
+    def _wrote(self) -> tuple[str, tuple[int, ...]] | None:
+        marker = self._read_marker()
+        has_data = (self._state.redis / "appendonlydir").exists()
+        if not has_data or "flavour" not in marker or "version" not in marker:
+            return None
+        return str(marker["flavour"]), tuple(int(part) for part in marker["version"])
+
+    def _write_marker(self, binary: RedisBinary, pid: int) -> None:
+        text = json.dumps({"flavour": binary.flavour, "version": binary.version, "pid": pid})
+        write_private(self._marker, text)
+
+    def _last_words(self) -> str:
+        try:
+            lines = self.log_file.read_text(errors="replace").strip().splitlines()
+        except FileNotFoundError:
+            return "(no log)"
+        return " / ".join(lines[-3:]) or "(empty log)"
+
+
+def _quoted(path: Path) -> str:
+    """A path as an argument of redis.conf, where blanks separate and backslashes escape."""
+    text = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
+
+
+def _is_server(pid: int, config: Path) -> bool:
+    """Whether `pid` is still a server on `config`: pids are reused, so its files are asked."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        name = process.name()
+        where = process.cwd()
+    except psutil.Error:
+        return False
+    alive = process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return (
+        alive
+        and name.startswith(("redis-server", "valkey-server"))
+        and Path(where) == config.parent
+    )

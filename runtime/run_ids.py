@@ -1,0 +1,21 @@
+"""Run ids: UUIDv7 (RFC 9562, section 5.7), so that they sort by the time of admission."""
+
+from __future__ import annotations
+
+import secrets
+import time
+import uuid
+
+
+def new_run_id(now: float | None = None) -> str:
+    """48 bits of milliseconds since 1970, then 74 random bits."""
+    milliseconds = int((time.time() if now is None else now) * 1000)
+    random = secrets.randbits(74)
+    value = (
+        (milliseconds & (1 << 48) - 1) << 80
+        | 0x7 << 76
+        | (random >> 62) << 64
+        | 0b10 << 62
+        | random & (1 << 62) - 1
+    )
+    return str(uuid.UUID(int=value))

@@ -1,0 +1,192 @@
+"""The state directory of one deployment on this machine, and who owns it.
+
+`.switchyard/` in the working directory, or `SWITCHYARD_STATE`. Layout: `redis/` (append-only
+file, configuration), `logs/`, `store/` (Parquet), `jobs/`, `resolved.json` (the configuration in
+force), `run.json` (who runs it), `lock` (held by that process for as long as it lives).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+import pydantic
+from pydantic import BaseModel, ConfigDict
+
+from runtime.errors import UserError
+
+DEFAULT_STATE = ".switchyard"
+MAX_SOCKET_PATH = 100
+"""Linux allows 107 bytes in `sun_path` and macOS 103; a path beyond this goes to a short
+directory instead."""
+
+
+class RunFile(BaseModel):
+    """Written when a deployment starts, removed when it has stopped. Mode 0600: the URL carries
+    the password."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    pid: int
+    """The supervisor."""
+    started: float
+    """Unix seconds."""
+    profile: str
+    redis_url: str
+    control: str
+    """Path of the supervisor's control socket."""
+    version: str
+
+
+class StateDirectory:
+    """Paths, and the lock that makes one supervisor the only one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] | None = None) -> Self:
+        environ = os.environ if environ is None else environ
+        return cls(Path(environ.get("SWITCHYARD_STATE") or DEFAULT_STATE))
+
+    @property
+    def redis(self) -> Path:
+        return self.path / "redis"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def store(self) -> Path:
+        return self.path / "store"
+
+    @property
+    def jobs(self) -> Path:
+        return self.path / "jobs"
+
+    @property
+    def resolved(self) -> Path:
+        return self.path / "resolved.json"
+
+    @property
+    def run_file(self) -> Path:
+        return self.path / "run.json"
+
+    @property
+    def lock_file(self) -> Path:
+        return self.path / "lock"
+
+    @property
+    def supervisor_log(self) -> Path:
+        return self.logs / "supervisor.log"
+
+    def create(self) -> None:
+        """Raises `UserError` when the directory can't be made or written to."""
+        try:
+            for folder in (self.path, self.redis, self.logs, self.store, self.jobs):
+                folder.mkdir(parents=True, exist_ok=True)
+            self.path.chmod(0o700)
+            ignore = self.path / ".gitignore"
+            if not ignore.exists():
+                ignore.write_text("*\n")
+        except OSError as error:
+            raise UserError(
+                f"the state directory {self.path} can't be used: {error.strerror}",
+                hint="set SWITCHYARD_STATE to a directory that you may write to.",
+            ) from error
+
+    def socket(self, name: str) -> Path:
+        """Where to bind a unix socket of this deployment: inside the directory, or, when that
+        path is too long for a socket, in a private directory under the system's temporary one."""
+        inside = self.path / name
+        if len(os.fsencode(inside)) <= MAX_SOCKET_PATH:
+            return inside
+        digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:12]
+        short = Path(tempfile.gettempdir()) / f"switchyard-{os.getuid()}-{digest}"
+        short.mkdir(mode=0o700, exist_ok=True)
+        if short.stat().st_uid != os.getuid() or short.stat().st_mode & 0o077:
+            raise UserError(
+                f"{short} must be a directory of yours alone",
+                hint=f"remove it, or set SWITCHYARD_STATE to a shorter path than {self.path}.",
+            )
+        return short / name
+
+    def running(self) -> RunFile | None:
+        """Who runs this deployment now; `None` when nobody does (a stale file counts as nobody)."""
+        found = self._read_run_file()
+        return found if found is not None and self._locked() else None
+
+    def _read_run_file(self) -> RunFile | None:
+        try:
+            return RunFile.model_validate_json(self.run_file.read_text())
+        except (FileNotFoundError, pydantic.ValidationError):
+            return None
+
+    def _locked(self) -> bool:
+        try:
+            with self.lock_file.open("rb") as handle:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except OSError:
+                    return True
+                return False
+        except FileNotFoundError:
+            return False
+
+
+class StateLock:
+    """Held by the supervisor. The kernel releases it when the process dies, however it dies, so
+    it can't become stale; a pid file could."""
+
+    def __init__(self, state: StateDirectory) -> None:
+        self._state = state
+        self._handle = state.lock_file.open("a+")
+        os.chmod(state.lock_file, 0o600)
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._handle.seek(0)
+            owner = self._handle.read().strip() or "unknown"
+            self._handle.close()
+            raise UserError(
+                f"a deployment already runs in {state.path} (pid {owner})",
+                hint="`runtime status` shows it and `runtime down` stops it; for a second one set"
+                " SWITCHYARD_STATE to another directory.",
+            ) from None
+        self._handle.truncate(0)
+        self._handle.write(str(os.getpid()))
+        self._handle.flush()
+
+    def publish(self, run: RunFile) -> None:
+        write_private(self._state.run_file, run.model_dump_json())
+
+    def release(self) -> None:
+        self._state.run_file.unlink(missing_ok=True)
+        self._handle.truncate(0)
+        self._handle.close()
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file of mode 0600, whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def read_json(path: Path) -> object:
+    """A small JSON file, or `None` when it is not there."""
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,108 @@
+"""A deployment's status for people: rich tables, plain text where it isn't a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from runtime.status import Status, WorkerStatus
+
+COLOURS = {
+    "ready": "green",
+    "starting": "yellow",
+    "backoff": "yellow",
+    "draining": "cyan",
+    "silent": "red",
+    "broken": "red",
+}
+
+
+PLAIN_WIDTH = 200
+"""Columns where the output is no terminal: a log or a pipe has no width to fold to."""
+
+
+def console() -> Console:
+    out = Console(highlight=False)
+    return out if out.is_terminal else Console(highlight=False, width=PLAIN_WIDTH)
+
+
+def rendered(status: Status) -> RenderableType:
+    """Head line, workers, streams that hold something, and what needs attention."""
+    parts: list[RenderableType] = [_head(status), _workers(status)]
+    busy = [
+        stream for stream in status.streams if stream.waiting or stream.leased or stream.delayed
+    ]
+    if busy:
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for column in ("stream", "waiting", "leased", "delayed"):
+            table.add_column(column, justify="left" if column == "stream" else "right")
+        for stream in busy:
+            table.add_row(stream.name, str(stream.waiting), str(stream.leased), str(stream.delayed))
+        parts += [Text(), table]
+    for worker in status.workers:
+        if worker.reason:
+            parts += [Text(), Text(f"{worker.name}: {worker.reason}", style="red")]
+            parts += [Text(f"    {line}", style="dim") for line in worker.last_lines[-5:]]
+    if status.dead_letters:
+        parts += [
+            Text(),
+            Text(f"{status.dead_letters} dead letters: `runtime dead ls` shows why", style="red"),
+        ]
+    if status.bus_error:
+        parts += [Text(), Text(f"the bus can't be asked: {status.bus_error}", style="red")]
+    return Group(*parts)
+
+
+def _head(status: Status) -> Text:
+    head = Text()
+    head.append(status.phase, style=f"bold {COLOURS.get(status.phase, 'white')}")
+    if status.profile:
+        head.append(f"  profile {status.profile}")
+    server = status.redis.get("server")
+    head.append(f"  bus {server + ' at ' if server else ''}{status.redis.get('url', '')}")
+    head.append(
+        f"\n{status.runs_in_flight} runs in flight, {status.unrecorded} to be recorded,"
+        f" {sum(stream.waiting for stream in status.streams)} messages waiting,"
+        f" {sum(stream.leased for stream in status.streams)} leased\n"
+    )
+    return head
+
+
+def _workers(status: Status) -> RenderableType:
+    if not status.workers:
+        return Text("no workers", style="red")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("worker", "state", "busy", "pid", "up", "restarts", "version", "does"):
+        right = column in ("busy", "pid", "up", "restarts")
+        table.add_column(column, justify="right" if right else "left", overflow="fold")
+    for worker in status.workers:
+        table.add_row(
+            worker.name,
+            Text(worker.state, style=COLOURS.get(worker.state, "white")),
+            f"{worker.busy}/{worker.concurrency}" if worker.concurrency else "",
+            str(worker.pid or ""),
+            duration(worker.up_seconds),
+            str(worker.restarts or ""),
+            worker.version,
+            _does(worker),
+        )
+    return table
+
+
+def _does(worker: WorkerStatus) -> str:
+    models = worker.details.get("models")
+    if isinstance(models, dict):
+        return ", ".join(f"{pool}: {base}" for pool, base in models.items())
+    if "rows" in worker.details:
+        return f"{worker.details['rows']} rows written"
+    return ""
+
+
+def duration(seconds: float) -> str:
+    """`8 s`, `3 min`, `2.5 h`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 6_000:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3_600:.1f} h"

@@ -1,0 +1,330 @@
+"""`runtime up`: the embedded Redis and every worker of one profile, kept alive until told to stop.
+
+Crash-only: killing the supervisor is safe at any moment. Its children die with it, leases of what
+they held run out, and the next start goes on from the append-only file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import difflib
+import itertools
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+
+from bus import tasks
+from runtime import __version__
+from runtime.config import Settings
+from runtime.control import ControlServer
+from runtime.errors import UserError
+from runtime.redis_server import RedisServer
+from runtime.restarts import RestartPolicy
+from runtime.state import RunFile, StateDirectory, StateLock, write_private
+from runtime.worker_slot import Launch, WorkerSlot
+
+log = structlog.get_logger("runtime.supervisor")
+
+Presence = Callable[[], Awaitable[set[str]]]
+"""Names of the workers that the bus has heard of lately."""
+
+DRAIN_ORDER = ("roles", "services", "writers")
+"""Role workers first: to finish a step they still need models and tools. The recorder last: the
+final commits bring it its final trajectories."""
+
+MAX_WORKERS = 256
+
+
+class Supervisor:
+    """One deployment on one machine."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        state: StateDirectory,
+        *,
+        profile: str,
+        connect: Callable[[Settings], Awaitable[tuple[Presence, Callable[[], Awaitable[None]]]]],
+        launch_command: tuple[str, ...] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.state = state
+        self.profile = profile
+        self.redis: RedisServer | None = None
+        self.redis_restarts = 0
+        self._connect = connect
+        self._command = launch_command
+        self._slots: dict[str, list[WorkerSlot]] = {kind: [] for kind in settings.workers}
+        self._running: dict[WorkerSlot, asyncio.Task[None]] = {}
+        self._signals = 0
+        self._stop = asyncio.Event()
+        self._started = time.time()
+        self._phase = "starting"
+        self._changed = asyncio.Event()
+
+    # -- life ---------------------------------------------------------------------------------
+
+    async def run(self, on_ready: Callable[[], None] | None = None) -> None:
+        """Until a signal, `runtime down` or a Redis that can't be kept alive.
+
+        Raises `UserError` for whatever stands in the way of starting.
+        """
+        self.state.create()
+        lock = StateLock(self.state)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal, number)
+        control = ControlServer(self.state.socket("control.sock"), self._control)
+        background: list[asyncio.Task[None]] = []
+        try:
+            await control.start()
+            if self.settings.own_redis:
+                self.redis = RedisServer(self.state, self.settings.redis)
+                await self.redis.start()
+                self.settings = self.settings.with_redis_url(self.redis.url)
+                log.info(
+                    "redis ready",
+                    server=str(self.redis.binary),
+                    pid=self.redis.pid,
+                    seconds=round(self.redis.started_in, 3),
+                    durability=self.redis.durability,
+                )
+                background.append(asyncio.create_task(self._keep_redis(self.redis)))
+            presence, close_presence = await self._connect(self.settings)
+            write_private(self.state.resolved, self.settings.to_json())
+            lock.publish(
+                RunFile(
+                    pid=os.getpid(),
+                    started=self._started,
+                    profile=self.profile,
+                    redis_url=self.settings.bus.redis_url,
+                    control=str(self.state.socket("control.sock")),
+                    version=__version__,
+                )
+            )
+            self._launch = Launch(
+                self.settings.supervisor,
+                self.state.resolved,
+                self.state.logs,
+                *(() if self._command is None else (self._command,)),
+            )
+            for kind, worker in self.settings.workers.items():
+                self._scale(kind, worker.count)
+            background.append(asyncio.create_task(self._watch_presence(presence)))
+            background.append(asyncio.create_task(self._announce(on_ready)))
+            await self._until_stopped(background)
+            await self._drain()
+            await close_presence()
+        finally:
+            self._phase = "stopping"
+            await tasks.end(background)
+            await self._kill_all()
+            if self.redis is not None:
+                await self.redis.stop()
+            await control.stop()
+            lock.release()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+    async def _until_stopped(self, background: list[asyncio.Task[None]]) -> None:
+        """Returns on a stop; re-raises what ended a background task."""
+        stop = asyncio.create_task(self._stop.wait())
+        watched: set[asyncio.Task[Any]] = {stop, *background}
+        try:
+            while not stop.done():
+                done, watched = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    await task
+        finally:
+            stop.cancel()
+
+    def _on_signal(self, number: int) -> None:
+        self._signals += 1
+        if self._signals == 1:
+            log.info("draining", signal=signal.Signals(number).name, again="kills")
+            self._stop.set()
+            return
+        log.warning("killing the workers", signal=signal.Signals(number).name)
+        for slot in self._running:
+            slot.kill()
+
+    async def _drain(self) -> None:
+        self._phase = "draining"
+        for stage in DRAIN_ORDER:
+            slots = [slot for slot in self._running if self._stage(slot.kind) == stage]
+            await asyncio.gather(*(slot.stop() for slot in slots))
+        await asyncio.gather(*self._running.values(), return_exceptions=True)
+        log.info("drained")
+
+    def _stage(self, kind: str) -> str:
+        worker = self.settings.workers[kind]
+        if worker.roles:
+            return "roles"
+        return "services" if worker.models or kind == "tool" else "writers"
+
+    async def _kill_all(self) -> None:
+        for slot in list(self._running):
+            slot.kill()
+        await asyncio.gather(*self._running.values(), return_exceptions=True)
+
+    # -- Redis --------------------------------------------------------------------------------
+
+    async def _keep_redis(self, server: RedisServer) -> None:
+        """Start the server again whenever it dies: same data, same address, so that the workers
+        only see an outage. One that keeps dying ends the deployment with the reason."""
+        policy = RestartPolicy(self.settings.supervisor)
+        while True:
+            code = await server.wait()
+            if self._phase == "stopping":
+                return
+            pause = policy.died(time.monotonic())
+            log.error("redis died", code=code, again_in=None if pause is None else round(pause, 2))
+            if pause is None:
+                raise UserError(
+                    f"Redis died {len(policy.deaths)} times within"
+                    f" {self.settings.supervisor.crash_loop_seconds:g} s (last code {code})",
+                    hint=f"its log says why: {server.log_file}",
+                )
+            await asyncio.sleep(pause)
+            await server.start()
+            self.redis_restarts += 1
+            log.info("redis ready again", pid=server.pid, seconds=round(server.started_in, 3))
+
+    # -- workers ------------------------------------------------------------------------------
+
+    def _scale(self, kind: str, count: int) -> list[WorkerSlot]:
+        """Start what is missing; the slots above `count`, to be stopped by the caller."""
+        slots = self._slots[kind]
+        taken = {slot.index for slot in self._running if slot.kind == kind}
+        free = (index for index in itertools.count(1) if index not in taken)
+        while len(slots) < count:
+            slot = WorkerSlot(kind, next(free), self._launch)
+            slots.append(slot)
+            task = asyncio.create_task(slot.run(), name=f"{kind}-{slot.index}")
+            self._running[slot] = task
+            task.add_done_callback(lambda _, slot=slot: self._gone(slot))
+        surplus = slots[count:]
+        del slots[count:]
+        return surplus
+
+    def _gone(self, slot: WorkerSlot) -> None:
+        self._running.pop(slot, None)
+        self._changed.set()
+
+    async def _watch_presence(self, presence: Presence) -> None:
+        """A worker is ready when the bus has heard of it. Quick while one is starting."""
+        while True:
+            try:
+                present = await presence()
+            except Exception as error:  # noqa: BLE001 - whatever Redis says is an outage
+                log.debug("presence unknown", error=str(error))
+            else:
+                for slot in self._running:
+                    if slot.name in present and slot.state in ("starting", "silent"):
+                        slot.enter("ready")
+                        log.info("worker ready", worker=slot.name)
+                        self._changed.set()
+                    elif slot.name not in present and slot.state == "ready":
+                        slot.enter("silent", "its heartbeat has stopped")
+                        log.warning("worker silent", worker=slot.name)
+            hurry = any(slot.state == "starting" for slot in self._running)
+            await asyncio.sleep(0.1 if hurry else 1.0)
+
+    async def _announce(self, on_ready: Callable[[], None] | None) -> None:
+        limit = self.settings.supervisor.ready_seconds
+        try:
+            async with asyncio.timeout(limit):
+                while not all(slot.settled for slot in self._running):
+                    self._changed.clear()
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(0.2):
+                            await self._changed.wait()
+        except TimeoutError:
+            late = [slot.name for slot in self._running if not slot.settled]
+            log.warning("not ready in time", seconds=limit, workers=late)
+        self._phase = "ready"
+        log.info("up", phase=self.phase, seconds=round(time.time() - self._started, 2))
+        if on_ready is not None:
+            on_ready()
+
+    # -- control ------------------------------------------------------------------------------
+
+    async def _control(self, message: dict[str, Any]) -> dict[str, Any]:
+        match message.get("do"):
+            case "status":
+                return self.status()
+            case "scale":
+                return await self._control_scale(message)
+            case "down":
+                self._on_signal(signal.SIGTERM)
+                return {"phase": "draining"}
+            case other:
+                raise UserError(f"the supervisor doesn't know the command {other!r}")
+
+    async def _control_scale(self, message: dict[str, Any]) -> dict[str, Any]:
+        kind, count = message.get("kind"), message.get("count")
+        if not isinstance(kind, str) or kind not in self._slots:
+            nearest = difflib.get_close_matches(str(kind), list(self._slots), n=1)
+            meant = f"did you mean {nearest[0]!r}? " if nearest else ""
+            raise UserError(
+                f"there is no worker kind {kind!r} in this deployment",
+                hint=f"{meant}Kinds: {', '.join(self._slots)}",
+            )
+        if not isinstance(count, int) or not 0 <= count <= MAX_WORKERS:
+            raise UserError(f"count must be 0 to {MAX_WORKERS}, not {count!r}")
+        if self._stop.is_set():
+            raise UserError("the deployment is draining", hint="start it again with `runtime up`.")
+        before = len(self._slots[kind])
+        # Those given up as broken make room for new ones: asking again is another try.
+        broken = [slot for slot in self._slots[kind] if slot.state == "broken"]
+        self._slots[kind] = [slot for slot in self._slots[kind] if slot not in broken]
+        surplus = broken + self._scale(kind, count)
+        for slot in surplus:
+            task = asyncio.create_task(slot.stop())
+            task.add_done_callback(lambda done: done.exception())
+        log.info("scaled", kind=kind, before=before, after=count)
+        return {"kind": kind, "before": before, "after": count}
+
+    @property
+    def phase(self) -> str:
+        """`starting`, `ready`, `degraded` (a worker was given up), `draining` or `stopping`."""
+        broken = any(slot.state == "broken" for slot in self._running)
+        return "degraded" if self._phase == "ready" and broken else self._phase
+
+    def status(self) -> dict[str, Any]:
+        """What this supervisor knows, as plain JSON."""
+        server = self.redis
+        return {
+            "pid": os.getpid(),
+            "phase": self.phase,
+            "profile": self.profile,
+            "version": __version__,
+            "started": self._started,
+            "redis": {
+                "url": self.settings.bus.safe_url,
+                "own": server is not None,
+                "server": None if server is None else str(server.binary),
+                "pid": None if server is None else server.pid,
+                "durability": None if server is None else server.durability,
+                "restarts": self.redis_restarts,
+            },
+            "workers": [
+                {
+                    "name": slot.name,
+                    "kind": slot.kind,
+                    "index": slot.index,
+                    "state": slot.state,
+                    "pid": None if slot.process is None else slot.process.pid,
+                    "restarts": slot.restarts,
+                    "since": slot.since,
+                    "reason": slot.reason,
+                    "last_lines": slot.last_lines if slot.state == "broken" else [],
+                }
+                for slot in sorted(self._running, key=lambda slot: (slot.kind, slot.index))
+            ],
+        }

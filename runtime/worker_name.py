@@ -1,0 +1,26 @@
+"""What a worker process is called on the bus, in logs and in status tables."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+
+
+def worker_name(kind: str, index: int | None = None) -> str:
+    """`slm-1.host.3f2a`: unique over hosts, slots and restarts. A successor must not be taken for
+    the dead one whose leases are still running out."""
+    host = "".join(letter if letter.isalnum() else "-" for letter in socket.gethostname())[:20]
+    slot = kind if index is None else f"{kind}-{index}"
+    return f"{slot}.{host}.{secrets.token_hex(2)}"
+
+
+def kind_of(name: str) -> str:
+    """The worker kind in a name that `worker_name` made."""
+    slot = name.partition(".")[0]
+    kind, dash, index = slot.rpartition("-")
+    return kind if dash and index.isdigit() else slot
+
+
+def host_of(name: str) -> str:
+    """The host in a name that `worker_name` made."""
+    return name.partition(".")[2].rpartition(".")[0]

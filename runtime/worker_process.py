@@ -1,0 +1,109 @@
+"""One worker process of this deployment: the runtime's settings become a worker's plain values."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+
+import structlog
+
+from runtime.child_death import PARENT_VARIABLE, watch_parent
+from runtime.config import Settings
+from runtime.errors import EXIT_CONFIG, ConfigError, UserError
+from runtime.logging import configure
+from runtime.secrets import secret_values
+from runtime.state import StateDirectory
+from runtime.worker_name import worker_name
+from workers.settings import (
+    GpuWorkerSettings,
+    RecorderSettings,
+    RoleWorkerSettings,
+    ToolWorkerSettings,
+    WorkerSettings,
+)
+
+log = structlog.get_logger("runtime.worker")
+
+_RETRY_SECONDS = 2.0
+
+
+def worker_settings_of(
+    settings: Settings, kind: str, name: str, state: StateDirectory
+) -> WorkerSettings:
+    """What a worker of `kind` is told. Raises `ConfigError` for a kind that isn't configured."""
+    configured = settings.workers.get(kind)
+    if configured is None:
+        nearest = difflib.get_close_matches(kind, list(settings.workers), n=1)
+        meant = f"did you mean {nearest[0]!r}? " if nearest else ""
+        raise ConfigError(
+            f"there is no worker kind {kind!r} in this configuration",
+            hint=f"{meant}Kinds: {', '.join(settings.workers)}",
+        )
+    bus, concurrency = settings.bus, configured.concurrency
+    if configured.roles:
+        return RoleWorkerSettings(
+            bus=bus, name=name, concurrency=concurrency, roles=configured.roles
+        )
+    if configured.models:
+        pools = {pool: settings.models[pool] for pool in configured.models}
+        return GpuWorkerSettings(bus=bus, name=name, concurrency=concurrency, models=pools)
+    if kind == "tool":
+        return ToolWorkerSettings(bus=bus, name=name, concurrency=concurrency)
+    if kind == "recorder":
+        return RecorderSettings(bus=bus, name=name, concurrency=concurrency, store=state.store)
+    raise ConfigError(f"workers.{kind} has neither roles nor models, so it would do nothing")
+
+
+def run_worker(settings: Settings, kind: str, name: str | None, state: StateDirectory) -> None:
+    """Serve until told to stop. Raises `UserError` or `BusUnavailable` when it can't start."""
+    watch_parent()
+    name = name or worker_name(kind)
+    variables = [model.api_key_env for model in settings.models.values() if model.api_key_env]
+    configure(
+        level=settings.logging.level,
+        form=settings.logging.format,
+        secrets=secret_values(settings.bus.redis_url, [*variables, "OPENAI_API_KEY"]),
+        worker=name,
+    )
+    if kind == "jobs":
+        from runtime.jobs import run_jobs_worker
+
+        run_jobs_worker(settings, name, state)
+        return
+    _serve(worker_settings_of(settings, kind, name, state))
+
+
+def _serve(told: WorkerSettings) -> None:
+    import uvloop
+
+    from agents.errors import AgentError
+    from workers.engines.protocol import EngineError
+
+    try:
+        uvloop.run(_outlasting_a_late_bus(told))
+    except EngineError as error:
+        # A key that is refused or a model that isn't there won't mend itself by starting again.
+        code = None if error.retryable else EXIT_CONFIG
+        raise UserError(
+            str(error), hint="`runtime doctor` checks models and keys.", exit_code=code
+        ) from error
+    except AgentError as error:
+        raise UserError(str(error), exit_code=EXIT_CONFIG) from error
+
+
+async def _outlasting_a_late_bus(told: WorkerSettings) -> None:
+    """Under a supervisor, a worker waits for a Redis that is away: dying of it would only wear out
+    the crash-loop breaker. Started by hand, it says so at once and ends."""
+    from bus import BusUnavailable
+    from workers.process import Worker
+
+    while True:
+        try:
+            await Worker(told).run()
+            return
+        except BusUnavailable as error:
+            if PARENT_VARIABLE not in os.environ:
+                raise
+            log.warning("waiting for the bus", error=str(error), again_in=_RETRY_SECONDS)
+        await asyncio.sleep(_RETRY_SECONDS)

@@ -1,0 +1,187 @@
+"""One worker process, kept alive: spawn, watch, restart with backoff, drain, kill.
+
+A slot lives as long as its kind is wanted at its index; processes come and go in it. Each process
+has a name of its own on the bus: a successor must not be taken for the dead one's lease holder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import structlog
+
+from runtime.child_death import PARENT_VARIABLE, dies_with_parent
+from runtime.config import SupervisorSettings
+from runtime.errors import EXIT_CONFIG
+from runtime.log_files import RotatingLog, pump
+from runtime.restarts import RestartPolicy
+from runtime.worker_name import worker_name
+
+log = structlog.get_logger("runtime.supervisor")
+
+State = Literal[
+    "starting", "ready", "silent", "backoff", "broken", "draining", "stopped"
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How a worker process of this deployment is started."""
+
+    settings: SupervisorSettings
+    resolved: Path
+    logs: Path
+    command: tuple[str, ...] = (sys.executable, "-m", "runtime")
+
+    def argv(self, kind: str, name: str) -> list[str]:
+        return [*self.command, "worker", kind, "--name", name, "--resolved", str(self.resolved)]
+
+
+@dataclass(eq=False)
+class WorkerSlot:
+    """The life of one slot. `run` returns once the slot is stopped."""
+
+    kind: str
+    index: int
+    launch: Launch
+    state: State = "starting"
+    process: asyncio.subprocess.Process | None = None
+    name: str = ""
+    """The current process's name on the bus."""
+    restarts: int = 0
+    since: float = field(default_factory=time.time)
+    """Unix seconds of the last change of state."""
+    reason: str = ""
+    """Why it is in backoff or broken."""
+
+    def __post_init__(self) -> None:
+        settings = self.launch.settings
+        self._policy = RestartPolicy(settings)
+        self._log = RotatingLog(
+            self.launch.logs / f"{self.kind}-{self.index}.log",
+            settings.log_bytes,
+            settings.log_files,
+        )
+        self._stopping = asyncio.Event()
+
+    @property
+    def last_lines(self) -> list[str]:
+        return list(self._log.last_lines)
+
+    @property
+    def settled(self) -> bool:
+        """Ready, or never going to be."""
+        return self.state in ("ready", "broken", "stopped")
+
+    def enter(self, state: State, reason: str = "") -> None:
+        if state != self.state:
+            self.since = time.time()
+        self.state, self.reason = state, reason
+
+    async def run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                code = await self._one_life()
+                if self._stopping.is_set():
+                    break
+                if not await self._after_death(code):
+                    await self._stopping.wait()
+        finally:
+            self.enter("stopped")
+            self._log.close()
+
+    async def stop(self) -> None:
+        """Ask the process to drain; it is killed when that takes too long."""
+        self._stopping.set()
+        process = self.process
+        if process is None or process.returncode is not None:
+            return
+        self.enter("draining")
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+            # A stopped process can't drain: it wakes up, sees the signal, and does.
+            process.send_signal(signal.SIGCONT)
+        try:
+            async with asyncio.timeout(self.launch.settings.drain_seconds):
+                await process.wait()
+        except TimeoutError:
+            log.warning(
+                "worker killed: it did not drain in time",
+                worker=self.name,
+                seconds=self.launch.settings.drain_seconds,
+            )
+            self.kill()
+            await process.wait()
+
+    def kill(self) -> None:
+        self._stopping.set()
+        if self.process is not None and self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.kill()
+
+    async def _one_life(self) -> int:
+        self.enter("starting")
+        self.name = worker_name(self.kind, self.index)
+        process = await asyncio.create_subprocess_exec(
+            *self.launch.argv(self.kind, self.name),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
+            # A terminal's Ctrl-C is for the supervisor alone: it drains the workers in order.
+            start_new_session=True,
+            preexec_fn=dies_with_parent(signal.SIGKILL),
+        )
+        self.process = process
+        if self._stopping.is_set():  # `stop` came between the check and the spawn.
+            process.terminate()
+        assert process.stdout is not None
+        await pump(process.stdout, self._log)
+        return await process.wait()
+
+    async def _after_death(self, code: int) -> bool:
+        """Wait out the backoff; false when the worker is given up."""
+        how = _exit_reason(code)
+        if code == EXIT_CONFIG:
+            self._give_up(f"{how}: its configuration is wrong")
+            return False
+        pause = self._policy.died(time.monotonic())
+        if pause is None:
+            deaths = len(self._policy.deaths)
+            window = self.launch.settings.crash_loop_seconds
+            self._give_up(f"{how}: {deaths} deaths within {window:g} s")
+            return False
+        self.restarts += 1
+        self.enter("backoff", f"{how}; starts again in {pause:.1f} s")
+        log.warning("worker died", worker=self.name, how=how, again_in=round(pause, 2))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self._stopping.wait()
+        return not self._stopping.is_set()
+
+    def _give_up(self, reason: str) -> None:
+        self.enter("broken", reason)
+        log.error(
+            "worker given up",
+            worker=self.name,
+            reason=reason,
+            log=str(self._log.path),
+            last_line=self.last_lines[-1] if self.last_lines else "",
+        )
+
+
+def _exit_reason(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
