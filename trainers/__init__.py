@@ -1,0 +1,1 @@
+"""Training: dialogues and trajectories in, weights out. `train --help` lists the commands."""

@@ -1,0 +1,165 @@
+"""Checkpoints that survive a kill at any moment: safetensors and JSON, never a pickle.
+
+A checkpoint is one folder, written beside its final name, flushed to disk and renamed into place;
+the one before it is removed only then. The JSON carries the tensors' hash, so that a damaged file
+is refused and not trained on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from trainers.errors import CorruptCheckpoint, NotEnoughDisk, TrainingError
+from trainers.recipes import Recipe
+
+if TYPE_CHECKING:
+    import torch
+
+TENSORS = "tensors.safetensors"
+STATE = "state.json"
+_PREFIX = "checkpoint-"
+
+
+class TrainingState(BaseModel):
+    """What a checkpoint knows besides its tensors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    recipe: Recipe
+    step: int
+    """Steps done."""
+    seconds: float
+    """Training time so far, over all resumed parts."""
+    tokens: int
+    """Tokens seen so far, padding included."""
+    losses: list[float]
+    """Mean loss of each reported stretch."""
+    sha256: str = ""
+    """Hash of the tensor file."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One checkpoint as read back."""
+
+    state: TrainingState
+    tensors: dict[str, torch.Tensor]
+
+
+def save_checkpoint(
+    folder: Path, state: TrainingState, tensors: Mapping[str, torch.Tensor]
+) -> None:
+    """Write `folder/checkpoint-<step>` whole or not at all. Raises `NotEnoughDisk`."""
+    from safetensors.torch import save
+
+    data = save(dict(tensors))
+    require_disk(folder, len(data))
+    partial = folder / f".partial-{state.step}"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    digest = hashlib.sha256(data).hexdigest()
+    _write(partial / TENSORS, data)
+    described = state.model_copy(update={"sha256": digest})
+    _write(partial / STATE, described.model_dump_json(indent=1).encode())
+    final = folder / f"{_PREFIX}{state.step:08d}"
+    shutil.rmtree(final, ignore_errors=True)
+    partial.rename(final)
+    _flush_folder(folder)
+    for old in _folders(folder):
+        if old != final:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def load_checkpoint(folder: Path) -> Checkpoint | None:
+    """The latest checkpoint in `folder`, or `None` if there is none.
+
+    Raises `CorruptCheckpoint` when the latest one cannot be read.
+    """
+    found = _folders(folder)
+    if not found:
+        return None
+    latest = found[-1]
+    try:
+        state = TrainingState.model_validate_json((latest / STATE).read_bytes())
+        data = (latest / TENSORS).read_bytes()
+    except (OSError, ValidationError) as error:
+        raise _corrupt(latest, f"cannot be read: {_first_line(error)}") from error
+    if hashlib.sha256(data).hexdigest() != state.sha256:
+        raise _corrupt(latest, f"{TENSORS} does not have the hash that {STATE} names")
+    from safetensors.torch import load
+
+    return Checkpoint(state, load(data))
+
+
+def require_disk(folder: Path, needed: int) -> None:
+    """Raises `NotEnoughDisk` unless `needed` bytes and a small reserve are free at `folder`."""
+    existing = folder.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    free = shutil.disk_usage(existing).free
+    reserve = 16 * 1024 * 1024
+    if free < needed + reserve:
+        raise NotEnoughDisk(
+            f"{folder} has {free / 1e6:.0f} MB of free disk, but {(needed + reserve) / 1e6:.0f} MB "
+            "are needed; free some space or choose another folder with --output"
+        )
+
+
+def require_same_recipe(found: Recipe, wanted: Recipe, folder: Path) -> None:
+    """Raises `TrainingError` when what is in `folder` belongs to another training."""
+    before, now = found.model_dump(), wanted.model_dump()
+    changed = [key for key in now if before.get(key) != now[key]]
+    if changed:
+        listed = ", ".join(f"{key} ({before.get(key)} → {now[key]})" for key in changed)
+        raise TrainingError(
+            f"{folder} was begun with other settings: {listed}; "
+            "use the same ones, another --output, or --restart to begin anew"
+        )
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Forget every checkpoint in `folder`."""
+    for old in _folders(folder):
+        shutil.rmtree(old)
+
+
+def _folders(folder: Path) -> list[Path]:
+    return sorted(folder.glob(f"{_PREFIX}*"))
+
+
+def _corrupt(where: Path, why: str) -> CorruptCheckpoint:
+    return CorruptCheckpoint(
+        f"the checkpoint {where} is damaged: {why}; remove that folder or pass --restart to "
+        "begin anew"
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        with path.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise NotEnoughDisk(f"cannot write {path}: {error.strerror}") from error
+
+
+def _flush_folder(folder: Path) -> None:
+    # Without this the rename itself may be lost with the power.
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,135 @@
+"""The `train` command."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainers.errors import TrainingError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Train models and measure their skill.",
+)
+
+
+@app.callback()
+def _root() -> None:  # pyright: ignore[reportUnusedFunction]
+    """Train models and measure their skill."""
+
+
+@app.command()
+def sft(
+    model: Annotated[str, typer.Argument(help="Recipe: micro-llm or micro-slm.")],
+    output: Annotated[Path, typer.Option(help="Folder for checkpoints and the finished model.")],
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps instead of the recipe's.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed instead of the recipe's.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Dialogues per step instead of the recipe's.")
+    ] = None,
+    checkpoint_every: Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")] = 200,
+    samples: Annotated[int, typer.Option(min=0, help="Problems per split to measure on.")] = 200,
+    restart: Annotated[bool, typer.Option(help="Forget what is in the folder.")] = False,
+) -> None:
+    """Train a micro model from scratch on generated dialogues, measure it, write its card.
+
+    Run it again to go on after a crash or Ctrl-C.
+    """
+    from trainers.recipes import recipe
+    from trainers.sft import Progress, train
+
+    chosen = recipe(model)
+    changes = {"steps": steps, "seed": seed, "batch": batch}
+    chosen = chosen.model_copy(update={k: v for k, v in changes.items() if v is not None})
+
+    def show(progress: Progress) -> None:
+        typer.echo(
+            f"step {progress.step}/{chosen.steps}  loss {progress.loss:.4f}  "
+            f"{progress.tokens_per_second:,.0f} tokens/s"
+        )
+
+    facts = train(
+        chosen,
+        output,
+        restart=restart,
+        checkpoint_every=checkpoint_every,
+        on_progress=show,
+        on_checkpoint=lambda step: typer.echo(f"checkpoint at step {step}"),
+    )
+    typer.echo(
+        f"{model}: {facts.steps} steps, {facts.tokens:,} tokens, {facts.seconds / 60:.1f} minutes; "
+        f"last loss {facts.last_loss:.4f}; model in {output}"
+    )
+    if samples:
+        is_llm = model == "micro-llm"
+        _measure(output if is_llm else None, None if is_llm else output, samples)
+
+
+@app.command("eval")
+def evaluate(
+    llm: Annotated[Path | None, typer.Option(help="Folder of a micro-LLM.")] = None,
+    slm: Annotated[Path | None, typer.Option(help="Folder of a micro-SLM.")] = None,
+    samples: Annotated[int, typer.Option(min=1, help="Problems per split.")] = 500,
+    record: Annotated[bool, typer.Option(help="Write skills and card into the folders.")] = False,
+) -> None:
+    """Measure models on the held-out splits. With both, also the delegate dialogue."""
+    if llm is None and slm is None:
+        raise TrainingError("nothing to measure: give --llm, --slm or both")
+    _measure(llm, slm, samples, record=record)
+
+
+def _measure(llm: Path | None, slm: Path | None, samples: int, *, record: bool = True) -> None:
+    from trainers.card import write_card
+    from trainers.models import load_model
+    from trainers.skills import Skill, Task, add_skills, measure, splits, table
+
+    big = load_model(llm) if llm else None
+    small = load_model(slm) if slm else None
+    both: tuple[tuple[Task, bool], ...] = (("delegate", True), ("delegate", False))
+    of_big: tuple[tuple[Task, bool], ...] = (
+        ("llm", True), ("llm", False), ("llm_sub_tasks", True), ("llm_sub_tasks", False),
+    )  # fmt: skip
+    of_small: tuple[tuple[Task, bool], ...] = (
+        ("slm_sub_tasks", True), ("slm_sub_tasks", False), ("slm", True), ("slm", False),
+    )  # fmt: skip
+    tasks = [
+        *(both if big and small else ()), *(of_big if big else ()), *(of_small if small else ()),
+    ]  # fmt: skip
+    measured: list[Skill] = []
+    for task, calculator in tasks:
+        for split in splits():
+            skill = measure(task, split, samples=samples, calculator=calculator, llm=big, slm=small)
+            measured.append(skill)
+            tool = "calculator" if calculator else "no tool"
+            typer.echo(f"{task}, {tool}, {split}: {skill.shown()}", err=True)
+    typer.echo(table(measured))
+    if record:
+        for folder, own in ((llm, "llm"), (slm, "slm")):
+            if folder is not None:
+                mine = [s for s in measured if s.task.startswith((own, "delegate"))]
+                add_skills(folder, mine)
+                write_card(folder)
+
+
+def main() -> None:
+    """Entry point: user errors end in one line and an exit code, never in a traceback."""
+    try:
+        app()
+    except TrainingError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)
+    except OSError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        typer.echo("stopped; run the same command again to go on", err=True)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""What can go wrong in a training command, said so that the user knows what to do."""
+
+from __future__ import annotations
+
+
+class TrainingError(Exception):
+    """Base: the message is shown to the user as it is."""
+
+    exit_code = 1
+
+
+class UnknownModel(TrainingError):
+    """A name for which there is no recipe."""
+
+    exit_code = 2
+
+
+class CorruptCheckpoint(TrainingError):
+    """A checkpoint that cannot be continued."""
+
+    exit_code = 3
+
+
+class NotEnoughDisk(TrainingError):
+    """The output folder's disk cannot hold the run."""
+
+    exit_code = 4
+
+
+class UnreadableModel(TrainingError):
+    """A model folder without usable weights or tokenizer."""
+
+    exit_code = 5

@@ -1,0 +1,144 @@
+"""Measures what models can do on held-out problems, with intervals.
+
+Outcomes are kept one by one, so that a later measurement can be held against this one problem by
+problem.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from agents.environments.word_problems import HELD_OUT, SubTask, generate
+from trainers.dialogues import question_with_type
+from trainers.models import Model
+from trainers.rollouts import Arm, attempt
+
+SKILLS = "skills.json"
+SEED = 2026
+"""Seed of the problems that cards are measured on."""
+
+Task = Literal["delegate", "llm", "slm", "llm_sub_tasks", "slm_sub_tasks"]
+TITLES: dict[Task, str] = {
+    "delegate": "whole problems, micro-LLM delegating to micro-SLM",
+    "llm": "whole problems, micro-LLM alone",
+    "slm": "whole problems, micro-SLM alone",
+    "llm_sub_tasks": "sub-tasks, micro-LLM",
+    "slm_sub_tasks": "sub-tasks, micro-SLM",
+}
+
+
+class Skill(BaseModel):
+    """Success on one split."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    task: Task
+    split: str
+    calculator: bool
+    seed: int = SEED
+    outcomes: str = Field(pattern=r"^[01]+$")
+    """`1` for each problem solved, `0` for each that was not, in order."""
+
+    @property
+    def right(self) -> int:
+        return self.outcomes.count("1")
+
+    @property
+    def asked(self) -> int:
+        return len(self.outcomes)
+
+    @property
+    def rate(self) -> float:
+        return self.right / self.asked
+
+    def shown(self) -> str:
+        """`97.2 % (95.4–98.3)`"""
+        low, high = wilson(self.right, self.asked)
+        return f"{100 * self.rate:.1f} % ({100 * low:.1f}–{100 * high:.1f})"
+
+
+def wilson(right: int, asked: int, z: float = 1.959964) -> tuple[float, float]:
+    """95 % score interval of a proportion (Wilson 1927)."""
+    if asked == 0:
+        return 0.0, 1.0
+    rate, square = right / asked, z * z
+    centre = (rate + square / (2 * asked)) / (1 + square / asked)
+    half = z * math.sqrt(rate * (1 - rate) / asked + square / (4 * asked * asked))
+    half /= 1 + square / asked
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def measure(
+    task: Task,
+    split: str,
+    *,
+    samples: int,
+    calculator: bool = True,
+    llm: Model | None = None,
+    slm: Model | None = None,
+    seed: int = SEED,
+) -> Skill:
+    """Put the first `samples` problems of a split (or a sub-task of each) to the models."""
+    problems = generate(split, samples, seed)
+    arm: Arm
+    if task in ("llm_sub_tasks", "slm_sub_tasks"):
+        arm = "llm" if task == "llm_sub_tasks" else "slm"
+        chosen = [_one_sub_task(p.sub_tasks, index) for index, p in enumerate(problems)]
+        prompts = [question_with_type(part.problem, "integer") for part in chosen]
+        answers = [str(part.answer) for part in chosen]
+    else:
+        arm = task
+        prompts = [problem.prompt for problem in problems]
+        answers = [problem.answer for problem in problems]
+    results = attempt(arm, prompts, llm=llm, slm=slm, calculator=calculator)
+    marks = ("1" if r.answer == a else "0" for r, a in zip(results, answers, strict=True))
+    return Skill(task=task, split=split, calculator=calculator, seed=seed, outcomes="".join(marks))
+
+
+def _one_sub_task(parts: Sequence[SubTask], index: int) -> SubTask:
+    return parts[index % len(parts)]
+
+
+def splits() -> tuple[str, ...]:
+    """The held-out splits, in the order in which they are reported."""
+    return tuple(split.value for split in HELD_OUT)
+
+
+_SKILLS = TypeAdapter(list[Skill])
+
+
+def read_skills(folder: Path) -> list[Skill]:
+    """What has been measured for the model in `folder`; empty if nothing has been."""
+    path = folder / SKILLS
+    return _SKILLS.validate_json(path.read_bytes()) if path.exists() else []
+
+
+def add_skills(folder: Path, measured: Sequence[Skill]) -> list[Skill]:
+    """Keep new measurements beside the old ones, replacing those of the same task and split."""
+    kept = {(s.task, s.calculator, s.split): s for s in [*read_skills(folder), *measured]}
+    skills = list(kept.values())
+    (folder / SKILLS).write_bytes(_SKILLS.dump_json(skills, indent=1) + b"\n")
+    return skills
+
+
+def table(skills: Sequence[Skill]) -> str:
+    """A Markdown table: one line per task, one column per split."""
+    columns = splits()
+    lines = [
+        "| task | tool | n | " + " | ".join(c.replace("_", " ") for c in columns) + " |",
+        "|---|---|---|" + "---|" * len(columns),
+    ]
+    for task, title in TITLES.items():
+        for calculator in (True, False):
+            row = {s.split: s for s in skills if s.task == task and s.calculator == calculator}
+            if row:
+                cells = [row[c].shown() if c in row else "–" for c in columns]
+                asked = max(skill.asked for skill in row.values())
+                tool = "calculator" if calculator else "none"
+                lines.append(f"| {title} | {tool} | {asked} | {' | '.join(cells)} |")
+    return "\n".join(lines)

@@ -1,0 +1,106 @@
+"""The micro models' tokenizer: byte-level BPE, digits one by one, markup as whole tokens.
+
+A number is read and written digit by digit, so that no number is new. The literals of a tool call
+are one token each, so that a call costs what it says and not what its JSON weighs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+END_OF_TEXT = "<|endoftext|>"
+START = "<|im_start|>"
+END = "<|im_end|>"
+SPECIAL = (END_OF_TEXT, START, END)
+MARKUP = (
+    "<tool_call>",
+    "</tool_call>",
+    '<tool_call>\n{"name": "calculate", "arguments": {"expression": "',
+    '<tool_call>\n{"name": "delegate", "arguments": {"problem": "',
+    '<tool_call>\n{"name": "delegate_many", "arguments": {"problems": [{"problem": "',
+    '", "expected_type": "integer"}}\n</tool_call>',
+    '", "expected_type": "integer"}, {"problem": "',
+    '", "expected_type": "integer"}]}}\n</tool_call>',
+    '"}}\n</tool_call>',
+    "<|im_start|>system\ntools: ",
+    "\n<|im_start|>user\n",
+    "\n<|im_start|>tool\n",
+    "\n<|im_start|>assistant\n",
+    "\\boxed{",
+    "\nAnswer type: ",
+)
+"""Frequent pieces of markup; the longest that fits is taken."""
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+
+
+def build_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
+    """Learn merges from `texts`; `vocabulary` counts special and markup tokens too."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(  # pyright: ignore[reportAttributeAccessIssue]
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()  # pyright: ignore[reportAttributeAccessIssue]
+    pieces = (piece for text in texts for piece in _between_markup(text))
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary - len(MARKUP),
+        special_tokens=list(SPECIAL),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(pieces, trainer)
+    tokenizer.add_tokens([AddedToken(text, normalized=False) for text in MARKUP])
+    return tokenizer
+
+
+def _between_markup(text: str) -> list[str]:
+    # Merges are learned from plain text only: markup has tokens of its own.
+    pieces = [text]
+    for mark in sorted((*SPECIAL, *MARKUP), key=len, reverse=True):
+        pieces = [part for piece in pieces for part in piece.split(mark)]
+    return pieces
+
+
+def save_tokenizer(tokenizer: Tokenizer, folder: Path, context: int) -> None:
+    """Write what `AutoTokenizer.from_pretrained(folder)` reads, offline."""
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": END,
+        "pad_token": END_OF_TEXT,
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": context,
+        "additional_special_tokens": [START],
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
+    (folder / "chat_template.jinja").write_text(chat_template())
+
+
+def chat_template() -> str:
+    """The Jinja source that every micro model carries."""
+    return Path(__file__).with_name("chat_template.jinja").read_text()
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """The bare tokenizer of a model folder."""
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_file(str(folder / "tokenizer.json"))
+
+
+def token_id(tokenizer: Tokenizer, token: str) -> int:
+    """Id of a token that every micro tokenizer has. Raises KeyError for any other tokenizer."""
+    found = tokenizer.token_to_id(token)
+    if found is None:
+        raise KeyError(token)
+    return found
