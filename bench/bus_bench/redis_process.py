@@ -1,0 +1,112 @@
+"""A Redis server of a bench's own: private, disposable, killed and restarted on its data."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Literal
+
+import redis
+
+from bench.errors import BenchError
+from runtime.child_death import dies_with_parent
+from runtime.redis_binary import RedisBinary, choose
+
+Persistence = Literal["none", "everysec", "always"]
+START_SECONDS = 60.0
+_PROBE_SECONDS = 0.005
+
+
+class RedisProcess:
+    """One server on loopback, without a password, in a folder that the caller removes."""
+
+    def __init__(self, folder: Path, persistence: Persistence, *options: str) -> None:
+        self.binary: RedisBinary = choose()
+        self.persistence = persistence
+        self._folder = folder
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+        with socket.socket() as probe:  # the same port again after a restart
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise RuntimeError("the server is not running")
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start and wait until commands are answered. Raises `BenchError` if it dies."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        journal = (
+            ("--appendonly", "no")
+            if self.persistence == "none"
+            else ("--appendonly", "yes", "--appendfsync", self.persistence)
+        )
+        log_path = self._folder / "log"
+        with log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    str(self.binary.path), "--port", str(self.port), "--bind", "127.0.0.1",
+                    "--dir", str(self._folder), "--save", "", *journal, *self._options,
+                ],
+                stdout=log,
+                stderr=log,
+                preexec_fn=dies_with_parent(signal.SIGKILL),
+            )  # fmt: skip
+        until = time.monotonic() + START_SECONDS
+        with redis.Redis(port=self.port) as client:
+            while True:
+                try:
+                    client.ping()
+                    return
+                except redis.RedisError as error:
+                    if time.monotonic() > until or self._process.poll() is not None:
+                        last = log_path.read_text(errors="replace").strip().splitlines()[-3:]
+                        raise BenchError(
+                            f"{self.binary} did not start on port {self.port}: {' / '.join(last)}"
+                        ) from error
+                    time.sleep(_PROBE_SECONDS)
+
+    def kill(self) -> None:
+        """As `kill -9` does: what the kernel has of the append-only file stays."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGCONT)
+            self._process.kill()
+            self._process.wait(30)
+            self._process = None
+
+    def flush(self) -> None:
+        """Empty it. Memory is handed back before the next measurement begins."""
+        with redis.Redis(port=self.port) as client:
+            client.flushall()
+
+    def cpu_seconds(self) -> float:
+        """User and system time so far."""
+        import psutil
+
+        times = psutil.Process(self.pid).cpu_times()
+        return times.user + times.system
+
+
+@contextlib.contextmanager
+def running(folder: Path, persistence: Persistence, *options: str) -> Generator[RedisProcess]:
+    """A server for the length of a block."""
+    process = RedisProcess(folder, persistence, *options)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()

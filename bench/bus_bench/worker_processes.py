@@ -1,0 +1,50 @@
+"""Real workers for the measurements of an idle bus: `python -m workers`, as they are deployed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import AsyncGenerator
+
+import psutil
+
+from bench.errors import BenchError
+from bus import Bus, BusSettings, present
+from runtime.child_death import dies_with_parent
+from workers.settings import WorkerSettings
+
+START_SECONDS = 60.0
+
+
+@contextlib.asynccontextmanager
+async def worker(settings: WorkerSettings) -> AsyncGenerator[psutil.Process]:
+    """A worker process that says that it is ready; killed at the end of the block."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "workers", "-",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.DEVNULL,
+        preexec_fn=dies_with_parent(signal.SIGKILL),
+    )  # fmt: skip
+    assert process.stdin is not None
+    process.stdin.write(settings.model_dump_json().encode())
+    process.stdin.close()
+    try:
+        await _until_ready(settings.bus, process)
+        yield psutil.Process(process.pid)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def _until_ready(settings: BusSettings, process: asyncio.subprocess.Process) -> None:
+    async with Bus(settings) as bus:
+        for _ in range(int(START_SECONDS / 0.05)):
+            if any(who.pid == process.pid and who.state == "ready" for who in await present(bus)):
+                return
+            if process.returncode is not None:
+                break
+            await asyncio.sleep(0.05)
+    raise BenchError("the worker process did not become ready; what it printed stands above")

@@ -1,0 +1,103 @@
+"""Answer checkers: how a prediction is held against the gold answer.
+
+`numeric` is the primary one; the others stand beside it, so that a published figure can be
+reproduced and every disagreement be looked at. A missing answer is wrong for each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from types import TracebackType
+from typing import Self
+
+from bench.checkers import delegate, lm_eval, numeric
+from bench.checkers.math_verify import MathVerifier
+
+CHECKERS = ("numeric", "strict", "flexible", "math_verify", "delegate")
+PRIMARY = "numeric"
+
+DESCRIPTIONS = {
+    "numeric": "last \\boxed{}, else last number, compared as an exact number (primary)",
+    "strict": "lm-eval strict-match: the first “#### number”, compared as text",
+    "flexible": "lm-eval flexible-extract: the last number-like text, compared as text",
+    "math_verify": "Math-Verify: LaTeX and expression patterns, compared by SymPy",
+    "delegate": "Delegate: the last run of digits",
+}
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """What each checker says of one prediction."""
+
+    numeric: bool
+    strict: bool
+    flexible: bool
+    math_verify: bool
+    delegate: bool
+
+    def as_dict(self) -> dict[str, bool]:
+        return asdict(self)
+
+    @property
+    def disagree(self) -> bool:
+        """Whether a checker that reads the same kind of answer differs from the primary one.
+
+        `strict` is left out: it asks for a `####` marker that no workflow here is told to write.
+        """
+        return len({self.numeric, self.flexible, self.math_verify, self.delegate}) > 1
+
+
+@dataclass(frozen=True)
+class Score:
+    """Verdicts, and the answer that the primary checker saw."""
+
+    verdicts: Verdicts
+    answer: str
+    """As it was written; empty when there is none."""
+    value: str | None
+    """As an exact number, for example `7/2`; None when the answer is no number."""
+    where: str
+    """`box`, `text` or `none`."""
+
+
+class Scorer:
+    """Scores predictions with every checker. A context: it owns the Math-Verify child."""
+
+    def __init__(self) -> None:
+        self._math_verify = MathVerifier()
+
+    def score(self, prediction: str | None, gold: str) -> Score:
+        """Verdicts on one prediction. Raises ValueError when the gold answer is no number."""
+        text = prediction or ""
+        final = numeric.final_part(gold)
+        extraction = numeric.extract(text)
+        verdicts = Verdicts(
+            numeric=numeric.check_extracted(extraction, gold),
+            strict=lm_eval.strict(text, gold),
+            flexible=lm_eval.flexible(text, gold),
+            math_verify=self._math_verify.check(text, final),
+            delegate=delegate.check(text, gold),
+        )
+        number = extraction.number
+        value = None if number is None or number.value is None else str(number.value)
+        return Score(verdicts, extraction.shown[:200], value, extraction.where)
+
+    def score_all(self, pairs: Iterable[tuple[str | None, str]]) -> list[Score]:
+        """`score` for each (prediction, gold)."""
+        return [self.score(prediction, gold) for prediction, gold in pairs]
+
+    def close(self) -> None:
+        """End the Math-Verify child."""
+        self._math_verify.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,32 @@
+"""The two filters by which lm-evaluation-harness scores GSM8K (task version 3).
+
+strict: the first `#### number`. flexible: the last thing that looks like a number. Both are then
+compared as text after commas, dollar signs, everything up to `#### ` and one final full stop are
+dropped; so 18.00 is not 18 here. A prediction in which nothing matches is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+
+_STRICT = re.compile(r"#### (\-?[0-9\.\,]+)")
+_FLEXIBLE = re.compile(r"-?[$0-9.,]{2,}|-?[0-9]+")
+
+
+def strict(prediction: str, gold: str) -> bool:
+    """Whether the first `#### number` is the gold answer, as text."""
+    match = _STRICT.search(prediction)
+    return match is not None and _ignored(match[1].strip()) == _ignored(gold)
+
+
+def flexible(prediction: str, gold: str) -> bool:
+    """Whether the last number-like text is the gold answer, as text."""
+    matches = _FLEXIBLE.findall(prediction)
+    return bool(matches) and _ignored(matches[-1].strip()) == _ignored(gold)
+
+
+def _ignored(text: str) -> str:
+    text = text.replace(",", "").replace("$", "")
+    # Greedy up to the last marker that a blank follows, as the harness' pattern has it.
+    text = text.rpartition("#### ")[2] if "#### " in text else text
+    return text.removesuffix(".").lower()

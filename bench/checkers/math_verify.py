@@ -1,0 +1,135 @@
+"""Math-Verify's judgement, asked of a child process.
+
+SymPy can be made to work for hours by a few characters of hostile output (`9^{9^{9^9}}`), inside
+C code that no signal interrupts and in as much memory as there is. The library's own time-out
+needs the main thread's alarm. So a child does the work: with a memory limit, an alarm inside, and
+a parent that kills it when even that does not help. An answer that cannot be judged is wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import queue
+import subprocess
+import sys
+import threading
+from types import TracebackType
+from typing import Self
+
+ALARM_SECONDS = 10
+"""The child's own limit for one parse or one comparison. Typical: 5 ms; a verdict must not depend
+on how busy the machine is."""
+
+PATIENCE_SECONDS = 45.0
+"""After this the child is killed: longer than two parses and a comparison at their limits."""
+
+START_SECONDS = 120.0
+"""The child imports SymPy first, on a busy machine perhaps slowly."""
+
+MEMORY_BYTES = 4 * 1024**3
+
+MAX_PREDICTION = 50_000
+"""Longer predictions are cut at the front: the library takes the answer nearest to the end."""
+
+
+class MathVerifyMissing(RuntimeError):
+    """The package is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the math_verify checker needs the package math-verify, which is not installed; "
+            "install the bench extra: pip install 'switchyard[bench]'"
+        )
+
+
+class MathVerifier:
+    """Owner of the child. Not thread-safe; start it once and close it (it is a context)."""
+
+    def __init__(self, *, patience: float = PATIENCE_SECONDS) -> None:
+        if importlib.util.find_spec("math_verify") is None:
+            raise MathVerifyMissing
+        self._patience = patience
+        self._child: subprocess.Popen[str] | None = None
+        self._lines: queue.Queue[str] = queue.Queue()
+        self.abandoned = 0
+        """Predictions that were given up because the child died or did not answer in time."""
+
+    def check(self, prediction: str, gold: str) -> bool:
+        """Whether Math-Verify accepts the prediction for the gold answer."""
+        if not prediction.strip():
+            return False
+        child = self._child if self._child and self._child.poll() is None else self._start()
+        assert child.stdin is not None
+        request = json.dumps({"prediction": prediction[-MAX_PREDICTION:], "gold": gold})
+        try:
+            child.stdin.write(request + "\n")
+            child.stdin.flush()
+            reply = self._lines.get(timeout=self._patience)
+        except (OSError, queue.Empty):
+            reply = ""
+        if not reply:
+            self._stop()
+            self.abandoned += 1
+            return False
+        return bool(json.loads(reply))
+
+    def close(self) -> None:
+        """End the child."""
+        self._stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _start(self) -> subprocess.Popen[str]:
+        self._stop()
+        child = subprocess.Popen(
+            [sys.executable, "-m", "bench.checkers.math_verify_child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            # Ctrl-C belongs to the bench, which closes the child when it is done.
+            start_new_session=True,
+        )
+        lines: queue.Queue[str] = queue.Queue()
+
+        def read() -> None:
+            assert child.stdout is not None
+            for line in child.stdout:
+                lines.put(line)
+            lines.put("")
+
+        threading.Thread(target=read, daemon=True).start()
+        self._child, self._lines = child, lines
+        try:
+            ready = lines.get(timeout=START_SECONDS)
+        except queue.Empty:
+            ready = ""
+        if not ready:
+            self._stop()
+            raise RuntimeError(
+                "the Math-Verify child process did not start; its own message stands above"
+            )
+        return child
+
+    def _stop(self) -> None:
+        child, self._child = self._child, None
+        if child is None:
+            return
+        child.kill()
+        child.wait()
+        for pipe in (child.stdin, child.stdout):
+            if pipe is not None:
+                # A full pipe to a dead child cannot be flushed; nothing of it is needed.
+                with contextlib.suppress(OSError):
+                    pipe.close()

@@ -1,0 +1,45 @@
+"""The `bench` command. Commands live in `bench/commands/`, one file each."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+import typer
+
+from bench.commands import register_all
+from bench.errors import EXIT_INTERRUPTED, BenchError
+
+app = typer.Typer(
+    name="bench",
+    help="Measure Switchyard: accuracy, cost and latency of workflows, and the bus itself.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+# The benches of the bus stand beside the benchmarks, each a module with `register(app)`.
+register_all(
+    app, [name for name in ("bench.bus_bench", "bench.faults") if find_spec(name, None) is not None]
+)
+
+
+def main() -> None:
+    """Run a command; an error that the user can mend is one message and an exit code."""
+    try:
+        app()
+    except BenchError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(error.exit_code) from None
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        raise SystemExit(EXIT_INTERRUPTED) from None
+    except Exception as error:
+        # What belongs to the deployment (none runs, its Redis is away) has its own words.
+        from runtime.cli import explained
+
+        code = explained(error)
+        if code is None:
+            raise
+        raise SystemExit(code) from None

@@ -1,0 +1,101 @@
+"""`bench check`: score predictions that were made elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from bench.checkers import Score
+    from bench.prediction_files import Prediction
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("check")(check)
+
+
+def check(
+    file: Annotated[Path, typer.Argument(help="JSON lines with `prediction` and `gold`.")],
+    json_lines: Annotated[
+        bool, typer.Option("--json", help="One line of JSON each: a boolean per checker.")
+    ] = False,
+) -> None:
+    """Score FILE.jsonl with every checker: numeric (the primary one), strict, flexible,
+    math_verify, delegate."""
+    from bench.checkers import Scorer
+    from bench.prediction_files import read_predictions
+
+    predictions = read_predictions(file)
+    with Scorer() as scorer:
+        scores: list[Score] = []
+        for entry in predictions:
+            score = scorer.score(entry.prediction, entry.gold)
+            if json_lines:
+                _print_line(entry, score)
+            scores.append(score)
+    if not json_lines:
+        _print_table(predictions, scores)
+
+
+def _print_line(entry: Prediction, score: Score) -> None:
+    import json
+
+    line = {
+        "line": entry.line,
+        **score.verdicts.as_dict(),
+        "answer": score.answer,
+        "value": score.value,
+        "where": score.where,
+        "gold": entry.gold,
+    }
+    # Escaped: what a model wrote must not reach a terminal as control characters.
+    sys.stdout.write(json.dumps(line) + "\n")
+
+
+def _print_table(predictions: list[Prediction], scores: list[Score]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from bench.checkers import CHECKERS, DESCRIPTIONS
+    from bench.statistics import wilson
+
+    console = Console()
+    table = Table(title=f"{len(scores)} predictions", title_justify="left")
+    for column in ("checker", "right", "accuracy", "95 % interval", "rule"):
+        table.add_column(column, justify="left" if column in {"checker", "rule"} else "right")
+    for name in CHECKERS:
+        right = sum(score.verdicts.as_dict()[name] for score in scores)
+        interval = wilson(right, len(scores))
+        table.add_row(
+            name,
+            str(right),
+            f"{interval.estimate:.1%}",
+            f"{interval.low:.1%} – {interval.high:.1%}",
+            escape(DESCRIPTIONS[name]),
+        )
+    console.print(table)
+    differing = [
+        (entry, score)
+        for entry, score in zip(predictions, scores, strict=True)
+        if score.verdicts.disagree
+    ]
+    if not differing:
+        console.print("The checkers agree on every line (strict, which needs `####`, left out).")
+        return
+    console.print(f"{len(differing)} lines on which the checkers disagree:")
+    for entry, score in differing[:40]:
+        verdicts = score.verdicts.as_dict()
+        yes = ", ".join(name for name in CHECKERS if verdicts[name]) or "none"
+        console.print(
+            f"  line {entry.line}: gold {entry.gold[-40:]!r}, answer {score.answer[:60]!r}, "
+            f"right by: {yes}",
+            markup=False,
+            highlight=False,
+        )
+    if len(differing) > 40:
+        console.print(f"  … and {len(differing) - 40} more; --json lists them all")

@@ -1,0 +1,33 @@
+"""`bench report`: write the reports of a directory anew."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bench.commands.run import Json
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("report")(report)
+
+
+def report(
+    directory: Annotated[Path, typer.Argument(help="What --output was.")],
+    as_json: Json = False,
+) -> None:
+    """Write report.html, report.md and report.json from what is stored; an unfinished benchmark
+    gets a report of what it has."""
+    from bench.output import OutputDirectory
+    from bench.report.terminal import print_report
+    from bench.report.writer import write_reports
+
+    facts = write_reports(OutputDirectory(directory))
+    if as_json:
+        print(json.dumps(facts.results["arms"]))
+    else:
+        print_report(facts, directory)

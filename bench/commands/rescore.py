@@ -1,0 +1,41 @@
+"""`bench rescore`: hold the stored predictions against the checkers of today."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bench.commands.run import Json
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("rescore")(rescore)
+
+
+def rescore(
+    directory: Annotated[Path, typer.Argument(help="What --output was.")],
+    as_json: Json = False,
+) -> None:
+    """Score the stored predictions again, without asking any model, and write the reports anew."""
+    from bench.rescoring import rescore_all
+
+    changes, facts = rescore_all(directory)
+    if as_json:
+        print(json.dumps({"changed": len(changes), "changes": changes}))
+        return
+    from bench.report.terminal import print_report
+
+    for change in changes[:40]:
+        print(
+            f"{change['arm']} {change['item']}: {change['checker']} "
+            f"{'right' if change['before'] else 'wrong'} → "
+            f"{'right' if change['after'] else 'wrong'}"
+        )
+    if len(changes) > 40:
+        print(f"… and {len(changes) - 40} more")
+    print(f"{len(changes)} verdicts changed")
+    print_report(facts, directory)

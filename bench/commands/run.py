@@ -1,0 +1,152 @@
+"""`bench gsm8k` and `bench wordproblems`: run the arms over the questions, and report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Arms = Annotated[str, typer.Option(help="llm, router, slm: any of them, comma-separated.")]
+Seed = Annotated[int, typer.Option(help="Which questions are drawn, and every run's dice.")]
+Concurrency = Annotated[int, typer.Option(help="Runs in flight at once.")]
+Budget = Annotated[
+    float | None,
+    typer.Option("--budget-usd", help="Stop admitting runs before they would cost more."),
+]
+Calculator = Annotated[str, typer.Option(metavar="on|off", help="Offer the calculator.")]
+Compat = Annotated[
+    str | None,
+    typer.Option(metavar="delegate", help="Show Delegate's own bookkeeping beside ours."),
+]
+Output = Annotated[
+    Path | None, typer.Option(help="Directory of the results; a new one under results/ if absent.")
+]
+Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")]
+Queue = Annotated[
+    bool, typer.Option("--queue", help="Run as a job of the deployment (see `runtime jobs`).")
+]
+Profile = Annotated[
+    str | None, typer.Option(help="Refuse to run on a deployment of another profile.")
+]
+RedisUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--redis-url",
+        help="The bus to join; without it the deployment of this state directory.",
+    ),
+]
+Seconds = Annotated[float, typer.Option("--run-seconds", help="Deadline of each run.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add both commands."""
+    app.command("gsm8k")(gsm8k)
+    app.command("wordproblems")(wordproblems)
+
+
+def gsm8k(
+    arms: Arms = "llm,router,slm",
+    samples: Annotated[int | None, typer.Option(help="How many questions; all without it.")] = None,
+    seed: Seed = 123,
+    split: Annotated[str, typer.Option(help="train or test.")] = "test",
+    data: Annotated[
+        Path | None,
+        typer.Option(help="File or folder of the questions; else SWITCHYARD_DATA."),
+    ] = None,
+    concurrency: Concurrency = 32,
+    budget_usd: Budget = None,
+    calculator: Calculator = "on",
+    compat: Compat = None,
+    output: Output = None,
+    as_json: Json = False,
+    queue: Queue = False,
+    profile: Profile = None,
+    redis_url: RedisUrl = None,
+    run_seconds: Seconds = 600.0,
+) -> None:
+    """Grade-school questions (GSM8K) through the arms, paired. --samples 500 --seed 123 are the
+    questions of Delegate's published comparison."""
+    _run(
+        "gsm8k", arms, samples, seed, split, data, concurrency, budget_usd, calculator, compat,
+        output, as_json, queue, profile, redis_url, run_seconds,
+    )  # fmt: skip
+
+
+def wordproblems(
+    arms: Arms = "llm,router,slm",
+    samples: Annotated[int, typer.Option(help="How many problems.")] = 60,
+    seed: Seed = 123,
+    split: Annotated[
+        str, typer.Option(help="held_out mixes what training never saw; or one split by name.")
+    ] = "held_out",
+    concurrency: Concurrency = 32,
+    budget_usd: Budget = None,
+    calculator: Calculator = "on",
+    compat: Compat = None,
+    output: Output = None,
+    as_json: Json = False,
+    queue: Queue = False,
+    profile: Profile = None,
+    redis_url: RedisUrl = None,
+    run_seconds: Seconds = 600.0,
+) -> None:
+    """Generated word problems through the arms, paired."""
+    _run(
+        "wordproblems", arms, samples, seed, split, None, concurrency, budget_usd, calculator,
+        compat, output, as_json, queue, profile, redis_url, run_seconds,
+    )  # fmt: skip
+
+
+def _run(
+    benchmark: str,
+    arms: str,
+    samples: int | None,
+    seed: int,
+    split: str,
+    data: Path | None,
+    concurrency: int,
+    budget_usd: float | None,
+    calculator: str,
+    compat: str | None,
+    output: Path | None,
+    as_json: bool,
+    queue: bool,
+    profile: str | None,
+    redis_url: str | None,
+    run_seconds: float,
+) -> None:
+    from bench.arms import parse_arms
+    from bench.datasets import Request
+    from bench.errors import UsageError
+    from bench.session import Asked, manifest_of, show, start
+
+    if calculator not in {"on", "off"}:
+        raise UsageError(f"--calculator is on or off; got {calculator!r}")
+    if compat not in {None, "delegate"}:
+        raise UsageError(f"--compat knows only delegate; got {compat!r}")
+    if not 0 < run_seconds <= 86_400:
+        raise UsageError(f"--run-seconds must lie between 0 and 86400; got {run_seconds}")
+    asked = Asked(
+        benchmark=benchmark,
+        arms=parse_arms(arms),
+        request=Request(split=split, samples=samples, seed=seed, data=data),
+        concurrency=concurrency,
+        budget_dollars=budget_usd,
+        calculator=calculator == "on",
+        compat=compat,
+        output=output,
+        profile=profile,
+        redis_url=redis_url,
+        run_seconds=run_seconds,
+    )
+    if queue:
+        from bench.queued import enqueue
+
+        # What cannot be read here will not be readable in the job either: say so now.
+        manifest_of(asked)
+        enqueue(asked)
+        return
+    ended = start(asked)
+    show(ended, as_json=as_json)
+    raise typer.Exit(ended.exit_code)

@@ -1,0 +1,131 @@
+"""`--compat delegate`: the same runs in Delegate's own bookkeeping, beside ours.
+
+Its published comparison (GPT-4o 86.4 %, router 88.2 %, small model 82.4 %; 398.7, 82.7 and 386.1
+tokens) was kept by rules that this module repeats, so that like can be compared with like, and
+each difference is explained. Rules read from its scripts:
+
+- right: the last run of digits of the answer is that of the gold answer;
+- router tokens: the SDK's result has no token field, so the scripts fall back to a quarter of the
+  characters of the question and of the final text; all that happens in between counts nothing;
+- an item whose run raises an error leaves the router's denominator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agents.records import JsonObject, Outcome
+from bench.checkers import delegate as digits
+from bench.ledger import Sum
+from bench.output import ManifestItem
+from bench.results import Result
+
+_FAILED = {Outcome.ERROR, Outcome.DEADLINE, Outcome.BUDGET, Outcome.CANCELLED, Outcome.GAVE_UP}
+
+
+@dataclass(frozen=True)
+class CompatRow:
+    """One figure in both books."""
+
+    arm: str
+    figure: str
+    theirs: float
+    ours: float
+    unit: str
+    """`share`, `tokens` or `count`."""
+    why: str
+    """What makes the difference."""
+
+    def as_dict(self) -> JsonObject:
+        return {
+            "arm": self.arm,
+            "figure": self.figure,
+            "theirs": self.theirs,
+            "ours": self.ours,
+            "unit": self.unit,
+            "why": self.why,
+        }
+
+
+def compare_books(
+    arm: str,
+    results: Sequence[Result],
+    items: Mapping[str, ManifestItem],
+    paid: Sum,
+) -> list[CompatRow]:
+    """Delegate's figures and ours for one arm. `paid`: the arm's ledger."""
+    if not results:
+        return []
+    router = any(result.delegations for result in results) or arm == "router"
+    kept = [result for result in results if not (router and result.outcome in _FAILED)]
+    left_out = len(results) - len(kept)
+    right = sum(result.verdicts["delegate"] for result in kept)
+    phrase = sum(
+        digits.check_with_phrase(result.prediction or "", items[result.item].gold)
+        for result in kept
+    )
+    ours = sum(result.verdicts["numeric"] for result in results)
+    n = len(results)
+    lost = [r for r in kept if r.verdicts["numeric"] and not r.verdicts["delegate"]]
+    won = [r for r in kept if r.verdicts["delegate"] and not r.verdicts["numeric"]]
+    rows = [
+        CompatRow(
+            arm,
+            "accuracy",
+            right / len(kept) if kept else 0.0,
+            ours / n,
+            "share",
+            f"its digits rule refuses {len(lost)} answers that are the gold number (commas, "
+            f"cents, units after the box) and accepts {len(won)} that are not; with the “answer "
+            f"is N” shortcut of its scripts it would count {phrase} right instead of {right}",
+        ),
+        CompatRow(
+            arm,
+            "questions in the denominator",
+            len(kept),
+            n,
+            "count",
+            "its router script skips a question whose run fails; here a missing answer is wrong"
+            if router
+            else "its scripts count failures of the single models as wrong, as we do",
+        ),
+    ]
+    if left_out:
+        rows.append(
+            CompatRow(
+                arm,
+                "failed questions left out",
+                left_out,
+                0,
+                "count",
+                "leaving them out raises the accuracy of an arm that fails more often",
+            )
+        )
+    per_question = paid.tokens / n
+    if router:
+        estimate = sum(
+            len(items[r.item].question) // 4 + len(r.prediction or "") // 4 for r in kept
+        )
+        theirs = estimate / len(kept) if kept else 0.0
+        why = (
+            "a quarter of the characters of question and final text stands for the router's "
+            "tokens: system prompt, tool schemas, tool-call turns, the re-sent history and the "
+            "small model are not in it. Ours is the sum of the ledger"
+        )
+    else:
+        theirs, why = per_question, "both are the counts of whoever generated the tokens"
+    rows.append(CompatRow(arm, "tokens per question", theirs, per_question, "tokens", why))
+    if router:
+        calls = sum(r.delegations for r in results)
+        rows.append(
+            CompatRow(
+                arm,
+                "delegations per question",
+                sum(r.delegations for r in kept) / len(kept) if kept else 0.0,
+                calls / n,
+                "tokens",
+                "the same count; the denominators differ when runs failed",
+            )
+        )
+    return rows

@@ -1,0 +1,129 @@
+"""GSM8K as published: JSON lines with `question` and `answer`, the answer ending in `#### n`.
+
+The files are read where they lie, plain or compressed with xz or gzip, and never copied. The
+reader forgives what is harmless (byte-order mark, CRLF, blank lines, more fields, commas in the
+gold) and names the file and the line of what is not.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import os
+import re
+from pathlib import Path
+
+from agents.records import JsonObject
+from bench.datasets import Dataset, Item, Request, sample
+from bench.errors import DataError, UsageError
+
+VARIABLE = "SWITCHYARD_DATA"
+SPLITS = ("train", "test")
+_FOLDERS = ("math/gsm8k", "gsm8k", "grade_school_math/data", "")
+_SUFFIXES = ("jsonl", "jsonl.xz", "jsonl.gz")
+_GOLD = re.compile(r"[-+]?\$?[0-9][0-9,]*(?:\.[0-9]+)?|[-+]?\.[0-9]+")
+_ANNOTATION = re.compile(r"<<[^<>]{0,200}=([-0-9.,/]{1,40})>>")
+"""GSM8K marks each computation of a solution, `<<16-3-4=9>>`: its results are the path that
+sub-answers are held against."""
+MAX_LINE = 1_000_000
+
+WHERE = (
+    "Get it from https://github.com/openai/grade-school-math (folder grade_school_math/data, "
+    "files train.jsonl and test.jsonl) and point to it: --data PATH (a file, or a folder that "
+    f"has math/gsm8k/ or grade_school_math/data/ or the files themselves), or {VARIABLE}=FOLDER "
+    "in the environment."
+)
+
+
+def load(request: Request) -> Dataset:
+    """The questions of a split. Raises DataError: missing files, broken lines."""
+    if request.split not in SPLITS:
+        raise UsageError(f"GSM8K has no split {request.split!r}; it has train and test")
+    path = find(request.split, request.data)
+    items = read(path, request.split)
+    chosen = sample(items, request.samples, request.seed)
+    return Dataset("gsm8k", request.split, chosen, len(items), f"{path.parent.name}/{path.name}")
+
+
+def find(split: str, data: Path | None) -> Path:
+    """The file of a split. Raises DataError that says where to get it."""
+    if data is not None:
+        if data.is_file():
+            return data
+        if not data.exists():
+            raise DataError(f"--data {data}: there is no such file or folder. {WHERE}")
+        root, origin = data, f"--data {data}"
+    else:
+        named = os.environ.get(VARIABLE, "")
+        if not named:
+            raise DataError(f"the GSM8K questions are not part of this project. {WHERE}")
+        root, origin = Path(named), f"{VARIABLE}={named}"
+        if not root.is_dir():
+            raise DataError(f"{origin}: there is no such folder. {WHERE}")
+    for folder in _FOLDERS:
+        for suffix in _SUFFIXES:
+            candidate = root / folder / f"{split}.{suffix}"
+            if candidate.is_file():
+                return candidate
+    raise DataError(f"{origin}: no GSM8K file {split}.jsonl (or .xz, .gz) was found in it. {WHERE}")
+
+
+def read(path: Path, split: str) -> list[Item]:
+    """Every item of a file. Raises DataError naming file and line."""
+    items: list[Item] = []
+    for number, line in _lines(path):
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"{path}:{number}: not a line of JSON ({error})") from error
+        if not isinstance(row, dict):
+            raise DataError(f"{path}:{number}: expected an object with question and answer")
+        question, answer = row.get("question"), row.get("answer")
+        if not isinstance(question, str) or not question.strip():
+            raise DataError(f"{path}:{number}: `question` must be a text that is not empty")
+        if not isinstance(answer, str):
+            raise DataError(f"{path}:{number}: `answer` must be a text ending in `#### number`")
+        gold = gold_of(answer)
+        if gold is None:
+            raise DataError(
+                f"{path}:{number}: the answer does not end in `#### number`: …{answer[-60:]!r}"
+            )
+        values = _ANNOTATION.findall(answer)
+        about: JsonObject = {"steps": len(values), "values": [*values, gold]}
+        items.append(Item(f"gsm8k/{split}/{len(items)}", question, gold, about))
+    if not items:
+        raise DataError(f"{path}: the file holds no question")
+    return items
+
+
+def gold_of(answer: str) -> str | None:
+    """The number after the last `####`, commas and currency stripped; None without one."""
+    _, marker, tail = answer.rpartition("####")
+    match = _GOLD.fullmatch(tail.strip().removesuffix("."))
+    if not marker or not match:
+        return None
+    return match[0].replace(",", "").replace("$", "").removeprefix("+")
+
+
+def _lines(path: Path) -> list[tuple[int, str]]:
+    opener = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix, open)
+    lines: list[tuple[int, str]] = []
+    number = 0
+    try:
+        with opener(path, "rb") as file:
+            for number, raw in enumerate(file, start=1):
+                if len(raw) > MAX_LINE:
+                    raise DataError(f"{path}:{number}: a line of {len(raw):,} bytes is no question")
+                text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+                if text:
+                    lines.append((number, text))
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}:{number}: not UTF-8 ({error.reason})") from error
+    except (lzma.LZMAError, gzip.BadGzipFile, EOFError) as error:
+        raise DataError(
+            f"{path}: cannot be decompressed ({error}); fetch the file again"
+        ) from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+    return lines

@@ -1,0 +1,53 @@
+"""The generator of `agents/environments/word_problems` as a data set.
+
+`held_out` (the default) mixes the four splits that are kept away from training in equal parts, and
+each item says which it is of; a single split can be asked for by name.
+"""
+
+from __future__ import annotations
+
+from agents.environments.word_problems import HELD_OUT, Split, WordProblem, generate
+from bench.datasets import Dataset, Item, Request
+from bench.errors import UsageError
+
+MIXED = "held_out"
+DEFAULT_SAMPLES = 60
+MAX_SAMPLES = 100_000
+
+
+def load(request: Request) -> Dataset:
+    """Generated problems, the same for the same split, number and seed."""
+    if request.data is not None:
+        raise UsageError("--data is of no use here: word problems are generated, not read")
+    samples = DEFAULT_SAMPLES if request.samples is None else request.samples
+    if not 1 <= samples <= MAX_SAMPLES:
+        raise UsageError(f"--samples must lie between 1 and {MAX_SAMPLES}; got {samples}")
+    if request.split != MIXED and request.split not in set(Split):
+        known = ", ".join((MIXED, *Split))
+        raise UsageError(f"word problems have no split {request.split!r}; there are: {known}")
+    splits = tuple(HELD_OUT) if request.split == MIXED else (Split(request.split),)
+    shares = [samples // len(splits) + (at < samples % len(splits)) for at in range(len(splits))]
+    groups = [
+        [_item(problem) for problem in generate(split, share, request.seed)]
+        for split, share in zip(splits, shares, strict=True)
+    ]
+    # Taken in turn, so that a run which stops early has seen every split alike.
+    items = tuple(group[at] for at in range(max(shares)) for group in groups if at < len(group))
+    source = f"generated from seed {request.seed}"
+    return Dataset("wordproblems", request.split, items, len(items), source)
+
+
+def _item(problem: WordProblem) -> Item:
+    return Item(
+        id=f"wordproblems/{problem.split}/{problem.id}",
+        question=problem.prompt,
+        gold=problem.answer,
+        about={
+            "split": problem.split,
+            "steps": problem.steps,
+            "structure": problem.structure,
+            "values": [
+                str(equation.result) for part in problem.sub_tasks for equation in part.equations
+            ],
+        },
+    )

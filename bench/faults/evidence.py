@@ -1,0 +1,103 @@
+"""What an attacked deployment leaves behind, as the checker reads it.
+
+Evidence is plain data and can be written to a file: a violation can be looked at again later,
+and the checker is tested by planting violations in evidence of a good day.
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class _Data(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Event(_Data):
+    """One entry of the bus's audit stream, in the order in which the server did things."""
+
+    id: str
+    fields: dict[str, str]
+
+    @property
+    def kind(self) -> str:
+        """`admit`, `claim`, `commit`, `duplicate`, `stale`, `dead`, `replay` or `end`."""
+        return self.fields["event"]
+
+    @property
+    def run_id(self) -> str:
+        return self.fields.get("run_id", "")
+
+    def __str__(self) -> str:
+        rest = " ".join(f"{name}={value}" for name, value in self.fields.items() if name != "event")
+        return f"{self.id} {self.kind:9} {rest}"
+
+
+class RunRecord(_Data):
+    """A run as the bus holds it in the end."""
+
+    state: str
+    outcome: str
+    answer: str
+    reason: str
+    tokens: int
+    micro_dollars: int
+    ended: float
+    run: str
+    """The run record, JSON."""
+    journal: list[str]
+    """Steps in order, JSON each."""
+    guards: dict[str, str]
+    """"turn.branch" → token of the lease under which that step was committed."""
+    usage: list[str]
+    """Usage entries in order, JSON each."""
+
+
+class Stored(_Data):
+    """A trajectory as the recorder wrote it."""
+
+    run_id: str
+    entry: str
+    outcome: str
+    answer: str | None
+    trajectory: str
+
+
+class StreamState(_Data):
+    """A stream and what hangs on it."""
+
+    length: int
+    pending: int
+    consumers: list[str]
+
+
+class Letter(_Data):
+    """A dead letter."""
+
+    run_id: str
+    stream: str
+    reason: str
+
+
+class Evidence(_Data):
+    """Everything at once."""
+
+    seed: int
+    accepted: list[str]
+    """Runs whose admission was acknowledged to the client."""
+    history: list[Event]
+    runs: dict[str, RunRecord]
+    stored: list[Stored]
+    stored_calls: list[str]
+    """`run_id call_id discarded` of every row of the stored ledger."""
+    streams: dict[str, StreamState]
+    """Work streams, trajectories and ledger by key, after the workers had drained."""
+    delayed: dict[str, int]
+    active: list[str]
+    dead_letters: list[Letter]
+    endless_keys: list[str]
+    """Keys that were ever seen without an expiry."""
+    live_consumers_before_drain: list[str]
+    """Names in the groups of the work streams at rest, before the workers were told to drain."""
+    live_workers: list[str]
+    """Workers that ran then."""

@@ -1,0 +1,117 @@
+"""The writing side of an output directory: what is on the disk before what happens.
+
+Two rules. A run id is on the disk before the bus hears of the run, so a crash never leaves a run
+that is paid for and forgotten. A run's ledger and transcript are on the disk before its result
+is written, so a result that is there is complete. Many runs share one flush to the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from agents.records import JsonObject, UsageEntry
+from bench.append_log import AppendLog
+from bench.ledger import Ledger
+from bench.output import OutputDirectory
+from bench.results import Admitted, Result
+
+
+class GroupFlush:
+    """Runs `flush` in a thread; callers that come while one is at work share the next."""
+
+    def __init__(self, flush: Callable[[], None]) -> None:
+        self._flush = flush
+        self._running: asyncio.Task[None] | None = None
+        self._next: asyncio.Task[None] | None = None
+
+    async def __call__(self) -> None:
+        """Return when everything written before the call is on the disk."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._after(self._running))
+        # A caller that is cancelled must not take the others' flush with it.
+        await asyncio.shield(self._next)
+
+    async def _after(self, earlier: asyncio.Task[None] | None) -> None:
+        if earlier is not None:
+            await asyncio.wait([earlier])
+        # From here on what is written may come too late for this flush.
+        self._running, self._next = self._next, None
+        await asyncio.to_thread(self._flush)
+
+
+class Journal:
+    """Appends to the logs of one benchmark. A context; one writer at a time."""
+
+    def __init__(self, directory: OutputDirectory) -> None:
+        self._directory = directory
+        self._items = AppendLog(directory.items_path)
+        self._transcripts = AppendLog(directory.transcripts_path)
+        self._ledger: Ledger | None = None
+        self._items_flush = GroupFlush(self._items.sync)
+        self._flush = GroupFlush(self._sync_evidence)
+
+    def __enter__(self) -> Self:
+        self._directory.lock()
+        try:
+            self._items.open()
+            self._transcripts.open()
+            self._ledger = Ledger(self._directory.ledger_path)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def notices(self) -> list[str]:
+        """What opening the files had to drop."""
+        ledger = self._ledger.notice if self._ledger else None
+        found = (self._items.notice, self._transcripts.notice, ledger)
+        return [notice for notice in found if notice]
+
+    async def admit(self, admitted: Admitted) -> None:
+        """Write a run id ahead of its admission; on the disk when this returns."""
+        self._items.append(admitted.model_dump(mode="json"))
+        await self._items_flush()
+
+    async def finish(
+        self, result: Result, transcript: JsonObject, entries: Sequence[UsageEntry]
+    ) -> list[UsageEntry]:
+        """Write a finished run; returns the ledger entries that were new."""
+        added = self.charge(entries)
+        self._transcripts.append(transcript)
+        await self._flush()
+        self._items.append(result.model_dump(mode="json"))
+        return added
+
+    def charge(self, entries: Sequence[UsageEntry]) -> list[UsageEntry]:
+        """Book calls; those that are booked already are passed over."""
+        if self._ledger is None:
+            raise ValueError("the journal is not open")
+        return self._ledger.add(entries)
+
+    def close(self) -> None:
+        """Flush and close everything, and let another bench in."""
+        if self._ledger is not None:
+            self._sync_evidence()
+            self._items.sync()
+            self._ledger.close()
+            self._ledger = None
+        self._items.close()
+        self._transcripts.close()
+        self._directory.unlock()
+
+    def _sync_evidence(self) -> None:
+        self._transcripts.sync()
+        if self._ledger is not None:
+            self._ledger.sync()

@@ -1,0 +1,211 @@
+"""The output directory of a benchmark: everything that resuming and reporting need.
+
+manifest.json      what was asked: command, arms, the questions themselves, models, prices
+items.jsonl        admitted run ids (on the disk before admission), then results
+transcripts.jsonl  the dialogue of each run, for readers
+ledger.jsonl       one line per model call that was paid for
+report.html|md|json
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from agents.records import JsonObject, Record
+from bench.append_log import corrupt, read_log, torn_notice
+from bench.datasets import Item
+from bench.errors import OutputError, UsageError
+from bench.results import Admitted, Result
+
+MANIFEST_VERSION = 1
+
+
+class ManifestItem(Record):
+    """A question as it was asked. It is here because the data set may move or change."""
+
+    id: str
+    question: str
+    gold: str
+    about: JsonObject = Field(default_factory=dict)
+
+    def as_item(self) -> Item:
+        return Item(self.id, self.question, self.gold, self.about)
+
+
+class PoolFacts(Record):
+    """What served a pool, as configured."""
+
+    engine: str
+    model: str
+    price: dict[str, str]
+    """US dollars per million tokens: prompt, cached, completion."""
+
+
+class Manifest(Record):
+    """What was asked of a benchmark. Never changed after the first admission."""
+
+    version: int = MANIFEST_VERSION
+    benchmark: str
+    command: tuple[str, ...]
+    created: float
+    arms: tuple[str, ...]
+    split: str
+    seed: int
+    source: str
+    available: int
+    calculator: bool = True
+    concurrency: int = 32
+    budget_micro_dollars: int | None = None
+    compat: str | None = None
+    profile: str | None = None
+    run_seconds: float = 600.0
+    """Each run's own deadline."""
+    pools: dict[str, PoolFacts] = Field(default_factory=dict)
+    versions: dict[str, str] = Field(default_factory=dict)
+    items: tuple[ManifestItem, ...]
+
+
+@dataclass
+class Stored:
+    """Everything that a directory holds of its runs."""
+
+    admitted: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    """(arm, item) → run id."""
+    results: dict[tuple[str, str], Result] = field(default_factory=dict[tuple[str, str], Result])
+    notices: list[str] = field(default_factory=list[str])
+
+
+class OutputDirectory:
+    """Paths and readers; writing the logs is the runner's part."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: int | None = None
+
+    @property
+    def manifest_path(self) -> Path:
+        return self.path / "manifest.json"
+
+    @property
+    def items_path(self) -> Path:
+        return self.path / "items.jsonl"
+
+    @property
+    def transcripts_path(self) -> Path:
+        return self.path / "transcripts.jsonl"
+
+    @property
+    def ledger_path(self) -> Path:
+        return self.path / "ledger.jsonl"
+
+    def create(self, manifest: Manifest) -> None:
+        """Make the directory with its manifest. Raises UsageError if it holds a benchmark."""
+        if self.manifest_path.exists():
+            raise UsageError(
+                f"{self.path} already holds a benchmark; go on with it by "
+                f"`bench resume {self.path}`, or give another --output"
+            )
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_whole(self.manifest_path, manifest.model_dump_json(indent=1))
+        except OSError as error:
+            raise OutputError(
+                f"{self.path}: cannot be written ({error.strerror or error}); give another --output"
+            ) from error
+
+    def lock(self) -> None:
+        """Keep a second bench off this directory while this process lives."""
+        descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise OutputError(
+                f"{self.path}: another bench is at work on this directory; wait for it, or stop it"
+            ) from None
+        self._lock = descriptor
+
+    def unlock(self) -> None:
+        """Let others in again."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def manifest(self) -> Manifest:
+        """Raises UsageError where there is none, OutputError where it is damaged."""
+        if not self.path.is_dir():
+            raise UsageError(f"{self.path}: there is no such directory")
+        try:
+            text = self.manifest_path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise UsageError(
+                f"{self.path} holds no benchmark (no manifest.json); it should be a directory that "
+                "`bench gsm8k` or `bench wordproblems` has written"
+            ) from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise OutputError(f"{self.manifest_path}: cannot be read ({error})") from error
+        try:
+            return Manifest.model_validate_json(text)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(str(part) for part in first["loc"]) or "file"
+            raise OutputError(f"{self.manifest_path}: {where}: {first['msg']}") from error
+
+    def stored(self) -> Stored:
+        """Admissions and results so far. Raises OutputError naming a damaged line."""
+        stored = Stored()
+        for number, record in read_log(self.items_path):
+            kind = record.get("type")
+            try:
+                if kind == "admitted":
+                    admitted = Admitted.model_validate(record)
+                    stored.admitted[(admitted.arm, admitted.item)] = admitted.run_id
+                elif kind == "result":
+                    # A later line replaces an earlier one: that is how `rescore` writes.
+                    result = Result.model_validate(record)
+                    stored.results[(result.arm, result.item)] = result
+                else:
+                    raise corrupt(self.items_path, number, f"unknown type {kind!r}")
+            except ValidationError as error:
+                first = error.errors(include_url=False)[0]
+                where = ".".join(str(part) for part in first["loc"])
+                raise corrupt(self.items_path, number, f"{where}: {first['msg']}") from error
+        for path in (self.items_path, self.ledger_path, self.transcripts_path):
+            notice = torn_notice(path)
+            if notice:
+                stored.notices.append(notice)
+        return stored
+
+    def transcripts(self) -> dict[str, dict[str, Any]]:
+        """Run id → transcript."""
+        return {str(record.get("run_id")): record for _, record in read_log(self.transcripts_path)}
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that a reader, or a crash, sees the old one or the new one."""
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def manifest_items(items: Sequence[Item]) -> tuple[ManifestItem, ...]:
+    """Items as a manifest keeps them."""
+    return tuple(
+        ManifestItem(id=item.id, question=item.question, gold=item.gold, about=item.about)
+        for item in items
+    )

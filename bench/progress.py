@@ -1,0 +1,183 @@
+"""How a benchmark goes, told while it runs: a live table on a terminal, plain lines elsewhere.
+
+Everything goes to stderr, so that stdout stays what a script reads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from bench.checkers import PRIMARY
+from bench.results import Result
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.live import Live
+
+    from bench.runner import Job
+
+LINE_SECONDS = 10.0
+"""Without a terminal: one line so often, at most."""
+
+REFRESH_PER_SECOND = 4
+
+
+class RunProgress:
+    """Counts, and shows the counts. A context: it owns the live display."""
+
+    def __init__(self, arms: Sequence[str], *, console: Console | None = None) -> None:
+        from rich.console import Console as RichConsole
+
+        self._console = console or RichConsole(stderr=True)
+        self._arms = tuple(arms)
+        self._jobs = 0
+        self._results: dict[str, list[bool]] = {arm: [] for arm in arms}
+        self._tokens = dict.fromkeys(arms, 0)
+        self._cost = dict.fromkeys(arms, 0)
+        self._earlier = 0
+        self._finished = 0
+        self._flying = 0
+        self._spent = 0
+        self._spent_here = 0
+        self._began = time.monotonic()
+        self._last_line = float("-inf")
+        self._live: Live | None = None
+        self._state = ""
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            from rich.live import Live as RichLive
+
+            self._live = RichLive(
+                get_renderable=self.table,
+                console=self._console,
+                refresh_per_second=REFRESH_PER_SECOND,
+            )
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Leave the terminal as it was found."""
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+        elif self._finished:
+            self._line()
+
+    def started(self, jobs: int, done: Sequence[Result], spent: int) -> None:
+        self._jobs = jobs
+        self._earlier = len(done)
+        self._spent = spent
+        self._began = time.monotonic()
+        # The first figures come when there is something to count.
+        self._last_line = self._began
+        for result in done:
+            self._count(result)
+        if done:
+            self.notice(f"{len(done):,} of {jobs:,} runs are stored already")
+
+    def admitted(self, job: Job) -> None:
+        self._flying += 1
+
+    def finished(self, result: Result, micro_dollars: int) -> None:
+        self._flying = max(0, self._flying - 1)
+        self._finished += 1
+        self._spent += micro_dollars
+        self._spent_here += micro_dollars
+        self._count(result)
+        if self._live is None and time.monotonic() - self._last_line >= LINE_SECONDS:
+            self._line()
+
+    def notice(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def state(self, text: str) -> None:
+        """What the display says below the table from now on; a line where there is none."""
+        self._state = text
+        if self._live is None:
+            self.notice(text)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """By the pace of this process; None before its first result."""
+        left = self._jobs - self._earlier - self._finished
+        if not self._finished:
+            return None
+        return (time.monotonic() - self._began) / self._finished * left
+
+    @property
+    def dollars_per_hour(self) -> float:
+        """By the pace of this process."""
+        elapsed = max(1e-9, time.monotonic() - self._began)
+        return self._spent_here / 1e6 / elapsed * 3600
+
+    def table(self) -> RenderableType:
+        """The live display."""
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False)
+        table.add_column("arm")
+        for name in ("done", "right", "accuracy", "tokens/run", "$"):
+            table.add_column(name, justify="right")
+        each = self._jobs // max(1, len(self._arms))
+        for arm in self._arms:
+            right = self._results[arm]
+            n = len(right)
+            table.add_row(
+                arm,
+                f"{n:,}/{each:,}",
+                f"{sum(right):,}",
+                f"{sum(right) / n:.1%}" if n else "–",
+                f"{self._tokens[arm] / n:,.0f}" if n else "–",
+                f"{self._cost[arm] / 1e6:.4f}",
+            )
+        return Group(table, Text(self._totals()), *([Text(self._state)] if self._state else []))
+
+    def _count(self, result: Result) -> None:
+        self._results[result.arm].append(result.verdicts[PRIMARY])
+        self._tokens[result.arm] += result.prompt_tokens + result.completion_tokens
+        self._cost[result.arm] += result.micro_dollars
+
+    def _totals(self) -> str:
+        tokens = sum(self._tokens.values())
+        parts = [
+            f"{self._earlier + self._finished:,} of {self._jobs:,} runs",
+            f"{self._flying:,} in flight",
+            f"{tokens:,} tokens",
+            f"${self._spent / 1e6:.4f}",
+            f"${self.dollars_per_hour:.2f}/h",
+        ]
+        left = self.seconds_left
+        if left is not None and left > 0:
+            parts.append(f"{_clock(left)} left")
+        return ", ".join(parts)
+
+    def _line(self) -> None:
+        self._last_line = time.monotonic()
+        accuracies = ", ".join(
+            f"{arm} {sum(right)}/{len(right)} = {sum(right) / len(right):.1%}"
+            for arm, right in self._results.items()
+            if right
+        )
+        self.notice(f"{self._totals()}; {accuracies}")
+
+
+def _clock(seconds: float) -> str:
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    hours, rest = divmod(whole, 3600)
+    return f"{hours}:{rest // 60:02d} h" if hours else f"{rest // 60}:{rest % 60:02d} min"

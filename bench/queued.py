@@ -1,0 +1,67 @@
+"""A benchmark as a job of the running deployment: it outlives the terminal that asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+from bench.datasets.gsm8k import VARIABLE
+from bench.errors import UsageError
+from bench.session import Asked
+
+
+def enqueue(asked: Asked) -> str:
+    """Put the benchmark on the queue, say where its results will be; the job's id."""
+    from runtime.deployment import find
+    from runtime.jobs import JobRequest
+    from runtime.jobs import enqueue as put
+
+    if asked.redis_url is not None:
+        raise UsageError(
+            "--queue and --redis-url exclude each other: a job runs beside its own deployment, "
+            "and a URL on the queue would show its password"
+        )
+    settings = find().settings
+    output = asked.output or Path("results") / (
+        f"{asked.benchmark}-{time.strftime('%Y%m%d-%H%M%S')}"
+    )
+    request = JobRequest(
+        program="bench",
+        argv=argv_of(asked, output.absolute()),
+        cwd=str(Path.cwd()),
+        output=str(output.absolute()),
+    )
+    job = asyncio.run(put(settings, request))
+    print(f"job {job}: {output}")
+    print("follow it with: runtime jobs")
+    return job
+
+
+def argv_of(asked: Asked, output: Path) -> list[str]:
+    """The command line of the job. It says outright what this terminal's environment says."""
+    request = asked.request
+    argv = [
+        asked.benchmark,
+        *("--arms", ",".join(arm.name for arm in asked.arms)),
+        *("--seed", str(request.seed)),
+        *("--split", request.split),
+        *("--concurrency", str(asked.concurrency)),
+        *("--calculator", "on" if asked.calculator else "off"),
+        *("--run-seconds", str(asked.run_seconds)),
+        *("--output", str(output)),
+        "--json",
+    ]
+    if request.samples is not None:
+        argv += ["--samples", str(request.samples)]
+    data = request.data or (os.environ.get(VARIABLE) if asked.benchmark == "gsm8k" else None)
+    if data:
+        argv += ["--data", str(Path(data).absolute())]
+    if asked.budget_dollars is not None:
+        argv += ["--budget-usd", str(asked.budget_dollars)]
+    if asked.compat is not None:
+        argv += ["--compat", asked.compat]
+    if asked.profile is not None:
+        argv += ["--profile", asked.profile]
+    return argv

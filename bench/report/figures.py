@@ -1,0 +1,64 @@
+"""Numbers as a report writes them."""
+
+from __future__ import annotations
+
+import math
+
+
+def share(value: float | None, digits: int = 1) -> str:
+    """0.864 → 86.4 %."""
+    return "–" if value is None else f"{value * 100:.{digits}f} %"
+
+
+def span(low: float | None, high: float | None) -> str:
+    """An interval of shares: 83.1 – 89.1."""
+    if low is None or high is None:
+        return "–"
+    return f"{low * 100:.1f} – {high * 100:.1f}"
+
+
+def points(value: float | None) -> str:
+    """A difference of shares in percentage points, with its sign."""
+    if value is None:
+        return "–"
+    shown = f"{value * 100:+.1f}".replace("-", "−")
+    return "0.0" if shown[1:] == "0.0" else shown
+
+
+def dollars(value: float | None) -> str:
+    """Two digits of meaning below a dollar."""
+    if value is None:
+        return "–"
+    if value == 0:
+        return "$0"
+    if abs(value) >= 1:
+        return f"${value:,.2f}"
+    digits = min(8, 1 - math.floor(math.log10(abs(value))))
+    return f"${value:.{digits}f}"
+
+
+def count(value: float | None, digits: int = 0) -> str:
+    """Thousands apart."""
+    return "–" if value is None else f"{value:,.{digits}f}"
+
+
+def seconds(value: float | None) -> str:
+    """Milliseconds below a second."""
+    if value is None:
+        return "–"
+    if value < 0.9995:
+        return f"{value * 1000:.0f} ms"
+    return f"{value:.1f} s" if value < 100 else f"{value:,.0f} s"
+
+
+def probability(value: float) -> str:
+    """A p-value, for a table."""
+    if value < 0.0001:
+        return "< 0.0001"
+    return f"{value:.4f}" if value < 0.1 else f"{value:.2f}"
+
+
+def p_value(value: float) -> str:
+    """A p-value, in a sentence."""
+    shown = probability(value)
+    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"

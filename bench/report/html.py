@@ -1,0 +1,124 @@
+"""The HTML report: one file without a single external resource.
+
+Model output is hostile. It reaches the page in two ways only: escaped by `html.escape`, or packed
+(gzip, base64) in a data block that the script unpacks and enters as text. A content security
+policy allows this page's own script and style, by their hashes, and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from bench.checkers import CHECKERS
+from bench.report import sections
+from bench.report.facts import Facts
+from bench.report.plots import arm_class
+
+CHUNK = 40
+"""Questions whose transcripts are packed together: a reader unpacks only what is opened."""
+
+
+def render(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> str:
+    """The whole page."""
+    resources = files("bench.report")
+    style = resources.joinpath("page.css").read_text(encoding="utf-8")
+    script = resources.joinpath("page.js").read_text(encoding="utf-8")
+    policy = (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    title = sections.title(facts)
+    body = "\n".join(sections.every_section(facts, transcripts))
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">
+<meta name="color-scheme" content="light dark">
+<title>{escape(title)}</title>
+<style>{style}</style>
+</head>
+<body>
+<main>
+{body}
+</main>
+<dialog id="dialog"><div class="sheet" id="sheet"></div></dialog>
+{_data_blocks(facts, transcripts)}
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _pack(value: object) -> str:
+    """JSON, gzip, base64. No character of it means anything to an HTML parser."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+
+
+def _block(name: str, value: object) -> str:
+    return f'<script type="text/plain" id="{name}">{_pack(value)}</script>'
+
+
+def _data_blocks(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> str:
+    by_arm = {arm.name: arm for arm in facts.arms}
+    runs = {arm.name: arm.by_item() for arm in facts.arms}
+    items: list[dict[str, Any]] = []
+    chunks: list[dict[str, Any]] = []
+    for at, item in enumerate(facts.manifest.items):
+        if at % CHUNK == 0:
+            chunks.append({})
+        row: dict[str, Any] = {
+            "id": item.id,
+            "q": item.question,
+            "gold": item.gold,
+            "about": {key: item.about[key] for key in ("split", "steps") if key in item.about},
+            "k": len(chunks) - 1,
+            "r": {},
+        }
+        for name, results in runs.items():
+            result = results.get(item.id)
+            if result is None:
+                continue
+            paid = by_arm[name].spent_on(result)
+            row["r"][name] = {
+                "id": result.run_id,
+                "c": str(by_arm[name].classes[item.id]),
+                "a": result.answer,
+                "d": [int(result.verdicts[checker]) for checker in CHECKERS],
+                "o": str(result.outcome),
+                "why": result.reason,
+                "t": paid.tokens,
+                "m": paid.micro_dollars,
+                "s": result.seconds.wall,
+                "sec": {
+                    "queue": result.seconds.queue,
+                    "pools": result.seconds.pools,
+                    "other": result.seconds.other,
+                },
+            }
+            script = transcripts.get(result.run_id)
+            if script is not None:
+                chunks[-1][result.run_id] = script
+        items.append(row)
+    index = {
+        "arms": list(facts.manifest.arms),
+        "colours": {
+            name: arm_class(facts, name).rpartition("-")[2] for name in facts.manifest.arms
+        },
+        "items": items,
+    }
+    blocks = [_block("index", index)]
+    blocks += [_block(f"chunk-{at}", chunk) for at, chunk in enumerate(chunks)]
+    return "\n".join(blocks)

@@ -1,0 +1,123 @@
+"""Where the time goes: the mean of an arm as a stacked bar, and one median run as a waterfall."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.report import svg
+from bench.report.facts import ArmRuns, Facts
+from bench.report.figures import seconds
+from bench.results import Result
+
+WIDTH = 460.0
+
+
+def pool_class(name: str) -> str:
+    """Models keep the colour of the arm in which they work alone."""
+    return {"llm": "arm-0", "slm": "arm-2"}.get(name, "arm-3")
+
+
+def stacked_latency(facts: Facts) -> str:
+    """Mean seconds per question by part, one bar an arm."""
+    arms = {
+        arm.name: facts.timings["arms"][arm.name]["mean_seconds"]
+        for arm in facts.arms
+        if arm.results
+    }
+    if not arms:
+        return ""
+    totals = {name: sum(parts.values()) for name, parts in arms.items()}
+    walls = {name: facts.timings["arms"][name]["wall"]["mean"] for name in arms}
+    longest = max(*totals.values(), *walls.values(), 1e-6)
+    row, top, left = 44.0, 30.0, 62.0
+    height = top + row * len(arms) + 30
+    x = svg.Scale(0.0, longest * 1.04, left, WIDTH - 20)
+    parts: list[str] = [_legend(arms)]
+    for tick in x.ticks(4):
+        parts.append(svg.line(x(tick), top, x(tick), height - 26, "grid"))
+        parts.append(svg.text(x(tick), height - 10, seconds(tick), "tick", "middle"))
+    for at, (name, means) in enumerate(arms.items()):
+        y = top + row * at + 8
+        parts.append(svg.text(left - 8, y + 18, name, "name", "end"))
+        begin = 0.0
+        for part, value in means.items():
+            words = f"{name}: {_named(part)} {seconds(value)}"
+            parts.append(
+                svg.rect(x(begin), y, x(begin + value) - x(begin), 26, _part_class(part),
+                         svg.hint(words))
+            )  # fmt: skip
+            begin += value
+        wall = x(walls[name])
+        parts.append(svg.line(wall, y - 4, wall, y + 30, "wall"))
+    return svg.picture(WIDTH, height, "Mean latency by part", *parts)
+
+
+def run_at(arm: ArmRuns, share: float) -> Result | None:
+    """The run whose wall time is that quantile of the arm's (0.5 is the median)."""
+    ordered = sorted(arm.results, key=lambda result: (result.seconds.wall, result.item))
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
+
+
+def waterfall(transcript: dict[str, Any]) -> str:
+    """One run over time: a row a step, grey while it waits, coloured while a model works."""
+    steps: list[dict[str, Any]] = transcript.get("steps", [])[:24]
+    if not steps:
+        return ""
+    wall = max([float(transcript.get("wall") or 0), *(float(s["end"]) for s in steps), 1e-6])
+    row, top, left = 24.0, 6.0, 96.0
+    height = top + row * len(steps) + 30
+    x = svg.Scale(0.0, wall, left, WIDTH - 20)
+    parts: list[str] = []
+    for tick in x.ticks(4):
+        parts.append(svg.line(x(tick), top, x(tick), height - 26, "grid"))
+        parts.append(svg.text(x(tick), height - 10, seconds(tick), "tick", "middle"))
+    for at, step in enumerate(steps):
+        y = top + row * at + 4
+        name = f"{step['agent']} {step['turn']}"
+        name += f".{step['branch']}" if step["branch"] else ""
+        parts.append(svg.text(left - 8, y + 12, name, "label", "end"))
+        start, end = float(step["start"]), float(step["end"])
+        waited = float(step["waited"])
+        parts.append(_bar(x, y, start - waited, start, "part-queue", "waiting for a worker"))
+        parts.append(_bar(x, y, start, end, "part-other", f"{name}: {seconds(end - start)}"))
+        now = start
+        for call in step["calls"]:
+            queue, first, decode = (float(value) for value in call["seconds"])
+            parts.append(_bar(x, y, now, min(end, now + queue), "part-queue", "engine's queue"))
+            now += queue
+            done = min(end, now + first + decode)
+            words = f"{call['pool']}: {seconds(first)} to the first token, {seconds(decode)} more"
+            parts.append(_bar(x, y, now, done, pool_class(str(call["pool"])), words))
+            now = done
+    return svg.picture(WIDTH, height, "One run over time", *parts)
+
+
+def _bar(x: svg.Scale, y: float, start: float, end: float, class_: str, words: str) -> str:
+    width = x(max(start, end)) - x(max(0.0, start))
+    return svg.rect(x(max(0.0, start)), y, max(0.7, width), 15, f"bar {class_}", svg.hint(words))
+
+
+def _legend(arms: dict[str, dict[str, float]]) -> str:
+    found = dict.fromkeys(part for parts in arms.values() for part in parts)
+    names = ["queue", *sorted(part for part in found if part.startswith("pool:")), "other"]
+    drawn: list[str] = []
+    at = 14.0
+    for name in names:
+        words = _named(name)
+        drawn.append(svg.rect(at, 6, 11, 11, _part_class(name)))
+        drawn.append(svg.text(at + 16, 16, words, "tick"))
+        at += 30 + 6.2 * len(words)
+    drawn.append(svg.line(at + 4, 4, at + 4, 19, "wall"))
+    drawn.append(svg.text(at + 11, 16, "wall", "tick"))
+    return "".join(drawn)
+
+
+def _named(part: str) -> str:
+    names = {"queue": "waiting", "other": "tools, hand-over"}
+    return names.get(part, part.removeprefix("pool:"))
+
+
+def _part_class(part: str) -> str:
+    if part in {"queue", "other"}:
+        return f"bar part-{part}"
+    return f"bar {pool_class(part.removeprefix('pool:'))}"

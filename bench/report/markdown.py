@@ -1,0 +1,162 @@
+"""The report as Markdown: what goes into an issue, a pull request or a paper's draft."""
+
+from __future__ import annotations
+
+from bench.checkers import CHECKERS, PRIMARY
+from bench.report import figures as say
+from bench.report.facts import Facts
+from bench.report.sections import compat_figure, headline, title
+
+
+def render(facts: Facts) -> str:
+    """The whole document."""
+    manifest = facts.manifest
+    lines = [
+        f"# {title(facts)}",
+        "",
+        f"{len(manifest.items):,} of {manifest.available:,} questions, split {manifest.split}, "
+        f"seed {manifest.seed}, from {manifest.source}.",
+        "",
+    ]
+    left = facts.results["not_done"]
+    if left:
+        words = ", ".join(f"{name}: {len(ids):,}" for name, ids in left.items())
+        lines += [f"**Not complete.** Not answered yet: {words}.", ""]
+    lines += [f"> {notice}\n" for notice in facts.notices]
+    verdict = headline(facts)
+    if verdict:
+        lines += [verdict, ""]
+    lines += main_table(facts)
+    lines += ["", "## Accuracy by checker", "", *_checkers(facts)]
+    if facts.results["pairs"]:
+        lines += ["", "## Question by question", "", *_pairs(facts)]
+    lines += ["", "## Ledger", "", *_ledger(facts), "", "## What went wrong", "", *_classes(facts)]
+    if facts.results["groups"]:
+        lines += ["", "## By kind of question", "", *_groups(facts)]
+    if manifest.compat == "delegate":
+        lines += ["", "## In Delegate's books, and in ours", "", *compat_table(facts)]
+    return "\n".join(lines) + "\n"
+
+
+def main_table(facts: Facts) -> list[str]:
+    """One row per arm: accuracy, cost, tokens, latency."""
+    rows: list[list[str]] = []
+    for name, arm in facts.results["arms"].items():
+        score = arm["accuracy"][PRIMARY]
+        money = arm["micro_dollars_per_question"]
+        rows.append(
+            [
+                name,
+                f"{score['right']:,}/{arm['n']:,}",
+                say.share(score["estimate"]),
+                say.span(score["low"], score["high"]),
+                say.count(arm["tokens_per_question"], 1),
+                say.dollars(None if money is None else money / 1000),
+                say.seconds(facts.timings["arms"][name]["wall"]["p50"]),
+            ]
+        )
+    head = ["arm", "right", "accuracy", "95 %", "tokens/question", "$/1,000", "median latency"]
+    return table(head, rows)
+
+
+def table(head: list[str], rows: list[list[str]], left: int = 1) -> list[str]:
+    """A Markdown table; the first `left` columns are words, the others numbers."""
+    rule = [":--" if at < left else "--:" for at in range(len(head))]
+    return [f"| {' | '.join(cell(word) for word in row)} |" for row in (head, rule, *rows)]
+
+
+def cell(word: str) -> str:
+    """A text that cannot break out of its cell."""
+    return " ".join(word.replace("|", "\\|").split())
+
+
+def compat_table(facts: Facts) -> list[str]:
+    """Delegate's figures beside ours."""
+    rows = [
+        [
+            row["arm"],
+            row["figure"],
+            compat_figure(row, "theirs"),
+            compat_figure(row, "ours"),
+            row["why"],
+        ]
+        for row in facts.results["delegate"]
+    ]
+    return table(["arm", "figure", "Delegate's rule", "ours", "why they differ"], rows, left=2)
+
+
+def _checkers(facts: Facts) -> list[str]:
+    rows = [
+        [
+            name,
+            str(arm["n"]),
+            *(
+                f"{say.share(arm['accuracy'][checker]['estimate'])} "
+                f"({say.span(arm['accuracy'][checker]['low'], arm['accuracy'][checker]['high'])})"
+                for checker in CHECKERS
+            ),
+        ]
+        for name, arm in facts.results["arms"].items()
+    ]
+    return table(["arm", "n", *CHECKERS], rows)
+
+
+def _pairs(facts: Facts) -> list[str]:
+    rows = [
+        [
+            f"{pair['a']} − {pair['b']}",
+            str(pair["n"]),
+            str(pair["both"]),
+            str(pair["only_a"]),
+            str(pair["only_b"]),
+            str(pair["neither"]),
+            f"{say.points(pair['difference']['estimate'])} "
+            f"[{say.points(pair['difference']['low'])}, "
+            f"{say.points(pair['difference']['high'])}]",
+            say.probability(pair["p"]),
+        ]
+        for pair in facts.results["pairs"]
+    ]
+    head = ["pair", "n", "both", "only first", "only second", "neither", "points", "McNemar p"]
+    return table(head, rows)
+
+
+def _ledger(facts: Facts) -> list[str]:
+    rows = [
+        [
+            name,
+            pool,
+            *(f"{paid[key]:,}" for key in ("calls", "prompt", "cached", "completion")),
+            say.dollars(paid["micro_dollars"] / 1e6),
+        ]
+        for name, arm in facts.results["arms"].items()
+        for pool, paid in arm["pools"].items()
+    ]
+    head = ["arm", "pool", "calls", "prompt tokens", "cached", "completion tokens", "cost"]
+    return table(head, rows, left=2)
+
+
+def _classes(facts: Facts) -> list[str]:
+    arms = facts.results["arms"]
+    names = list(dict.fromkeys(name for arm in arms.values() for name in arm["classes"]))
+    rows = [
+        [name.replace("_", " "), *(str(arm["classes"].get(name, 0)) for arm in arms.values())]
+        for name in sorted(names)
+    ]
+    return table(["class", *arms], rows)
+
+
+def _groups(facts: Facts) -> list[str]:
+    names = list(facts.results["arms"])
+    rows: list[list[str]] = []
+    for group in facts.results["groups"]:
+        shown: list[str] = []
+        for name in names:
+            known = group["arms"].get(name)
+            shown.append(
+                "–"
+                if known is None
+                else f"{say.share(known['estimate'])} ({known['right']}/{known['n']})"
+            )
+        rows.append([f"{group['by']} {group['group']}".replace("_", " "), *shown])
+    return table(["group", *names], rows)

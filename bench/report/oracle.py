@@ -1,0 +1,55 @@
+"""The bound that no router between two models can pass, and the line that every router should.
+
+Of two models that answer alone, a router picks one per question. The *oracle* takes the cheap one
+wherever it is right, the dear one where only that is right: the best accuracy, and for each share
+of questions sent to the dear model the best one. *Mixing* sends questions at random: a router on
+that line has learnt nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from bench.checkers import PRIMARY
+
+if TYPE_CHECKING:
+    from bench.report.facts import ArmRuns
+
+SOLO_ARMS = ("llm", "slm")
+
+
+def oracle_of(arms: Sequence[ArmRuns]) -> dict[str, Any] | None:
+    """The oracle over the two single-model arms; None unless both are there.
+
+    Costs are per question, in micro-dollars and in tokens.
+    """
+    by_name = {arm.name: arm for arm in arms}
+    if not all(name in by_name for name in SOLO_ARMS):
+        return None
+    big, small = (by_name[name] for name in SOLO_ARMS)
+    big_runs, small_runs = big.by_item(), small.by_item()
+    shared = [item for item in big_runs if item in small_runs]
+    if not shared:
+        return None
+    right = dear = 0
+    micro = tokens = 0
+    for item in shared:
+        small_right = small_runs[item].verdicts[PRIMARY]
+        big_right = big_runs[item].verdicts[PRIMARY]
+        right += small_right or big_right
+        takes_big = big_right and not small_right
+        dear += takes_big
+        arm, runs = (big, big_runs) if takes_big else (small, small_runs)
+        paid = arm.spent_on(runs[item])
+        micro += paid.micro_dollars
+        tokens += paid.tokens
+    n = len(shared)
+    return {
+        "n": n,
+        "right": right,
+        "accuracy": right / n,
+        "sent_to_llm": dear / n,
+        "micro_dollars_per_question": micro / n,
+        "tokens_per_question": tokens / n,
+    }

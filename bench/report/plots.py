@@ -1,0 +1,214 @@
+"""The plots of accuracy: against cost, and as paired differences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.report import svg
+from bench.report.facts import Facts
+from bench.report.figures import count, dollars, p_value, points, share, span
+
+WIDTH = 460.0
+
+
+def arm_class(facts: Facts, arm: str) -> str:
+    """The colour class of an arm: known ones keep theirs in every report."""
+    known = {"llm": "arm-0", "router": "arm-1", "slm": "arm-2"}
+    if arm in known:
+        return known[arm]
+    others = [name for name in facts.manifest.arms if name not in known]
+    return f"arm-{3 + others.index(arm) % 3}"
+
+
+def accuracy_against_cost(facts: Facts) -> tuple[str, str]:
+    """The plot and its caption. Cost in dollars per 1,000 questions; in tokens per question where
+    nothing has a price."""
+    arms = facts.results["arms"]
+    priced = any(arms[name]["usage"]["micro_dollars"] for name in arms)
+    unit = "micro_dollars" if priced else "tokens"
+    per = 1e-3 if priced else 1.0  # micro-dollars per question → dollars per 1,000
+    spots = {
+        name: (facts_of_arm["per_question"][unit], facts_of_arm["accuracy"]["numeric"])
+        for name, facts_of_arm in arms.items()
+        if facts_of_arm["n"]
+    }
+    if not spots:
+        return "", "Nothing was answered yet."
+    oracle = facts.results["oracle"]
+    oracle_spot = None
+    if oracle is not None:
+        oracle_spot = (oracle[f"{unit}_per_question"] * per, oracle["accuracy"])
+    bounds = [cost[edge] * per for cost, _ in spots.values() for edge in ("low", "high")]
+    costs = [*bounds, *([oracle_spot[0]] if oracle_spot else [])]
+    positive = [cost for cost in costs if cost > 0]
+    log = bool(positive) and min(costs) > 0 and max(costs) / min(positive) > 8
+    low_x, high_x = (min(costs) / 1.6, max(costs) * 1.6) if log else (0.0, max(costs) * 1.15 or 1.0)
+    tops = [accuracy["high"] for _, accuracy in spots.values()]
+    tops += [oracle_spot[1]] if oracle_spot else []
+    bottoms = [accuracy["low"] for _, accuracy in spots.values()]
+    room = max(0.02, (max(tops) - min(bottoms)) * 0.12)
+    low_y, high_y = max(0.0, min(bottoms) - room), min(1.0, max(tops) + room)
+    height = 330.0
+    x = svg.Scale(low_x, high_x, 52.0, WIDTH - 14, log)
+    y = svg.Scale(low_y, high_y, height - 44, 14.0)
+    parts = _axes(x, y, height, dollars if priced else count)
+    label = "US dollars per 1,000 questions" if priced else "tokens per question"
+    label += ", logarithmic" if log else ""
+    parts.append(svg.text((52 + WIDTH - 14) / 2, height - 6, label, "axis", "middle"))
+    if oracle_spot and {"llm", "slm"} <= spots.keys():
+        parts += _bounds(x, y, spots, oracle_spot, per)
+    for name, (cost, accuracy) in spots.items():
+        parts.append(_spot(x, y, name, cost, accuracy, per, arm_class(facts, name), priced))
+    caption = (
+        "Each arm with its 95 % intervals in both directions (Wilson for accuracy, bootstrap over "
+        "questions for cost)."
+    )
+    if oracle_spot:
+        caption += (
+            " Dashed: the oracle router, which sends a question to the big model exactly when "
+            "only that solves it; no router of whole questions lies above. Dotted: mixing the two "
+            "models at random; a router on this line has learnt nothing."
+        )
+    drawing = svg.picture(WIDTH, height, "Accuracy against cost", *parts)
+    return drawing, caption
+
+
+def differences(facts: Facts) -> str:
+    """Every pair's difference of accuracies with its bootstrap interval."""
+    pairs = [pair for pair in facts.results["pairs"] if pair["n"]]
+    if not pairs:
+        return ""
+    edges = [pair["difference"][edge] for pair in pairs for edge in ("low", "high")]
+    reach = max(0.02, *(abs(edge) for edge in edges)) * 1.1
+    row, top = 46.0, 8.0
+    height = top + row * len(pairs) + 34
+    x = svg.Scale(-reach, reach, 16.0, WIDTH - 16)
+    parts: list[str] = []
+    for tick in x.ticks(6):
+        parts.append(svg.line(x(tick), top, x(tick), height - 30, "grid"))
+        parts.append(svg.text(x(tick), height - 16, points(tick), "tick", "middle"))
+    parts.append(svg.line(x(0), top, x(0), height - 30, "zero"))
+    parts.append(
+        svg.text(WIDTH / 2, height - 2, "difference of accuracies, percentage points", "axis",
+                 "middle")
+    )  # fmt: skip
+    for at, pair in enumerate(pairs):
+        y = top + row * at + 30
+        gap = pair["difference"]
+        words = (
+            f"{pair['a']} − {pair['b']}: {points(gap['estimate'])} "
+            f"[{points(gap['low'])}, {points(gap['high'])}], {p_value(pair['p'])}"
+        )
+        parts.append(svg.text(16, y - 12, words, "label"))
+        mark = "sure" if pair["p"] < 0.05 else "unsure"
+        parts.append(svg.line(x(gap["low"]), y, x(gap["high"]), y, f"interval {mark}"))
+        parts.append(svg.tag("circle", cx=x(gap["estimate"]), cy=y, r=5, class_=f"dot {mark}"))
+    return svg.picture(WIDTH, height, "Paired differences of accuracy", *parts)
+
+
+def checker_intervals(facts: Facts, checkers: tuple[str, ...]) -> str:
+    """Accuracy of every arm by every checker, as intervals on one axis."""
+    arms = {name: a for name, a in facts.results["arms"].items() if a["n"]}
+    if not arms:
+        return ""
+    row, top, left = 16.0, 10.0, 96.0
+    block = row * len(arms) + 12
+    height = top + block * len(checkers) + 30
+    x = svg.Scale(0.0, 1.0, left, WIDTH - 24)
+    parts: list[str] = []
+    for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
+        parts.append(svg.line(x(tick), top, x(tick), height - 26, "grid"))
+        parts.append(svg.text(x(tick), height - 10, share(tick, 0), "tick", "middle"))
+    for at, checker in enumerate(checkers):
+        begin = top + block * at + 8
+        parts.append(svg.text(left - 8, begin + row * len(arms) / 2 + 4, checker, "label", "end"))
+        for place, (name, arm) in enumerate(arms.items()):
+            y = begin + row * place + row / 2
+            score = arm["accuracy"][checker]
+            colour = arm_class(facts, name)
+            words = f"{name}, {checker}: {share(score['estimate'])} ({score['right']}/{arm['n']})"
+            parts.append(
+                svg.link(
+                    f"#items?arm={name}&checker={checker}&says=right",
+                    svg.hint(words),
+                    svg.line(x(score["low"]), y, x(score["high"]), y, f"interval {colour}"),
+                    svg.tag("circle", cx=x(score["estimate"]), cy=y, r=4.5, class_=f"dot {colour}"),
+                )
+            )
+    return svg.picture(WIDTH, height, "Accuracy by checker", *parts)
+
+
+def _axes(x: svg.Scale, y: svg.Scale, height: float, costs: Any) -> list[str]:
+    parts: list[str] = []
+    for tick in y.ticks(5):
+        parts.append(svg.line(x.start, y(tick), x.end, y(tick), "grid"))
+        parts.append(svg.text(x.start - 6, y(tick) + 4, share(tick, 0), "tick", "end"))
+    for tick in x.ticks(5):
+        parts.append(svg.line(x(tick), y.start, x(tick), y.end, "grid"))
+        parts.append(svg.text(x(tick), height - 26, costs(tick), "tick", "middle"))
+    return parts
+
+
+def _bounds(
+    x: svg.Scale, y: svg.Scale, spots: dict[str, Any], oracle: tuple[float, float], per: float
+) -> list[str]:
+    """The oracle's line (up from the small model, then level) and the line of random mixing."""
+    small = (spots["slm"][0]["estimate"] * per, spots["slm"][1]["estimate"])
+    big = (spots["llm"][0]["estimate"] * per, spots["llm"][1]["estimate"])
+
+    def between(start: tuple[float, float], end: tuple[float, float]) -> list[tuple[float, float]]:
+        # On a logarithmic axis a straight mixture is a curve.
+        steps = 24
+        return [
+            (
+                x(start[0] + (end[0] - start[0]) * at / steps),
+                y(start[1] + (end[1] - start[1]) * at / steps),
+            )
+            for at in range(steps + 1)
+        ]
+
+    bound = [*between(small, oracle), (x.end, y(oracle[1]))]
+    return [
+        svg.path(between(small, big), "mixing"),
+        svg.path(bound, "oracle"),
+        svg.tag("circle", cx=x(oracle[0]), cy=y(oracle[1]), r=4, class_="oracle-dot"),
+        svg.text(x.end, y(oracle[1]) - 6, f"oracle {share(oracle[1])}", "label", "end"),
+    ]
+
+
+def _spot(
+    x: svg.Scale,
+    y: svg.Scale,
+    name: str,
+    cost: dict[str, float],
+    accuracy: dict[str, float],
+    per: float,
+    colour: str,
+    priced: bool,
+) -> str:
+    left, right = x(cost["low"] * per), x(cost["high"] * per)
+    top, bottom = y(accuracy["high"]), y(accuracy["low"])
+    at_x, at_y = x(cost["estimate"] * per), y(accuracy["estimate"])
+    money = dollars(cost["estimate"] * per) if priced else f"{count(cost['estimate'])} tokens"
+    reach = span(accuracy["low"], accuracy["high"])
+    words = f"{name}: {share(accuracy['estimate'])} [{reach}], {money}"
+    # Near the right edge the name goes to the left of its dot.
+    flipped = at_x > x.end - 70
+    return svg.link(
+        f"#items?arm={name}",
+        svg.hint(words),
+        svg.tag(
+            "ellipse",
+            cx=(left + right) / 2,
+            cy=(top + bottom) / 2,
+            rx=max(4.0, (right - left) / 2),
+            ry=max(4.0, (bottom - top) / 2),
+            class_=f"region {colour}",
+        ),
+        svg.line(left, at_y, right, at_y, f"interval {colour}"),
+        svg.line(at_x, top, at_x, bottom, f"interval {colour}"),
+        svg.tag("circle", cx=at_x, cy=at_y, r=5.5, class_=f"dot {colour}"),
+        svg.text(
+            at_x + (-10 if flipped else 10), at_y - 9, name, "name", "end" if flipped else "start"
+        ),
+    )

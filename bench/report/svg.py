@@ -1,0 +1,115 @@
+"""A few words of SVG. Colours are classes, so that the page's theme decides them; every text is
+escaped here and nowhere else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+
+def tag(name: str, *children: str, **attributes: float | str | None) -> str:
+    """An element. Attribute names: `_` stands for `-`, a trailing one is dropped (`class_`)."""
+    parts = [name]
+    for key, value in attributes.items():
+        if value is None:
+            continue
+        shown = f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+        parts.append(f'{key.rstrip("_").replace("_", "-")}="{escape(shown)}"')
+    inner = "".join(children)
+    return f"<{' '.join(parts)}>{inner}</{name}>" if inner else f"<{' '.join(parts)}/>"
+
+
+def text(x: float, y: float, words: str, class_: str = "", anchor: str = "start") -> str:
+    """A line of text."""
+    return tag("text", escape(words), x=x, y=y, class_=class_ or None, text_anchor=anchor)
+
+
+def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> str:
+    return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_)
+
+
+def rect(x: float, y: float, width: float, height: float, class_: str, *inner: str) -> str:
+    return tag(
+        "rect",
+        *inner,
+        x=x,
+        y=y,
+        width=max(0.0, width),
+        height=max(0.0, height),
+        class_=class_,
+    )
+
+
+def hint(words: str) -> str:
+    """What a pointer that rests on the element is shown."""
+    return tag("title", escape(words))
+
+
+def link(href: str, *children: str) -> str:
+    return tag("a", *children, href=href)
+
+
+def path(points: Sequence[tuple[float, float]], class_: str) -> str:
+    """A polyline."""
+    steps = " L".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return tag("path", d=f"M{steps}", class_=class_)
+
+
+def picture(width: float, height: float, label: str, *children: str) -> str:
+    """The whole drawing; it grows and shrinks with its place."""
+    return tag(
+        "svg",
+        *children,
+        viewBox=f"0 0 {width:g} {height:g}",
+        role="img",
+        aria_label=label,
+        class_="plot",
+    )
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From values to pixels, linear or logarithmic."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    def __call__(self, value: float) -> float:
+        low, high = self.low, self.high
+        if self.log:
+            value, low, high = math.log(max(value, low)), math.log(low), math.log(high)
+        if high == low:
+            return (self.start + self.end) / 2
+        share = min(1.0, max(0.0, (value - low) / (high - low)))
+        return self.start + share * (self.end - self.start)
+
+    def ticks(self, wanted: int = 5) -> list[float]:
+        """Round values inside the scale."""
+        if self.log:
+            return self._decades(wanted)
+        span = self.high - self.low
+        if span <= 0:
+            return [self.low]
+        raw = span / wanted
+        power = 10 ** math.floor(math.log10(raw))
+        step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw * 0.999)
+        first = math.ceil(self.low / step - 1e-9)
+        return [at * step for at in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+    def _decades(self, wanted: int) -> list[float]:
+        decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        for multiples in ((1, 2, 5), (1, 3), (1,)):
+            ticks = [
+                multiple * 10.0**decade
+                for decade in decades
+                for multiple in multiples
+                if self.low <= multiple * 10.0**decade <= self.high
+            ]
+            if len(ticks) <= wanted + 2:
+                return ticks
+        return ticks

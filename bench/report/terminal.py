@@ -1,0 +1,68 @@
+"""The outcome of a benchmark on a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.checkers import PRIMARY
+from bench.report import figures as say
+from bench.report.facts import Facts
+from bench.report.sections import compat_figure, headline, title
+
+
+def print_report(facts: Facts, path: Path | None = None) -> None:
+    """Tables on stdout; the full report's place at the end."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console()
+    table = Table(title=escape(title(facts)), title_justify="left")
+    table.add_column("arm")
+    for name in ("right", "accuracy", "95 %", "tokens/question", "$/1,000", "median latency"):
+        table.add_column(name, justify="right")
+    for name, arm in facts.results["arms"].items():
+        score = arm["accuracy"][PRIMARY]
+        money = arm["micro_dollars_per_question"]
+        table.add_row(
+            escape(name),
+            f"{score['right']:,}/{arm['n']:,}",
+            say.share(score["estimate"]),
+            say.span(score["low"], score["high"]),
+            say.count(arm["tokens_per_question"], 1),
+            say.dollars(None if money is None else money / 1000),
+            say.seconds(facts.timings["arms"][name]["wall"]["p50"]),
+        )
+    console.print(table)
+    sentence = headline(facts)
+    if sentence:
+        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+    if facts.manifest.compat == "delegate":
+        print_compat(facts)
+    for notice in facts.notices:
+        console.print(f"Notice: {notice}", markup=False, highlight=False, soft_wrap=True)
+    if path is not None:
+        where = f"Report: {path / 'report.html'}"
+        console.print(where, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_compat(facts: Facts) -> None:
+    """Delegate's own bookkeeping beside ours, with the reason of each difference."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="In Delegate's books, and in ours", title_justify="left")
+    for name in ("arm", "figure"):
+        table.add_column(name)
+    table.add_column("Delegate's rule", justify="right")
+    table.add_column("ours", justify="right")
+    table.add_column("why they differ", ratio=1)
+    for row in facts.results["delegate"]:
+        table.add_row(
+            row["arm"],
+            row["figure"],
+            compat_figure(row, "theirs"),
+            compat_figure(row, "ours"),
+            row["why"],
+        )
+    Console().print(table)

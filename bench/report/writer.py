@@ -1,0 +1,20 @@
+"""Writes the three reports of an output directory."""
+
+from __future__ import annotations
+
+import json
+
+from bench.output import OutputDirectory, write_whole
+from bench.report import html, markdown
+from bench.report.facts import Facts, facts_of
+
+
+def write_reports(directory: OutputDirectory) -> Facts:
+    """report.json, report.md and report.html, each whole or not at all."""
+    facts = facts_of(directory)
+    path = directory.path
+    text = json.dumps(facts.as_json(), ensure_ascii=False, indent=1, sort_keys=True)
+    write_whole(path / "report.json", text + "\n")
+    write_whole(path / "report.md", markdown.render(facts))
+    write_whole(path / "report.html", html.render(facts, directory.transcripts()))
+    return facts

@@ -1,0 +1,224 @@
+"""What the bench keeps of one finished run: one line of `items.jsonl`, one of `transcripts.jsonl`.
+
+The trajectory itself, with its token ids, is in the recorder's store; here is what a report, a
+new score and a reader need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import JsonValue
+
+from agents.answers import final_text
+from agents.records import Call, JsonObject, Outcome, Record, Step, Trajectory, UsageEntry
+from bench.checkers import Score
+from bench.ledger import total
+from bench.taxonomy import signals_of
+
+
+class Admitted(Record):
+    """A run that is about to be admitted. On the disk before the bus hears of it, so that no run
+    is ever paid for and then forgotten."""
+
+    type: Literal["admitted"] = "admitted"
+    run_id: str
+    arm: str
+    item: str
+
+
+class Seconds(Record):
+    """Where the time of a run went. Parallel branches add up, so the parts may exceed `wall`."""
+
+    wall: float
+    """From the run's creation to its end."""
+    queue: float
+    """Waiting: on the bus for a worker, and in an engine's queue."""
+    pools: dict[str, float]
+    """Computing, by model pool: from the start of work to the last token."""
+    other: float
+    """Tools, hand-over, commits: the rest of the steps."""
+
+
+class Result(Record):
+    """A finished run of one arm on one item."""
+
+    type: Literal["result"] = "result"
+    run_id: str
+    arm: str
+    item: str
+    outcome: Outcome
+    reason: str | None
+    prediction: str | None
+    """The model's last text; None when the run did not end with an answer."""
+    answer: str
+    """What the primary checker read from it."""
+    value: str | None
+    where: str
+    verdicts: dict[str, bool]
+    signals: tuple[str, ...]
+    delegations: int
+    """Sub-problems handed to the small model."""
+    escalations: int
+    """Of these, handed on to the expert."""
+    tools: int
+    """Calls of other tools."""
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    micro_dollars: int
+    seconds: Seconds
+
+    def scored(self, score: Score) -> Result:
+        """The same result with a new score."""
+        return self.model_copy(
+            update={
+                "answer": score.answer,
+                "value": score.value,
+                "where": score.where,
+                "verdicts": score.verdicts.as_dict(),
+            }
+        )
+
+
+def prediction_of(trajectory: Trajectory) -> str | None:
+    """The text that the checkers read: the last completion of a run that ended with an answer."""
+    if trajectory.outcome not in {Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED}:
+        return None
+    return final_text(trajectory)
+
+
+def result_of(
+    trajectory: Trajectory,
+    entries: list[UsageEntry],
+    *,
+    arm: str,
+    item: str,
+    score: Score,
+    reference_values: tuple[str, ...],
+) -> Result:
+    """The line for a finished run."""
+    paid = total(entries)
+    steps = trajectory.steps
+    return Result(
+        run_id=trajectory.run.id,
+        arm=arm,
+        item=item,
+        outcome=trajectory.outcome,
+        reason=trajectory.reason,
+        prediction=prediction_of(trajectory),
+        answer=score.answer,
+        value=score.value,
+        where=score.where,
+        verdicts=score.verdicts.as_dict(),
+        signals=signals_of(trajectory, reference_values),
+        delegations=sum(step.agent == "slm" for step in steps),
+        escalations=sum(step.agent == "expert" for step in steps),
+        tools=sum(_tool_runs(step) for step in steps),
+        calls=paid.calls,
+        prompt_tokens=paid.prompt,
+        completion_tokens=paid.completion,
+        micro_dollars=paid.micro_dollars,
+        seconds=_seconds(trajectory),
+    )
+
+
+def transcript_of(trajectory: Trajectory) -> JsonObject:
+    """A run as a reader sees it: who was asked what, what was written, what tools said."""
+    begin = trajectory.run.created
+    steps: list[JsonValue] = [_step(step, begin) for step in trajectory.steps]
+    return {
+        "run_id": trajectory.run.id,
+        "outcome": str(trajectory.outcome),
+        "reason": trajectory.reason,
+        "wall": round(trajectory.ended - begin, 4),
+        "steps": steps,
+    }
+
+
+def _step(step: Step, begin: float) -> JsonObject:
+    data = step.decision.data
+    turns = step.observation.get("turns")
+    outputs = turns if isinstance(turns, list) else []
+    calls: list[JsonValue] = [_call(call, outputs, at) for at, call in enumerate(step.calls)]
+    return {
+        "agent": step.agent,
+        "turn": step.turn,
+        "branch": step.branch,
+        "worker": step.worker,
+        "problem": step.input.get("problem"),
+        "decision": step.decision.kind,
+        "answer": data.get("answer"),
+        "reason": data.get("reason"),
+        "start": round(step.timings.started - begin, 4),
+        "end": round(step.timings.ended - begin, 4),
+        "waited": round(step.timings.waited, 4),
+        "calls": calls,
+    }
+
+
+def _call(call: Call, outputs: Sequence[JsonValue], at: int) -> JsonObject:
+    tools: list[JsonValue] = [
+        {
+            "name": tool.name,
+            "arguments": tool.arguments if tool.error is None else tool.raw_arguments,
+            "output": _tool_output(outputs, at, position),
+        }
+        for position, tool in enumerate(call.tool_calls)
+    ]
+    latency = call.latency
+    return {
+        "pool": call.policy.name,
+        "model": call.policy.base,
+        "text": call.text,
+        "finish": call.finish_reason,
+        "tools": tools,
+        "tokens": [call.usage.prompt, call.usage.cached, call.usage.completion],
+        "micro": call.cost_micro_dollars,
+        "seconds": [
+            round(latency.queue, 4),
+            round(latency.first_token, 4),
+            round(latency.decode, 4),
+        ],
+    }
+
+
+def _tool_output(turns: Sequence[JsonValue], at: int, position: int) -> JsonObject | None:
+    """What a tool answered; None for a hand-over, whose answer is in another step."""
+    entries = turns[at] if at < len(turns) else None
+    entry = entries[position] if isinstance(entries, list) and position < len(entries) else None
+    output = entry.get("output") if isinstance(entry, dict) else None
+    return output if isinstance(output, dict) else None
+
+
+def _tool_runs(step: Step) -> int:
+    turns = step.observation.get("turns")
+    if not isinstance(turns, list):
+        return 0
+    return sum(
+        isinstance(entry, dict) and "tool" in entry
+        for entries in turns
+        if isinstance(entries, list)
+        for entry in entries
+    )
+
+
+def _seconds(trajectory: Trajectory) -> Seconds:
+    queue = other = 0.0
+    pools: dict[str, float] = {}
+    for step in trajectory.steps:
+        queue += step.timings.waited
+        busy = 0.0
+        for call in step.calls:
+            queue += call.latency.queue
+            busy += call.latency.total
+            name = call.policy.name
+            pools[name] = pools.get(name, 0.0) + call.latency.first_token + call.latency.decode
+        other += max(0.0, step.timings.ended - step.timings.started - busy)
+    return Seconds(
+        wall=round(max(0.0, trajectory.ended - trajectory.run.created), 4),
+        queue=round(queue, 4),
+        pools={name: round(value, 4) for name, value in sorted(pools.items())},
+        other=round(other, 4),
+    )

@@ -1,0 +1,273 @@
+"""Runs the arms of a benchmark over its questions, and goes on where an earlier process stopped.
+
+Everything that is needed to go on is in the output directory. A run whose id stands there but
+whose result does not is asked for again under the same id: the bus answers with the run it has,
+or admits it now. So no answer that exists is paid for a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from agents.records import Budget, Trajectory, UsageEntry
+from bench.arms import Arm, named
+from bench.checkers import Score, Scorer
+from bench.client import RunClient
+from bench.journal import Journal
+from bench.ledger import total
+from bench.output import Manifest, ManifestItem, Stored
+from bench.results import Admitted, Result, prediction_of, result_of, transcript_of
+from bus import BusUnavailable, Overloaded
+
+GRACE_SECONDS = 10.0
+"""How long runs in flight may still end after the first Ctrl-C."""
+
+OVERLOADED_SECONDS = 0.2
+"""First pause after a refused admission; doubles up to `OVERLOADED_MAX_SECONDS`."""
+
+OVERLOADED_MAX_SECONDS = 5.0
+
+OUTAGE_TRIES = 12
+"""How often an unreachable bus is tried again, with pauses up to 5 s: about a minute. The client
+itself outlasts shorter outages."""
+
+
+class Ending(StrEnum):
+    """Why the runner stopped."""
+
+    COMPLETE = "complete"
+    BUDGET = "budget"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One question for one arm."""
+
+    arm: Arm
+    item: ManifestItem
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.arm.name, self.item.id
+
+
+class Progress(Protocol):
+    """Who is told how it goes."""
+
+    def started(self, jobs: int, done: Sequence[Result], spent: int) -> None:
+        """`jobs` in all, `done` of them in earlier processes, `spent` micro-dollars so far."""
+        ...
+
+    def admitted(self, job: Job) -> None: ...
+
+    def finished(self, result: Result, micro_dollars: int) -> None:
+        """A run ended; `micro_dollars` were newly booked for it."""
+        ...
+
+    def notice(self, text: str) -> None: ...
+
+
+class Runner:
+    """One process's part of a benchmark."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        stored: Stored,
+        journal: Journal,
+        client: RunClient,
+        scorer: Scorer,
+        progress: Progress,
+        *,
+        spent: int = 0,
+        grace: float = GRACE_SECONDS,
+    ) -> None:
+        self._manifest = manifest
+        self._journal = journal
+        self._client = client
+        self._scorer = scorer
+        self._scoring = asyncio.Lock()
+        self._progress = progress
+        self._grace = grace
+        self._spent = spent
+        """Micro-dollars booked so far, by every process."""
+        self._admitted = dict(stored.admitted)
+        self._results = dict(stored.results)
+        self._costs: dict[str, list[int]] = {arm: [] for arm in manifest.arms}
+        for result in stored.results.values():
+            self._costs[result.arm].append(result.micro_dollars)
+        self._todo = self._jobs()
+        self._flying: dict[tuple[str, str], Job] = {}
+        self._stop: Ending | None = None
+        self._stopped = asyncio.Event()
+
+    async def run(self) -> Ending:
+        """Work until everything is answered, the budget is used up, or `interrupt` is called.
+
+        Raises `BusUnavailable` when the bus stays away; what is stored stays stored.
+        """
+        jobs = len(self._manifest.arms) * len(self._manifest.items)
+        self._progress.started(jobs, list(self._results.values()), self._spent)
+        workers = min(self._manifest.concurrency, max(1, len(self._todo)))
+        work = asyncio.gather(*(self._work() for _ in range(workers)))
+        stopped = asyncio.create_task(self._stopped.wait())
+        try:
+            await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done() and self._stop is Ending.INTERRUPTED:
+                await asyncio.wait({work}, timeout=self._grace)
+            if work.done() or self._stop is not Ending.INTERRUPTED:
+                await work
+        finally:
+            stopped.cancel()
+            work.cancel()
+            await asyncio.gather(work, stopped, return_exceptions=True)
+        if self._stop is None or not self._unfinished():
+            await self._late_entries()
+            return Ending.COMPLETE
+        return self._stop
+
+    def interrupt(self) -> None:
+        """Admit nothing more, and give what is in flight a little time."""
+        self._stop = Ending.INTERRUPTED
+        self._stopped.set()
+
+    @property
+    def in_flight(self) -> int:
+        """Runs that were admitted and have not ended."""
+        return len(self._flying)
+
+    @property
+    def unfinished(self) -> dict[str, int]:
+        """Arm → questions without a result."""
+        left = self._unfinished()
+        counts = {name: sum(key[0] == name for key in left) for name in self._manifest.arms}
+        return {name: count for name, count in counts.items() if count}
+
+    def _unfinished(self) -> list[tuple[str, str]]:
+        return [
+            (arm, item.id)
+            for item in self._manifest.items
+            for arm in self._manifest.arms
+            if (arm, item.id) not in self._results
+        ]
+
+    def _jobs(self) -> deque[Job]:
+        """What is left: first what was in flight, then question by question through the arms, so
+        that a benchmark that stops early has pairs to compare."""
+        left = [
+            Job(arm, item)
+            for item in self._manifest.items
+            for arm in named(self._manifest.arms)
+            if (arm.name, item.id) not in self._results
+        ]
+        known = [job for job in left if job.key in self._admitted]
+        return deque([*known, *(job for job in left if job.key not in self._admitted)])
+
+    async def _work(self) -> None:
+        while self._stop is None and self._todo:
+            if self._over_budget(self._todo[0]):
+                self._stop = Ending.BUDGET
+                self._stopped.set()
+                return
+            job = self._todo.popleft()
+            self._flying[job.key] = job
+            try:
+                await self._answer(job)
+            finally:
+                self._flying.pop(job.key, None)
+
+    def _over_budget(self, job: Job) -> bool:
+        """Whether one more run would pass the budget, by what runs of its arm have cost so far."""
+        budget = self._manifest.budget_micro_dollars
+        if budget is None or job.key in self._admitted:
+            return False
+        expected = self._expected(job.arm.name) + sum(
+            self._expected(arm) for arm, _ in self._flying
+        )
+        return self._spent + expected > budget or self._spent >= budget
+
+    def _expected(self, arm: str) -> float:
+        costs = self._costs[arm]
+        return sum(costs) / len(costs) if costs else 0.0
+
+    async def _answer(self, job: Job) -> None:
+        known = self._admitted.get(job.key)
+        run = self._client.new_run(
+            job.item.question,
+            workflow=job.arm.workflow,
+            policies=job.arm.policies,
+            options={"calculator": self._manifest.calculator},
+            seed=seed_of(self._manifest.seed, job.item.id),
+            budget=Budget(seconds=self._manifest.run_seconds),
+            tags={"bench": self._manifest.benchmark, "arm": job.arm.name, "item": job.item.id},
+            environment=self._manifest.benchmark,
+            instance={"item": job.item.id},
+            run_id=known,
+        )
+        if known is None:
+            self._admitted[job.key] = run.id
+            await self._journal.admit(Admitted(run_id=run.id, arm=job.arm.name, item=job.item.id))
+        pause, tries = OVERLOADED_SECONDS, 0
+        while True:
+            try:
+                await self._client.submit(run)
+                self._progress.admitted(job)
+                trajectory = await self._client.wait(run.id)
+                entries = await self._client.usage(run.id)
+                break
+            except Overloaded:
+                if self._stop is Ending.INTERRUPTED:
+                    return
+            except BusUnavailable as error:
+                # The same run may be submitted again: it is the same run to the bus.
+                tries += 1
+                if tries == 1:
+                    self._progress.notice(str(error))
+                if tries >= OUTAGE_TRIES:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, OVERLOADED_MAX_SECONDS)
+        await self._record(job, trajectory, entries)
+
+    async def _record(self, job: Job, trajectory: Trajectory, entries: list[UsageEntry]) -> None:
+        score = await self._score(prediction_of(trajectory), job.item.gold)
+        values = job.item.about.get("values")
+        result = result_of(
+            trajectory,
+            entries,
+            arm=job.arm.name,
+            item=job.item.id,
+            score=score,
+            reference_values=tuple(map(str, values)) if isinstance(values, list) else (),
+        )
+        added = await self._journal.finish(result, transcript_of(trajectory), entries)
+        self._results[job.key] = result
+        newly = total(added).micro_dollars
+        self._spent += newly
+        self._costs[job.arm.name].append(result.micro_dollars)
+        self._progress.finished(result, newly)
+
+    async def _score(self, prediction: str | None, gold: str) -> Score:
+        async with self._scoring:
+            return await asyncio.to_thread(self._scorer.score, prediction, gold)
+
+    async def _late_entries(self) -> None:
+        """Book calls that were paid for in vain and became known only after their run's end."""
+        runs = [result.run_id for result in self._results.values()]
+        for start in range(0, len(runs), 32):
+            chunk = runs[start : start + 32]
+            found = await asyncio.gather(*(self._client.usage(run_id) for run_id in chunk))
+            for entries in found:
+                self._spent += total(self._journal.charge(entries)).micro_dollars
+
+
+def seed_of(seed: int, item: str) -> int:
+    """The seed of every arm's run on an item: the same question, the same dice."""
+    return int.from_bytes(hashlib.sha256(f"{seed}:{item}".encode()).digest()[:4])

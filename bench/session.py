@@ -1,0 +1,360 @@
+"""One `bench` process from the deployment it finds to the report it writes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.arms import Arm, named
+from bench.checkers import Scorer
+from bench.client import RunClient
+from bench.datasets import Request, load
+from bench.errors import EXIT_INTERRUPTED, EXIT_OK, UsageError
+from bench.journal import Journal
+from bench.ledger import read_ledger, total
+from bench.output import Manifest, OutputDirectory, PoolFacts, manifest_items
+from bench.progress import RunProgress
+from bench.report.facts import Facts
+from bench.report.writer import write_reports
+from bench.runner import GRACE_SECONDS, Ending, Runner
+
+if TYPE_CHECKING:
+    from runtime.config import Settings
+
+PACKAGES = ("switchyard", "torch", "transformers", "math-verify", "redis", "openai")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a command line asks for."""
+
+    benchmark: str
+    arms: tuple[Arm, ...]
+    request: Request
+    concurrency: int = 32
+    budget_dollars: float | None = None
+    calculator: bool = True
+    compat: str | None = None
+    output: Path | None = None
+    profile: str | None = None
+    redis_url: str | None = None
+    run_seconds: float = 600.0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process's part of a benchmark came out."""
+
+    ending: Ending
+    directory: OutputDirectory
+    facts: Facts | None
+    """None after an interruption: no report was written."""
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_INTERRUPTED if self.ending is Ending.INTERRUPTED else EXIT_OK
+
+
+Connect = Callable[[], AbstractAsyncContextManager[RunClient]]
+
+
+def start(asked: Asked) -> Ended:
+    """Run a new benchmark on the deployment that is found. Raises BenchError, `UserError`."""
+    # The data first: whoever lacks them need not start a deployment to be told.
+    manifest = manifest_of(asked)
+    settings, profile = _settings(asked.profile, asked.redis_url)
+    manifest = with_deployment(manifest, asked.arms, settings)
+    manifest = manifest.model_copy(update={"profile": profile})
+    directory = OutputDirectory(asked.output or _default_output(asked.benchmark))
+    directory.create(manifest)
+    return asyncio.run(conduct(directory, _connector(settings)))
+
+
+def resume(
+    path: Path,
+    *,
+    redis_url: str | None = None,
+    concurrency: int | None = None,
+    budget_dollars: float | None = None,
+) -> Ended:
+    """Go on with a benchmark from its directory alone; what else is given replaces what it was
+    started with. Raises UsageError when other models serve its pools now."""
+    directory = OutputDirectory(path)
+    manifest = directory.manifest()
+    settings, _ = _settings(None, redis_url)
+    today = with_deployment(manifest, named(manifest.arms), settings)
+    for arm in named(manifest.arms):
+        for pool in sorted(needed_pools(arm, settings.policies)):
+            before, now = manifest.pools.get(pool), today.pools[pool]
+            if before is not None and (before.engine, before.model) != (now.engine, now.model):
+                raise UsageError(
+                    f"{path}: the benchmark began with {before.model} ({before.engine}) as pool "
+                    f"{pool!r}; the running deployment has {now.model} ({now.engine}). Start the "
+                    "deployment that it began with, or begin a new benchmark"
+                )
+    changes: dict[str, Any] = {}
+    if concurrency is not None:
+        changes["concurrency"] = _concurrency(concurrency)
+    if budget_dollars is not None:
+        changes["budget_micro_dollars"] = _budget(budget_dollars)
+    return asyncio.run(
+        conduct(directory, _connector(settings), manifest=manifest.model_copy(update=changes))
+    )
+
+
+async def conduct(
+    directory: OutputDirectory,
+    connect: Connect,
+    *,
+    manifest: Manifest | None = None,
+    progress: RunProgress | None = None,
+    grace: float = GRACE_SECONDS,
+) -> Ended:
+    """Run what a directory still lacks, then write its reports.
+
+    The first SIGINT or SIGTERM stops admissions and gives what is in flight `grace` seconds; the
+    second ends the process at once with exit code 130. Both leave a directory that can be resumed.
+    """
+    manifest = manifest or directory.manifest()
+    progress = progress or RunProgress(manifest.arms)
+    with Journal(directory) as journal, Scorer() as scorer:
+        for notice in journal.notices:
+            progress.notice(notice)
+        stored = directory.stored()
+        spent = total(read_ledger(directory.ledger_path)).micro_dollars
+        async with connect() as client:
+            with progress:
+                runner = Runner(
+                    manifest, stored, journal, client, scorer, progress, spent=spent, grace=grace
+                )
+                remove = _on_interrupt(runner, progress, grace)
+                try:
+                    ending = await runner.run()
+                finally:
+                    remove()
+        in_flight, unfinished = runner.in_flight, runner.unfinished
+    if ending is Ending.INTERRUPTED:
+        if in_flight:
+            progress.notice(
+                f"{in_flight} runs go on at the workers; resuming collects their answers."
+            )
+        progress.notice(f"Stopped. Go on with: bench resume {directory.path}")
+        return Ended(ending, directory, None)
+    facts = write_reports(directory)
+    if ending is Ending.BUDGET:
+        left = ", ".join(f"{arm}: {count:,}" for arm, count in unfinished.items())
+        progress.notice(
+            f"The budget is used up. Not done, by arm: {left}. The report covers the rest. Go on "
+            f"with: bench resume {directory.path} --budget-usd MORE (the whole budget, not what "
+            "is added)"
+        )
+    return Ended(ending, directory, facts)
+
+
+def manifest_of(asked: Asked) -> Manifest:
+    """The manifest without what only a deployment knows. Raises DataError or UsageError."""
+    concurrency = _concurrency(asked.concurrency)
+    budget = None if asked.budget_dollars is None else _budget(asked.budget_dollars)
+    dataset = load(asked.benchmark, asked.request)
+    return Manifest(
+        benchmark=asked.benchmark,
+        command=_command(),
+        created=time.time(),
+        arms=tuple(arm.name for arm in asked.arms),
+        split=dataset.split,
+        seed=asked.request.seed,
+        source=dataset.source,
+        available=dataset.available,
+        calculator=asked.calculator,
+        concurrency=concurrency,
+        budget_micro_dollars=budget,
+        compat=asked.compat,
+        profile=asked.profile,
+        run_seconds=asked.run_seconds,
+        versions=_versions(),
+        items=manifest_items(dataset.items),
+    )
+
+
+def with_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings) -> Manifest:
+    """The manifest with what serves each pool. Raises UsageError when an arm's pool is missing."""
+    pools = dict(settings.models)
+    for arm in arms:
+        for pool in needed_pools(arm, settings.policies):
+            if pool not in pools:
+                raise UsageError(
+                    f"arm {arm.name} needs the model pool {pool!r}, which the running deployment "
+                    f"does not have (it has: {', '.join(pools) or 'none'}); choose other --arms, "
+                    "or start a deployment with that pool"
+                )
+    facts = {
+        name: PoolFacts(
+            engine=pool.engine,
+            # A path would name this machine; its last part says which weights.
+            model=Path(pool.model).name if os.path.isabs(pool.model) else pool.model,
+            price={
+                kind: str(value)
+                for kind, value in pool.price.model_dump().items()
+                if value is not None
+            },
+        )
+        for name, pool in pools.items()
+    }
+    return manifest.model_copy(update={"pools": facts})
+
+
+def needed_pools(arm: Arm, policies: dict[str, str]) -> set[str]:
+    """The pools that an arm's roles are served by."""
+    from agents.workflows import policies_for, workflows
+
+    roles = workflows.get(arm.workflow).roles
+    ours = {role: pool for role, pool in policies.items() if role in roles}
+    return set(policies_for(arm.workflow, {**ours, **arm.policies}).values())
+
+
+def brief(ended: Ended) -> dict[str, Any]:
+    """The line of JSON that `--json` ends with."""
+    line: dict[str, Any] = {
+        "output": str(ended.directory.path),
+        "ending": str(ended.ending),
+    }
+    if ended.facts is None:
+        return line
+    results = ended.facts.results
+    return line | {
+        "complete": results["complete"],
+        "questions": results["questions"],
+        "arms": {
+            name: {
+                "n": arm["n"],
+                "right": arm["accuracy"]["numeric"]["right"],
+                "accuracy": arm["accuracy"]["numeric"]["estimate"],
+                "interval": [
+                    arm["accuracy"]["numeric"]["low"],
+                    arm["accuracy"]["numeric"]["high"],
+                ],
+                "usage": arm["usage"],
+                "median_seconds": ended.facts.timings["arms"][name]["wall"]["p50"],
+            }
+            for name, arm in results["arms"].items()
+        },
+        "pairs": results["pairs"],
+        "notices": ended.facts.notices,
+    }
+
+
+def show(ended: Ended, *, as_json: bool) -> None:
+    """Print the outcome: the table for people, or (last) one line of JSON."""
+    facts = ended.facts
+    if facts is not None and not as_json:
+        from bench.report.terminal import print_report
+
+        print_report(facts, ended.directory.path)
+    if as_json:
+        sys.stdout.write(json.dumps(brief(ended)) + "\n")
+
+
+def _on_interrupt(runner: Runner, progress: RunProgress, grace: float) -> Callable[[], None]:
+    """Install the handlers of SIGINT and SIGTERM; returns what takes them away again."""
+    loop = asyncio.get_running_loop()
+    seen = 0
+
+    def interrupted() -> None:
+        nonlocal seen
+        seen += 1
+        if seen > 1:
+            progress.stop()
+            sys.stderr.flush()
+            # At once: no clean-up that could hang. The logs are append-only and whole.
+            os._exit(EXIT_INTERRUPTED)
+        runner.interrupt()
+        progress.state(
+            f"Stopping: nothing more is admitted, {runner.in_flight} runs in flight have "
+            f"{grace:.0f} s. Press Ctrl-C again to leave at once."
+        )
+
+    signals = (signal.SIGINT, signal.SIGTERM)
+    for one in signals:
+        loop.add_signal_handler(one, interrupted)
+
+    def remove() -> None:
+        for one in signals:
+            loop.remove_signal_handler(one)
+
+    return remove
+
+
+def _concurrency(value: int) -> int:
+    if not 1 <= value <= 4096:
+        raise UsageError(f"--concurrency must lie between 1 and 4096; got {value}")
+    return value
+
+
+def _budget(dollars: float) -> int:
+    if not 0 < dollars <= 1e6:
+        raise UsageError(f"--budget-usd must be more than 0; got {dollars}")
+    return max(1, round(dollars * 1e6))
+
+
+def _settings(profile: str | None, redis_url: str | None) -> tuple[Settings, str | None]:
+    """The deployment's configuration and profile. Raises `runtime.errors.UserError` when no
+    deployment is found."""
+    from runtime.deployment import find
+
+    found = find(redis_url=redis_url, profile=profile if redis_url else None)
+    if found.run is not None and profile is not None and found.run.profile != profile:
+        raise UsageError(
+            f"--profile {profile}: the deployment that runs here has the profile "
+            f"{found.run.profile}; stop it (`runtime down`) and start the other "
+            f"(`runtime up --detach --profile {profile}`), or leave --profile away"
+        )
+    return found.settings, found.run.profile if found.run else profile
+
+
+def _connector(settings: Settings) -> Connect:
+    def connect() -> AbstractAsyncContextManager[RunClient]:
+        from runtime.client import Client
+
+        return Client.connect(settings.bus, settings.policies)
+
+    return connect
+
+
+def _default_output(benchmark: str) -> Path:
+    return Path("results") / f"{benchmark}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def _command() -> tuple[str, ...]:
+    """The command line as a report shows it: no machine's paths, and no password in a URL."""
+    words: list[str] = ["bench"]
+    hide = False
+    for word in sys.argv[1:]:
+        if hide:
+            words.append("…")
+        elif word.startswith("--redis-url="):
+            words.append("--redis-url=…")
+        else:
+            words.append(Path(word).name if os.path.isabs(word) else word)
+        hide = word == "--redis-url"
+    return tuple(words)
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return versions

@@ -1,0 +1,168 @@
+"""Why an item was not solved: one class per failure, decided by rules that anyone can repeat.
+
+`signals_of` reads facts from the trajectory when the run ends; `classify` turns facts and verdicts
+into a class. The first rule that fits wins, from the outside in: how the run ended, then what the
+answer looks like, then what happened on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from fractions import Fraction
+
+from agents.equations import first_wrong
+from agents.records import Outcome, Step, Trajectory
+from bench.checkers import PRIMARY
+from bench.checkers.numbers import clean, find_numbers, last_number
+from bench.checkers.numeric import every_box, gold_readings
+
+
+class Class(StrEnum):
+    """What became of an item."""
+
+    RIGHT = "right"
+    ERROR = "error"
+    CANCELLED = "cancelled"
+    DEADLINE = "deadline"
+    BUDGET = "budget"
+    GAVE_UP = "gave_up"
+    NO_ANSWER = "no_answer"
+    FORMAT = "format"
+    CHECKERS = "checker_disagreement"
+    ARITHMETIC = "wrong_arithmetic"
+    SUBTASK = "wrong_subtask"
+    ESCALATED = "escalated"
+    REASONING = "wrong_reasoning"
+
+
+MEANINGS: dict[Class, str] = {
+    Class.RIGHT: "the primary checker accepts the answer",
+    Class.ERROR: "the run ended in an error",
+    Class.CANCELLED: "the run was cancelled",
+    Class.DEADLINE: "the run did not end in its time",
+    Class.BUDGET: "the run used up its budget",
+    Class.GAVE_UP: "the workflow gave up",
+    Class.NO_ANSWER: "the final text holds no number, or was cut off before its answer",
+    Class.FORMAT: "the right number is there, but not where the answer is read (not in the box)",
+    Class.CHECKERS: "another checker accepts the answer: look at it",
+    Class.ARITHMETIC: "an equation that the answering model wrote is false",
+    Class.SUBTASK: "a sub-problem failed, or came back with a value that no step of the reference "
+    "solution has",
+    Class.ESCALATED: "the small model's answer was refused and the expert answered; still wrong",
+    Class.REASONING: "the arithmetic holds and the answer is wrong: another problem was solved",
+}
+
+_ENDED = {
+    Outcome.ERROR: Class.ERROR,
+    Outcome.CANCELLED: Class.CANCELLED,
+    Outcome.DEADLINE: Class.DEADLINE,
+    Outcome.BUDGET: Class.BUDGET,
+}
+
+DELEGATED = "delegated"
+ESCALATED = "escalated"
+SUBTASK_FAILED = "subtask_failed"
+SUBTASK_OFF_PATH = "subtask_off_path"
+WRONG_EQUATION = "wrong_equation"
+CUT_OFF = "cut_off"
+WITHOUT_ANSWER = "without_answer"
+
+
+def signals_of(trajectory: Trajectory, reference_values: Sequence[str] = ()) -> tuple[str, ...]:
+    """Facts about a run, each a word, in a fixed order.
+
+    `reference_values`: the intermediate and final results of the reference solution, where the
+    data set has one; a sub-answer that is none of them is off its path.
+    """
+    steps = trajectory.steps
+    facts = {
+        DELEGATED: any(step.agent == "slm" for step in steps),
+        ESCALATED: any(step.agent == "expert" for step in steps),
+        SUBTASK_FAILED: any(
+            step.agent in {"slm", "expert"} and step.decision.kind in {"give_up", "failed"}
+            for step in steps
+        ),
+        SUBTASK_OFF_PATH: _off_path(steps, reference_values),
+        WRONG_EQUATION: any(
+            first_wrong(call.text) is not None
+            for step in steps
+            if step.agent not in {"slm", "expert"}
+            for call in step.calls
+        ),
+        CUT_OFF: any(call.finish_reason == "length" for step in steps for call in step.calls),
+        WITHOUT_ANSWER: trajectory.outcome is Outcome.GAVE_UP and _said_nothing(steps),
+    }
+    return tuple(name for name, holds in facts.items() if holds)
+
+
+def classify(
+    *,
+    outcome: Outcome,
+    prediction: str | None,
+    where: str,
+    verdicts: dict[str, bool],
+    signals: Iterable[str],
+    gold: str,
+) -> Class:
+    """The class of one finished run."""
+    if verdicts.get(PRIMARY):
+        return Class.RIGHT
+    facts = set(signals)
+    if outcome in _ENDED:
+        return _ENDED[outcome]
+    if outcome is Outcome.GAVE_UP:
+        return Class.NO_ANSWER if facts & {WITHOUT_ANSWER, CUT_OFF} else Class.GAVE_UP
+    if not prediction or where == "none":
+        return Class.NO_ANSWER
+    if _gold_is_there(prediction, gold):
+        return Class.FORMAT
+    if any(verdicts.get(name) for name in ("flexible", "math_verify", "delegate", "strict")):
+        return Class.CHECKERS
+    if WRONG_EQUATION in facts:
+        return Class.ARITHMETIC
+    if facts & {SUBTASK_FAILED, SUBTASK_OFF_PATH}:
+        return Class.SUBTASK
+    if ESCALATED in facts:
+        return Class.ESCALATED
+    return Class.REASONING
+
+
+def _gold_is_there(prediction: str, gold: str) -> bool:
+    """Whether the gold number is the last number of the text, or stands in any box."""
+    wanted = gold_readings(gold)
+    last = last_number(clean(prediction))
+    if last is not None and last.readings & wanted:
+        return True
+    return any(
+        number.readings & wanted
+        for box in every_box(prediction)
+        for number in find_numbers(clean(box))
+    )
+
+
+def _off_path(steps: Sequence[Step], reference_values: Sequence[str]) -> bool:
+    known = {value for text in reference_values if (value := _value(text)) is not None}
+    if not known:
+        return False
+    # The expert's answer replaces that of the small model in the same branch.
+    final: dict[tuple[object, int], Step] = {}
+    for step in steps:
+        if step.agent in {"slm", "expert"} and step.decision.kind == "answer":
+            final[(step.input.get("asked_turn"), step.branch)] = step
+    answers = (step.decision.data.get("answer") for step in final.values())
+    values = [_value(answer) for answer in answers if isinstance(answer, str)]
+    return any(value is not None and value not in known for value in values)
+
+
+def _value(text: str) -> Fraction | None:
+    number = last_number(clean(text))
+    return None if number is None else number.value
+
+
+def _said_nothing(steps: Sequence[Step]) -> bool:
+    """Whether the last step gave up over a text without an answer (not over its turns)."""
+    last = steps[-1] if steps else None
+    if last is None or last.decision.kind != "give_up" or not last.calls:
+        return False
+    return not last.calls[-1].tool_calls
