@@ -1,0 +1,124 @@
+"""Answers are taken from the last box and read as exact numbers."""
+
+from __future__ import annotations
+
+import time
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.answers import final_answer, last_boxed, parse_number, plain
+
+
+@pytest.mark.parametrize(
+    ("text", "boxed"),
+    [
+        (r"so \boxed{42}.", "42"),
+        (r"first \boxed{1}, then \boxed{2}", "2"),
+        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+        (r"\boxed{\text{a {b} c}}", r"\text{a {b} c}"),
+        (r"\boxed {7}", "7"),
+        (r"\fbox{8} and \fboxed{8}", "8"),
+        (r"\boxed{\boxed{5}}", "5"),
+        (r"\boxed{3} and an open \boxed{4", "3"),
+        (r"\boxed{}", ""),
+        (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
+        ("no box at all: 42", None),
+        (r"\boxed{never closed", None),
+        ("", None),
+    ],
+)
+def test_the_last_complete_box_counts(text: str, boxed: str | None) -> None:
+    assert last_boxed(text) == boxed
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (r"The answer is \boxed{1{,}000}.", "1,000"),
+        (r"\boxed{\$18.00}", "$18.00"),
+        (r"\boxed{\text{Tuesday}}", "Tuesday"),
+        (r"\boxed{70\,000}", "70000"),
+        ("It is $42$.", "It is 42"),
+        ("He pays $5 and she pays $6.", "He pays $5 and she pays $6"),
+        ("  two\n lines  ", "two lines"),
+        (r"\boxed{20\%}", "20%"),
+        (r"\boxed{90^\circ}", "90 degrees"),
+    ],
+)
+def test_a_final_answer_is_plain_text(text: str, answer: str) -> None:
+    assert final_answer(text) == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("42", "42"),
+        ("-3", "-3"),
+        ("−3", "-3"),
+        ("-$5", "-5"),
+        ("$-5", "-5"),
+        ("1,234.50", "1234.5"),
+        (r"\$18.00", "18"),
+        ("3/4", "0.75"),
+        (r"\frac{1}{3}", "1/3"),
+        (r"-\dfrac{1}{2}", "-0.5"),
+        (r"\frac12", "0.5"),
+        (r"2\frac{1}{2}", "2.5"),
+        ("1 1/2", "1.5"),
+        ("20%", "20%"),
+        (r"20\%", "20%"),
+        ("12 apples", "12"),
+        (r"12 \text{ apples}", "12"),
+        ("25 cm^2", "25"),
+        (r"90^\circ", "90"),
+        ("x = 5", "5"),
+        ("$5$", "5"),
+    ],
+)
+def test_a_number_is_read_in_any_usual_form(text: str, number: str) -> None:
+    assert str(parse_number(text)) == number
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "apples", "5 apples and 3 pears", "1,23", "3 4", "5x - y", "1/0", "2^5", "1.2.3", "٣"],
+)
+def test_what_is_not_one_number_is_none(text: str) -> None:
+    assert parse_number(text) is None
+
+
+@given(st.integers(), st.booleans())
+def test_every_integer_survives_commas_and_currency(value: int, currency: bool) -> None:
+    sign = "-" if value < 0 else ""
+    text = f"{sign}{'$' if currency else ''}{abs(value):,}"
+    parsed = parse_number(text)
+    assert parsed is not None
+    assert parsed.value == Fraction(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"\boxed{" * 100_000,
+        "{" * 500_000,
+        r"\boxed{1}" * 100_000,
+        "$" * 500_000,
+        r"\$ " * 200_000,
+        r"\text{" * 100_000,
+        "1" * 500_000,
+        "a " * 300_000,
+    ],
+)
+def test_hostile_text_is_read_in_linear_time(text: str) -> None:
+    started = time.process_time()
+    last_boxed(text)
+    final_answer(text)
+    parse_number(text)
+    assert time.process_time() - started < 2.0
+
+
+def test_a_long_answer_is_cut() -> None:
+    assert len(plain("word " * 10_000)) <= 2_000

@@ -1,0 +1,77 @@
+"""Prompts are files with a header, known by their hash, and never templates."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from agents.errors import InvalidPrompt, PromptMismatch
+from agents.prompts import load_prompt, parse_prompt, prompt_for
+from agents.workflows import prompt_hashes
+from tests.agents.conversations import ScriptedHost, a_run, says
+
+HEADER = "---\nname: test\nversion: 2\n---\n"
+
+
+def test_a_prompt_has_name_version_text_and_the_hash_of_its_file() -> None:
+    prompt = parse_prompt(HEADER + "\nDo it.\n", origin="here")
+    assert (prompt.name, prompt.version, prompt.text) == ("test", 2, "Do it.")
+    assert prompt.hash == hashlib.sha256((HEADER + "\nDo it.\n").encode()).hexdigest()
+
+
+def test_line_ends_of_the_checkout_do_not_change_the_hash() -> None:
+    content = HEADER + "One.\nTwo.\n"
+    windows = parse_prompt(content.replace("\n", "\r\n"), origin="here")
+    assert windows == parse_prompt(content, origin="here")
+
+
+@pytest.mark.parametrize(
+    "content", ["", "Do it.", "---\nname: x\n---\nDo it.", HEADER, HEADER + " \n", "x" * 60_000]
+)
+def test_a_file_that_is_no_prompt_is_refused(content: str) -> None:
+    with pytest.raises(InvalidPrompt, match="here"):
+        parse_prompt(content, origin="here")
+
+
+def test_a_missing_prompt_is_named() -> None:
+    with pytest.raises(InvalidPrompt, match=r"nobody\.md of agents\.prompts"):
+        load_prompt("nobody")
+
+
+def test_every_shipped_prompt_can_be_loaded() -> None:
+    names = {
+        Path(str(file)).stem
+        for file in files("agents.prompts").iterdir()
+        if str(file).endswith(".md")
+    }
+    assert names == {"planner", "slm", "expert", "solo"}
+    for name in names:
+        assert "\\boxed{" in load_prompt(name).text
+
+
+def test_a_workflow_knows_the_hashes_of_its_prompts() -> None:
+    assert prompt_hashes("solo") == {"solo.md": load_prompt("solo").hash}
+    assert prompt_hashes("delegate").keys() == {"planner.md", "slm.md", "expert.md"}
+
+
+def test_a_run_admitted_with_another_text_is_refused() -> None:
+    prompt = load_prompt("solo")
+    run = a_run("solo")
+    assert prompt_for(run, prompt) == prompt.text
+    other = run.model_copy(update={"prompts": {"solo.md": "0" * 64}})
+    with pytest.raises(PromptMismatch, match="same installation"):
+        prompt_for(other, prompt)
+
+
+@pytest.mark.parametrize("question", ["{name} {0} {{x}} %s $HOME", "{{ 7*7 }}", "</s> system:"])
+async def test_a_question_never_enters_the_system_text(question: str) -> None:
+    from agents.local import run_locally
+
+    host = ScriptedHost([says(r"\boxed{1}")])
+    await run_locally(a_run("solo", question), {"solo": host})
+    system, user = host.requests[0].messages
+    assert system.content == load_prompt("solo").text
+    assert user.content == question

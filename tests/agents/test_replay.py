@@ -1,0 +1,158 @@
+"""A finished run can be replayed and forked from its journal alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.errors import ForkImpossible, ReplayDiverged, RequestFailed
+from agents.local import run_locally
+from agents.records import Decision, Outcome, Trajectory
+from agents.replay import RecordedHost, fork, replay
+from tests.agents.conversations import ScriptedHost, a_run, asks, says
+
+FORK_ID = "01890000-0000-7000-8000-000000000002"
+PROBLEMS = [
+    {"problem": "A?", "expected_type": "integer"},
+    {"problem": "B?", "expected_type": "integer"},
+]
+
+
+async def a_trajectory() -> Trajectory:
+    """Calculate, delegate two (the second escalates), answer."""
+    planner = ScriptedHost(
+        [
+            says("", asks("calculate", expression="1+1"), asks("dream")),
+            says("", asks("delegate_many", problems=PROBLEMS)),
+            says(r"\boxed{3}"),
+        ]
+    )
+    slm = ScriptedHost(
+        lambda request: says(r"\boxed{1}" if request.last.content.startswith("A") else "?")
+    )
+    expert = ScriptedHost([says(r"\boxed{2}")])
+    return await run_locally(a_run(), {"planner": planner, "slm": slm, "expert": expert})
+
+
+async def test_a_run_is_reproduced_without_asking_anyone() -> None:
+    trajectory = await a_trajectory()
+    found = await replay(trajectory)
+    assert found.reproduced
+    assert found.steps == len(trajectory.steps) == 5
+
+
+async def test_a_run_that_was_judged_later_is_reproduced_too() -> None:
+    trajectory = await a_trajectory()
+    judged = trajectory.model_copy(update={"outcome": Outcome.SOLVED})
+    assert (await replay(judged)).reproduced
+
+
+async def test_a_run_that_failed_is_reproduced_with_its_failure() -> None:
+    planner = ScriptedHost(
+        [says("", asks("calculate", expression="1")), RequestFailed("auth", "wrong key")]
+    )
+    trajectory = await run_locally(a_run(), {"planner": planner})
+    assert trajectory.outcome is Outcome.ERROR
+    assert (await replay(trajectory)).reproduced
+
+
+async def test_a_cancelled_run_is_reproduced_as_far_as_it_went() -> None:
+    trajectory = await a_trajectory()
+    cancelled = trajectory.model_copy(
+        update={"steps": trajectory.steps[:2], "outcome": Outcome.CANCELLED, "answer": None}
+    )
+    assert (await replay(cancelled)).reproduced
+
+
+async def test_a_journal_that_stops_without_a_reason_is_a_divergence() -> None:
+    trajectory = await a_trajectory()
+    cut = trajectory.model_copy(update={"steps": trajectory.steps[:2]})
+    assert (await replay(cut)).divergences == (
+        "the journal stops before an end, yet the outcome is answered",
+    )
+
+
+async def test_a_changed_decision_is_found_with_its_place() -> None:
+    trajectory = await a_trajectory()
+    wrong = trajectory.steps[-1].model_copy(
+        update={"decision": Decision(kind="answer", data={"answer": "4", "boxed": True})}
+    )
+    changed = trajectory.model_copy(update={"steps": (*trajectory.steps[:-1], wrong)})
+    found = await replay(changed)
+    assert found.divergences == ("turn 3, branch 0 (planner): decision came out differently",)
+    assert found.steps == 4
+
+
+async def test_a_missing_call_is_found() -> None:
+    trajectory = await a_trajectory()
+    first = trajectory.steps[0]
+    shorter = first.model_copy(
+        update={"candidates": (first.candidates[0].model_copy(update={"calls": first.calls[:1]}),)}
+    )
+    changed = trajectory.model_copy(update={"steps": (shorter, *trajectory.steps[1:])})
+    (found,) = (await replay(changed)).divergences
+    assert "asks for more completions than were recorded" in found
+
+
+async def test_a_step_that_nothing_was_handed_over_to_is_found() -> None:
+    trajectory = await a_trajectory()
+    changed = trajectory.model_copy(update={"steps": trajectory.steps[1:]})
+    (found,) = (await replay(changed)).divergences
+    assert found == "turn 1, branch 0 (slm): the workflow hands nothing over there"
+
+
+async def test_a_changed_answer_is_found() -> None:
+    trajectory = await a_trajectory()
+    (found,) = (await replay(trajectory.model_copy(update={"answer": "4"}))).divergences
+    assert found == "the end is answered '3', recorded was answered '4'"
+
+
+async def test_a_prompt_that_has_changed_since_is_told_but_stops_nothing() -> None:
+    trajectory = await a_trajectory()
+    run = trajectory.run
+    older = run.model_copy(update={"prompts": {**run.prompts, "slm.md": "0" * 64}})
+    found = await replay(trajectory.model_copy(update={"run": older}))
+    assert found.steps == 5
+    assert [one[:24] for one in found.divergences] == ["prompt slm.md has change"]
+
+
+async def test_a_recorded_host_answers_only_what_was_asked() -> None:
+    trajectory = await a_trajectory()
+    host = RecordedHost(trajectory.steps[0])
+    with pytest.raises(ReplayDiverged, match=r"recorded was calculate\(\{'expression': '1\+1'\}"):
+        await host.call_tool("calculate", {"expression": "2+2"})
+
+
+async def test_a_fork_keeps_what_came_before_and_takes_the_turn_anew() -> None:
+    trajectory = await a_trajectory()
+    branch = fork(trajectory, 3, run_id=FORK_ID, created=5_000.0, tags={"why": "test"})
+    assert branch.run.parent == trajectory.run.id
+    assert branch.run.deadline - branch.run.created == 600.0
+    assert branch.run.tags == {"why": "test"}
+    assert {step.run_id for step in branch.journal} == {FORK_ID}
+    assert [(one.role, one.turn) for one in branch.handoffs] == [("planner", 3)]
+    assert branch.joins == {}
+    planner = ScriptedHost([says(r"\boxed{99}")])
+    ended = await run_locally(branch.run, {"planner": planner}, journal=branch.journal)
+    assert ended.answer == "99"
+    assert planner.requests[0].last.content == "1: 1\n2: 2"
+
+
+async def test_a_fork_in_the_middle_of_a_fan_out_keeps_its_join_open() -> None:
+    trajectory = await a_trajectory()
+    branch = fork(trajectory, 2, run_id=FORK_ID, created=5_000.0)
+    assert [(one.role, one.turn, one.branch) for one in branch.handoffs] == [("expert", 2, 1)]
+    (join,) = branch.joins.values()
+    assert join.remaining == 1
+    assert (join.continuation.role, join.continuation.turn) == ("planner", 3)
+
+
+async def test_a_fork_at_the_first_turn_starts_over() -> None:
+    branch = fork(await a_trajectory(), 0, run_id=FORK_ID, created=5_000.0)
+    assert branch.journal == ()
+    assert [one.role for one in branch.handoffs] == ["planner"]
+
+
+@pytest.mark.parametrize("turn", [-1, 4, 1_000])
+async def test_a_turn_that_the_run_never_reached_cannot_be_forked(turn: int) -> None:
+    with pytest.raises(ForkImpossible, match="has the turns 0 to 3"):
+        fork(await a_trajectory(), turn, run_id=FORK_ID, created=5_000.0)

@@ -1,0 +1,272 @@
+"""Tools are typed, answer instead of raising, and can come from other packages."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import Field
+
+from agents.errors import PluginError, UnknownName
+from agents.records import JsonObject
+from agents.registry import Registry
+from agents.roles import roles
+from agents.tools import Arguments, InvalidArguments, Tool, ToolFailed, call_tool, tool, tools
+from agents.tools.handover import delegate, delegate_many
+from agents.workflows import workflows
+
+
+class EchoArguments(Arguments):
+    text: str = Field(max_length=10, description="What to say")
+    times: int = 1
+
+
+class Book(Arguments):
+    title: str
+
+
+@tool()
+async def echo(arguments: EchoArguments) -> str:
+    """Say it again."""
+    return arguments.text * arguments.times
+
+
+async def test_calculate_answers_with_its_result() -> None:
+    assert await call_tool("calculate", {"expression": "3 * 4"}) == {"result": "12"}
+
+
+async def test_calculate_answers_a_bad_expression_with_the_reason() -> None:
+    answer = await call_tool("calculate", {"expression": "3 *"})
+    assert answer == {"error": "the expression ends where a number was expected"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({}, "expression: Field required"),
+        ({"expression": 3}, "expression: Input should be a valid string (given: 3)"),
+        ({"expression": "1", "mode": "exact"}, "mode: Extra inputs are not permitted"),
+        ({"expression": ""}, "expression: String should have at least 1 character"),
+        ({"expression": "1" * 3_000}, "expression: String should have at most 2000 characters"),
+        ({"expression": "1" * 10_000_000}, "10000000 characters"),
+    ],
+)
+async def test_invalid_arguments_are_named(arguments: JsonObject, complaint: str) -> None:
+    answer = await call_tool("calculate", arguments)
+    assert complaint in str(answer["error"])
+    assert len(str(answer["error"])) < 700
+
+
+async def test_an_unknown_tool_is_an_error_with_the_nearest_name() -> None:
+    answer = await call_tool("calculator", {})
+    assert "did you mean 'calculate'?" in str(answer["error"])
+
+
+async def test_an_async_function_can_be_a_tool() -> None:
+    assert echo.name == "echo"
+    assert await echo.call({"text": "ab", "times": 2}) == {"result": "abab"}
+
+
+async def test_a_plain_function_runs_beside_the_event_loop() -> None:
+    seen: list[int] = []
+
+    @tool()
+    def where(arguments: EchoArguments) -> None:
+        """Note the thread."""
+        seen.append(threading.get_ident())
+
+    assert await where.call({"text": ""}) == {"result": None}
+    assert seen != [threading.get_ident()]
+
+
+async def test_a_tool_that_raises_answers_with_the_error() -> None:
+    @tool(quick=True)
+    def broken(arguments: EchoArguments) -> str:
+        """Break."""
+        raise KeyError("lost")
+
+    @tool(quick=True)
+    def refuses(arguments: EchoArguments) -> str:
+        """Refuse."""
+        raise ToolFailed("not today")
+
+    assert await broken.call({"text": ""}) == {"error": "broken failed: KeyError: 'lost'"}
+    assert await refuses.call({"text": ""}) == {"error": "not today"}
+
+
+async def test_a_tool_that_takes_too_long_is_stopped() -> None:
+    @tool(timeout_seconds=0.01)
+    async def slow(arguments: EchoArguments) -> str:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+        return "never"
+
+    assert await slow.call({"text": ""}) == {"error": "slow took longer than 0.01 s"}
+
+
+async def test_a_cancelled_tool_stays_cancelled() -> None:
+    started = asyncio.Event()
+
+    @tool()
+    async def waits(arguments: EchoArguments) -> str:
+        """Wait for ever."""
+        started.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    task = asyncio.create_task(waits.call({"text": ""}))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_long_text_is_cut_and_says_so() -> None:
+    @tool(quick=True, max_output_chars=5)
+    def long(arguments: EchoArguments) -> str:
+        """Say a lot."""
+        return "x" * 50
+
+    assert await long.call({"text": ""}) == {
+        "result": "xxxxx",
+        "truncated": True,
+        "full_chars": 50,
+    }
+
+
+@pytest.mark.parametrize("result", [{"x": float("nan")}, {"x": object()}, {"x": "y" * 50_000}])
+async def test_a_result_that_cannot_be_sent_is_an_error(result: dict[str, Any]) -> None:
+    @tool(quick=True)
+    def odd(arguments: EchoArguments) -> dict[str, Any]:
+        """Give something odd."""
+        return result
+
+    assert "odd gave" in str((await odd.call({"text": ""}))["error"])
+
+
+def test_a_tool_without_a_docstring_or_with_a_bare_argument_is_refused() -> None:
+    def silent(arguments: EchoArguments) -> None: ...
+
+    def untyped(arguments: str) -> None:
+        """Take a text."""
+
+    with pytest.raises(TypeError, match="needs a docstring"):
+        tool()(silent)
+    with pytest.raises(TypeError, match="a pydantic model"):
+        tool()(untyped)  # pyright: ignore[reportArgumentType]
+
+
+def test_the_schema_of_a_tool_has_no_references_and_no_titles() -> None:
+    schema = delegate_many.spec.model_dump_json()
+    assert "$ref" not in schema
+    assert "title" not in schema
+    items = delegate_many.spec.parameters["properties"]
+    assert isinstance(items, dict)
+    assert items.keys() == {"problems"}
+
+
+def test_a_field_may_be_called_title() -> None:
+    @tool(quick=True)
+    def find(arguments: Book) -> str:
+        """Find a book."""
+        return arguments.title
+
+    assert find.spec.parameters["required"] == ["title"]
+    assert find.spec.parameters["properties"] == {"title": {"type": "string"}}
+
+
+def test_a_problem_that_is_too_long_is_refused_without_being_quoted() -> None:
+    with pytest.raises(InvalidArguments, match="at most 8000 characters") as caught:
+        delegate.parse({"problem": "x" * 9_000, "expected_type": "integer"})
+    assert len(str(caught.value)) < 300
+
+
+def test_the_registries_know_what_this_package_brings() -> None:
+    assert tools.names() == ("calculate",)
+    assert set(roles.names()) == {"planner", "slm", "expert", "solo"}
+    assert set(workflows.names()) == {"solo", "delegate"}
+    with pytest.raises(UnknownName, match="did you mean 'delegate'"):
+        workflows.get("delegat")
+
+
+@pytest.fixture
+def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installed package with four entry points, as pip would leave it."""
+    (tmp_path / "weather_plugin.py").write_text(
+        "from agents.tools import Arguments, tool\n"
+        "class City(Arguments):\n    city: str\n"
+        "@tool(quick=True)\n"
+        "def weather(arguments: City) -> str:\n"
+        "    '''The weather.'''\n"
+        "    return f'rain in {arguments.city}'\n"
+        "not_a_tool = 3\n"
+    )
+    info = tmp_path / "weather_plugin-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: weather-plugin\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[switchyard.tools]\n"
+        "weather = weather_plugin:weather\n"
+        "other = weather_plugin:weather\n"
+        "three = weather_plugin:not_a_tool\n"
+        "broken = weather_plugin_that_is_missing:tool\n"
+        "calculate = weather_plugin:weather\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "weather_plugin", raising=False)
+    return tmp_path
+
+
+def _fresh_registry() -> Registry[Tool[Any]]:
+    def is_tool(item: object) -> Any:
+        return isinstance(item, Tool)
+
+    return Registry("tool", "switchyard.tools", is_tool)
+
+
+@pytest.mark.usefixtures("plugins")
+async def test_a_package_adds_a_tool_by_entry_point() -> None:
+    registry = _fresh_registry()
+    assert "weather" in registry.names()
+    assert await registry.get("weather").call({"city": "Bern"}) == {"result": "rain in Bern"}
+
+
+@pytest.mark.usefixtures("plugins")
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("broken", "cannot be loaded: ModuleNotFoundError"),
+        ("three", "is not a tool: int"),
+        ("other", "gives a tool called 'weather'"),
+    ],
+)
+def test_a_broken_plugin_is_named_when_it_is_asked_for(name: str, complaint: str) -> None:
+    with pytest.raises(PluginError, match=complaint) as caught:
+        _fresh_registry().get(name)
+    assert "weather-plugin" in str(caught.value)
+
+
+@pytest.mark.usefixtures("plugins")
+def test_a_plugin_cannot_take_the_name_of_a_built_in_tool() -> None:
+    registry = _fresh_registry()
+    registry.register(tools.get("calculate"))
+    with pytest.raises(PluginError):
+        registry.get("calculate")
+
+
+def test_a_name_is_registered_once() -> None:
+    registry = _fresh_registry()
+    registry.register(echo)
+    registry.register(echo)
+
+    @tool(name="echo")
+    def other(arguments: EchoArguments) -> str:
+        """Another one."""
+        return ""
+
+    with pytest.raises(PluginError, match="registered twice"):
+        registry.register(other)

@@ -1,0 +1,163 @@
+"""The generator's laws: exact answers, sensible numbers, readable text, disjoint splits."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.arithmetic import evaluate
+from agents.environments.word_problems import (
+    HELD_OUT,
+    SCHEMES,
+    Split,
+    WordProblem,
+    generate,
+    stream,
+)
+from agents.environments.word_problems.story import MAX_RESULT
+from agents.environments.word_problems.words import FRACTIONS, MULTIPLES, NUMBER_WORDS
+
+CONSTANTS = {1, 2, 3, 12, 60, 100}
+"""Numbers that a scheme may bring along: halves, dozens, minutes, percents, averages of three."""
+MULTIPLYING = {"doubles": 2, "triples": 3, "quadruples": 4}
+
+SCHEME_BY_NAME = {scheme.name: scheme for scheme in SCHEMES}
+WORDING_BY_ID = {wording.id: wording for scheme in SCHEMES for wording in scheme.wordings}
+
+
+def one_problem(split: Split, seed: int) -> WordProblem:
+    return next(stream(split, seed))
+
+
+problems = st.builds(one_problem, st.sampled_from(Split), st.integers(0, 10**9))
+
+
+def numbers_said(prompt: str) -> set[int]:
+    """Every number that a reader of the prompt can know, however it is written."""
+    lower = prompt.lower()
+    said = {int(digits) for digits in re.findall(r"\d+", prompt)}
+    said |= {n for n, word in enumerate(NUMBER_WORDS) if re.search(rf"\b{word}\b", lower)}
+    said |= {n for n, word in FRACTIONS.items() if re.search(rf"\b{word}\b", lower)}
+    said |= {n for n, word in MULTIPLES.items() if re.search(rf"\b{word}\b", lower)}
+    return said | {n for word, n in MULTIPLYING.items() if word in lower}
+
+
+@given(problems)
+@settings(max_examples=300, deadline=None)
+def test_every_equation_agrees_with_an_independent_evaluation(problem: WordProblem) -> None:
+    for part in problem.sub_tasks:
+        for equation in part.equations:
+            assert evaluate(equation.expression) == Fraction(equation.result)
+    assert problem.answer == str(problem.sub_tasks[-1].answer)
+
+
+@given(problems)
+@settings(max_examples=300, deadline=None)
+def test_every_number_used_is_in_the_question_or_was_computed_before(problem: WordProblem) -> None:
+    known = numbers_said(problem.prompt) | CONSTANTS
+    for part in problem.sub_tasks:
+        for equation in part.equations:
+            assert {equation.left, equation.right} <= known, (problem.prompt, str(equation))
+            known.add(equation.result)
+
+
+@given(problems)
+@settings(max_examples=300, deadline=None)
+def test_a_sub_task_states_every_number_that_its_equations_need(problem: WordProblem) -> None:
+    for part in problem.sub_tasks:
+        known = numbers_said(part.problem) | CONSTANTS
+        for equation in part.equations:
+            assert {equation.left, equation.right} <= known, (part.problem, str(equation))
+            known.add(equation.result)
+
+
+@given(problems)
+@settings(max_examples=300, deadline=None)
+def test_answers_are_positive_whole_numbers_of_a_sensible_size(problem: WordProblem) -> None:
+    assert 1 <= int(problem.answer) <= MAX_RESULT
+    assert all(1 <= part.answer <= MAX_RESULT for part in problem.sub_tasks)
+    assert 1 <= problem.steps <= 4
+
+
+@given(problems)
+@settings(max_examples=300, deadline=None)
+def test_texts_are_complete_sentences_without_open_slots(problem: WordProblem) -> None:
+    for text in (problem.prompt, *(part.problem for part in problem.sub_tasks)):
+        assert not re.search(r"[{}\[\]|]|  ", text), text
+        assert text[0].isupper() or text[0].isdigit() or text[0] == "$", text
+        assert text[-1] in ".?", text
+        assert not re.search(r"\ba [aeio]\w+", text.replace("a one", "")), text
+        assert not re.search(r"\b(her|his|she|he)%", text), text
+
+
+@given(problems)
+@settings(max_examples=300, deadline=None)
+def test_a_problem_keeps_the_rules_of_its_split(problem: WordProblem) -> None:
+    schemes = [SCHEME_BY_NAME[name] for name in problem.structure.split("+")]
+    wordings = [WORDING_BY_ID[name] for name in problem.wording.split("+")]
+    unseen_scheme = any(scheme.held_out for scheme in schemes)
+    assert unseen_scheme == (problem.split == Split.UNSEEN_STRUCTURES)
+    if problem.split == Split.UNSEEN_WORDINGS:
+        assert all(wording.held_out for wording in wordings)
+    elif problem.split != Split.UNSEEN_STRUCTURES:
+        assert not any(wording.held_out for wording in wordings)
+
+
+def test_no_problem_is_in_two_splits() -> None:
+    ids = {split: {p.id for p in generate(split, 1500, 5)} for split in Split}
+    for split in HELD_OUT:
+        assert not ids[split] & ids[Split.TRAIN]
+    assert len(set().union(*ids.values())) == sum(len(found) for found in ids.values())
+
+
+def test_no_held_out_combination_occurs_in_training() -> None:
+    seen = {p.structure for p in generate(Split.TRAIN, 3000, 1)}
+    held_out = {p.structure for p in generate(Split.UNSEEN_COMBINATIONS, 3000, 1)}
+    assert not seen & held_out
+    assert len(held_out) > 300
+
+
+def test_the_same_seed_gives_the_same_problems_and_another_seed_others() -> None:
+    assert generate("new_numbers", 20, 3) == generate("new_numbers", 20, 3)
+    assert generate("new_numbers", 20, 3) != generate("new_numbers", 20, 4)
+
+
+def test_a_longer_sample_begins_with_the_shorter_one() -> None:
+    assert generate("train", 30, 8)[:10] == generate("train", 10, 8)
+
+
+def test_the_grammar_is_broad() -> None:
+    assert len(SCHEMES) >= 100
+    assert sum(len(scheme.wordings) for scheme in SCHEMES) >= 300
+    assert len({w.text for s in SCHEMES for w in s.wordings}) >= 300
+    trained = [scheme for scheme in SCHEMES if not scheme.held_out]
+    assert all(any(w.held_out for w in s.wordings) for s in trained)
+    assert all(not all(w.held_out for w in s.wordings) for s in trained)
+    assert len({p.structure for p in generate("train", 2000, 2)}) >= 500
+
+
+def test_independent_parts_stand_in_one_stage_and_dependent_ones_in_order() -> None:
+    stages = {link.scheme: link.stages for p in generate("train", 3000, 6) for link in p.links}
+    assert stages["cost.two_sorts"] == ((0, 1), (2,))
+    assert stages["things.two_days_more"] == ((0,), (1,))
+
+
+def test_an_unknown_split_is_refused_with_the_names_that_there_are() -> None:
+    with pytest.raises(ValueError, match=r"no split .test.; .*new_numbers"):
+        generate("test", 1, 1)
+
+
+def test_a_negative_number_of_problems_is_refused() -> None:
+    with pytest.raises(ValueError, match="cannot generate -1"):
+        generate("train", -1, 1)
+
+
+def test_no_held_out_wording_is_also_a_wording_of_training() -> None:
+    wordings = [wording for scheme in SCHEMES for wording in scheme.wordings]
+    assert not {w.text for w in wordings if w.held_out} & {
+        w.text for w in wordings if not w.held_out
+    }

@@ -1,0 +1,120 @@
+"""Small benchmarks for tests: questions that the scripted engine answers rightly, and a directory
+made of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.checkers import Scorer
+from bench.client import RunClient
+from bench.datasets import Item
+from bench.journal import Journal
+from bench.ledger import read_ledger, total
+from bench.output import Manifest, OutputDirectory, PoolFacts, manifest_items
+from bench.results import Result
+from bench.runner import Ending, Job, Runner
+from tests.bench.local_client import LocalClient
+
+ARMS = ("llm", "router", "slm")
+
+
+def items(n: int, *, wrong: Sequence[int] = ()) -> list[Item]:
+    """`What is a * b + c?` with its answer; for those in `wrong` a gold that nobody will give."""
+    made: list[Item] = []
+    for at in range(n):
+        a, b, c = at + 3, 2 * at + 5, 7 * at
+        gold = a * b + c + (1 if at in wrong else 0)
+        made.append(
+            Item(f"sums/test/{at}", f"What is {a} * {b} + {c}?", str(gold), {"steps": 1 + at % 2})
+        )
+    return made
+
+
+def manifest(questions: Sequence[Item], **changes: object) -> Manifest:
+    """A manifest of those questions for the three arms."""
+    made = Manifest(
+        benchmark="sums",
+        command=("bench", "sums"),
+        created=1_760_000_000.0,
+        arms=ARMS,
+        split="test",
+        seed=7,
+        source="made for a test",
+        available=len(questions),
+        concurrency=4,
+        pools={
+            "llm": PoolFacts(engine="scripted", model="scripted-llm", price={"prompt": "2.50"}),
+            "slm": PoolFacts(engine="scripted", model="scripted-slm", price={}),
+        },
+        versions={"switchyard": "test"},
+        items=manifest_items(questions),
+    )
+    return made.model_copy(update=changes)
+
+
+@dataclass
+class Watched:
+    """A progress that remembers."""
+
+    results: list[Result] = field(default_factory=list[Result])
+    notices: list[str] = field(default_factory=list[str])
+    admissions: list[Job] = field(default_factory=list[Job])
+    spent: list[int] = field(default_factory=list[int])
+    earlier: int = 0
+    awaited: int = 4
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set at the admission of number `awaited`."""
+
+    def started(self, jobs: int, done: Sequence[Result], spent: int) -> None:
+        self.earlier = len(done)
+
+    def admitted(self, job: Job) -> None:
+        self.admissions.append(job)
+        if len(self.admissions) == self.awaited:
+            self.reached.set()
+
+    def finished(self, result: Result, micro_dollars: int) -> None:
+        self.results.append(result)
+        self.spent.append(micro_dollars)
+
+    def notice(self, text: str) -> None:
+        self.notices.append(text)
+
+
+async def run(
+    directory: OutputDirectory, client: RunClient, scorer: Scorer, watched: Watched | None = None
+) -> Ending:
+    """What one process does to a directory, without the report."""
+    spent = total(read_ledger(directory.ledger_path)).micro_dollars
+    with Journal(directory) as journal:
+        runner = Runner(
+            directory.manifest(),
+            directory.stored(),
+            journal,
+            client,
+            scorer,
+            watched or Watched(),
+            spent=spent,
+        )
+        return await runner.run()
+
+
+def connected(client: LocalClient) -> AbstractAsyncContextManager[RunClient]:
+    """The client as `conduct` wants to be given it."""
+
+    @asynccontextmanager
+    async def connect() -> AsyncGenerator[RunClient]:
+        yield client
+
+    return connect()
+
+
+def created(path: Path, made: Manifest) -> OutputDirectory:
+    """A new directory."""
+    directory = OutputDirectory(path)
+    directory.create(made)
+    return directory

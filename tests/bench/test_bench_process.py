@@ -1,0 +1,82 @@
+"""The console script as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+COMMAND = [sys.executable, "-c", "from bench.cli import main; main()"]
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """Somebody who only wants to read waits for no numpy, pydantic or torch."""
+    code = (
+        "import sys; sys.argv = ['bench', '--help']\n"
+        "from bench.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print(sorted({'numpy', 'pydantic', 'torch', 'scipy', 'redis'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    for name in ("gsm8k", "wordproblems", "resume", "report", "rescore", "compare", "check"):
+        assert name in done.stdout
+
+
+def test_the_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
+    """Runs that never end, a long grace; two signals; exit code 130 and a whole directory."""
+    code = (
+        "import asyncio, sys\nfrom pathlib import Path\n"
+        "from bench.session import conduct\nfrom bench.progress import RunProgress\n"
+        "from tests.bench.benchmarks import connected, created, items, manifest\n"
+        "from tests.bench.local_client import LocalClient\n"
+        "class Told(RunProgress):\n"
+        "    def admitted(self, job):\n        print('admitted', flush=True)\n"
+        "    def state(self, text):\n        print('stopping', flush=True)\n"
+        "async def main():\n"
+        "    made = manifest(items(6), arms=('llm',), concurrency=2)\n"
+        "    directory = created(Path(sys.argv[1]), made)\n"
+        "    client = LocalClient(gate=asyncio.Event())\n"
+        "    told = Told(('llm',))\n"
+        "    await conduct(directory, lambda: connected(client), progress=told, grace=600)\n"
+        "asyncio.run(main())\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "out")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "admitted\n"
+    assert process.stdout.readline() == "admitted\n"
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == "stopping\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    lines = (tmp_path / "out" / "items.jsonl").read_text().splitlines()
+    assert [json.loads(line)["type"] for line in lines] == ["admitted", "admitted"]
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
+    """`bench check … --json | head -1`."""
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"prediction": "18", "gold": 18}\n' * 3000)
+    process = subprocess.Popen(
+        [*COMMAND, "check", str(path), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline().startswith('{"line": 1')
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    process.wait(timeout=60)

@@ -1,0 +1,188 @@
+"""The checkers, case by case and under hostile text."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.checkers import CHECKERS, Scorer, delegate, lm_eval, numeric
+from bench.checkers.math_verify import MathVerifier
+from bench.checkers.numbers import MAX_DIGITS, clean, find_numbers
+from tests.bench.checker_cases import GROUPS
+
+LETTERS = "nsfmd"
+CASES = [
+    pytest.param(*case, id=f"{group}-{number}")
+    for group, cases in GROUPS.items()
+    for number, case in enumerate(cases, start=1)
+]
+
+
+@pytest.fixture(scope="module")
+def scorer() -> Iterator[Scorer]:
+    with Scorer() as opened:
+        yield opened
+
+
+def test_there_are_at_least_300_different_cases() -> None:
+    """The table is the specification; it must not shrink unnoticed."""
+    assert len({(prediction, gold) for _, cases in GROUPS.items() for prediction, gold, _ in cases})
+    assert len({case[:2] for cases in GROUPS.values() for case in cases}) >= 300
+
+
+@pytest.mark.parametrize(("prediction", "gold", "expected"), CASES)
+def test_each_checker_says_what_the_table_says(
+    scorer: Scorer, prediction: str, gold: str, expected: str
+) -> None:
+    """Five verdicts a case, reasoned from the rule of each checker."""
+    verdicts = scorer.score(prediction, gold).verdicts.as_dict()
+    said = "".join(
+        letter if verdicts[name] else "-" for letter, name in zip(LETTERS, CHECKERS, strict=True)
+    )
+    assert said == expected
+
+
+def test_a_missing_prediction_is_wrong_for_every_checker(scorer: Scorer) -> None:
+    """None is what a run without an answer leaves behind."""
+    score = scorer.score(None, "18")
+    assert not any(score.verdicts.as_dict().values())
+    assert score.where == "none"
+
+
+def test_a_gold_answer_that_is_no_number_is_an_error(scorer: Scorer) -> None:
+    """Such an item could never be solved; counting it as failed would be a lie."""
+    with pytest.raises(ValueError, match="'a dozen' is not a number"):
+        scorer.score("12", "a dozen")
+
+
+def test_the_phrase_rule_of_delegates_scripts_differs_only_after_answer_is() -> None:
+    """Its scripts look for "answer is N" before they take the last digits."""
+    assert delegate.check_with_phrase("The answer is 18.00", "18")
+    assert not delegate.check("The answer is 18.00", "18")
+    assert not delegate.check_with_phrase("The answer is 70,000", "70000")
+    assert delegate.check_with_phrase("so 18", "18")
+
+
+def test_lm_eval_compares_text_and_not_numbers() -> None:
+    """18.0 and 18 are different texts, whatever they are worth."""
+    assert not lm_eval.flexible("18.0", "18")
+    assert lm_eval.flexible("18", "She has 18.\n#### 18")
+
+
+@given(st.text(max_size=400))
+def test_no_text_makes_the_pure_checkers_raise(text: str) -> None:
+    """Model output is hostile: a checker answers, it does not fail."""
+    numeric.check(text, "18")
+    lm_eval.strict(text, "18")
+    lm_eval.flexible(text, "18")
+    delegate.check_with_phrase(text, "18")
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "\\boxed{",
+                "}",
+                "{",
+                "18",
+                "-",
+                "$",
+                "\\frac",
+                ",",
+                ".",
+                " ",
+                "\n",
+                "/",
+                "^",
+                "%",
+                "=",
+            ]
+        ),
+        max_size=40,
+    )
+)
+def test_no_arrangement_of_markup_makes_the_numeric_checker_raise(parts: list[str]) -> None:
+    """The same, where it hurts: pieces of LaTeX in any order."""
+    numeric.check("".join(parts), "18")
+
+
+@given(st.integers(min_value=-(10**15), max_value=10**15))
+def test_an_integer_is_found_however_it_is_written(value: int) -> None:
+    """Plain, with commas, in a box, with cents of nought, as a price."""
+    for text in (
+        str(value),
+        f"{value:,}",
+        f"\\boxed{{{value}}}",
+        f"The answer is {value:,}.00",
+        f"#### {value}",
+        f"\\boxed{{{value:,}}} after 3 days",
+        f"\\[\\boxed{{{value} \\text{{ apples}}}}\\]",
+    ):
+        assert numeric.check(text, str(value)), text
+        assert not numeric.check(text, str(value + 1)), text
+
+
+@given(st.integers(-999, 999), st.integers(1, 999))
+def test_a_fraction_equals_itself_in_every_notation(up: int, down: int) -> None:
+    """Exact, also where a float would round."""
+    gold = str(Fraction(up, down))
+    for text in (f"{up}/{down}", f"\\boxed{{\\frac{{{up}}}{{{down}}}}}", f"\\boxed{{{up}/{down}}}"):
+        assert numeric.check(text, gold), text
+
+
+@given(st.decimals(min_value=-10_000, max_value=10_000, places=2))
+def test_trailing_noughts_never_matter(value: object) -> None:
+    """18.50 and 18.5 are one number."""
+    assert numeric.check(f"{value}", f"{value}00")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\\boxed{" * 20_000,
+        "boxed{?" * 20_000,
+        "1," * 60_000,
+        "1/" * 60_000,
+        "9" * 150_000,
+        "{" * 150_000,
+        "\\text{" * 20_000,
+        "-" * 150_000,
+        "1 and " * 20_000,
+        "\\frac" * 30_000,
+    ],
+    ids=lambda text: text[:8],
+)
+def test_hostile_text_costs_no_more_than_its_length(text: str) -> None:
+    """A quadratic pattern would need minutes for these."""
+    began = time.perf_counter()
+    numeric.check(text, "18")
+    delegate.check(text, "18")
+    lm_eval.flexible(text, "18")
+    assert time.perf_counter() - began < 5
+
+
+def test_a_number_of_absurd_length_has_no_value() -> None:
+    """Python itself refuses to parse it; an answer it is not."""
+    (number,) = find_numbers(clean("9" * (MAX_DIGITS + 1)))
+    assert number.value is None
+
+
+def test_a_percentage_has_two_readings_and_nothing_else_has() -> None:
+    """50 % answers both "how many percent" and "which share"."""
+    assert numeric.gold_readings("50%") == {Fraction(50), Fraction(1, 2)}
+    assert numeric.gold_readings("50") == {Fraction(50)}
+
+
+def test_an_expression_that_never_ends_is_given_up_and_the_next_one_is_judged() -> None:
+    """SymPy works on this for hours; the child is killed and another takes its place."""
+    with MathVerifier(patience=5) as verifier:
+        assert verifier.check("\\boxed{18}", "18")
+        assert not verifier.check("\\boxed{9^{9^{9^{9}}}}", "9")
+        assert verifier.abandoned == 1
+        assert verifier.check("\\boxed{18}", "18")

@@ -1,0 +1,207 @@
+"""Reading GSM8K as it is published, and what is said when it is not there or broken."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import os
+from pathlib import Path
+
+import pytest
+
+from bench.datasets import Item, Request, load, names, sample
+from bench.datasets.gsm8k import VARIABLE, gold_of
+from bench.errors import DataError, UsageError
+
+REAL = os.environ.get(VARIABLE)
+needs_data = pytest.mark.skipif(
+    not REAL, reason=f"{VARIABLE} does not point to the published questions"
+)
+ROW = {"question": "What is 9 * 2?", "answer": "9 * 2 = <<9*2=18>>18\n#### 18"}
+
+
+def write(path: Path, *rows: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@needs_data
+def test_the_published_test_split_is_read_whole() -> None:
+    """1,319 integers, two of them negative."""
+    dataset = load("gsm8k", Request())
+    assert len(dataset.items) == dataset.available == 1319
+    assert all(item.gold.lstrip("-").isdigit() for item in dataset.items)
+    assert sum(item.gold.startswith("-") for item in dataset.items) == 2
+
+
+@needs_data
+def test_five_hundred_questions_at_seed_123_are_delegates() -> None:
+    """The same draw as pandas' sample(n=500, random_state=123), in the same order."""
+    dataset = load("gsm8k", Request(samples=500, seed=123))
+    assert [item.id.rpartition("/")[2] for item in dataset.items[:5]] == [
+        "476", "1189", "912", "1177", "874",
+    ]  # fmt: skip
+    assert len({item.id for item in dataset.items}) == 500
+
+
+def items(n: int) -> list[Item]:
+    return [Item(f"x/{at}", f"question {at}", str(at)) for at in range(n)]
+
+
+def test_a_smaller_sample_is_the_head_of_a_larger_one() -> None:
+    """So a run can be extended."""
+    assert sample(items(100), 40, 7)[:10] == sample(items(100), 10, 7)
+
+
+def test_all_items_keep_the_order_of_the_file() -> None:
+    """Nothing is drawn when nothing is left out."""
+    assert sample(items(9), None, 7) == tuple(items(9))
+    assert sample(items(9), 9, 7) == tuple(items(9))
+    assert sample(items(9), 50, 7) == tuple(items(9))
+
+
+def test_another_seed_draws_other_items() -> None:
+    """And the same one the same."""
+    assert sample(items(100), 10, 1) != sample(items(100), 10, 2)
+    assert sample(items(100), 10, 1) == sample(items(100), 10, 1)
+
+
+@pytest.mark.parametrize("samples", [0, -3])
+def test_an_empty_sample_is_refused(samples: int) -> None:
+    """It would make a report about nothing."""
+    with pytest.raises(UsageError, match="--samples must be at least 1"):
+        sample(items(9), samples, 7)
+
+
+@pytest.mark.parametrize(
+    "place", ["math/gsm8k/test.jsonl", "gsm8k/test.jsonl", "grade_school_math/data/test.jsonl",
+              "test.jsonl"],
+)  # fmt: skip
+def test_a_folder_is_searched_where_the_file_usually_lies(tmp_path: Path, place: str) -> None:
+    """This project's layout, the published repository's, or the bare files."""
+    write(tmp_path / place, ROW)
+    dataset = load("gsm8k", Request(data=tmp_path))
+    (item,) = dataset.items
+    assert (item.id, item.question, item.gold) == ("gsm8k/test/0", "What is 9 * 2?", "18")
+    assert item.about == {"steps": 1, "values": ["18", "18"]}
+
+
+def test_a_single_file_may_be_given(tmp_path: Path) -> None:
+    """Whatever its name."""
+    path = write(tmp_path / "mine.jsonl", ROW, ROW)
+    assert len(load("gsm8k", Request(data=path)).items) == 2
+
+
+def test_compressed_files_are_read_as_they_are(tmp_path: Path) -> None:
+    """xz and gzip."""
+    text = json.dumps(ROW).encode()
+    (tmp_path / "a.jsonl.xz").write_bytes(lzma.compress(text))
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(text))
+    for name in ("a.jsonl.xz", "b.jsonl.gz"):
+        assert load("gsm8k", Request(data=tmp_path / name)).items[0].gold == "18"
+
+
+def test_harmless_oddities_are_forgiven(tmp_path: Path) -> None:
+    """Byte-order mark, CRLF, blank lines, further fields, a missing final newline."""
+    path = tmp_path / "odd.jsonl"
+    line = json.dumps({**ROW, "more": 1})
+    path.write_bytes(f"\ufeff{line}\r\n\r\n\n{line}".encode())
+    assert [item.id for item in load("gsm8k", Request(data=path)).items] == [
+        "gsm8k/test/0",
+        "gsm8k/test/1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
+        ("#### 18", "18"),
+        ("x\n####1,080", "1080"),
+        ("#### -5", "-5"),
+        ("#### $1,234.50", "1234.50"),
+        ("#### 18.", "18"),
+        ("#### 1 #### 2", "2"),
+        ("18", None),
+        ("#### eighteen", None),
+        ("#### ", None),
+        ("#### 18 apples", None),
+    ],
+)
+def test_the_gold_is_the_number_after_the_marker(answer: str, gold: str | None) -> None:
+    """Commas and currency stripped, nothing guessed."""
+    assert gold_of(answer) == gold
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"{broken", "not a line of JSON"),
+        (b"[1]", "expected an object"),
+        (b'{"answer": "#### 1"}', "`question` must be"),
+        (b'{"question": " ", "answer": "#### 1"}', "`question` must be"),
+        (b'{"question": "q"}', "`answer` must be"),
+        (b'{"question": "q", "answer": "no marker"}', "does not end in"),
+        (b'{"question": "\xff", "answer": "#### 1"}', "not UTF-8"),
+    ],
+)
+def test_a_broken_line_is_named_by_file_and_line(tmp_path: Path, line: bytes, said: str) -> None:
+    """The reader neither skips nor guesses."""
+    path = tmp_path / "bad.jsonl"
+    path.write_bytes(json.dumps(ROW).encode() + b"\n" + line + b"\n")
+    with pytest.raises(DataError, match=said) as caught:
+        load("gsm8k", Request(data=path))
+    assert str(caught.value).startswith(f"{path}:2:")
+
+
+def test_missing_data_say_where_to_get_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No environment, a wrong folder, a wrong path, an empty folder."""
+    monkeypatch.delenv(VARIABLE, raising=False)
+    requests = [Request(), Request(data=tmp_path / "absent"), Request(data=tmp_path)]
+    for request in requests:
+        with pytest.raises(DataError, match=r"openai/grade-school-math.*--data PATH"):
+            load("gsm8k", request)
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "gone"))
+    with pytest.raises(DataError, match="there is no such folder"):
+        load("gsm8k", Request())
+
+
+def test_a_damaged_archive_says_so(tmp_path: Path) -> None:
+    """Cut off half-way."""
+    path = tmp_path / "test.jsonl.xz"
+    path.write_bytes(lzma.compress(json.dumps(ROW).encode() * 50)[:-9])
+    with pytest.raises(DataError, match="cannot be decompressed"):
+        load("gsm8k", Request(data=path))
+
+
+def test_an_empty_file_is_an_error(tmp_path: Path) -> None:
+    """A benchmark of no question is none."""
+    path = tmp_path / "test.jsonl"
+    path.write_bytes(b"\n")
+    with pytest.raises(DataError, match="holds no question"):
+        load("gsm8k", Request(data=path))
+
+
+def test_an_unknown_name_or_split_lists_the_known_ones() -> None:
+    """A typo is answered with what there is."""
+    assert {"gsm8k", "wordproblems"} <= set(names())
+    with pytest.raises(UsageError, match="gsm8k, wordproblems"):
+        load("gsm9k", Request())
+    with pytest.raises(UsageError, match="train and test"):
+        load("gsm8k", Request(split="dev"))
+    with pytest.raises(UsageError, match="held_out, train"):
+        load("wordproblems", Request(split="dev"))
+
+
+def test_word_problems_are_the_same_for_the_same_seed() -> None:
+    """Generated, distinct, each with its split."""
+    request = Request(split="held_out", samples=10, seed=5)
+    dataset = load("wordproblems", request)
+    assert dataset == load("wordproblems", request)
+    assert len({item.id for item in dataset.items}) == 10
+    assert {str(item.about["split"]) for item in dataset.items} == {
+        "new_numbers", "unseen_combinations", "unseen_wordings", "unseen_structures",
+    }  # fmt: skip

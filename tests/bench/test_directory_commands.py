@@ -1,0 +1,236 @@
+"""`bench report`, `rescore` and `compare` on directories as a run leaves them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from bench.arms import parse_arms
+from bench.checkers import Scorer
+from bench.comparison import compare_directories
+from bench.datasets import Request
+from bench.errors import OutputError, UsageError
+from bench.output import OutputDirectory
+from bench.progress import RunProgress
+from bench.queued import argv_of
+from bench.rescoring import rescore_all
+from bench.runner import Ending
+from bench.session import Asked, brief, conduct, manifest_of
+from tests.bench.benchmarks import connected, created, items, manifest, run
+from tests.bench.command_line import bench
+from tests.bench.local_client import LocalClient
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("finished")
+    directory = created(path, manifest(items(8, wrong=[3])))
+
+    async def whole() -> None:
+        with Scorer() as scorer:
+            await run(directory, LocalClient(), scorer)
+
+    asyncio.run(whole())
+    return path
+
+
+@pytest.fixture
+def copy(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "copy"))
+
+
+def test_report_writes_three_files_from_what_is_stored(copy: Path) -> None:
+    """And prints the table."""
+    done = bench("report", str(copy))
+    assert done.returncode == 0, done.stderr
+    for name in ("report.html", "report.md", "report.json"):
+        assert (copy / name).stat().st_size > 500
+    assert "7/8" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["report", "resume", "rescore"])
+def test_a_directory_without_a_benchmark_is_a_usage_error(tmp_path: Path, command: str) -> None:
+    """One line that says what it should have been."""
+    for path in (tmp_path, tmp_path / "absent"):
+        done = bench(command, str(path))
+        assert done.returncode == 2
+        assert done.stderr.startswith("error: ")
+        assert "Traceback" not in done.stderr
+
+
+def test_a_damaged_line_is_named_by_the_command(copy: Path) -> None:
+    """Exit code 1; nothing is guessed."""
+    lines = (copy / "items.jsonl").read_bytes().splitlines(keepends=True)
+    (copy / "items.jsonl").write_bytes(b"".join([lines[0], b"{oops\n", *lines[1:]]))
+    done = bench("report", str(copy))
+    assert done.returncode == 1
+    assert f"{copy / 'items.jsonl'}:2: the line is damaged" in done.stderr
+
+
+def test_a_damaged_manifest_names_the_field(copy: Path) -> None:
+    """A typo made by hand, say."""
+    manifest_path = copy / "manifest.json"
+    broken = json.loads(manifest_path.read_text()) | {"seed": "many"}
+    manifest_path.write_text(json.dumps(broken))
+    with pytest.raises(OutputError, match=r"manifest\.json: seed: "):
+        OutputDirectory(copy).manifest()
+
+
+def test_rescore_finds_nothing_to_change_in_a_fresh_directory(copy: Path) -> None:
+    """Scoring is deterministic."""
+    before = (copy / "items.jsonl").read_bytes()
+    changes, _ = rescore_all(copy)
+    assert changes == []
+    assert (copy / "items.jsonl").read_bytes() == before
+
+
+def test_rescore_replaces_verdicts_of_another_time(copy: Path) -> None:
+    """As if a checker had been mended since; the old line stays in the file."""
+    path = copy / "items.jsonl"
+    before = path.read_text().replace('"flexible":true', '"flexible":false')
+    path.write_text(before)
+    changes, facts = rescore_all(copy)
+    assert {str(change["checker"]) for change in changes} == {"flexible"}
+    assert path.read_text().startswith(before)
+    accuracy = facts.results["arms"]["llm"]["accuracy"]
+    assert accuracy["flexible"]["right"] == accuracy["numeric"]["right"]
+    assert rescore_all(copy)[0] == []
+
+
+def test_compare_pairs_two_benchmarks_question_by_question(finished: Path, copy: Path) -> None:
+    """Here one answer of the second was lost."""
+    path = copy / "items.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    spoiled = [
+        line.replace('"numeric":true', '"numeric":false')
+        if '"item":"sums/test/0"' in line and '"arm":"llm"' in line
+        else line
+        for line in lines
+    ]
+    path.write_text("".join(spoiled))
+    by_arm = {one.arm_a: one for one in compare_directories(finished, copy)}
+    assert by_arm["llm"].only_a == ("sums/test/0",)
+    assert by_arm["llm"].p == 1.0
+    assert by_arm["router"].only_a == by_arm["router"].only_b == ()
+    done = bench("compare", str(finished), str(copy), "--json")
+    assert json.loads(done.stdout)[0]["n"] == 8
+    assert bench("compare", str(finished), str(copy), "--arms", "llm:slm").returncode == 0
+
+
+def test_compare_refuses_what_cannot_be_paired(finished: Path, tmp_path: Path) -> None:
+    """Other questions, other meanings of an id, unknown arms."""
+    other = tmp_path / "other"
+    created(other, manifest(items(8, wrong=[1])))
+    with pytest.raises(UsageError, match="not the same question"):
+        compare_directories(finished, other)
+    with pytest.raises(UsageError, match="has no arm 'umi'"):
+        compare_directories(finished, finished, [("umi", "llm")])
+    empty = tmp_path / "empty"
+    created(empty, manifest(items(8, wrong=[3])))
+    with pytest.raises(UsageError, match="no question in common"):
+        compare_directories(finished, empty)
+
+
+async def test_conduct_runs_reports_and_can_be_repeated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second time there is nothing left to do; without a terminal it prints plain lines."""
+    directory = created(tmp_path, manifest(items(3)))
+    client = LocalClient()
+    ended = await conduct(directory, lambda: connected(client))
+    assert ended.ending is Ending.COMPLETE
+    assert ended.exit_code == 0
+    line = brief(ended)
+    assert line["complete"]
+    assert line["arms"]["llm"]["right"] == 3
+    again = await conduct(directory, lambda: connected(client))
+    assert again.exit_code == 0
+    assert sum(client.submissions.values()) == 9
+    written = capsys.readouterr().err
+    assert "9 of 9 runs, 0 in flight" in written
+    assert "9 of 9 runs are stored already" in written
+    assert "\x1b[" not in written
+
+
+async def test_sigint_stops_admissions_and_says_how_to_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first Ctrl-C; the second is a matter of a real process."""
+    directory = created(tmp_path, manifest(items(6), arms=("llm",)))
+    client = LocalClient(gate=asyncio.Event())
+
+    class Interrupting(RunProgress):
+        count = 0
+
+        def admitted(self, job: object) -> None:  # the runner's fourth admission
+            self.count += 1
+            if self.count == 4:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    ended = await conduct(
+        directory, lambda: connected(client), progress=Interrupting(("llm",)), grace=0.05
+    )
+    assert ended.exit_code == 130
+    assert len(client.runs) == 4
+    written = capsys.readouterr().err
+    assert "nothing more is admitted" in written
+    assert f"bench resume {tmp_path}" in written
+
+
+@pytest.mark.parametrize(
+    ("arms", "said"),
+    [("", "names no arm"), ("llm,umi", "no arm 'umi'"), ("llm,llm", "twice")],
+)
+def test_arms_that_cannot_be_are_refused(arms: str, said: str) -> None:
+    """With the list of those that can."""
+    with pytest.raises(UsageError, match=said):
+        parse_arms(arms)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("gsm8k", "--arms", "gpt"),
+        ("wordproblems", "--calculator", "maybe"),
+        ("wordproblems", "--compat", "other"),
+        ("wordproblems", "--samples", "0"),
+        ("wordproblems", "--concurrency", "0"),
+        ("wordproblems", "--budget-usd", "-1"),
+        ("wordproblems", "--run-seconds", "0"),
+        ("wordproblems", "--split", "dev"),
+    ],
+)
+def test_wrong_options_are_usage_errors(arguments: tuple[str, ...]) -> None:
+    """Exit code 2 and one line, before any deployment is looked for."""
+    done = bench(*arguments)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_a_deployment_the_error_says_how_to_start_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`runtime up`."""
+    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path))
+    done = bench("wordproblems", "--samples", "2")
+    assert done.returncode == 3
+    assert "runtime up" in done.stderr
+
+
+def test_a_job_is_told_outright_what_this_terminal_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The data folder of the environment, for one; and the command line can be parsed again."""
+    (tmp_path / "test.jsonl").write_text('{"question": "q", "answer": "#### 1"}\n')
+    monkeypatch.setenv("SWITCHYARD_DATA", str(tmp_path))
+    asked = Asked("gsm8k", parse_arms("llm"), Request(samples=5), budget_dollars=2.0)
+    argv = argv_of(asked, tmp_path / "out")
+    assert argv[argv.index("--data") + 1] == str(tmp_path)
+    assert argv[argv.index("--budget-usd") + 1] == "2.0"
+    assert manifest_of(asked).budget_micro_dollars == 2_000_000

@@ -1,0 +1,28 @@
+"""Nothing is lost and nothing doubled while workers and Redis are killed, in a smaller version
+of `bench faults --runs 2000`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bench.faults.checker import check
+from bench.faults.command import Plan, figures
+from tests.bench.attacks import attack
+
+SEED = 20_260_801
+
+
+@pytest.mark.timeout(900)
+def test_three_hundred_runs_survive_an_attack() -> None:
+    found = attack(runs=300, seed=SEED, rate=15)
+    violations = check(found.evidence)
+    plan = Plan(runs=300, seed=SEED, workers=6, rate=15, appendfsync="always", output=None)
+    print(json.dumps(figures(plan, found, violations)))
+    assert [str(violation) for violation in violations] == []
+    assert len(found.evidence.accepted) == 300
+    # It was an attack: each kind of blow fell.
+    assert all(found.struck[blow] for blow in ("kill", "stop", "redis"))
+    # Nobody died of anything but a Redis that was away when it started.
+    assert [said for said in found.died if "does not answer" not in said] == []

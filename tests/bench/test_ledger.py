@@ -1,0 +1,148 @@
+"""The append-only files: what a crash can do to them, and what nobody may overlook."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.records import Latency, PolicyRef, Usage, UsageEntry
+from bench.append_log import AppendLog, read_log, torn_notice
+from bench.errors import OutputError
+from bench.ledger import Ledger, Sum, read_ledger, sum_of, total
+
+
+def entry(number: int, *, discarded: bool = False, tokens: int = 10) -> UsageEntry:
+    return UsageEntry(
+        run_id="0" * 36,
+        call_id=f"call-{number}",
+        agent="solo",
+        turn=0,
+        policy=PolicyRef(name="llm", base="scripted"),
+        usage=Usage(prompt=tokens, cached=tokens // 2, completion=3, reasoning=1, source="engine"),
+        cost_micro_dollars=tokens * 5,
+        latency=Latency(),
+        discarded=discarded,
+        at=1.0,
+    )
+
+
+def test_the_sum_of_the_entries_is_what_was_paid(tmp_path: Path) -> None:
+    """Discarded calls included."""
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    ledger.add([entry(1), entry(2, discarded=True, tokens=20)])
+    ledger.close()
+    assert total(read_ledger(tmp_path / "ledger.jsonl")) == Sum(2, 30, 15, 6, 2, 150)
+
+
+def test_fetching_a_runs_usage_twice_books_it_once(tmp_path: Path) -> None:
+    """Also in another process: what is in the file is known."""
+    path = tmp_path / "ledger.jsonl"
+    first = Ledger(path)
+    assert len(first.add([entry(1), entry(2)])) == 2
+    assert first.add([entry(1)]) == []
+    first.close()
+    second = Ledger(path)
+    assert [e.call_id for e in second.add([entry(2), entry(3)])] == ["call-3"]
+    second.close()
+    assert len(read_ledger(path)) == 3
+
+
+def test_a_call_that_was_paid_for_twice_keeps_both_entries(tmp_path: Path) -> None:
+    """One was used, the other came too late."""
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    assert len(ledger.add([entry(1), entry(1, discarded=True)])) == 2
+    ledger.close()
+
+
+@given(st.lists(st.integers(0, 1000), max_size=30))
+def test_sums_do_not_depend_on_the_order(tokens: list[int]) -> None:
+    """Addition of entries is what it should be."""
+    entries = [entry(at, tokens=value) for at, value in enumerate(tokens)]
+    assert total(entries) == total(reversed(entries))
+    assert total(entries).prompt == sum(tokens)
+    assert total(entries) + Sum() == total(entries)
+    assert sum((sum_of(e).tokens for e in entries), 0) == total(entries).tokens
+
+
+@given(cut=st.integers(1, 200))
+def test_a_torn_last_line_is_dropped_with_a_notice_wherever_it_was_cut(
+    tmp_path_factory: pytest.TempPathFactory, cut: int
+) -> None:
+    """A crash cuts the last line; everything before it stays."""
+    path = tmp_path_factory.mktemp("log") / "ledger.jsonl"
+    ledger = Ledger(path)
+    ledger.add([entry(1), entry(2)])
+    ledger.close()
+    whole = path.read_bytes()
+    first = whole.index(b"\n") + 1
+    path.write_bytes(whole[: max(first + 1, len(whole) - cut)])
+    assert torn_notice(path) is not None
+    assert [e.call_id for e in read_ledger(path)] == ["call-1"]
+    mended = Ledger(path)
+    assert mended.notice is not None
+    assert "torn" in mended.notice
+    assert [e.call_id for e in mended.add([entry(1), entry(2)])] == ["call-2"]
+    mended.close()
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("damage", [b"{broken\n", b"[]\n", b'{"run_id": 1}\n', b"\xff\xfe\n"])
+def test_a_damaged_line_inside_is_an_error_that_names_it(tmp_path: Path, damage: bytes) -> None:
+    """A crash cannot do that; somebody should look."""
+    path = tmp_path / "ledger.jsonl"
+    ledger = Ledger(path)
+    ledger.add([entry(1), entry(2)])
+    ledger.close()
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + damage + lines[1])
+    with pytest.raises(OutputError, match="damaged") as caught:
+        read_ledger(path)
+    assert str(caught.value).startswith(f"{path}:2:")
+
+
+def test_kill_9_in_the_middle_of_writing_leaves_whole_lines_and_at_most_one_torn(
+    tmp_path: Path,
+) -> None:
+    """A real process, killed while it appends as fast as it can."""
+    path = tmp_path / "log.jsonl"
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom bench.append_log import AppendLog\n"
+        "log = AppendLog(Path(sys.argv[1])).open()\nprint('ready', flush=True)\nn = 0\n"
+        "while True:\n    log.append({'n': n, 'text': 'x' * 500})\n    n += 1\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    while not path.exists() or path.stat().st_size < 50_000:
+        os.sched_yield()
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    numbers = [record["n"] for _, record in read_log(path)]
+    assert numbers == list(range(len(numbers)))
+    with AppendLog(path) as log:
+        log.append({"n": "after"})
+    assert [record["n"] for _, record in read_log(path)] == [*numbers, "after"]
+
+
+def test_a_full_disk_is_one_clear_error() -> None:
+    """/dev/full refuses every write."""
+    log = AppendLog(Path("/dev/full"))
+    log._descriptor = os.open("/dev/full", os.O_WRONLY)  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(OutputError, match=r"No space left.*bench resume"):
+        log.append({"a": 1})
+    log.close()
+
+
+def test_a_file_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
+    """A benchmark that was killed before its first call."""
+    assert read_ledger(tmp_path / "ledger.jsonl") == []
+    assert torn_notice(tmp_path / "ledger.jsonl") is None

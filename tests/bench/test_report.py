@@ -1,0 +1,292 @@
+"""The three reports: what they say, and that nothing a model writes can act in them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gzip
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.records import Trajectory
+from bench.checkers import Scorer
+from bench.compat import compare_books
+from bench.output import OutputDirectory
+from bench.report.facts import facts_of
+from bench.report.figures import dollars, p_value, points, probability, seconds, share
+from bench.report.markdown import cell
+from bench.report.svg import Scale
+from bench.report.writer import write_reports
+from tests.bench.benchmarks import created, items, manifest, run
+from tests.bench.local_client import LocalClient
+
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)> | `\n\\boxed{<b>7</b>}"
+
+
+class Hostile(LocalClient):
+    """Every third run of the small model ends in markup."""
+
+    async def wait(self, run_id: str) -> Trajectory:
+        trajectory = await super().wait(run_id)
+        if trajectory.run.tags["arm"] != "slm" or int(trajectory.run.tags["item"][-1]) % 3:
+            return trajectory
+        step = trajectory.steps[-1]
+        candidate = step.candidates[0]
+        last = candidate.calls[-1].model_copy(update={"text": EVIL})
+        candidate = candidate.model_copy(update={"calls": (*candidate.calls[:-1], last)})
+        step = step.model_copy(update={"candidates": (candidate,)})
+        return trajectory.model_copy(update={"steps": (*trajectory.steps[:-1], step)})
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> OutputDirectory:
+    """A benchmark of 24 questions, one of which is hostile itself."""
+    questions = items(24, wrong=[5, 11])
+    evil = questions[3]
+    questions[3] = type(evil)(evil.id, f"{EVIL} {evil.question}", evil.gold, evil.about)
+    directory = created(tmp_path_factory.mktemp("report"), manifest(questions, compat="delegate"))
+
+    async def whole() -> None:
+        with Scorer() as scorer:
+            await run(directory, Hostile(), scorer)
+
+    asyncio.run(whole())
+    write_reports(directory)
+    return directory
+
+
+class Page(HTMLParser):
+    """What a browser would make of the file, as far as it matters here."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.ids: set[str] = set()
+        self.data: dict[str, str] = {}
+        self._inside: str | None = None
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = dict(attrs)
+        self.tags.append((tag, attributes))
+        if attributes.get("id"):
+            self.ids.add(str(attributes["id"]))
+        self._inside = attributes.get("id") if tag == "script" else None
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = None
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.data[self._inside] = self.data.get(self._inside, "") + data
+
+    def unpacked(self, name: str) -> Any:
+        return json.loads(gzip.decompress(base64.b64decode(self.data[name])))
+
+
+@pytest.fixture(scope="module")
+def page(finished: OutputDirectory) -> Page:
+    return Page((finished.path / "report.html").read_text(encoding="utf-8"))
+
+
+def test_the_page_loads_nothing_from_anywhere(page: Page) -> None:
+    """One file: no link, image, font, frame or script with an address; links lead inside."""
+    for tag, attributes in page.tags:
+        assert tag not in {"link", "img", "iframe", "object", "embed", "base", "audio", "video"}
+        assert "src" not in attributes
+        assert not any(name.startswith("on") for name in attributes)
+        assert "style" not in attributes
+        if tag == "a":
+            assert str(attributes["href"]).startswith("#")
+
+
+def test_what_a_model_wrote_stays_text(finished: OutputDirectory, page: Page) -> None:
+    """It is found, whole, in the packed data; as markup nowhere."""
+    text = (finished.path / "report.html").read_text(encoding="utf-8")
+    assert "alert(1)" not in text.replace("&lt;script&gt;alert(1)", "")
+    assert "onerror=alert(2)>" not in text
+    scripts = [attributes for tag, attributes in page.tags if tag == "script"]
+    assert len([a for a in scripts if a.get("type") is None]) == 1
+    index = page.unpacked("index")
+    assert index["items"][3]["q"].startswith(EVIL)
+    texts = json.dumps(page.unpacked("chunk-0"))
+    assert json.dumps(EVIL)[1:-1] in texts
+
+
+def test_only_the_pages_own_script_may_run(finished: OutputDirectory, page: Page) -> None:
+    """A content security policy with the hash of the script that is there."""
+    text = (finished.path / "report.html").read_text(encoding="utf-8")
+    (policy,) = [
+        str(a["content"])
+        for tag, a in page.tags
+        if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert "default-src 'none'" in policy
+    for kind, name in (("script", "script-src"), ("style", "style-src")):
+        (body,) = re.findall(rf"<{kind}>(.*?)</{kind}>", text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
+        assert f"{name} 'sha256-{digest}'" in policy
+        assert "unsafe" not in policy
+
+
+def test_every_run_has_its_transcript_in_the_page(finished: OutputDirectory, page: Page) -> None:
+    """Every number leads to questions, every question to what was said."""
+    index = page.unpacked("index")
+    scripts: dict[str, Any] = {}
+    for name in page.data:
+        if name.startswith("chunk-"):
+            scripts |= page.unpacked(name)
+    runs = [run["id"] for item in index["items"] for run in item["r"].values()]
+    assert len(runs) == 72
+    assert set(runs) == set(scripts)
+    assert all(script["steps"] for script in scripts.values())
+
+
+def test_links_lead_to_places_that_are_there(page: Page) -> None:
+    """`#items?…` and `#run?…` are understood by the script, anything else is an id."""
+    for tag, attributes in page.tags:
+        if tag != "a":
+            continue
+        place, _, query = str(attributes["href"])[1:].partition("?")
+        assert place in {"items", "run"} or place in page.ids
+        assert query
+
+
+def test_the_page_has_the_plots_and_both_themes(finished: OutputDirectory) -> None:
+    """Accuracy against cost with the oracle, pairs, latency, flow; dark and narrow."""
+    text = (finished.path / "report.html").read_text(encoding="utf-8")
+    for label in (
+        "Accuracy against cost",
+        "Paired differences of accuracy",
+        "Accuracy by checker",
+        "Mean latency by part",
+        "One run over time",
+        "Failure flow of router",
+    ):
+        assert f'aria-label="{label}"' in text
+    assert "oracle" in text
+    assert "prefers-color-scheme: dark" in text
+    assert "max-width: 600px" in text
+    assert 'name="viewport"' in text
+
+
+def test_json_has_results_apart_from_timings(finished: OutputDirectory) -> None:
+    """`results` is the same bytes whenever the same answers are reported."""
+    report = json.loads((finished.path / "report.json").read_text(encoding="utf-8"))
+    assert set(report) == {"version", "results", "timings"}
+    again = facts_of(finished).results
+    assert json.dumps(again, sort_keys=True) == json.dumps(report["results"], sort_keys=True)
+    assert not any(word in json.dumps(report["results"]) for word in ("wall", "run_id", "created"))
+    assert len(report["results"]["items"]) == 24
+
+
+def test_figures_of_the_arms_agree_with_the_list_of_items(finished: OutputDirectory) -> None:
+    """Counted from the bottom."""
+    results = facts_of(finished).results
+    for name, arm in results["arms"].items():
+        cells = [row["arms"][name] for row in results["items"]]
+        for checker, score in arm["accuracy"].items():
+            assert score["right"] == sum(c["verdicts"][checker] for c in cells)
+        assert sum(arm["classes"].values()) == arm["n"] == 24
+        assert arm["classes"]["right"] == arm["accuracy"]["numeric"]["right"]
+    (pair,) = [p for p in results["pairs"] if (p["a"], p["b"]) == ("llm", "slm")]
+    assert pair["both"] + pair["only_a"] + pair["only_b"] + pair["neither"] == 24
+    assert pair["only_a"] >= 7
+
+
+def test_the_oracle_is_at_least_as_good_as_either_model(finished: OutputDirectory) -> None:
+    """And costs no more than the big one everywhere."""
+    results = facts_of(finished).results
+    arms = results["arms"]
+    best = max(arms[name]["accuracy"]["numeric"]["right"] for name in ("llm", "slm"))
+    assert results["oracle"]["right"] >= best
+    dear = arms["llm"]["micro_dollars_per_question"]
+    assert results["oracle"]["micro_dollars_per_question"] <= dear
+
+
+def test_markdown_is_tables_that_no_answer_breaks(finished: OutputDirectory) -> None:
+    """Same number of cells in every row of a table."""
+    text = (finished.path / "report.md").read_text(encoding="utf-8")
+    for block in text.split("\n\n"):
+        rows = [line for line in block.splitlines() if line.startswith("|")]
+        widths = {len(re.findall(r"(?<!\\)\|", row)) for row in rows}
+        assert len(widths) <= 1
+    assert "| llm | 22/24 |" in text
+    assert "In Delegate's books" in text
+    assert cell("a|b\nc") == "a\\|b c"
+
+
+def test_delegates_books_differ_from_ours_for_the_reasons_given(
+    finished: OutputDirectory,
+) -> None:
+    """Its token count for the router is a quarter of the characters of question and answer."""
+    facts = facts_of(finished)
+    (router,) = [arm for arm in facts.arms if arm.name == "router"]
+    rows = {r.figure: r for r in compare_books("router", router.results, facts.items, router.paid)}
+    tokens = rows["tokens per question"]
+    assert tokens.ours == router.paid.tokens / 24
+    by_hand = sum(
+        len(facts.items[r.item].question) // 4 + len(r.prediction or "") // 4
+        for r in router.results
+    )
+    assert tokens.theirs == by_hand / 24
+    assert tokens.theirs < tokens.ours / 5
+
+
+def test_an_unfinished_benchmark_gets_a_report_that_says_so(tmp_path: Path) -> None:
+    """Also one without a single answer."""
+    directory = created(tmp_path, manifest(items(3)))
+    facts = write_reports(directory)
+    assert not facts.results["complete"]
+    assert "Not complete" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Not complete" in (tmp_path / "report.md").read_text(encoding="utf-8")
+    json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+
+
+def test_a_ledger_that_does_not_add_up_is_said_aloud(
+    finished: OutputDirectory, tmp_path: Path
+) -> None:
+    """A line too few is a notice in every report."""
+    for name in ("manifest.json", "items.jsonl", "transcripts.jsonl"):
+        (tmp_path / name).write_bytes((finished.path / name).read_bytes())
+    lines = (finished.path / "ledger.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "ledger.jsonl").write_bytes(b"".join(lines[1:]))
+    notices = write_reports(OutputDirectory(tmp_path)).notices
+    assert any("the ledger" in notice for notice in notices)
+
+
+@pytest.mark.parametrize(
+    ("made", "shown"),
+    [
+        (share(0.8645), "86.5 %"),
+        (share(None), "–"),
+        (points(-0.018), "−1.8"),
+        (points(-0.0001), "0.0"),
+        (dollars(0), "$0"),
+        (dollars(0.00123), "$0.0012"),
+        (dollars(1234.5), "$1,234.50"),
+        (seconds(0.0123), "12 ms"),
+        (seconds(12.34), "12.3 s"),
+        (probability(0.00001), "< 0.0001"),
+        (p_value(0.00948), "p = 0.0095"),
+        (p_value(0.00001), "p < 0.0001"),
+    ],
+)
+def test_numbers_are_written_for_people(made: str, shown: str) -> None:
+    """Signs, units, digits that mean something."""
+    assert made == shown
+
+
+def test_axes_have_a_few_round_ticks() -> None:
+    """Linear and logarithmic."""
+    assert Scale(0.0, 1.0, 0, 100).ticks(4) == [0.0, 0.25, 0.5, 0.75, 1.0]
+    ticks = Scale(0.011, 4.2, 0, 100, log=True).ticks(5)
+    assert 2 <= len(ticks) <= 7
+    assert all(0.011 <= tick <= 4.2 for tick in ticks)
+    assert Scale(3.0, 3.0, 0, 100)(3.0) == 50

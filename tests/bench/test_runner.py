@@ -1,0 +1,256 @@
+"""The runner against real roles and the scripted engine: resume, budget, interruption, outages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agents.records import Outcome, Run, Trajectory
+from bench.checkers import Scorer
+from bench.errors import OutputError, UsageError
+from bench.journal import GroupFlush, Journal
+from bench.ledger import read_ledger, total
+from bench.output import OutputDirectory
+from bench.report.facts import facts_of
+from bench.runner import Ending, Runner, seed_of
+from bus import BusUnavailable, Overloaded
+from tests.bench.benchmarks import Watched, created, items, manifest, run
+from tests.bench.local_client import LocalClient
+
+
+@pytest.fixture(scope="module")
+def scorer() -> Iterator[Scorer]:
+    with Scorer() as opened:
+        yield opened
+
+
+async def test_every_question_gets_one_result_per_arm(tmp_path: Path, scorer: Scorer) -> None:
+    """And the ledger's sum is what the engines counted."""
+    directory = created(tmp_path, manifest(items(10, wrong=[4])))
+    client, watched = LocalClient(), Watched()
+    assert await run(directory, client, scorer, watched) is Ending.COMPLETE
+    facts = facts_of(directory)
+    assert facts.notices == []
+    assert facts.results["complete"]
+    for name in ("llm", "router", "slm"):
+        assert facts.results["arms"][name]["n"] == 10
+    assert facts.results["arms"]["llm"]["accuracy"]["numeric"]["right"] == 9
+    assert facts.results["arms"]["router"]["delegations"] >= 10
+    entries = read_ledger(directory.ledger_path)
+    for pool, engine in client.engines.items():
+        own = [e for e in entries if e.policy.name == pool]
+        assert total(own).completion == engine.totals().completion_tokens
+        assert total(own).prompt == engine.totals().prompt_tokens
+    assert sum(watched.spent) == total(entries).micro_dollars
+
+
+async def test_the_run_id_is_on_the_disk_before_the_bus_hears_of_it(
+    tmp_path: Path, scorer: Scorer
+) -> None:
+    """Else a crash in between would leave a run that is paid for and forgotten."""
+    directory = created(tmp_path, manifest(items(6)))
+    seen: list[bool] = []
+
+    class Suspicious(LocalClient):
+        async def submit(self, run: Run) -> bool:
+            lines = directory.items_path.read_text().splitlines()
+            written = {json.loads(line)["run_id"] for line in lines if '"admitted"' in line}
+            seen.append(run.id in written)
+            return await super().submit(run)
+
+    await run(directory, Suspicious(), scorer)
+    assert len(seen) == 18
+    assert all(seen)
+
+
+async def test_what_was_cut_off_at_any_line_is_completed_to_the_same_report(
+    tmp_path: Path, scorer: Scorer
+) -> None:
+    """The files are cut at many places, as kill -9 leaves them; the resumed bench asks the same
+    deployment. Nothing that it answered is run again."""
+    questions = items(5, wrong=[2])
+    whole = created(tmp_path / "whole", manifest(questions))
+    await run(whole, LocalClient(), scorer)
+    expected = facts_of(whole).results
+    for part in (1, 4, 7, 10, 13):
+        directory = created(tmp_path / f"cut-{part}", manifest(questions))
+        client = LocalClient()
+        await run(directory, client, scorer)
+        answered = dict(client.ended)
+        for path in (directory.items_path, directory.ledger_path, directory.transcripts_path):
+            text = path.read_bytes()
+            path.write_bytes(text[: len(text) * part // 14])
+        watched = Watched()
+        assert await run(directory, client, scorer, watched) is Ending.COMPLETE
+        assert all(client.ended[run_id] is trajectory for run_id, trajectory in answered.items())
+        assert facts_of(directory).results == expected
+        assert watched.earlier < 15
+
+
+async def test_a_run_that_was_admitted_and_never_reached_the_bus_keeps_its_id(
+    tmp_path: Path, scorer: Scorer
+) -> None:
+    """Killed between the write and the admission."""
+    directory = created(tmp_path, manifest(items(2), arms=("llm",)))
+    client = LocalClient()
+    first = client.new_run("never sent")
+    line = {"type": "admitted", "run_id": first.id, "arm": "llm", "item": "sums/test/1"}
+    directory.items_path.write_text(json.dumps(line) + "\n")
+    await run(directory, client, scorer)
+    assert directory.stored().results[("llm", "sums/test/1")].run_id == first.id
+
+
+async def test_the_budget_stops_admissions_and_says_what_is_left(
+    tmp_path: Path, scorer: Scorer
+) -> None:
+    """By what runs of the same arm have cost so far; never past it but for those in flight."""
+    whole = created(tmp_path / "whole", manifest(items(20), arms=("llm",), concurrency=1))
+    await run(whole, LocalClient(), scorer)
+    cost = total(read_ledger(whole.ledger_path)).micro_dollars
+    directory = created(
+        tmp_path / "part",
+        manifest(items(20), arms=("llm",), concurrency=1, budget_micro_dollars=cost // 2),
+    )
+    assert await run(directory, LocalClient(), scorer) is Ending.BUDGET
+    spent = total(read_ledger(directory.ledger_path)).micro_dollars
+    assert 0.3 * cost < spent <= 0.55 * cost
+    facts = facts_of(directory)
+    assert not facts.results["complete"]
+    assert len(facts.results["not_done"]["llm"]) == 20 - facts.results["arms"]["llm"]["n"]
+
+
+async def test_an_interrupted_bench_admits_nothing_more_and_can_be_resumed(
+    tmp_path: Path, scorer: Scorer
+) -> None:
+    """Runs that do not end in time go on without it and are collected later."""
+    directory = created(tmp_path, manifest(items(9), arms=("llm",)))
+    client, watched = LocalClient(gate=asyncio.Event()), Watched()
+    with Journal(directory) as journal:
+        runner = Runner(
+            directory.manifest(), directory.stored(), journal, client, scorer, watched, grace=0.05
+        )
+        task = asyncio.create_task(runner.run())
+        await watched.reached.wait()
+        runner.interrupt()
+        assert await task is Ending.INTERRUPTED
+        assert runner.unfinished == {"llm": 9}
+    assert sum(client.submissions.values()) == 4
+    assert client.gate is not None
+    client.gate.set()
+    assert await run(directory, client, scorer) is Ending.COMPLETE
+    assert len(client.runs) == 9
+
+
+async def test_what_ends_within_the_grace_is_recorded(tmp_path: Path, scorer: Scorer) -> None:
+    """The runs in flight when Ctrl-C came, and no others."""
+    directory = created(tmp_path, manifest(items(9), arms=("llm",)))
+    client, watched = LocalClient(gate=asyncio.Event()), Watched()
+    with Journal(directory) as journal:
+        runner = Runner(
+            directory.manifest(), directory.stored(), journal, client, scorer, watched, grace=30
+        )
+        task = asyncio.create_task(runner.run())
+        await watched.reached.wait()
+        runner.interrupt()
+        assert client.gate is not None
+        client.gate.set()
+        assert await task is Ending.INTERRUPTED
+    assert len(directory.stored().results) == 4
+
+
+async def test_a_full_bus_and_an_outage_are_waited_for(
+    tmp_path: Path, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Admission is asked again under the same id."""
+    monkeypatch.setattr("bench.runner.OVERLOADED_SECONDS", 0.001)
+    directory = created(tmp_path, manifest(items(3), arms=("llm",), concurrency=1))
+    client, watched = LocalClient(), Watched()
+    client.refuse = [Overloaded("full"), BusUnavailable("Redis is away"), Overloaded("full")]
+    assert await run(directory, client, scorer, watched) is Ending.COMPLETE
+    assert len(client.runs) == 3
+    assert watched.notices == ["Redis is away"]
+
+
+async def test_a_bus_that_stays_away_ends_the_bench_with_what_it_has(
+    tmp_path: Path, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error is the bus's own; the directory can be resumed."""
+    monkeypatch.setattr("bench.runner.OVERLOADED_SECONDS", 0.0001)
+    directory = created(tmp_path, manifest(items(3), arms=("llm",), concurrency=1))
+    client = LocalClient()
+    client.refuse = [BusUnavailable("Redis is away") for _ in range(40)]
+    with pytest.raises(BusUnavailable):
+        await run(directory, client, scorer)
+    client.refuse = []
+    assert await run(directory, client, scorer) is Ending.COMPLETE
+    assert len(client.runs) == 3
+
+
+async def test_a_run_without_an_answer_is_wrong_and_stays_in_the_denominator(
+    tmp_path: Path, scorer: Scorer
+) -> None:
+    """Never left out."""
+    directory = created(tmp_path, manifest(items(4), arms=("llm",)))
+
+    class Failing(LocalClient):
+        async def wait(self, run_id: str) -> Trajectory:
+            trajectory = await super().wait(run_id)
+            return trajectory.model_copy(
+                update={"outcome": Outcome.ERROR, "reason": "auth: refused", "answer": None}
+            )
+
+    await run(directory, Failing(), scorer)
+    arm = facts_of(directory).results["arms"]["llm"]
+    assert arm["n"] == 4
+    assert arm["accuracy"]["numeric"]["right"] == 0
+    assert arm["classes"] == {"error": 4}
+
+
+async def test_two_benches_on_one_directory_are_refused(tmp_path: Path) -> None:
+    """Their lines would mix."""
+    directory = created(tmp_path, manifest(items(1)))
+    with Journal(directory), pytest.raises(OutputError, match="another bench is at work"):
+        Journal(OutputDirectory(tmp_path)).__enter__()
+    with Journal(directory):
+        pass
+
+
+def test_a_directory_that_holds_a_benchmark_is_not_written_over(tmp_path: Path) -> None:
+    """The message says how to go on."""
+    created(tmp_path, manifest(items(1)))
+    with pytest.raises(UsageError, match="bench resume"):
+        created(tmp_path, manifest(items(1)))
+
+
+def test_every_arm_gets_the_same_seed_for_a_question() -> None:
+    """Paired, as far as sampling goes."""
+    assert seed_of(1, "a") == seed_of(1, "a")
+    assert seed_of(1, "a") != seed_of(2, "a")
+    assert seed_of(1, "a") != seed_of(1, "b")
+
+
+async def test_many_writers_share_a_flush_and_none_returns_before_its_own_is_done() -> None:
+    """A hundred admissions cost a few flushes, not a hundred."""
+    written = flushed = flushes = 0
+
+    def flush() -> None:
+        nonlocal flushed, flushes
+        flushed, flushes = written, flushes + 1
+
+    group = GroupFlush(flush)
+
+    async def writer() -> None:
+        nonlocal written
+        written += 1
+        mine = written
+        await group()
+        assert flushed >= mine
+
+    for _ in range(5):
+        await asyncio.gather(*(writer() for _ in range(20)))
+    assert written == flushed == 100
+    assert flushes <= 20

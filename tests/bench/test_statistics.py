@@ -1,0 +1,191 @@
+"""Published values, laws, and scipy as an independent reference."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from bench.statistics import (
+    bootstrap_difference,
+    detectable_difference,
+    mcnemar_exact,
+    mcnemar_power,
+    paired_table,
+    pairs_needed,
+    quantile,
+    wilson,
+)
+
+COUNTS = st.integers(1, 2000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
+
+
+def test_mcnemar_of_28_and_11_is_the_published_value() -> None:
+    """The follow-up of Delegate on MATH-500."""
+    assert mcnemar_exact(28, 11) == pytest.approx(0.00948, abs=5e-6)
+
+
+def test_wilson_of_432_in_500_is_the_published_interval() -> None:
+    """Delegate's big model alone on 500 questions."""
+    interval = wilson(432, 500)
+    assert round(interval.low, 3) == 0.831
+    assert round(interval.high, 3) == 0.891
+    assert interval.estimate == 0.864
+
+
+@given(COUNTS)
+def test_wilson_agrees_with_scipy(counts: tuple[int, int]) -> None:
+    """An independent implementation."""
+    successes, n = counts
+    ours = wilson(successes, n)
+    theirs = stats.binomtest(successes, n).proportion_ci(method="wilson")
+    assert ours.low == pytest.approx(theirs.low, abs=1e-12)
+    assert ours.high == pytest.approx(theirs.high, abs=1e-12)
+
+
+@given(COUNTS)
+def test_wilson_holds_the_estimate_and_mirrors_failures(counts: tuple[int, int]) -> None:
+    """Failures are the successes of the opposite question."""
+    successes, n = counts
+    interval, mirrored = wilson(successes, n), wilson(n - successes, n)
+    assert 0 <= interval.low <= interval.estimate <= interval.high <= 1
+    assert interval.low == pytest.approx(1 - mirrored.high, abs=1e-12)
+
+
+def test_wilson_of_nothing_says_nothing() -> None:
+    """No item, no knowledge."""
+    interval = wilson(0, 0)
+    assert (interval.low, interval.high) == (0.0, 1.0)
+    assert math.isnan(interval.estimate)
+
+
+@given(st.integers(0, 300), st.integers(0, 300))
+def test_mcnemar_agrees_with_the_binomial_test(only_a: int, only_b: int) -> None:
+    """At one half the exact test is the binomial test."""
+    ours = mcnemar_exact(only_a, only_b)
+    if only_a + only_b == 0:
+        assert ours == 1.0
+        return
+    theirs = stats.binomtest(only_a, only_a + only_b, 0.5).pvalue
+    assert ours == pytest.approx(theirs, rel=1e-9)
+
+
+@given(st.integers(0, 5000), st.integers(0, 5000))
+def test_mcnemar_is_symmetric_and_a_probability(only_a: int, only_b: int) -> None:
+    """Thousands of pairs included: floats alone would overflow."""
+    value = mcnemar_exact(only_a, only_b)
+    assert value == mcnemar_exact(only_b, only_a)
+    assert 0 <= value <= 1
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60))
+def test_the_paired_table_counts_every_item_once(pairs: list[tuple[bool, bool]]) -> None:
+    """Its margins are the arms' own counts."""
+    a, b = [x for x, _ in pairs], [y for _, y in pairs]
+    table = paired_table(a, b)
+    assert table.n == len(pairs)
+    assert table.both + table.only_a == sum(a)
+    assert table.both + table.only_b == sum(b)
+
+
+def test_a_comparison_of_different_items_is_refused() -> None:
+    """Unpaired lists would give numbers that mean nothing."""
+    with pytest.raises(ValueError, match="the same items"):
+        paired_table([True], [True, False])
+    with pytest.raises(ValueError, match="the same items"):
+        bootstrap_difference([1.0], [1.0, 0.0])
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=80), st.integers(0, 9)
+)
+def test_the_bootstrap_holds_the_estimate_and_repeats_itself(
+    pairs: list[tuple[bool, bool]], seed: int
+) -> None:
+    """Deterministic for a seed; swapping the arms mirrors the interval."""
+    a, b = [float(x) for x, _ in pairs], [float(y) for _, y in pairs]
+    interval = bootstrap_difference(a, b, seed=seed, resamples=2000)
+    assert interval == bootstrap_difference(a, b, seed=seed, resamples=2000)
+    assert interval.low <= interval.estimate + 1e-12
+    assert interval.estimate <= interval.high + 1e-12
+    mirrored = bootstrap_difference(b, a, seed=seed, resamples=2000)
+    assert mirrored.estimate == pytest.approx(-interval.estimate)
+
+
+def test_the_bootstrap_agrees_with_scipys() -> None:
+    """Within the noise of 20,000 resamples, on right answers and on costs."""
+    a = [1.0] * 70 + [0.0] * 30 + [1.0] * 50 + [0.0] * 50
+    b = [1.0] * 60 + [0.0] * 60 + [1.0] * 40 + [0.0] * 40
+    costs = [float(at % 37) * 1.5 + x for at, x in enumerate(a)]
+    for left, right in ((a, b), (costs, b)):
+        ours = bootstrap_difference(left, right, resamples=20_000, seed=1)
+        differences = [x - y for x, y in zip(left, right, strict=True)]
+        import numpy as np
+
+        theirs = stats.bootstrap(
+            (np.array(differences),), np.mean, method="percentile", n_resamples=20_000, rng=2
+        ).confidence_interval
+        width = theirs.high - theirs.low
+        assert abs(ours.low - theirs.low) < 0.06 * width
+        assert abs(ours.high - theirs.high) < 0.06 * width
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 60), st.floats(0.02, 0.4), st.floats(0.02, 0.4))
+def test_power_is_the_sum_over_every_outcome(n: int, only_a: float, only_b: float) -> None:
+    """Against the definition: each multinomial outcome that the test rejects."""
+    expected = 0.0
+    for a in range(n + 1):
+        for b in range(n + 1 - a):
+            if mcnemar_exact(a, b) <= 0.05:
+                expected += float(
+                    stats.multinomial.pmf(
+                        [a, b, n - a - b], n=n, p=[only_a, only_b, 1 - only_a - only_b]
+                    )
+                )
+    assert mcnemar_power(n, only_a, only_b) == pytest.approx(expected, abs=1e-9)
+
+
+def test_without_a_difference_the_test_rejects_no_more_often_than_its_level() -> None:
+    """The exact test is conservative."""
+    for n in (20, 100, 500, 1319):
+        assert mcnemar_power(n, 0.05, 0.05) <= 0.05
+
+
+@pytest.mark.parametrize(("only_a", "only_b"), [(0.05, 0.03), (0.10, 0.05), (0.2, 0.1)])
+def test_the_sample_size_has_the_power_asked_for_and_hardly_more(
+    only_a: float, only_b: float
+) -> None:
+    """The size that is given suffices; a tenth less does not."""
+    needed = pairs_needed(only_a, only_b)
+    assert needed is not None
+    assert mcnemar_power(needed, only_a, only_b) >= 0.8
+    assert mcnemar_power(int(needed * 0.9), only_a, only_b) < 0.8
+
+
+def test_no_difference_needs_no_finite_sample() -> None:
+    """Nor does one too small to matter."""
+    assert pairs_needed(0.05, 0.05) is None
+    assert pairs_needed(0.0501, 0.05) is None
+
+
+def test_the_detectable_difference_of_500_questions_is_what_they_show() -> None:
+    """The two searches are each other's inverse."""
+    smallest = detectable_difference(500, 0.1)
+    assert smallest is not None
+    assert mcnemar_power(500, 0.05 + smallest / 2, 0.05 - smallest / 2) == pytest.approx(
+        0.8, abs=0.01
+    )
+    assert detectable_difference(3, 0.1) is None
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50), st.floats(0, 1))
+def test_quantiles_agree_with_numpy(values: list[float], share: float) -> None:
+    """Linear interpolation."""
+    import numpy as np
+
+    assert quantile(values, share) == pytest.approx(float(np.quantile(values, share)), abs=1e-6)

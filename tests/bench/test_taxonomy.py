@@ -1,0 +1,105 @@
+"""Failures and their classes."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.records import Outcome
+from bench.checkers import CHECKERS
+from bench.taxonomy import MEANINGS, Class, classify, signals_of
+from tests.bench.benchmarks import items
+from tests.bench.local_client import LocalClient
+
+
+def klass(
+    outcome: Outcome = Outcome.ANSWERED,
+    prediction: str | None = "The answer is 17",
+    where: str = "text",
+    gold: str = "18",
+    signals: tuple[str, ...] = (),
+    **verdicts: bool,
+) -> Class:
+    return classify(
+        outcome=outcome,
+        prediction=prediction,
+        where=where,
+        verdicts={name: verdicts.get(name, False) for name in CHECKERS},
+        signals=signals,
+        gold=gold,
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        (Outcome.ERROR, Class.ERROR),
+        (Outcome.DEADLINE, Class.DEADLINE),
+        (Outcome.BUDGET, Class.BUDGET),
+        (Outcome.CANCELLED, Class.CANCELLED),
+        (Outcome.GAVE_UP, Class.GAVE_UP),
+    ],
+)
+def test_how_a_run_ended_comes_first(outcome: Outcome, expected: Class) -> None:
+    """Whatever it wrote before."""
+    assert klass(outcome, None, "none") is expected
+    assert klass(outcome, "18", signals=("wrong_equation",)) is expected
+
+
+def test_what_the_primary_checker_accepts_is_right() -> None:
+    """Even with a false equation on the way."""
+    assert klass(numeric=True, signals=("wrong_equation",)) is Class.RIGHT
+
+
+def test_a_text_without_a_number_is_no_answer() -> None:
+    """So is a text that was cut off before its answer."""
+    assert klass(prediction="I cannot say.", where="none") is Class.NO_ANSWER
+    assert klass(Outcome.GAVE_UP, None, "none", signals=("cut_off",)) is Class.NO_ANSWER
+    assert klass(Outcome.GAVE_UP, None, "none", signals=("without_answer",)) is Class.NO_ANSWER
+
+
+def test_the_right_number_in_the_wrong_place_is_a_matter_of_format() -> None:
+    """After the box, or in an earlier box."""
+    assert klass(prediction="\\boxed{9 * 2} = 18", where="box") is Class.FORMAT
+    assert klass(prediction="\\boxed{18} or \\boxed{19}", where="box") is Class.FORMAT
+
+
+def test_what_another_checker_accepts_is_to_be_looked_at() -> None:
+    """No verdict is hidden."""
+    assert klass(prediction="\\boxed{2 \\cdot 9}", math_verify=True) is Class.CHECKERS
+
+
+@pytest.mark.parametrize(
+    ("signals", "expected"),
+    [
+        (("wrong_equation", "delegated", "subtask_off_path"), Class.ARITHMETIC),
+        (("delegated", "escalated", "subtask_off_path"), Class.SUBTASK),
+        (("delegated", "subtask_failed"), Class.SUBTASK),
+        (("delegated", "escalated"), Class.ESCALATED),
+        (("delegated",), Class.REASONING),
+        ((), Class.REASONING),
+    ],
+)
+def test_facts_from_the_way_decide_the_rest(signals: tuple[str, ...], expected: Class) -> None:
+    """The first rule that fits wins."""
+    assert klass(signals=signals) is expected
+
+
+def test_every_class_has_a_meaning() -> None:
+    """A report explains what it counts."""
+    assert set(MEANINGS) == set(Class)
+
+
+async def test_facts_are_read_from_real_trajectories() -> None:
+    """Delegated, escalated where the small model erred, off the path of another solution."""
+    client = LocalClient()
+    found: list[set[str]] = []
+    for item in items(12):
+        run = client.new_run(item.question, workflow="delegate", seed=3)
+        await client.submit(run)
+        trajectory = await client.wait(run.id)
+        found.append(set(signals_of(trajectory)))
+        assert "subtask_off_path" not in found[-1]
+        assert "subtask_off_path" in signals_of(trajectory, ("123456789",))
+    assert all("delegated" in facts for facts in found)
+    assert any("escalated" in facts for facts in found)
+    assert any("escalated" not in facts for facts in found)

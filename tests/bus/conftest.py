@@ -1,0 +1,48 @@
+"""What holds for every test of the bus: its payload is known, and no key outlives its time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from bus import Bus
+from tests.bus.payloads import Note
+from tests.redis_process import RedisProcess
+
+
+@pytest.fixture(autouse=True)
+def _known_payload(request: pytest.FixtureRequest) -> None:
+    if "bus" in request.fixturenames:
+        bus = request.getfixturevalue("bus")
+        assert isinstance(bus, Bus)
+        bus.registry.register("note", Note)
+
+
+@pytest.fixture(autouse=True)
+def _no_key_without_an_end(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever a test did, each key that it left has a time to live."""
+    used = [
+        name
+        for name in ("shared_server", "own_server", "any_server")
+        if name in request.fixturenames
+    ]
+    found = [request.getfixturevalue(name) for name in used]
+    yield
+    for server in found:
+        assert isinstance(server, RedisProcess)
+        if server.running:
+            assert keys_without_an_end(server.url) == []
+
+
+def keys_without_an_end(url: str, pattern: str = "*") -> list[bytes]:
+    with redis.Redis.from_url(url) as client:
+        keys = list(client.scan_iter(pattern, count=1000))
+        lives: list[int] = []
+        for start in range(0, len(keys), 500):
+            pipe = client.pipeline(transaction=False)
+            for key in keys[start : start + 500]:
+                pipe.pttl(key)
+            lives += pipe.execute()
+        return [key for key, life in zip(keys, lives, strict=True) if life == -1]

@@ -1,0 +1,48 @@
+"""The payload that the bus tests send."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+from pydantic import BaseModel
+
+from bus import Admission, Bus, Envelope, Outgoing
+
+
+class Note(BaseModel):
+    """A line of text."""
+
+    text: str = ""
+
+
+def new_run_id() -> str:
+    return str(uuid.uuid4())
+
+
+def note(run_id: str, text: str = "", *, turn: int = 0, branch: int = 0, key: str = "") -> Envelope:
+    return Envelope(
+        type="note",
+        run_id=run_id,
+        turn=turn,
+        branch=branch,
+        deadline=time.time() + 60,
+        reply_key=key,
+        payload={"text": text},
+    )
+
+
+async def admit(
+    bus: Bus, stream: str = "planner", *, text: str = "", seconds: float = 60, notify: str = "",
+    tokens: int = 0, micro_dollars: int = 0,
+) -> str:  # fmt: skip
+    """Let in a run whose first message is a note to `stream`; its id."""
+    run_id = new_run_id()
+    await bus.admit(
+        Admission(
+            run_id, b'{"run": "record"}', time.time() + seconds,
+            (Outgoing(stream, note(run_id, text)),),
+            notify=notify, tokens_limit=tokens, micro_dollars_limit=micro_dollars,
+        )
+    )  # fmt: skip
+    return run_id

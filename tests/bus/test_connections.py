@@ -1,0 +1,89 @@
+"""The bus's connections: cancellation is never lost, waiters are served in order, and a
+connection that the server closed is opened anew."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+
+import pytest
+from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import DataError
+
+from bus import Bus, packing
+from tests.redis_process import RedisProcess
+
+
+async def test_a_task_that_talks_to_redis_without_a_pause_ends_when_it_is_cancelled(
+    bus: Bus,
+) -> None:
+    """Whenever the cancellation comes: while a command is written, awaited, or between two."""
+    source = random.Random(5)
+
+    async def talk() -> None:
+        while True:
+            await bus.redis.get("nothing")
+
+    for _ in range(300):
+        task = asyncio.create_task(talk())
+        for _ in range(source.randint(0, 40)):
+            await asyncio.sleep(0)
+        task.cancel()
+        _, pending = await asyncio.wait({task}, timeout=5)
+        assert not pending
+
+
+async def test_more_callers_than_connections_are_all_served(shared_server: RedisProcess) -> None:
+    client = Redis.from_pool(
+        packing.pool(shared_server.url, max_connections=2, wait_seconds=30, socket_timeout=10)
+    )
+    served = [0] * 8
+
+    async def call(index: int) -> None:
+        for _ in range(50):
+            await client.ping()  # pyright: ignore[reportGeneralTypeIssues]
+            served[index] += 1
+            # Whoever comes back at once stands behind those who wait.
+            assert max(served) - min(served) <= 3
+
+    await asyncio.gather(*(call(index) for index in range(len(served))))
+    await client.aclose(close_connection_pool=True)
+
+
+async def test_a_caller_that_finds_no_free_connection_in_time_is_told_so(
+    shared_server: RedisProcess,
+) -> None:
+    client = Redis.from_pool(
+        packing.pool(shared_server.url, max_connections=1, wait_seconds=0.05, socket_timeout=10)
+    )
+    async with client.client() as holder:
+        await holder.get("nothing")
+        with pytest.raises(RedisConnectionError, match="all 1 connections in use"):
+            await client.get("nothing")
+    assert await client.get("nothing") is None
+    await client.aclose(close_connection_pool=True)
+
+
+async def test_a_connection_that_the_server_closed_is_opened_anew(
+    shared_server: RedisProcess,
+) -> None:
+    client = Redis.from_pool(
+        packing.pool(shared_server.url, max_connections=1, wait_seconds=1, socket_timeout=10)
+    )
+    number = await client.client_id()
+    async with Redis.from_url(shared_server.url) as other:
+        await other.client_kill_filter(_id=str(number))
+    # Known to this end once the loop has read the end of the stream; until then the one command
+    # on its way would fail, and be repeated.
+    with contextlib.suppress(RedisConnectionError):
+        await client.client_id()
+    assert await client.client_id() != number
+    await client.aclose(close_connection_pool=True)
+
+
+async def test_an_argument_of_a_wrong_type_is_refused_before_anything_is_sent(bus: Bus) -> None:
+    with pytest.raises(DataError):
+        await bus.redis.execute_command("SET", "key", object())
+    assert await bus.redis.get("key") is None

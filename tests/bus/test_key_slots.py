@@ -1,0 +1,132 @@
+"""Everything that one script touches lies in one slot of a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+from bus import (
+    Bus,
+    BusSettings,
+    Delivery,
+    Finish,
+    Inbox,
+    Join,
+    Keys,
+    LogConsumer,
+    Outgoing,
+    Reject,
+    Retry,
+    StepCommit,
+    TokenWriter,
+    dead_letters,
+    scripts,
+)
+from bus.log_consumer import Entry
+from tests.bus.payloads import Note, admit, note
+from tests.bus.serving import ended, letters, serving, until
+
+SHARDS = 5
+
+
+def tag(key: str) -> str:
+    found = re.match(r"\{([^}]+)\}", key)
+    assert found is not None, f"{key} has no hash tag"
+    return found.group(1)
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
+    """Every script call of the process with its keys, from either client."""
+    seen: list[tuple[str, list[str]]] = []
+    call, call_sync = scripts.call, scripts.call_sync
+
+    async def watched(redis: Any, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        seen.append((name, list(keys)))
+        return await call(redis, name, keys, args)
+
+    def watched_sync(redis: Any, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        seen.append((name, list(keys)))
+        return call_sync(redis, name, keys, args)
+
+    monkeypatch.setattr(scripts, "call", watched)
+    monkeypatch.setattr(scripts, "call_sync", watched_sync)
+    return seen
+
+
+async def test_all_keys_of_a_script_call_carry_one_hash_tag(
+    settings: BusSettings, calls: list[tuple[str, list[str]]]
+) -> None:
+    """Runs over five shards go through every script there is."""
+    held = asyncio.Event()
+
+    async def handler(delivery: Delivery) -> None:
+        envelope = delivery.envelope
+        run_id, turn = envelope.run_id, envelope.turn
+        if delivery.stream == "infer":
+            await TokenWriter(delivery, "slm").append("4", [52])
+            await delivery.reply(b'"42"', store=True, usage=[(b"{}", b"{}")])
+        elif turn == 0 and envelope.attempt == 0:
+            await held.wait()  # until every lease was renewed
+            raise Retry("once", 0.01)
+        elif turn == 0:
+            await inbox.request("infer", note(run_id, key=f"{run_id}/0"))
+            branches = tuple(Outgoing("slm", note(run_id, turn=1, branch=b)) for b in range(3))
+            join = Join("1", 3, Outgoing("planner", note(run_id, turn=2)))
+            await delivery.commit(StepCommit(b"{}", publish=branches, join=join))
+        elif turn == 1:
+            await delivery.commit(StepCommit(b"{}", arrive="1"))
+        elif run_id in replayed:
+            await delivery.commit(StepCommit(b"{}", finish=Finish("answered")))
+        else:
+            raise Reject("once")
+
+    async def record(entries: Sequence[Entry]) -> None:
+        recorded.extend(entry for entry, _ in entries)
+
+    replayed: set[str] = set()
+    recorded: list[str] = []
+    async with Bus(settings.model_copy(update={"shards": SHARDS, "history": True})) as bus:
+        bus.registry.register("note", Note)
+        readers = [
+            LogConsumer(bus, shard.trajectories, "recorder", record)
+            for shard in bus.keys.all_shards()
+        ]
+        reading = [asyncio.create_task(reader.run()) for reader in readers]
+        async with Inbox(bus) as inbox, serving(bus, ["planner", "slm", "infer"], handler, 64):
+            runs: list[str] = []
+            while len({bus.keys.shard_of(run_id) for run_id in runs}) < SHARDS:
+                runs.append(await admit(bus))
+            # Renewal puts leases of several shards together only if it ignores their tags.
+            await until(lambda: any(name == "renew" for name, _ in calls), "a renewal")
+            held.set()
+            for run_id in runs:
+                await ended(bus, run_id)
+            for letter in await letters(bus):
+                replayed.add(letter.run_id)
+                await dead_letters.replay(bus, letter.id)
+            for run_id in runs:
+                await ended(bus, run_id)
+            doomed = await admit(bus, "nobody")
+            await bus.cancel(doomed)
+        for reader in readers:
+            reader.drain()
+        await asyncio.gather(*reading)
+    assert len(recorded) == 2 * len(runs) + 1
+    for name, keys in calls:
+        assert len({tag(key) for key in keys}) == 1, f"{name} touches several slots: {keys}"
+    everything = {path.name.removesuffix(".lua") for path in (files("bus") / "lua").iterdir()}
+    included = {"end_run"}
+    assert everything - included - {name for name, _ in calls} <= {"drop"}
+
+
+def test_a_run_stays_in_its_shard_and_runs_are_spread_over_all() -> None:
+    keys = Keys("p", 8)
+    shards = [keys.shard_of(f"run-{number}").index for number in range(2000)]
+    assert keys.shard_of("run-7") == keys.shard_of("run-7")
+    assert {shards.count(index) > 150 for index in range(8)} == {True}

@@ -1,0 +1,292 @@
+"""Bad weather: Redis away, restarted, flushed, full, read-only, or not ours."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Callable, Sequence
+
+import pytest
+import redis
+
+from bus import (
+    Bus,
+    BusSettings,
+    BusUnavailable,
+    Delivery,
+    Finish,
+    Inbox,
+    LogConsumer,
+    Outgoing,
+    StepCommit,
+    probe,
+)
+from bus.log_consumer import Entry
+from tests.bus.payloads import Note, admit, note
+from tests.bus.serving import ended, finishing, serving, until
+from tests.conftest import quick_settings
+from tests.redis_process import RedisProcess
+
+STEPS = 6
+
+
+@pytest.fixture
+def stormy(own_server: RedisProcess) -> BusSettings:
+    return quick_settings(own_server.url, lease_seconds=2.0, max_attempts=50)
+
+
+def joined(settings: BusSettings) -> Bus:
+    bus = Bus(settings)
+    bus.registry.register("note", Note)
+    return bus
+
+
+async def stepping(delivery: Delivery) -> None:
+    """A run of `STEPS` steps, each with its own number in the journal."""
+    run_id, turn = delivery.envelope.run_id, delivery.envelope.turn
+    step = json.dumps(turn).encode()
+    if turn == STEPS - 1:
+        await delivery.commit(StepCommit(step, finish=Finish("answered")))
+    else:
+        onward = Outgoing("planner", note(run_id, turn=turn + 1))
+        await delivery.commit(StepCommit(step, publish=(onward,)))
+
+
+async def check_all_ended_once(bus: Bus, runs: list[str]) -> None:
+    for run_id in runs:
+        await ended(bus, run_id, within=40)
+        steps = (await bus.run_state(run_id)).steps
+        assert [json.loads(step) for step in steps] == list(range(STEPS))
+    found = await bus.redis.xrange(bus.keys.shard(0).trajectories)
+    assert sorted(fields[b"run_id"].decode() for _, fields in found) == sorted(runs)
+    assert await bus.queue_lengths(["planner"]) == {"planner": 0}
+
+
+async def test_redis_killed_and_restarted_in_the_middle_loses_and_doubles_nothing(
+    own_server: RedisProcess, stormy: BusSettings
+) -> None:
+    async with joined(stormy) as bus:
+        steps_done = 0
+
+        async def handler(delivery: Delivery) -> None:
+            nonlocal steps_done
+            await stepping(delivery)
+            steps_done += 1
+
+        async with serving(bus, ["planner"], handler):
+            runs: list[str] = []
+            for storm in range(3):
+                runs += [await admit(bus) for _ in range(20)]
+                seen = steps_done
+                await until(lambda seen=seen: steps_done > seen + 10, "work goes on")
+                own_server.kill()
+                own_server.start()
+                assert storm < 3
+            await check_all_ended_once(bus, runs)
+
+
+async def test_a_silent_redis_is_outlasted(own_server: RedisProcess, stormy: BusSettings) -> None:
+    """Stopped, it accepts what the socket takes and answers nothing until it goes on."""
+    async with joined(stormy) as bus, serving(bus, ["planner"], stepping):
+        run_id = await admit(bus)
+        own_server.pause()
+        late = asyncio.create_task(admit(bus))
+        own_server.resume()
+        await check_all_ended_once(bus, [run_id, await late])
+
+
+async def test_scripts_that_the_server_has_forgotten_are_sent_again(
+    own_server: RedisProcess, stormy: BusSettings
+) -> None:
+    async with joined(stormy) as bus, serving(bus, ["planner"], stepping):
+        runs: list[str] = []
+        for _ in range(3):
+            await bus.redis.script_flush()
+            runs.append(await admit(bus))
+        await check_all_ended_once(bus, runs)
+
+
+async def test_after_a_flush_the_workers_go_on_with_what_is_admitted_next(
+    own_server: RedisProcess, stormy: BusSettings
+) -> None:
+    """NOGROUP: the groups are made anew. What was flushed is gone, and nobody waits for it."""
+    outcomes: list[str] = []
+    working, go_on = asyncio.Event(), asyncio.Event()
+
+    async def handler(delivery: Delivery) -> None:
+        if not go_on.is_set():
+            working.set()
+            await go_on.wait()
+        try:
+            await finishing(delivery)
+            outcomes.append("ok")
+        except Exception as error:
+            outcomes.append(type(error).__name__)
+            raise
+
+    async with joined(stormy) as bus, serving(bus, ["planner"], handler, places=1):
+        await admit(bus)
+        await working.wait()
+        own_server.flush()
+        go_on.set()  # the only place is taken by a commit to a group that is gone
+        run_id = await admit(bus)
+        await ended(bus, run_id)
+    assert outcomes[-1] == "ok"
+    assert outcomes[0] == "LeaseLost" or len(outcomes) == 1
+
+
+async def test_a_log_reader_outlasts_a_flush(own_server: RedisProcess, stormy: BusSettings) -> None:
+    """Also one that comes between its handler and its acknowledgement."""
+    seen: list[str] = []
+
+    async def handler(entries: Sequence[Entry]) -> None:
+        if not seen:
+            own_server.flush()
+        seen.extend(fields[b"run_id"].decode() for _, fields in entries)
+
+    async with joined(stormy) as bus:
+        consumer = LogConsumer(bus, bus.keys.shard(0).trajectories, "recorder", handler)
+        task = asyncio.create_task(consumer.run())
+        first = await admit(bus)
+        await bus.cancel(first)
+        await until(lambda: seen == [first], "the first")
+        second = await admit(bus)
+        await bus.cancel(second)
+        await until(lambda: seen == [first, second], "the second")
+        consumer.drain()
+        await asyncio.wait_for(task, 20)
+
+
+async def test_a_request_outlasts_a_flush(own_server: RedisProcess, stormy: BusSettings) -> None:
+    """The question and its notice are gone; the waiter looks again and asks anew."""
+    executions: list[int] = []
+
+    async def handler(delivery: Delivery) -> None:
+        executions.append(1)
+        if len(executions) == 1:
+            own_server.flush()
+        await delivery.reply(b'"42"', store=True)
+
+    async with joined(stormy) as bus, Inbox(bus) as inbox, serving(bus, ["infer"], handler):
+        run_id = await admit(bus)
+        answer = await asyncio.wait_for(inbox.request("infer", note(run_id, key="k")), 30)
+    assert answer == b'"42"'
+
+
+def configure(url: str, **values: str) -> None:
+    with redis.Redis.from_url(url) as client:
+        for name, value in values.items():
+            client.config_set(name.replace("_", "-"), value)
+
+
+def _oom(server: RedisProcess) -> Callable[[], None]:
+    configure(server.url, maxmemory="1")
+    return lambda: configure(server.url, maxmemory="0")
+
+
+def _read_only(server: RedisProcess) -> Callable[[], None]:
+    with redis.Redis.from_url(server.url) as client:
+        client.replicaof("127.0.0.1", "1")
+
+    def back() -> None:
+        with redis.Redis.from_url(server.url) as client:
+            client.replicaof("NO", "ONE")
+
+    return back
+
+
+def _no_replicas(server: RedisProcess) -> Callable[[], None]:
+    configure(server.url, min_replicas_to_write="1")
+    return lambda: configure(server.url, min_replicas_to_write="0")
+
+
+def _misconf(server: RedisProcess) -> Callable[[], None]:
+    """A snapshot that can't be written stops all writes, as a full disk does."""
+    with redis.Redis.from_url(server.url) as client:
+        client.config_set("save", "3600 1")
+        client.set("{x}", "y", px=60_000)
+        (server.folder / "dump.rdb").mkdir()
+        (server.folder / "dump.rdb" / "full").touch()
+        client.bgsave()
+        while client.info("persistence")["rdb_last_bgsave_status"] != "err":  # pyright: ignore
+            pass
+
+    def back() -> None:
+        configure(server.url, stop_writes_on_bgsave_error="no")
+
+    return back
+
+
+@pytest.mark.parametrize("trouble", [_oom, _read_only, _no_replicas, _misconf])
+async def test_a_server_that_refuses_writes_is_outlasted_and_nothing_accepted_is_lost(
+    own_server: RedisProcess,
+    stormy: BusSettings,
+    trouble: Callable[[RedisProcess], Callable[[], None]],
+) -> None:
+    holding, go_on = asyncio.Event(), asyncio.Event()
+    tried = 0
+
+    async def handler(delivery: Delivery) -> None:
+        nonlocal tried
+        holding.set()
+        await go_on.wait()
+        tried += 1
+        await stepping(delivery)
+
+    async with joined(stormy) as bus, serving(bus, ["planner"], handler):
+        runs = [await admit(bus)]
+        await holding.wait()
+        end = trouble(own_server)
+        go_on.set()
+        await until(lambda: tried > 0, "a commit meets the trouble")
+        admission = asyncio.create_task(admit(bus))
+        refused = bus.redis.set("{probe}", "1", px=1000)  # pyright: ignore
+        with pytest.raises(redis.RedisError):
+            await refused
+        assert not admission.done()
+        end()
+        runs.append(await asyncio.wait_for(admission, 20))
+        await check_all_ended_once(bus, runs)
+
+
+async def test_an_unreachable_server_is_named_without_its_password() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = BusSettings(redis_url=f"redis://:hush@127.0.0.1:{port}/0")
+    with pytest.raises(BusUnavailable, match=rf"127.0.0.1:{port}.*does not answer") as caught:
+        async with Bus(settings):
+            raise AssertionError("it started")
+    assert "hush" not in str(caught.value)
+    assert "runtime doctor" in str(caught.value)
+
+
+async def test_a_wrong_password_says_so_and_what_to_do(own_server: RedisProcess) -> None:
+    with redis.Redis.from_url(own_server.url) as client:
+        client.config_set("requirepass", "right")
+        for url in (own_server.url, own_server.url + "&password=wrong"):
+            with pytest.raises(BusUnavailable, match=r"refused the password") as caught:
+                async with Bus(BusSettings(redis_url=url)):
+                    raise AssertionError("it started")
+            assert "redis_url" in str(caught.value)
+            assert "=wrong" not in str(caught.value)
+        async with Bus(BusSettings(redis_url=own_server.url + "&password=right")):
+            pass
+        client.config_set("requirepass", "")
+
+
+async def test_the_server_describes_itself(own_server: RedisProcess) -> None:
+    async with Bus(quick_settings(own_server.url)) as bus:
+        server = await probe(bus.redis)
+        assert server.name.lower() == own_server.binary.flavour
+        assert server.appendonly
+        assert "power failure may lose what the kernel" in server.durability
+        assert not server.cluster
+
+
+async def test_a_server_that_throws_keys_away_is_refused(own_server: RedisProcess) -> None:
+    configure(own_server.url, maxmemory_policy="allkeys-lru")
+    async with Bus(quick_settings(own_server.url)) as bus:
+        with pytest.raises(BusUnavailable, match=r"allkeys-lru.*noeviction"):
+            await probe(bus.redis)

@@ -1,0 +1,52 @@
+"""Who is there: said by each worker, and faded when it says no more."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bus import Bus, WorkerPresence, announce, present
+from bus.presence import BEAT, beat
+from tests.bus.serving import until
+
+
+async def test_a_worker_is_present_while_it_announces_itself(bus: Bus) -> None:
+    state = "starting"
+
+    def describe() -> WorkerPresence:
+        return WorkerPresence(name="slm-1", kind="slm", state=state, details={"rows": 3})
+
+    announcing = asyncio.create_task(announce(bus, describe))
+
+    async def names() -> bool:
+        return [worker.name for worker in await present(bus)] == ["slm-1"]
+
+    await until(names, "the worker is present")
+    [worker] = await present(bus)
+    assert (worker.kind, worker.state, worker.details) == ("slm", "starting", {"rows": 3})
+    assert worker.pid > 0
+    assert worker.beat > 0
+    announcing.cancel()
+    await asyncio.gather(announcing, return_exceptions=True)
+    assert await present(bus) == []
+
+
+async def test_the_word_of_a_dead_worker_fades_after_three_beats(bus: Bus) -> None:
+    await beat(bus, WorkerPresence(name="dead", kind="slm"))
+    life = await bus.redis.pttl(bus.keys.worker("dead"))
+    assert 0 < life <= 3 * BEAT * 1000
+    await bus.redis.pexpire(bus.keys.worker("dead"), 1)
+    await until(lambda: _nobody(bus), "it has faded")
+
+
+async def _nobody(bus: Bus) -> bool:
+    return await present(bus) == []
+
+
+async def test_workers_are_listed_by_kind_and_name(bus: Bus) -> None:
+    for name, kind in (("b", "slm"), ("z", "gpu"), ("a", "slm")):
+        await beat(bus, WorkerPresence(name=name, kind=kind))
+    assert [(worker.kind, worker.name) for worker in await present(bus)] == [
+        ("gpu", "z"),
+        ("slm", "a"),
+        ("slm", "b"),
+    ]

@@ -1,0 +1,162 @@
+"""What a dead worker held is taken over; what kills its workers is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+
+from bus import Bus, Delivery, scripts
+from bus.keys import GROUP
+from tests.bus.payloads import admit
+from tests.bus.serving import ended, finishing, letters, pending, serving, until
+from tests.bus.worker_process import worker_process
+
+
+async def test_a_killed_workers_message_is_taken_over_within_its_lease_and_a_second(
+    bus: Bus,
+) -> None:
+    with worker_process(bus.settings, behaviour="hold") as doomed:
+        await doomed.heard("ready")
+        async with serving(bus, ["slm"], finishing):  # another worker, of another stream
+            run_id = await admit(bus)
+            await doomed.heard("took")
+            async with serving(bus, ["planner"], finishing):
+                doomed.send(signal.SIGKILL)
+                killed = time.monotonic()
+                await ended(bus, run_id)
+                took = time.monotonic() - killed
+    assert took <= bus.settings.lease_seconds + 1.0
+    assert (await bus.run_state(run_id)).steps == (b'"done"',)
+
+
+async def test_the_scan_reaches_entries_behind_a_long_list_of_live_ones(bus: Bus) -> None:
+    """XAUTOCLAIM looks at ten times its count: always from the beginning, it never gets there."""
+    run_id = await admit(bus, "other")
+    stream = bus.keys.shard_of(run_id).work("planner")
+    counts: list[int] = []
+
+    async def handler(delivery: Delivery) -> None:
+        counts.append(delivery.lease.count)
+        await finishing(delivery)
+
+    async with serving(bus, ["planner"], handler, places=1) as consumer:
+        await until(lambda: _has_group(bus, stream), "the group")
+        # 12,000 that a live worker holds, then the one of a dead worker.
+        body = (await bus.redis.xrange(bus.keys.shard_of(run_id).work("other")))[0][1][b"e"]
+        consumer.drain()
+    pipe = bus.redis.pipeline(transaction=False)
+    for _ in range(12_000):
+        pipe.xadd(stream, {"e": b"held"})
+    pipe.xadd(stream, {"e": body})
+    ids = (await pipe.execute())[-12_001:]
+    await bus.redis.xreadgroup(GROUP, "holder", {stream: ">"}, count=20_000)
+    for start in range(0, 12_000, 6_000):
+        await bus.redis.xclaim(
+            stream, GROUP, "holder", 0, ids[start : start + 6_000], idle=0, justid=True
+        )
+    await bus.redis.xclaim(stream, GROUP, "dead", 0, ids[-1:], idle=60_000, justid=True)
+
+    async def stay_alive() -> None:
+        while True:
+            for start in range(0, 12_000, 6_000):
+                await bus.redis.xclaim(
+                    stream, GROUP, "holder", 0, ids[start : start + 6_000], justid=True
+                )
+                await asyncio.sleep(0.02)
+
+    holder = asyncio.create_task(stay_alive())
+    async with serving(bus, ["planner"], handler, places=1):
+        await ended(bus, run_id)
+    holder.cancel()
+    assert counts == [2]
+    await bus.redis.delete(stream)
+
+
+async def _has_group(bus: Bus, stream: str) -> bool:
+    return bool(await bus.redis.exists(stream))
+
+
+async def test_a_worker_without_a_free_place_leaves_the_sweep_to_one_that_has(bus: Bus) -> None:
+    """It also goes on ending runs whose deadline has passed."""
+    release = asyncio.Event()
+    taken: list[str] = []
+
+    async def slow(delivery: Delivery) -> None:
+        await release.wait()
+        await finishing(delivery)
+
+    async def quick(delivery: Delivery) -> None:
+        taken.append(delivery.lease.entry)
+        await finishing(delivery)
+
+    async with serving(bus, ["busy", "planner"], slow, places=1):
+        busy = await admit(bus, "busy")
+        await until(lambda: _holds(bus, "busy"), "the worker is full")
+        with worker_process(bus.settings, behaviour="hold") as doomed:
+            lost = await admit(bus)
+            await doomed.heard("took")
+            doomed.send(signal.SIGKILL)
+            await doomed.gone()
+        overdue = await admit(bus, "nobody", seconds=0.05)
+        await ended(bus, overdue)
+        async with serving(bus, ["planner"], quick):
+            await ended(bus, lost)
+        release.set()
+        await ended(bus, busy)
+    assert len(taken) == 1
+    assert (await bus.run_state(overdue)).outcome == "deadline"
+
+
+async def _holds(bus: Bus, stream: str) -> bool:
+    return await pending(bus, stream) == 1
+
+
+async def test_a_message_that_kills_its_worker_is_buried_after_the_last_attempt(bus: Bus) -> None:
+    """The count is Redis' own: nothing in the process lives long enough to keep one."""
+    settings = bus.settings.model_copy(update={"max_attempts": 2})
+    run_id = await admit(bus)
+    for count in ("1", "2"):
+        with worker_process(settings, behaviour="die") as worker:
+            assert (await worker.heard("took"))[1] == count
+            assert await worker.gone() == 3
+    with worker_process(settings, behaviour="die") as third:
+        await third.heard("ready")
+        await ended(bus, run_id)
+        assert third.process.poll() is None, "the third worker lives"
+    [letter] = await letters(bus)
+    assert (letter.deliveries, letter.stream, letter.run_id) == (3, "planner", run_id)
+    assert "delivered 2 times without an end" in letter.reason
+    state = await bus.run_state(run_id)
+    assert (state.outcome, state.steps) == ("error", ())
+
+
+async def test_names_of_dead_workers_go_but_never_one_that_holds_something(bus: Bus) -> None:
+    stream = bus.keys.shard(0).work("planner")
+    await scripts.call(bus.redis, "group", [stream], [GROUP])
+    await bus.redis.xgroup_createconsumer(stream, GROUP, "dead")
+    entry = await bus.redis.xadd(stream, {"e": "held"})
+    await bus.redis.xreadgroup(GROUP, "holder", {stream: ">"})
+
+    async def names() -> set[bytes]:
+        # The holder stays alive: nobody may take its entry.
+        await bus.redis.xclaim(stream, GROUP, "holder", 0, [entry], justid=True)
+        found = await bus.redis.xinfo_consumers(stream, GROUP)
+        return {each["name"] for each in found}
+
+    async with serving(bus, ["planner"], finishing):
+
+        async def reaped() -> bool:
+            return b"dead" not in await names()
+
+        await until(reaped, "the dead name is removed")
+        assert b"holder" in await names()
+
+
+async def test_a_worker_that_leaves_takes_its_name_along(bus: Bus) -> None:
+    async with serving(bus, ["planner"], finishing) as consumer:
+        run_id = await admit(bus)
+        await ended(bus, run_id)
+    stream = bus.keys.shard_of(run_id).work("planner")
+    found = await bus.redis.xinfo_consumers(stream, GROUP)
+    assert consumer.name.encode() not in {each["name"] for each in found}

@@ -1,0 +1,153 @@
+"""The ends of a run: each once, with its trajectory, and its work stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from bus import Bus, Delivery, Finish, Outgoing, RunEnded, StepCommit
+from tests.bus.payloads import admit, note
+from tests.bus.serving import ended, finishing, pending, serving, until
+
+
+async def test_a_cancel_stops_the_handler_and_drops_its_message(bus: Bus) -> None:
+    working, stopped = asyncio.Event(), asyncio.Event()
+
+    async def handler(delivery: Delivery) -> None:
+        working.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async with serving(bus, ["planner"], handler):
+        run_id = await admit(bus)
+        await working.wait()
+        assert await bus.cancel(run_id)
+        cancelled = time.monotonic()
+        await asyncio.wait_for(stopped.wait(), 10)
+        assert time.monotonic() - cancelled < bus.settings.lease_seconds
+        await until(lambda: _nothing_in_hand(bus), "the message is settled")
+    state = await bus.run_state(run_id)
+    assert (state.outcome, state.reason) == ("cancelled", "cancelled by its user")
+    assert await bus.queue_lengths(["planner"]) == {"planner": 0}
+
+
+async def _nothing_in_hand(bus: Bus) -> bool:
+    return await pending(bus, "planner") == 0
+
+
+async def test_a_handler_that_needs_time_to_stop_is_told_once(bus: Bus) -> None:
+    """A second cancellation would interrupt its cleaning up, and the settling after it."""
+    told: list[str] = []
+    working = asyncio.Event()
+
+    async def handler(delivery: Delivery) -> None:
+        working.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            told.append("cancelled")
+            over = time.monotonic() + 2 * bus.settings.lease_seconds
+            await until(lambda: time.monotonic() > over, "cleaning up")
+            told.append("clean")
+            raise
+
+    async with serving(bus, ["planner"], handler):
+        run_id = await admit(bus)
+        await working.wait()
+        await bus.cancel(run_id)
+        await until(lambda: told == ["cancelled", "clean"], "one cancellation, then clean")
+        await until(lambda: _nothing_in_hand(bus), "the message is settled")
+    assert await bus.queue_lengths(["planner"]) == {"planner": 0}
+
+
+async def test_a_commit_after_a_cancel_changes_nothing_but_its_message(bus: Bus) -> None:
+    refused = asyncio.Event()
+
+    async def handler(delivery: Delivery) -> None:
+        await bus.cancel(delivery.envelope.run_id)
+        onward = Outgoing("slm", note(delivery.envelope.run_id, turn=1))
+        with pytest.raises(RunEnded):
+            await delivery.commit(StepCommit(b"{}", tokens=9, publish=(onward,)))
+        refused.set()
+
+    async with serving(bus, ["planner"], handler):
+        run_id = await admit(bus)
+        await asyncio.wait_for(refused.wait(), 10)
+    state = await bus.run_state(run_id)
+    assert (state.outcome, state.steps, state.tokens) == ("cancelled", (), 0)
+    assert await bus.queue_lengths(["planner", "slm"]) == {"planner": 0, "slm": 0}
+
+
+async def test_a_cancel_and_the_last_commit_at_once_make_one_end(bus: Bus) -> None:
+    async def handler(delivery: Delivery) -> None:
+        await asyncio.gather(
+            bus.cancel(delivery.envelope.run_id), finishing(delivery), return_exceptions=True
+        )
+
+    async with serving(bus, ["planner"], handler):
+        runs = [await admit(bus) for _ in range(30)]
+        for run_id in runs:
+            await ended(bus, run_id)
+    found = await bus.redis.xrange(bus.keys.shard(0).trajectories)
+    assert sorted(fields[b"run_id"].decode() for _, fields in found) == sorted(runs)
+    for _, fields in found:
+        steps = b'["done"]' if fields[b"outcome"] == b"answered" else b"[]"
+        assert fields[b"steps"] == steps
+
+
+async def test_a_run_ends_at_its_deadline_though_its_handler_works_on(bus: Bus) -> None:
+    stopped = asyncio.Event()
+
+    async def handler(delivery: Delivery) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async with serving(bus, ["planner"], handler):
+        began = time.monotonic()
+        run_id = await admit(bus, seconds=0.5)
+        await ended(bus, run_id)
+        took = time.monotonic() - began
+        await asyncio.wait_for(stopped.wait(), 10)
+        await until(lambda: _nothing_in_hand(bus), "the message is settled")
+    assert took >= 0.5
+    assert (await bus.run_state(run_id)).outcome == "deadline"
+    assert not await bus.end_run(run_id, "deadline", "again", only_if_overdue=True)
+
+
+async def test_a_run_over_its_money_ends_and_hands_nothing_over(bus: Bus) -> None:
+    over: list[bool] = []
+
+    async def handler(delivery: Delivery) -> None:
+        onward = Outgoing("slm", note(delivery.envelope.run_id, turn=1))
+        over.append(await delivery.commit(StepCommit(b"{}", micro_dollars=11, publish=(onward,))))
+
+    async with serving(bus, ["planner"], handler):
+        run_id = await admit(bus, micro_dollars=10)
+        await ended(bus, run_id)
+    state = await bus.run_state(run_id)
+    assert (state.outcome, state.micro_dollars, over) == ("budget", 11, [True])
+    assert "11 micro-dollars of 10" in state.reason
+    assert len(state.steps) == 1, "the step that was paid for is in the journal"
+    assert await bus.queue_lengths(["slm"]) == {"slm": 0}
+
+
+async def test_an_answer_that_comes_with_the_last_token_is_an_answer(bus: Bus) -> None:
+    async def handler(delivery: Delivery) -> None:
+        await delivery.commit(StepCommit(b"{}", tokens=101, finish=Finish("answered", "42")))
+
+    async with serving(bus, ["planner"], handler):
+        run_id = await admit(bus, tokens=100)
+        await ended(bus, run_id)
+    assert (await bus.run_state(run_id)).outcome == "answered"
+
+
+async def test_a_run_nobody_knows_can_not_be_ended(bus: Bus) -> None:
+    assert not await bus.cancel("no-such-run")
+    assert (await bus.run_state("no-such-run")).state == "missing"
+    assert not await bus.is_active("no-such-run")

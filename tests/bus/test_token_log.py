@@ -1,0 +1,212 @@
+"""The token log: followers get every token once, whichever worker or follower dies where."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from bus import Bus, Delivery, LeaseLost, TokenWriter, scripts
+from bus.envelope import FIELD, Envelope
+from bus.keys import GROUP
+from bus.lease import Lease
+from tests.bus.payloads import Note, admit, note
+from tests.bus.serving import until
+from tests.conftest import quick_settings
+from tests.redis_process import RedisProcess
+
+TOKENS = list(range(100, 116))
+
+
+def piece(ids: list[int]) -> str:
+    return "".join(chr(token) for token in ids)
+
+
+async def ask(bus: Bus, run_id: str) -> None:
+    stream = bus.keys.shard_of(run_id).work("infer")
+    await bus.redis.xadd(stream, {FIELD: note(run_id, key="call").to_json()})
+    await scripts.call(bus.redis, "group", [stream], [GROUP])
+
+
+async def take(bus: Bus, run_id: str, worker: str, after: Delivery | None = None) -> Delivery:
+    """Lease the request, from its stream or from its holder."""
+    shard = bus.keys.shard_of(run_id)
+    stream = shard.work("infer")
+    if after is None:
+        [[_, [(entry, fields)]]] = await bus.redis.xreadgroup(GROUP, worker, {stream: ">"})
+        count, body = 1, fields[FIELD.encode()]
+    else:
+        [(entry, fields)] = await bus.redis.xclaim(stream, GROUP, worker, 0, [after.lease.entry])
+        count, body = after.lease.count + 1, fields[FIELD.encode()]
+    lease = Lease(stream, entry.decode(), worker, count)
+    return Delivery(bus, shard, "infer", lease, Envelope.from_json(body), Note())
+
+
+async def followed(
+    bus: Bus, run_id: str, after: str = "0-0", only: int | None = None
+) -> list[tuple[str, dict[str, str]]]:
+    """Log entries from `after` on: all until the end, or the first few and then dead."""
+    seen: list[tuple[str, dict[str, str]]] = []
+    if only == 0:
+        return seen
+    async for entry in bus.follow(run_id, after):
+        seen.append(entry)
+        if len(seen) == only:
+            break
+    return seen
+
+
+def read(entries: list[tuple[str, dict[str, str]]]) -> tuple[list[int], str]:
+    ids: list[int] = []
+    text = ""
+    for _, event in entries:
+        if event["type"] == "restart":
+            ids, text = [], ""
+        if event["type"] in ("tokens", "restart"):
+            assert int(event["offset"]) == len(ids), "no gap and no repeat"
+            ids += json.loads(event["ids"])
+            text += event["text"]
+    return ids, text
+
+
+@given(
+    cuts=st.lists(st.integers(0, len(TOKENS)), max_size=4).map(sorted),
+    pieces=st.lists(st.integers(1, 5), min_size=1, max_size=6),
+    follower_dies_after=st.integers(0, 12),
+    asleep=st.booleans(),
+)
+@example(cuts=[0, 0, 16, 16], pieces=[3], follower_dies_after=1, asleep=True)
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_whoever_dies_wherever_the_follower_sees_every_token_once(
+    shared_server: RedisProcess,
+    cuts: list[int],
+    pieces: list[int],
+    follower_dies_after: int,
+    asleep: bool,
+) -> None:
+    """At each cut the writer dies and another goes on; with `asleep` the old one also wakes."""
+
+    async def scenario() -> None:
+        async with Bus(quick_settings(shared_server.url)) as bus:
+            run_id = await admit(bus)
+            await ask(bus, run_id)
+            delivery = await take(bus, run_id, "writer-0")
+            sizes = iter(pieces * len(TOKENS))
+            sleepers: list[TokenWriter] = []
+            for turn, cut in enumerate([*cuts, len(TOKENS)]):
+                writer = TokenWriter(delivery, "slm")
+                published = await writer.published()
+                assert published.text == piece(list(published.ids))
+                at = len(published.ids)
+                assert list(published.ids) == TOKENS[:at]
+                while at < cut:
+                    ids = TOKENS[at : min(cut, at + next(sizes))]
+                    await writer.append(piece(ids), ids)
+                    at += len(ids)
+                if turn < len(cuts):
+                    sleepers.append(writer)
+                    delivery = await take(bus, run_id, f"writer-{turn + 1}", delivery)
+                if asleep:
+                    for sleeper in sleepers:
+                        with pytest.raises(LeaseLost):
+                            await sleeper.append("!", [33])
+            await delivery.reply(b"[]", store=True)
+            for sleeper in sleepers if asleep else ():
+                with pytest.raises(LeaseLost):
+                    await sleeper.append("!", [33])
+            await bus.cancel(run_id)
+            everything = await followed(bus, run_id)
+            seen = await followed(bus, run_id, only=min(follower_dies_after, len(everything)))
+            if not seen or seen[-1][1]["type"] != "ended":
+                seen += await followed(bus, run_id, seen[-1][0] if seen else "0-0")
+            assert seen == everything
+            assert read(seen) == (TOKENS, piece(TOKENS))
+
+    asyncio.run(scenario())
+
+
+async def test_a_piece_whose_answer_was_lost_is_not_published_twice(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = await admit(bus)
+    await ask(bus, run_id)
+    writer = TokenWriter(await take(bus, run_id, "writer"), "slm")
+    await writer.append("ab", [97, 98])
+    send = bus.redis.evalsha
+    cut: list[bool] = []
+
+    async def lose_one(*args: object) -> object:
+        answer = await send(*args)  # pyright: ignore
+        if not cut:
+            cut.append(True)
+            raise RedisConnectionError("cut after it was applied")
+        return answer  # pyright: ignore
+
+    monkeypatch.setattr(bus.redis, "evalsha", lose_one)
+    await writer.append("cd", [99, 100])
+    await writer.append("e", [101])
+    await bus.cancel(run_id)
+    assert read(await followed(bus, run_id)) == ([97, 98, 99, 100, 101], "abcde")
+
+
+async def test_a_restart_takes_back_what_was_published(bus: Bus) -> None:
+    """For an engine that can't go on from ids and came out elsewhere."""
+    run_id = await admit(bus)
+    await ask(bus, run_id)
+    first = await take(bus, run_id, "first")
+    await TokenWriter(first, "slm").append("wrong", [1, 2])
+    writer = TokenWriter(await take(bus, run_id, "second", first), "slm")
+    await writer.published()
+    await writer.append("ri", [3], restart=True)
+    await writer.append("ght", [4])
+    await bus.cancel(run_id)
+    assert read(await followed(bus, run_id)) == ([3, 4], "right")
+    assert (await writer.published()).text == "right"
+
+
+async def test_text_without_an_id_is_refused_because_it_has_no_place(bus: Bus) -> None:
+    run_id = await admit(bus)
+    await ask(bus, run_id)
+    writer = TokenWriter(await take(bus, run_id, "writer"), "slm")
+    with pytest.raises(ValueError, match="at least one id"):
+        await writer.append("text", [])
+
+
+async def test_tokens_of_a_run_that_is_gone_expire(bus: Bus) -> None:
+    """The check after each test looks for keys without an end."""
+    run_id = await admit(bus)
+    await ask(bus, run_id)
+    delivery = await take(bus, run_id, "writer")
+    shard = bus.keys.shard_of(run_id)
+    await bus.redis.delete(shard.run(run_id), shard.log(run_id))
+    await TokenWriter(delivery, "slm").append("a", [97])
+    assert await bus.redis.pttl(shard.log(run_id)) > 0
+
+
+async def test_a_follower_sees_tokens_while_they_are_written(bus: Bus) -> None:
+    run_id = await admit(bus)
+    await ask(bus, run_id)
+    writer = TokenWriter(await take(bus, run_id, "writer"), "slm")
+    seen: list[str] = []
+
+    async def follow() -> None:
+        async for _, event in bus.follow(run_id):
+            seen.append(event.get("text", event["type"]))
+
+    follower = asyncio.create_task(follow())
+    for number, letter in enumerate("abc"):
+        await writer.append(letter, [ord(letter)])
+        await until(lambda n=number: len(seen) == n + 1, "the follower has it")
+    await bus.cancel(run_id)
+    await asyncio.wait_for(follower, 20)
+    assert seen == ["a", "b", "c", "ended"]
+
+
+async def test_a_follower_of_an_unknown_run_is_not_kept_waiting(bus: Bus) -> None:
+    assert await asyncio.wait_for(followed(bus, "no-such-run"), 20) == []

@@ -1,0 +1,87 @@
+"""Servers and buses for every test. Tests of the bus run against each server that is at hand."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from bus import Bus, BusSettings
+from tests.redis_process import RedisProcess, running, servers
+
+FLAVOURS = ("valkey", "redis")
+
+# How long an example takes depends on what else the machine does: no test asserts it.
+hypothesis.settings.register_profile("suite", deadline=None)
+hypothesis.settings.load_profile("suite")
+
+
+@pytest.fixture(scope="session")
+def _shared_servers() -> Iterator[dict[str, RedisProcess]]:
+    """One server per flavour for the whole session; tests keep apart by key prefix."""
+    with tempfile.TemporaryDirectory(prefix="sw-") as folder:
+        started: dict[str, RedisProcess] = {}
+        for flavour, binary in servers().items():
+            process = RedisProcess(binary, Path(folder) / flavour)
+            process.start()
+            started[flavour] = process
+        yield started
+        for process in started.values():
+            process.kill()
+
+
+@pytest.fixture(params=FLAVOURS)
+def shared_server(
+    request: pytest.FixtureRequest, _shared_servers: dict[str, RedisProcess]
+) -> RedisProcess:
+    """A running server that other tests use too. Don't flush, stop or configure it."""
+    if request.param not in _shared_servers:
+        pytest.skip(f"no {request.param} server on this machine (install redis-server)")
+    return _shared_servers[request.param]
+
+
+@pytest.fixture
+def any_server(_shared_servers: dict[str, RedisProcess]) -> RedisProcess:
+    """One running server, for tests that do not depend on its flavour."""
+    return next(iter(_shared_servers.values()))
+
+
+@pytest.fixture(params=FLAVOURS)
+def own_server(request: pytest.FixtureRequest) -> Iterator[RedisProcess]:
+    """A server of this test's own, to kill, pause and flush."""
+    found = servers()
+    if request.param not in found:
+        pytest.skip(f"no {request.param} server on this machine (install redis-server)")
+    with (
+        tempfile.TemporaryDirectory(prefix="sw-") as folder,
+        running(found[request.param], Path(folder)) as process,
+    ):
+        yield process
+
+
+@pytest.fixture
+def settings(shared_server: RedisProcess) -> BusSettings:
+    """Short times, so that recovery is seen in a test; a prefix of the test's own."""
+    return quick_settings(shared_server.url)
+
+
+def quick_settings(url: str, **changes: object) -> BusSettings:
+    values: dict[str, object] = {
+        "redis_url": url,
+        "prefix": f"t{uuid.uuid4().hex[:8]}",
+        "lease_seconds": 0.6,
+        "block_seconds": 0.1,
+        "sweep_seconds": 0.05,
+        "retry_base_seconds": 0.02,
+    }
+    return BusSettings.model_validate(values | changes)
+
+
+@pytest.fixture
+async def bus(settings: BusSettings) -> AsyncIterator[Bus]:
+    async with Bus(settings) as bus:
+        yield bus

@@ -1,0 +1,165 @@
+"""Deployments for tests: a state directory of their own, and the certainty that nothing of them
+is left running."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from runtime import deployment as deployment_of
+from runtime.commands.status import collected
+from runtime.config import resolved_file
+from runtime.state import StateDirectory
+
+LIMIT = 120.0
+"""Seconds that anything may take. Generous: the suite also runs beside other work."""
+QUICK = (
+    "bus.lease_seconds=1",
+    "bus.block_seconds=0.2",
+    "bus.sweep_seconds=0.1",
+    "supervisor.backoff_seconds=0.1",
+    "supervisor.drain_seconds=10",
+)
+"""Short times, so that what takes seconds in earnest is seen in a test."""
+
+
+def until(condition: Callable[[], Any], what: str, limit: float = LIMIT) -> Any:
+    """Wait for a condition; its value. Fails naming what did not come."""
+    deadline = time.monotonic() + limit
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            pytest.fail(f"within {limit:g} s: no {what}")
+        time.sleep(0.02)
+
+
+class Deployment:
+    """One state directory and the `runtime` command on it."""
+
+    def __init__(self, path: Path) -> None:
+        self.state = StateDirectory(path)
+        self.environ = {
+            **{k: v for k, v in os.environ.items() if not k.startswith("SWITCHYARD_")},
+            "SWITCHYARD_STATE": str(path),
+            "COLUMNS": "200",
+        }
+        self._started: list[subprocess.Popen[str]] = []
+
+    def run(
+        self, *arguments: str, stdin: bytes | None = None, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """`runtime …` to its end."""
+        done = subprocess.run(
+            [sys.executable, "-m", "runtime", *arguments],
+            env={**self.environ, **(env or {})},
+            input=stdin,
+            capture_output=True,
+            timeout=LIMIT,
+            check=False,
+        )
+        return subprocess.CompletedProcess(
+            done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+        )
+
+    def ok(
+        self, *arguments: str, stdin: bytes | None = None, env: Mapping[str, str] | None = None
+    ) -> str:
+        """The output of a command that must succeed."""
+        done = self.run(*arguments, stdin=stdin, env=env)
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """`runtime …`, left running."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "runtime", *arguments],
+            env=self.environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self._started.append(process)
+        return process
+
+    def up(self, *overrides: str, profile: str = "scripted") -> str:
+        words = [word for item in (*QUICK, *overrides) for word in ("--set", item)]
+        return self.ok("up", "--detach", "--profile", profile, *words)
+
+    def status(self) -> dict[str, Any]:
+        """What `runtime status --json` prints, without the cost of a process per look."""
+        run = self.state.running()
+        assert run is not None, "no deployment runs"
+        where = deployment_of.Deployment(resolved_file(self.state.resolved), self.state, run)
+        return asyncio.run(collected(where)).model_dump()
+
+    def workers(self, kind: str, state: str = "ready") -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.status()["workers"]
+        return [w for w in found if w["kind"] == kind and w["state"] == state]
+
+    def ask(self, question: str, *options: str) -> dict[str, Any]:
+        return json.loads(self.ok("ask", "--json", question, *options))
+
+    def processes(self) -> list[psutil.Process]:
+        """Every live process of this deployment, also one whose supervisor is gone. A server
+        that renamed itself has lost its environment, but works in the state directory."""
+        found: list[psutil.Process] = []
+        for process in psutil.process_iter():
+            try:
+                mine = process.environ().get("SWITCHYARD_STATE") == str(self.state.path)
+                inside = Path(process.cwd()).is_relative_to(self.state.path)
+                if (mine or inside) and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except (psutil.Error, FileNotFoundError):
+                continue
+        return found
+
+    def supervisor_pid(self) -> int:
+        run = self.state.running()
+        assert run is not None
+        return run.pid
+
+    def end(self) -> None:
+        for process in self.processes():
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+        for process in self._started:
+            if process.returncode is None:
+                process.communicate(timeout=LIMIT)
+        until(lambda: not self.processes(), "end of all processes")
+
+
+@pytest.fixture
+def deployment() -> Iterator[Deployment]:
+    """A state directory of the test's own, with a path short enough for a socket."""
+    with tempfile.TemporaryDirectory(prefix="sw-") as folder:
+        deployment = Deployment(Path(folder))
+        yield deployment
+        deployment.end()
+
+
+@pytest.fixture(scope="session")
+def shared() -> Iterator[Deployment]:
+    """One scripted deployment for all tests that only use it. Don't stop or break it."""
+    with tempfile.TemporaryDirectory(prefix="sw-") as folder:
+        deployment = Deployment(Path(folder))
+        try:
+            deployment.up()
+            yield deployment
+        finally:
+            deployment.end()

@@ -1,0 +1,348 @@
+"""The commands, on one running deployment; and what they say to input that can't be used."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runtime.errors import EXIT_CONFIG, EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE
+from tests.redis_process import RedisProcess
+from tests.runtime.conftest import LIMIT, Deployment, until
+
+pytestmark = pytest.mark.timeout(300)
+
+QUESTION = "Tom has 3 boxes of 12 apples and gives away 7. How many are left?"
+
+
+@pytest.fixture(scope="module")
+def run_id(shared: Deployment) -> str:
+    """A run that has ended."""
+    return shared.ask(QUESTION)["run"]["id"]
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path) -> Iterator[Deployment]:
+    """A state directory in which nothing runs."""
+    deployment = Deployment(tmp_path / "state")
+    yield deployment
+    deployment.end()
+
+
+def one_error(done: object) -> str:
+    """The message of a command that failed with one clear error."""
+    stderr: str = getattr(done, "stderr", "")
+    assert "Traceback" not in stderr
+    assert stderr.count("error: ") == 1, stderr
+    return stderr
+
+
+# -- asking --------------------------------------------------------------------------------------
+
+
+def test_ask_shows_the_dialogue_with_tokens_and_milliseconds(shared: Deployment) -> None:
+    said = shared.ok("ask", QUESTION)
+    assert "delegates 1 problem" in said
+    assert "answers 36" in said
+    assert "answers 29" in said
+    assert " tokens" in said
+    assert " ms" in said
+    assert "answer  29" in said
+    assert "\x1b" not in said, "plain where the output is no terminal"
+
+
+def test_a_streamed_dialogue_shows_each_text_once(shared: Deployment) -> None:
+    said = shared.ok("ask", "--stream", QUESTION)
+    assert said.count("36 - 7 = 29.") == 1
+    assert '"name": "delegate"' in said, "as the model wrote it"
+
+
+def test_ask_reads_a_question_from_stdin_and_can_answer_tersely(shared: Deployment) -> None:
+    assert shared.ok("ask", "-q", "-", stdin=QUESTION.encode()).strip() == "29"
+
+
+def test_ask_takes_another_workflow_and_another_model(shared: Deployment) -> None:
+    answer = shared.ask("What is 6 * 7?", "--workflow", "solo", "--policy", "solo=slm")
+    assert answer["answer"] == "42"
+    assert answer["steps"][0]["candidates"][0]["calls"][0]["policy"]["name"] == "slm"
+
+
+@pytest.mark.parametrize(
+    ("stdin", "says"),
+    [
+        (b"x" * 10_000_000, "200,000 characters"),
+        (b"x" * 200_001, "200,001 characters; the limit is 200,000"),
+        (b"caf\xe9?", "not UTF-8 (byte 3 is 0xe9)"),
+        (b" \n ", "empty"),
+    ],
+    ids=["ten megabytes", "one too many", "latin-1", "blank"],
+)
+def test_a_question_that_cannot_be_used_is_one_clear_error(
+    shared: Deployment, stdin: bytes, says: str
+) -> None:
+    done = shared.run("ask", "-", stdin=stdin)
+    assert done.returncode == EXIT_USAGE
+    assert says in one_error(done)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--workflow", "delegat"], "did you mean 'delegate'?"),
+        (["--policy", "solo=big"], "no pool 'big'"),
+        (["--policy", "solo"], "not ROLE=POOL"),
+        (["--policy", "plannr=llm"], "did you mean 'planner'?"),
+    ],
+)
+def test_a_name_that_does_not_exist_is_answered_with_those_that_do(
+    shared: Deployment, options: list[str], says: str
+) -> None:
+    done = shared.run("ask", QUESTION, *options)
+    assert done.returncode == EXIT_USAGE
+    assert says in one_error(done)
+
+
+def test_a_run_past_its_deadline_is_a_failure_with_its_reason(shared: Deployment) -> None:
+    shared.ok("scale", "planner=0")
+    until(lambda: not shared.workers("planner"), "end of the planners")
+    done = shared.run("ask", QUESTION, "--seconds", "0.3")
+    shared.ok("scale", "planner=1")
+    until(lambda: shared.workers("planner"), "planner")
+    assert done.returncode == EXIT_FAILED
+    assert "no worker serves planner, expert" in done.stderr
+    assert "deadline" in done.stdout
+
+
+# -- runs ----------------------------------------------------------------------------------------
+
+
+def test_runs_are_listed_shown_and_replayed_from_the_journal(
+    shared: Deployment, run_id: str
+) -> None:
+    assert run_id in shared.ok("runs", "ls")
+    listed = json.loads(shared.ok("runs", "ls", "--json"))
+    assert next(line for line in listed if line["id"] == run_id)["answer"] == "29"
+    assert "answer  29" in shared.ok("runs", "show", run_id[9:])
+    assert "3 of 3 steps came out as recorded" in shared.ok("runs", "replay", run_id)
+
+
+@pytest.mark.parametrize("turn", [0, 1, 3])
+def test_a_fork_keeps_the_journal_before_its_turn_and_goes_on_alone(
+    shared: Deployment, run_id: str, turn: int
+) -> None:
+    forked = json.loads(shared.ok("runs", "fork", run_id, "--at", str(turn), "--json"))
+    parent = json.loads(shared.ok("runs", "show", run_id, "--json"))
+    kept = [step for step in parent["steps"] if step["turn"] < turn]
+    assert forked["run"]["parent"] == run_id
+    assert forked["answer"] == "29"
+    assert [step["candidates"] for step in forked["steps"][: len(kept)]] == [
+        step["candidates"] for step in kept
+    ]
+    assert "as recorded" in shared.ok("runs", "replay", forked["run"]["id"])
+
+
+def test_a_fork_beyond_the_end_is_refused(shared: Deployment, run_id: str) -> None:
+    done = shared.run("runs", "fork", run_id, "--at", "9")
+    assert done.returncode == EXIT_USAGE
+    assert "turns 0 to 3" in one_error(done)
+
+
+@pytest.mark.parametrize("unknown", ["ffffffff-ffff-7fff-bfff-ffffffffffff", "zzzz", "a"])
+def test_a_run_that_nobody_knows_is_one_clear_error(shared: Deployment, unknown: str) -> None:
+    done = shared.run("runs", "show", unknown)
+    assert done.returncode != 0
+    assert unknown in one_error(done)
+
+
+def test_an_old_run_is_found_in_the_store(shared: Deployment, run_id: str) -> None:
+    from runtime.run_history import from_store
+
+    found = until(lambda: from_store(shared.state.store, run_id), "recorded trajectory")
+    assert found.answer == "29"
+
+
+def test_a_run_can_be_cancelled_while_it_waits(shared: Deployment) -> None:
+    shared.ok("scale", "planner=0")
+    until(lambda: not shared.workers("planner"), "end of the planners")
+    asking = shared.start("ask", "--json", QUESTION)
+    active = until(
+        lambda: json.loads(shared.ok("runs", "ls", "--active", "--json")), "run in flight"
+    )
+    shared.ok("runs", "cancel", active[0]["id"])
+    output, _ = asking.communicate(timeout=60)
+    shared.ok("scale", "planner=1")
+    until(lambda: shared.workers("planner"), "planner")
+    assert asking.returncode == EXIT_FAILED
+    assert '"outcome":"cancelled"' in output
+    done = shared.run("runs", "cancel", active[0]["id"])
+    assert "is over" in one_error(done)
+
+
+# -- watching ------------------------------------------------------------------------------------
+
+
+def test_status_shows_every_worker_with_its_version_and_the_lag(shared: Deployment) -> None:
+    status = json.loads(shared.ok("status", "--json"))
+    assert status["phase"] == "ready"
+    kinds = {worker["kind"] for worker in status["workers"]}
+    assert kinds == {"planner", "slm", "gpu", "tool", "recorder", "jobs"}
+    assert all(worker["version"] for worker in status["workers"])
+    assert {"role:planner", "role:slm", "infer:llm", "tools"} <= {
+        stream["name"] for stream in status["streams"]
+    }
+    said = shared.ok("status")
+    assert "gpu-1." in said
+    assert "llm: scripted-llm" in said
+
+
+def test_top_repeats_the_status_until_it_is_interrupted(shared: Deployment) -> None:
+    process = shared.start("top", "--every", "0.1")
+    assert process.stdout is not None
+    heads = 0
+    while heads < 2:
+        heads += "runs in flight" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=LIMIT)
+    assert process.returncode == 0
+
+
+def test_the_password_is_in_no_output_and_in_no_log(shared: Deployment, run_id: str) -> None:
+    run = shared.state.running()
+    assert run is not None
+    password = run.redis_url.split(":")[2].partition("@")[0]
+    outputs = [
+        shared.ok("status", "--json"),
+        shared.ok("status"),
+        shared.ok("config"),
+        shared.ok("doctor", "-p", "scripted"),
+        shared.ok("runs", "show", run_id, "--json"),
+        *(log.read_text() for log in shared.state.logs.glob("*.log")),
+    ]
+    assert not any(password in output for output in outputs)
+
+
+def test_logs_of_one_kind_and_of_all(shared: Deployment, run_id: str) -> None:
+    steps = [json.loads(line) for line in shared.ok("logs", "planner", "-n", "1000").splitlines()]
+    assert any(line.get("run_id") == run_id and line["event"] == "step" for line in steps)
+    assert "slm-1 " in shared.ok("logs")
+    done = shared.run("logs", "plannr")
+    assert "planner" in one_error(done)
+
+
+def test_no_dead_letters_is_said_and_an_unknown_one_is_an_error(shared: Deployment) -> None:
+    assert "no dead letters" in shared.ok("dead", "ls")
+    for command in ("show", "replay"):
+        done = shared.run("dead", command, "0/1-1")
+        assert done.returncode == EXIT_USAGE
+        assert "no dead letter" in one_error(done)
+    assert "name one letter, or say --all" in one_error(shared.run("dead", "purge"))
+
+
+# -- without a deployment ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command", [["ask", "hi"], ["status"], ["runs", "ls"], ["dead", "ls"], ["jobs"], ["down"]]
+)
+def test_without_a_deployment_every_command_says_how_to_start_one(
+    nowhere: Deployment, command: list[str]
+) -> None:
+    done = nowhere.run(*command)
+    assert done.returncode == EXIT_UNREACHABLE
+    assert "runtime up" in one_error(done)
+
+
+@pytest.mark.parametrize("command", [["ask", "hi"], ["status"], ["worker", "slm"], ["up"]])
+def test_a_redis_that_does_not_answer_is_one_clear_error_without_its_password(
+    nowhere: Deployment, command: list[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    url = f"redis://:the-password@127.0.0.1:{port}/0"
+    done = nowhere.run(
+        *command, env={"SWITCHYARD_BUS__REDIS_URL": url, "SWITCHYARD_PROFILE": "scripted"}
+    )
+    assert done.returncode == EXIT_UNREACHABLE
+    assert f"127.0.0.1:{port}" in one_error(done)
+    assert "the-password" not in done.stdout + done.stderr
+
+
+def test_a_wrong_password_is_told_apart_from_a_server_that_is_away(
+    nowhere: Deployment, any_server: RedisProcess
+) -> None:
+    import redis
+
+    with redis.Redis.from_url(any_server.url) as admin:
+        admin.execute_command("ACL", "SETUSER", "guarded", "on", ">right", "~*", "+@all")
+    wrong = any_server.url.replace("unix://", "unix://guarded:wrong@")
+    done = nowhere.run("status", "--redis-url", wrong, "--profile", "scripted")
+    assert done.returncode == EXIT_UNREACHABLE
+    assert "refused the password" in one_error(done)
+    assert "wrong@" not in done.stderr
+
+
+def test_a_typo_in_the_configuration_ends_every_command_with_its_own_code(
+    nowhere: Deployment,
+) -> None:
+    for command in ("up", "config", "doctor"):
+        done = nowhere.run(command, "--set", "bus.lease_secnds=3")
+        assert done.returncode == EXIT_CONFIG
+        assert "did you mean bus.lease_seconds?" in one_error(done)
+
+
+# -- config and doctor ---------------------------------------------------------------------------
+
+
+def test_config_prints_toml_that_is_a_profile_again(nowhere: Deployment, tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    lines = nowhere.ok("config", "--set", "workers.slm.count=9").splitlines()
+    own.write_text("\n".join(line for line in lines if "(a server of our own)" not in line))
+    again = json.loads(nowhere.ok("config", "--profile", str(own), "--json"))
+    assert again["workers"]["slm"]["count"] == 9
+
+
+def test_config_and_doctor_hide_passwords_and_keys(nowhere: Deployment) -> None:
+    environ = {
+        "SWITCHYARD_BUS__REDIS_URL": "redis://:the-password@127.0.0.1:1/0",
+        "OPENAI_API_KEY": "sk-aaaaaaaaaaaaaaaaaaaaaaaa",
+    }
+    said = nowhere.ok("config", "-p", "delegate", env=environ)
+    said += nowhere.run("doctor", "-p", "delegate", env=environ).stdout
+    assert "the-password" not in said
+    assert "sk-aaaa" not in said
+    assert "***@127.0.0.1:1" in said
+
+
+def test_doctor_names_the_missing_key_what_to_do_and_what_it_will_cost(
+    nowhere: Deployment,
+) -> None:
+    done = nowhere.run("doctor", "--profile", "delegate", env={"OPENAI_API_KEY": ""})
+    assert done.returncode == EXIT_FAILED
+    assert "needs a key in OPENAI_API_KEY" in done.stdout
+    assert "export OPENAI_API_KEY" in done.stdout
+    assert "USD for bench gsm8k on 1319 questions" in done.stdout
+    found = json.loads(nowhere.run("doctor", "-p", "delegate", "--json").stdout)
+    assert {"python", "redis", "disk", "model llm", "model slm"} <= {
+        finding["subject"] for finding in found["findings"]
+    }
+
+
+def test_doctor_finds_nothing_missing_for_the_scripted_profile(nowhere: Deployment) -> None:
+    assert "nothing: no pool" in nowhere.ok("doctor", "--profile", "scripted")
+
+
+def test_help_does_not_wait_for_heavy_imports(nowhere: Deployment) -> None:
+    nowhere.ok("--help")  # compiles
+    began = time.process_time()
+    import resource
+
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    nowhere.ok("--help")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    assert spent < 0.4, f"{spent:.2f} s of CPU (parent {time.process_time() - began:.2f} s)"

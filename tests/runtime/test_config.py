@@ -1,0 +1,174 @@
+"""Configuration: layers, and errors that name the key, its source and the nearest valid one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime import config
+from runtime.config_sources import key_paths, profile_names
+from runtime.errors import ConfigError
+
+BARE: dict[str, str] = {}
+
+
+def load(profile: str = "micro", *overrides: str, **environ: str) -> config.Settings:
+    return config.load(profile, overrides=overrides, environ=environ)
+
+
+def error_of(profile: str = "micro", *overrides: str, **environ: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(profile, *overrides, **environ)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("profile", profile_names())
+def test_every_shipped_profile_is_valid(profile: str) -> None:
+    assert load(profile).workers["planner"].roles
+
+
+def test_the_delegate_profile_differs_from_micro_in_its_two_models_alone() -> None:
+    micro, delegate = load("micro").model_dump(), load("delegate").model_dump()
+    models = delegate.pop("models")
+    assert micro.pop("models") != models
+    assert micro == delegate
+    assert models["llm"]["engine"] == "openai"
+    assert models["llm"]["model"] == "gpt-4o"
+    assert models["slm"]["engine"] == "torch"
+    assert models["slm"]["model"] == "Qwen/Qwen2.5-Math-1.5B-Instruct"
+
+
+def test_the_environment_overrides_the_profile_and_a_set_option_overrides_both() -> None:
+    assert load().workers["slm"].count == 1
+    environ = {"SWITCHYARD_WORKERS__SLM__COUNT": "3"}
+    assert load(**environ).workers["slm"].count == 3
+    assert load("micro", "workers.slm.count=5", **environ).workers["slm"].count == 5
+
+
+def test_a_profile_of_ones_own_extends_a_shipped_one(tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text('extends = "micro"\n[workers.slm]\ncount = 7\n')
+    settings = load(str(own))
+    assert settings.workers["slm"].count == 7
+    assert settings.workers["slm"].roles == ("slm",)
+    assert settings.models["llm"].model == "micro:llm"
+
+
+def test_profiles_that_extend_each_other_are_an_error_and_no_endless_loop(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text('extends = "b.toml"')
+    (tmp_path / "b.toml").write_text('extends = "a.toml"')
+    assert "circle" in error_of(str(tmp_path / "a.toml"))
+
+
+def test_a_typo_in_a_file_names_the_key_the_file_and_the_nearest_key(tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text('extends = "micro"\n[bus]\nlease_secnds = 3\n')
+    message = error_of(str(own))
+    assert str(own) in message
+    assert "'bus.lease_secnds'" in message
+    assert "did you mean bus.lease_seconds?" in message
+
+
+def test_a_typo_in_the_environment_is_named_as_the_variable_it_was() -> None:
+    message = error_of(SWITCHYARD_BUS__LEASE_SECNDS="3")
+    assert "'SWITCHYARD_BUS__LEASE_SECNDS'" in message
+    assert "did you mean SWITCHYARD_BUS__LEASE_SECONDS?" in message
+
+
+def test_a_variable_of_no_section_at_all_is_an_error_too() -> None:
+    message = error_of(SWITCHYARD_BUSS__SHARDS="3")
+    assert "SWITCHYARD_BUSS__SHARDS" in message or "SWITCHYARD_BUSS" in message
+    assert "SWITCHYARD_BUS" in message
+
+
+def test_a_typo_in_a_set_option_is_named_with_the_nearest_key() -> None:
+    message = error_of("micro", "models.llm.modle=x")
+    assert "--set" in message
+    assert "did you mean models.llm.model?" in message
+
+
+def test_a_key_in_the_wrong_table_is_pointed_to_the_right_one() -> None:
+    assert "did you mean bus.lease_seconds?" in error_of("micro", "lease_seconds=3")
+
+
+def test_every_typo_is_reported_at_once(tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text('extends = "micro"\nworkfow = "solo"\n[bus]\nshrads = 2\n')
+    message = error_of(str(own))
+    assert "workflow?" in message
+    assert "bus.shards?" in message
+
+
+def test_a_wrong_value_names_where_it_was_written(tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text('extends = "micro"\n[bus]\nlease_seconds = "soon"\n')
+    assert f"{own}: bus.lease_seconds" in error_of(str(own))
+    assert "SWITCHYARD_BUS__SHARDS" in error_of(SWITCHYARD_BUS__SHARDS="many")
+
+
+def test_a_misspelled_worker_kind_names_the_nearest_kind() -> None:
+    message = error_of("micro", "workers.slmm.count=4")
+    assert "workers.slmm" in message
+    assert "did you mean workers.slm?" in message
+
+
+def test_a_pool_that_is_not_configured_is_named() -> None:
+    assert "'big'" in error_of("micro", "policies.planner=big")
+
+
+def test_a_misspelled_profile_names_the_nearest_one() -> None:
+    assert "did you mean 'delegate'?" in error_of("delegat")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(b"bus = [", "not valid TOML"), (b"# \xff\xfe", "not UTF-8"), (b"extends = 3", "extends")],
+)
+def test_a_broken_file_is_one_clear_error(tmp_path: Path, content: bytes, says: str) -> None:
+    own = tmp_path / "own.toml"
+    own.write_bytes(content)
+    message = error_of(str(own))
+    assert says in message
+    assert str(own) in message
+
+
+@pytest.mark.parametrize("word", ["workers.slm.count", "=3", ".=3", "bus.shards.x=[", "a..b=1"])
+def test_a_set_option_that_is_no_assignment_is_refused(word: str) -> None:
+    assert "--set" in error_of("micro", word)
+
+
+def test_settings_survive_the_way_to_a_worker_as_json() -> None:
+    settings = load("delegate").with_redis_url("unix://:pass@/tmp/x.sock?db=0")
+    again = config.parse(settings.to_json())
+    assert again.model_dump() == settings.model_dump()
+    assert not again.own_redis
+
+
+def test_without_a_redis_url_the_runtime_starts_a_server_of_its_own() -> None:
+    assert load().own_redis
+    assert not load(SWITCHYARD_BUS__REDIS_URL="redis://elsewhere/0").own_redis
+
+
+def test_every_key_is_documented() -> None:
+    from runtime.config_sources import key_descriptions
+
+    bare = [key for key, _, text in key_descriptions(config.Settings) if not text]
+    assert not [key for key in bare if not key.startswith("bus.")]
+
+
+@given(st.sampled_from(sorted(key_paths(config.Settings))), st.data())
+def test_any_key_with_one_letter_left_out_is_refused_with_a_suggestion(
+    key: str, data: st.DataObject
+) -> None:
+    table, _, name = key.replace("<name>", "llm" if "models" in key else "slm").rpartition(".")
+    cut = data.draw(st.integers(0, len(name) - 1))
+    typo = name[:cut] + name[cut + 1 :]
+    dotted = f"{table}.{typo}" if table else typo
+    known = {k.rpartition(".")[2] for k in key_paths(config.Settings)}
+    if not typo or typo in known or typo in config.Settings.model_fields:
+        return
+    message = error_of("micro", f"{dotted}=1")
+    assert repr(dotted) in message

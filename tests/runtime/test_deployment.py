@@ -1,0 +1,261 @@
+"""A deployment of real processes: started, killed in every way, drained, and stopped for good."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+
+import psutil
+import pytest
+
+from tests.redis_process import RedisProcess
+from tests.runtime.conftest import LIMIT, QUICK, Deployment, until
+
+pytestmark = pytest.mark.timeout(400)
+
+QUESTION = "Tom has 3 boxes of 12 apples and gives away 7. How many are left?"
+SLOW = "models.llm.scripted.latency_seconds"
+
+
+def test_up_ask_down_and_nothing_is_left(deployment: Deployment) -> None:
+    said = deployment.up()
+    assert "6 of 6 workers ready" in said
+    assert "appendfsync everysec" in said
+    answer = deployment.ask(QUESTION)
+    assert answer["answer"] == "29"
+    assert [step["agent"] for step in answer["steps"]] == ["planner", "slm", "planner"]
+    deployment.ok("down")
+    assert deployment.processes() == []
+    assert deployment.state.running() is None
+
+
+def test_a_second_up_in_the_same_directory_names_the_first(deployment: Deployment) -> None:
+    deployment.up()
+    pid = deployment.supervisor_pid()
+    for options in (["--detach"], []):
+        second = deployment.run("up", "--profile", "scripted", *options)
+        assert second.returncode != 0
+        assert f"already runs in {deployment.state.path} (pid {pid})" in second.stderr
+    assert deployment.supervisor_pid() == pid
+
+
+def test_a_killed_worker_is_started_again_and_its_work_goes_on(deployment: Deployment) -> None:
+    deployment.up(f"{SLOW}=0.5")
+    asking = deployment.start("ask", "--json", QUESTION)
+    until(lambda: deployment.status()["runs_in_flight"] == 1, "run in flight")
+    for kind in ("planner", "gpu"):
+        (worker,) = deployment.workers(kind)
+        os.kill(worker["pid"], signal.SIGKILL)
+    output, _ = asking.communicate(timeout=LIMIT)
+    assert asking.returncode == 0, output
+    assert '"answer":"29"' in output
+    until(lambda: deployment.workers("gpu") and deployment.workers("planner"), "new workers")
+    assert deployment.workers("planner")[0]["restarts"] == 1
+
+
+def test_a_worker_that_keeps_dying_is_given_up_shown_and_tried_again_on_request(
+    deployment: Deployment,
+) -> None:
+    deployment.up("supervisor.crash_loop_deaths=2")
+    (worker,) = deployment.workers("slm")
+    os.kill(worker["pid"], signal.SIGKILL)
+    again = until(
+        lambda: [w for w in deployment.workers("slm") if w["pid"] != worker["pid"]],
+        "second slm worker",
+    )
+    os.kill(again[0]["pid"], signal.SIGKILL)
+    (broken,) = until(lambda: deployment.workers("slm", "broken"), "broken worker")
+    assert "killed by SIGKILL: 2 deaths within" in broken["reason"]
+    assert any("ready" in line for line in broken["last_lines"])
+    assert deployment.workers("planner"), "the others go on"
+    deployment.ok("scale", "slm=1")
+    until(lambda: deployment.workers("slm"), "slm worker after another try")
+
+
+def test_a_worker_whose_configuration_is_wrong_is_given_up_at_once(deployment: Deployment) -> None:
+    words = [word for item in QUICK for word in ("--set", item)]
+    done = deployment.run(
+        *("up", "--detach", "--profile", "scripted", *words),
+        *("--set", "models.llm.engine=scriptd"),
+    )
+    assert done.returncode == 1
+    assert re.search(r"gpu-1\.\S+: broken: exit code 78: its configuration is wrong", done.stdout)
+    assert "scriptd" in done.stdout
+    assert "runtime logs" in done.stderr
+    assert deployment.workers("planner")
+
+
+def test_redis_is_started_again_and_the_workers_outlast_it(deployment: Deployment) -> None:
+    deployment.up(f"{SLOW}=0.3")
+    before = {worker["name"] for worker in deployment.status()["workers"]}
+    asking = deployment.start("ask", "--json", QUESTION)
+    until(lambda: deployment.status()["runs_in_flight"] == 1, "run in flight")
+    os.kill(deployment.status()["redis"]["pid"], signal.SIGKILL)
+    output, _ = asking.communicate(timeout=LIMIT)
+    assert asking.returncode == 0, output
+    after = until(
+        lambda: (s := deployment.status())["redis"]["restarts"] == 1 and not s["bus_error"] and s,
+        "restarted Redis",
+    )
+    same = {w["name"] for w in after["workers"] if w["kind"] != "jobs"}
+    assert same == {name for name in before if not name.startswith("jobs")}
+    assert deployment.ask("What is 6 * 7?", "--workflow", "solo")["answer"] == "42"
+
+
+def test_nothing_outlives_a_killed_supervisor_and_the_next_one_goes_on_with_the_work(
+    deployment: Deployment,
+) -> None:
+    deployment.up(f"{SLOW}=0.6")
+    asking = deployment.start("ask", "--json", QUESTION)
+    until(lambda: deployment.status()["runs_in_flight"] == 1, "run in flight")
+    ours = {asking.pid}
+    os.kill(deployment.supervisor_pid(), signal.SIGKILL)
+    until(lambda: {p.pid for p in deployment.processes()} <= ours, "end of all its children")
+    deployment.up()
+    output, _ = asking.communicate(timeout=LIMIT)
+    assert asking.returncode == 0, output
+    assert '"answer":"29"' in output
+
+
+def test_scaling_up_and_down_while_it_runs(deployment: Deployment) -> None:
+    deployment.up()
+    assert "slm: 1 → 3" in deployment.ok("scale", "slm=3")
+    until(lambda: len(deployment.workers("slm")) == 3, "three slm workers")
+    deployment.ok("scale", "slm=1", "tool=2")
+    until(
+        lambda: len(deployment.workers("slm")) == 1 and len(deployment.workers("tool")) == 2,
+        "one slm and two tool workers",
+    )
+    assert deployment.ask(QUESTION)["answer"] == "29"
+
+
+def test_down_drains_and_what_is_not_finished_goes_on_after_the_next_up(
+    deployment: Deployment,
+) -> None:
+    deployment.up(f"{SLOW}=0.4")
+    asking = deployment.start("ask", "--json", QUESTION)
+    until(lambda: deployment.status()["runs_in_flight"] == 1, "run in flight")
+    deployment.ok("down")
+    log = (deployment.state.logs / "supervisor.log").read_text()
+    assert "drained" in log
+    assert "did not drain" not in log
+    deployment.up()
+    output, _ = asking.communicate(timeout=LIMIT)
+    assert asking.returncode == 0, output
+    assert '"outcome":"answered"' in output
+
+
+def test_a_second_signal_kills_what_would_not_drain(deployment: Deployment) -> None:
+    deployment.up(f"{SLOW}=50", "supervisor.drain_seconds=50")
+    asking = deployment.start("ask", "--json", QUESTION)
+    until(lambda: deployment.status()["runs_in_flight"] == 1, "run in flight")
+    until(lambda: any(w["busy"] for w in deployment.workers("gpu")), "a call that will not end")
+    deployment.ok("down", "--now")
+    assert {p.pid for p in deployment.processes()} <= {asking.pid}
+
+
+def test_ctrl_c_in_the_foreground_drains_and_twice_kills(deployment: Deployment) -> None:
+    words = [word for item in QUICK for word in ("--set", item)]
+    for signals in (1, 2):
+        process = deployment.start("up", "--profile", "scripted", *words)
+        assert process.stdout is not None
+        until(
+            lambda: (
+                (run := deployment.state.running()) is not None
+                and run.pid == process.pid  # noqa: B023 - looked at within this turn of the loop
+                and deployment.status()["phase"] == "ready"
+            ),
+            "deployment in the foreground",
+        )
+        for _ in range(signals):
+            process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=LIMIT)
+        assert process.returncode == 0, output
+        assert "Traceback" not in output
+        assert deployment.processes() == []
+
+
+def test_a_stopped_worker_is_shown_as_silent_and_is_well_again_when_it_wakes(
+    deployment: Deployment,
+) -> None:
+    deployment.up()
+    (worker,) = deployment.workers("tool")
+    os.kill(worker["pid"], signal.SIGSTOP)
+    until(lambda: deployment.workers("tool", "silent"), "word of its silence")
+    os.kill(worker["pid"], signal.SIGCONT)
+    until(lambda: deployment.workers("tool"), "tool worker that is back")
+
+
+def test_a_port_that_is_taken_stops_up_with_one_clear_error(deployment: Deployment) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = deployment.run(
+            *("up", "--detach", "--profile", "scripted"),
+            *("--set", "redis.listen=tcp", "--set", f"redis.port={port}"),
+        )
+    assert done.returncode == 1
+    assert f"port {port} on 127.0.0.1 can't be used" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert deployment.processes() == []
+
+
+def test_a_worker_by_hand_joins_and_drains(deployment: Deployment) -> None:
+    deployment.up("workers.slm.count=0")
+    by_hand = deployment.start("worker", "slm")
+    until(lambda: deployment.workers("slm"), "worker started by hand")
+    assert deployment.ask(QUESTION)["answer"] == "29"
+    by_hand.send_signal(signal.SIGTERM)
+    output, _ = by_hand.communicate(timeout=LIMIT)
+    assert by_hand.returncode == 0, output
+
+
+def test_a_deployment_joins_a_server_that_runs_elsewhere_and_leaves_it_alone(
+    deployment: Deployment, any_server: RedisProcess
+) -> None:
+    words = [word for item in (*QUICK, "bus.prefix=joined") for word in ("--set", item)]
+    url = any_server.url
+    said = deployment.ok("up", "-d", "--profile", "scripted", "--redis-url", url, *words)
+    assert "bus: joined" in said
+    assert deployment.ask(QUESTION)["answer"] == "29"
+    elsewhere = deployment.ok(
+        *("ask", "-q", "What is 6 * 7?", "--redis-url", url),
+        env={"SWITCHYARD_BUS__PREFIX": "joined", "SWITCHYARD_PROFILE": "scripted"},
+    )
+    assert elsewhere.strip() == "42"
+    deployment.ok("down")
+    assert psutil.pid_exists(any_server.pid)
+
+
+def test_without_an_installed_server_the_packaged_one_serves(deployment: Deployment) -> None:
+    words = [word for item in QUICK for word in ("--set", item)]
+    path = os.pathsep.join(
+        folder
+        for folder in os.environ["PATH"].split(os.pathsep)
+        if not any(
+            os.path.exists(os.path.join(folder, name)) for name in ("redis-server", "valkey-server")
+        )
+    )
+    said = deployment.ok("up", "--detach", "--profile", "scripted", *words, env={"PATH": path})
+    assert "bus: Valkey" in said
+    assert deployment.ask(QUESTION)["answer"] == "29"
+
+
+def test_every_process_of_a_worker_kind_can_be_found_by_its_name(deployment: Deployment) -> None:
+    deployment.up()
+    for worker in deployment.status()["workers"]:
+        command = psutil.Process(worker["pid"]).cmdline()
+        assert worker["name"] in command
+        assert worker["kind"] in command
+        assert not any("redis://" in word or "unix://" in word for word in command)
+
+
+@pytest.mark.parametrize("kind", ["slm", "recorder"])
+def test_a_health_check_says_whether_a_worker_of_this_host_is_ready(
+    deployment: Deployment, kind: str
+) -> None:
+    deployment.up(f"workers.{kind}.count=0")
+    assert deployment.run("status", "--worker", kind).returncode == 1
+    deployment.ok("scale", f"{kind}=1")
+    until(lambda: deployment.run("status", "--worker", kind).returncode == 0, "health")

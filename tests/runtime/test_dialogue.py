@@ -1,0 +1,91 @@
+"""A run as a dialogue: what models write is shown whole, in order, and can do no harm."""
+
+from __future__ import annotations
+
+import io
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from agents.records import Decision, Step, StepTimings
+from runtime.dialogue import DialoguePrinter, harmless
+
+
+def printer() -> tuple[DialoguePrinter, io.StringIO]:
+    out = io.StringIO()
+    return DialoguePrinter(Console(file=out, highlight=False, width=200)), out
+
+
+def step(turn: int, branch: int, agent: str = "slm", **data: str) -> Step:
+    return Step(
+        run_id="r",
+        turn=turn,
+        branch=branch,
+        agent=agent,
+        decision=Decision(kind="answer", data=dict(data)),
+        timings=StepTimings(started=0.0, ended=0.1),
+        worker="w",
+    )
+
+
+def tokens(place: str, text: str, number: int = 0) -> dict[str, str]:
+    return {"call": f"r/{place}/{number}", "agent": "slm", "text": text}
+
+
+def test_branches_that_speak_at_once_are_shown_one_after_the_other() -> None:
+    talk, out = printer()
+    talk.tokens(tokens("1.0", "first "))
+    talk.tokens(tokens("1.1", "second "))
+    talk.tokens(tokens("1.0", "one"))
+    talk.tokens(tokens("1.1", "one"))
+    talk.step(step(1, 0, answer="1"))
+    talk.tokens(tokens("1.1", " more"))
+    talk.step(step(1, 1, answer="2"))
+    said = out.getvalue()
+    assert "first one\n" in said
+    assert "second one more\n" in said
+    assert said.index("first one") < said.index("answers 1") < said.index("second one more")
+    assert said.index("second one more") < said.index("answers 2")
+
+
+def test_a_branch_that_ends_first_is_shown_although_another_is_on_stage() -> None:
+    talk, out = printer()
+    talk.tokens(tokens("1.0", "slow "))
+    talk.tokens(tokens("1.1", "quick"))
+    talk.step(step(1, 1, answer="2"))
+    talk.tokens(tokens("1.0", "coach"))
+    talk.step(step(1, 0, answer="1"))
+    said = out.getvalue()
+    assert said.index("quick") < said.index("answers 2") < said.index("coach")
+    assert said.index("coach") < said.index("answers 1")
+
+
+def test_a_text_that_begins_anew_replaces_what_was_kept_of_it() -> None:
+    talk, out = printer()
+    talk.tokens(tokens("1.0", "on stage"))
+    talk.tokens(tokens("1.1", "false start"))
+    talk.restart(tokens("1.1", "true start"))
+    talk.step(step(1, 0, answer="1"))
+    talk.step(step(1, 1, answer="2"))
+    assert "false start" not in out.getvalue()
+    assert "true start" in out.getvalue()
+
+
+def test_a_model_cannot_repaint_the_terminal_or_speak_in_markup() -> None:
+    talk, out = printer()
+    evil = "\x1b[2J\x1b]0;title\x07[bold red]not markup[/]\u202egnp.exe\r\n"
+    talk.tokens(tokens("1.0", evil))
+    talk.step(step(1, 0, answer=evil))
+    said = out.getvalue()
+    assert "\x1b" not in said
+    assert "\x07" not in said
+    assert "\r" not in said
+    assert "\u202e" not in said
+    assert "[bold red]not markup[/]" in said
+
+
+@given(st.text())
+def test_harmless_text_has_no_control_character_but_line_feed_and_tab(text: str) -> None:
+    shown = harmless(text)
+    assert all(letter in "\n\t" or letter.isprintable() or ord(letter) > 0x9F for letter in shown)

@@ -1,0 +1,131 @@
+"""Offline jobs: a benchmark on the queue, which outlives its terminal and its worker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from runtime import jobs
+from runtime.errors import InputError
+from tests.runtime.conftest import LIMIT, Deployment, until
+
+pytestmark = pytest.mark.timeout(400)
+
+SLOW = "models.llm.scripted.latency_seconds=0.5"
+
+
+def queue(deployment: Deployment, output: Path, samples: int) -> str:
+    """`bench wordproblems … --queue`; the job's id."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c", "from bench.cli import main; main()"),
+            *("wordproblems", "--arms", "llm", "--samples", str(samples), "--concurrency", "2"),
+            *("--output", str(output), "--queue"),
+        ],
+        env=deployment.environ,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()[1].rstrip(":")
+
+
+def listed(deployment: Deployment, job_id: str) -> dict[str, Any]:
+    found = json.loads(deployment.ok("jobs", "ls", "--json"))
+    return next(job for job in found if job["id"] == job_id)
+
+
+def test_a_queued_benchmark_runs_and_is_listed_with_its_results(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    deployment.up()
+    output = tmp_path / "results"
+    job_id = queue(deployment, output, samples=4)
+    job = until(
+        lambda: (j := listed(deployment, job_id))["state"] in ("done", "failed") and j, "end"
+    )
+    assert job["state"] == "done", deployment.ok("jobs", "log", job_id)
+    assert job["output"] == str(output)
+    assert (output / "report.html").exists()
+    said = deployment.ok("jobs")
+    assert f"{job_id}  done" in said
+    assert f"results: {output}" in said
+
+
+def test_a_job_whose_worker_is_killed_is_resumed_by_the_next_one(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    deployment.up(SLOW, "jobs.claim_seconds=1")
+    output = tmp_path / "results"
+    job_id = queue(deployment, output, samples=12)
+    items = output / "items.jsonl"
+    until(lambda: items.exists() and '"answer' in items.read_text(), "first stored answer")
+    (worker,) = deployment.workers("jobs")
+    os.kill(worker["pid"], signal.SIGKILL)
+    job = until(
+        lambda: (j := listed(deployment, job_id))["state"] in ("done", "failed") and j, "end"
+    )
+    assert job["state"] == "done", deployment.ok("jobs", "log", job_id)
+    report = json.loads((output / "report.json").read_text())
+    assert "12" in json.dumps(report)
+
+
+def test_a_running_job_can_be_cancelled_and_is_stopped(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    deployment.up("models.llm.scripted.latency_seconds=20")
+    job_id = queue(deployment, tmp_path / "results", samples=12)
+    until(lambda: (tmp_path / "results" / "manifest.json").exists(), "begun benchmark")
+    deployment.ok("jobs", "cancel", job_id)
+    until(lambda: listed(deployment, job_id)["state"] == "cancelled", "cancelled job")
+    assert not [
+        p for p in deployment.processes() if any("bench.cli" in word for word in p.cmdline())
+    ]
+    done = deployment.run("jobs", "cancel", job_id)
+    assert "is over" in done.stderr
+
+
+def test_what_is_on_the_queue_is_json_and_never_pickle(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    deployment.up("workers.jobs.count=0")
+    job_id = queue(deployment, tmp_path / "results", samples=1)
+    assert listed(deployment, job_id)["state"] == "queued"
+    run = deployment.state.running()
+    assert run is not None
+    with redis.Redis.from_url(run.redis_url) as connection:
+        raw = connection.get(f"arq:job:{job_id}")
+        assert isinstance(raw, bytes)
+        assert json.loads(raw)["f"] == jobs.FUNCTION
+        for key in connection.scan_iter("*job*"):
+            assert connection.ttl(key) != -1, f"{key} would live for ever"
+
+
+def test_an_error_of_a_job_goes_on_the_queue_as_text() -> None:
+    written = json.loads(jobs.to_json({"r": ValueError("x"), "c": asyncio.CancelledError()}))
+    assert written == {"r": "ValueError: x", "c": "cancelled"}
+
+
+def test_a_program_that_is_not_ours_is_no_job() -> None:
+    with pytest.raises(ValueError, match="program"):
+        jobs.JobRequest.model_validate({"program": "sh", "argv": ["-c", "true"], "cwd": "/"})
+
+
+async def test_cancelling_an_unknown_job_is_one_clear_error(shared: Deployment) -> None:
+    run = shared.state.running()
+    assert run is not None
+    from runtime.config import resolved_file
+
+    with pytest.raises(InputError, match="not known"):
+        await jobs.cancel(resolved_file(shared.state.resolved), "nothing")

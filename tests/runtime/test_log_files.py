@@ -1,0 +1,72 @@
+"""Workers' log files: bounded, whole lines, followed across rotations."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.log_files import MAX_LINE_BYTES, Follower, RotatingLog, pump, tail
+
+
+def test_a_log_is_rotated_at_its_limit_and_old_files_go(tmp_path: Path) -> None:
+    log = RotatingLog(tmp_path / "slm-1.log", limit=100, files=3)
+    for number in range(100):
+        log.write(b"line %03d padded\n" % number)
+    log.close()
+    kept = sorted(path.name for path in tmp_path.iterdir())
+    assert kept[-2:] == ["slm-1.log.1", "slm-1.log.2"]
+    assert all(path.stat().st_size <= 120 for path in tmp_path.iterdir())
+
+
+def test_a_follower_misses_no_line_when_the_log_is_rotated(tmp_path: Path) -> None:
+    log = RotatingLog(tmp_path / "x.log", limit=64, files=5)
+    follower = Follower(log.path)
+    seen: list[str] = []
+    for number in range(40):
+        log.write(b"line %d\n" % number)
+        seen += list(follower.lines())
+    seen += list(follower.lines())
+    log.close()
+    follower.close()
+    assert seen == [f"line {number}" for number in range(40)]
+
+
+async def test_output_is_copied_line_by_line_and_an_endless_line_is_cut(tmp_path: Path) -> None:
+    reader = asyncio.StreamReader(limit=1 << 24)
+    reader.feed_data(b"first\nsecond")
+    reader.feed_data(b" half\n" + b"x" * (3 * MAX_LINE_BYTES) + b"\nlast")
+    reader.feed_eof()
+    log = RotatingLog(tmp_path / "x.log", limit=1 << 24, files=1)
+    await pump(reader, log)
+    log.close()
+    lines = log.path.read_bytes().split(b"\n")
+    assert lines[:2] == [b"first", b"second half"]
+    assert all(len(line) <= MAX_LINE_BYTES for line in lines)
+    assert lines[-2] == b"last"
+
+
+def test_a_full_disk_drops_lines_and_says_how_many(tmp_path: Path) -> None:
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("no /dev/full on this system")
+    log = RotatingLog(full, limit=1000, files=2)
+    log.write(b"lost\n")
+    log.write(b"lost too\n")
+    assert log.last_lines[-1] == "lost too"
+    log.path = tmp_path / "x.log"
+    log.write(b"kept\n")
+    log.close()
+    assert log.path.read_text() == "(2 lines lost: the disk was full)\nkept\n"
+
+
+@given(st.lists(st.text(alphabet="abc é", max_size=40), max_size=60), st.integers(0, 70))
+def test_the_tail_is_the_end_of_all_lines(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], wanted: int
+) -> None:
+    path = tmp_path_factory.mktemp("tail") / "x.log"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    assert tail(path, wanted) == (lines[-wanted:] if wanted else [])

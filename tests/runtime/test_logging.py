@@ -1,0 +1,127 @@
+"""Log lines: JSON, with the run's id, and without any secret."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.logging import bind_run, configure
+from runtime.secrets import HIDDEN, Redactor, is_secret_name, secret_values
+
+SECRET = "hunter2-and-more"
+URL = f"redis://:{SECRET}@host:6379/0"
+
+
+@pytest.fixture(autouse=True)
+def unchanged_logging() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+    logging.captureWarnings(False)
+
+
+def lines_of(out: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+def test_each_line_is_json_with_time_level_worker_and_run() -> None:
+    out = io.StringIO()
+    configure(stream=out, worker="slm-1")
+    with bind_run("run-7", turn=2):
+        structlog.get_logger().info("step", role="slm")
+    structlog.get_logger().info("idle")
+    first, second = lines_of(out)
+    assert first["run_id"] == "run-7"
+    assert first["turn"] == 2
+    assert first["worker"] == "slm-1"
+    assert first["level"] == "info"
+    assert first["event"] == "step"
+    assert "timestamp" in first
+    assert "run_id" not in second
+
+
+def test_lines_of_other_libraries_take_the_same_way() -> None:
+    out = io.StringIO()
+    configure(stream=out, worker="slm-1", secrets=[SECRET])
+    with bind_run("run-7"):
+        logging.getLogger("some.library").warning("password is %s", SECRET)
+    (line,) = lines_of(out)
+    assert line["run_id"] == "run-7"
+    assert line["logger"] == "some.library"
+    assert SECRET not in json.dumps(line)
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_no_secret_reaches_a_line_by_whatever_road(form: str) -> None:
+    out = io.StringIO()
+    configure(stream=out, form=form, secrets=[SECRET])
+    log = structlog.get_logger()
+    log.info(f"joining {URL}", url=URL, nested={"a": [URL]}, api_key="abc", password=SECRET)
+    try:
+        raise RuntimeError(f"no answer from {URL}")
+    except RuntimeError:
+        log.exception("failed")
+    log.info("header", authorization="Bearer abcdefghijklmnop", key="sk-abcdefghijklmnopqrstuv")
+    said = out.getvalue()
+    assert SECRET not in said
+    assert "abcdefghijklmnop" not in said
+    assert '"abc"' not in said
+    assert "no answer from" in said
+
+
+def test_a_value_that_is_not_json_does_not_stop_a_line() -> None:
+    out = io.StringIO()
+    configure(stream=out)
+    structlog.get_logger().info("odd", what=object, error=ValueError("x"))
+    assert lines_of(out)[0]["error"] == "x"
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("password", True),
+        ("OPENAI_API_KEY", True),
+        ("api-key", True),
+        ("auth_token", True),
+        ("Authorization", True),
+        ("max_tokens", False),
+        ("tokens", False),
+        ("api_key_env", False),
+        ("keys", False),
+        ("lease_token_count", False),
+    ],
+)
+def test_names_that_hold_secrets_are_known(name: str, secret: bool) -> None:
+    assert is_secret_name(name) == secret
+
+
+def test_the_password_of_the_url_and_configured_keys_are_secrets() -> None:
+    environ = {"MY_KEY": "k" * 20, "EMPTY": ""}
+    values = secret_values(URL, ["MY_KEY", "EMPTY", "ABSENT"], environ)
+    assert sorted(values) == sorted(["k" * 20, SECRET])
+
+
+@given(st.text(min_size=6, max_size=30), st.text(max_size=60), st.text(max_size=60))
+def test_a_known_secret_is_hidden_wherever_it_stands(secret: str, before: str, after: str) -> None:
+    hidden = Redactor([secret]).text(before + secret + after)
+    assert secret not in hidden or secret in HIDDEN or secret in before + after
+
+
+PLAIN = st.none() | st.booleans() | st.integers() | st.text("abc 123:/", max_size=20)
+
+
+@given(st.recursive(PLAIN, lambda inner: st.lists(inner) | st.dictionaries(st.text("abc"), inner)))
+def test_what_holds_no_secret_stays_as_it_is(value: Any) -> None:
+    assert Redactor().value(value) == value

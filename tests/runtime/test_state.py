@@ -1,0 +1,73 @@
+"""The state directory: one supervisor at a time, and nothing stale that could block the next."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runtime.errors import UserError
+from runtime.state import RunFile, StateDirectory, StateLock, write_private
+
+
+def run_file(pid: int) -> RunFile:
+    return RunFile(
+        pid=pid, started=0.0, profile="micro", redis_url="unix:///x", control="/x", version="1"
+    )
+
+
+def test_a_second_lock_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
+    state = StateDirectory(tmp_path)
+    state.create()
+    lock = StateLock(state)
+    with pytest.raises(UserError, match=f"pid {os.getpid()}") as caught:
+        StateLock(state)
+    assert "runtime down" in str(caught.value)
+    lock.release()
+    StateLock(state).release()
+
+
+def test_a_killed_owner_leaves_no_lock_behind(tmp_path: Path) -> None:
+    state = StateDirectory(tmp_path)
+    state.create()
+    program = (
+        "import os, pathlib, signal, sys\n"
+        "from runtime.state import StateDirectory, StateLock\n"
+        "lock = StateLock(StateDirectory(pathlib.Path(sys.argv[1])))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
+    assert done.returncode == -9
+    StateLock(state).release()
+
+
+def test_a_run_file_without_a_live_owner_counts_as_nobody(tmp_path: Path) -> None:
+    state = StateDirectory(tmp_path)
+    state.create()
+    write_private(state.run_file, run_file(1).model_dump_json())
+    assert state.running() is None
+    lock = StateLock(state)
+    lock.publish(run_file(os.getpid()))
+    running = state.running()
+    assert running is not None
+    assert running.pid == os.getpid()
+    lock.release()
+    assert state.running() is None
+
+
+def test_files_with_secrets_are_for_their_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    write_private(path, "secret")
+    assert path.stat().st_mode & 0o077 == 0
+    assert path.read_text() == "secret"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_directory_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="can't be used") as caught:
+        StateDirectory(tmp_path / "file" / "state").create()
+    assert "SWITCHYARD_STATE" in str(caught.value)

@@ -1,0 +1,80 @@
+"""The batched greedy loop and the dialogue around it, on small models with random weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from trainers.errors import UnreadableModel
+from trainers.models import Model, load_model
+from trainers.rollouts import attempt, complete
+from trainers.sft import train
+from trainers.skills import Skill, add_skills, read_skills, table, wilson
+
+from .tiny import TINY
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    folder = tmp_path_factory.mktemp("tiny")
+    train(TINY.model_copy(update={"steps": 120, "context": 256}), folder)
+    return load_model(folder)
+
+
+def one_by_one(model: Model, prompt: list[int], limit: int) -> list[int]:
+    """The same without batches, padding or a cache."""
+    ids = list(prompt)
+    with torch.inference_mode():
+        for _ in range(limit):
+            logits = model.network(input_ids=torch.tensor([ids])).logits[0, -1]
+            ids.append(int(logits.argmax()))
+            if ids[-1] == model.end:
+                break
+    return ids[len(prompt) :]
+
+
+def test_a_batch_gives_what_each_prompt_gives_alone(model: Model) -> None:
+    texts = ["Tom has 3 apples.", "A", "There are 40 pears. Then 13 go away. How many are left?"]
+    prompts = [model.tokenizer.encode(text).ids for text in texts]
+    together = complete(model, prompts, limit=20)
+    assert together == [one_by_one(model, prompt, 20) for prompt in prompts]
+
+
+def test_completions_never_pass_the_context(model: Model) -> None:
+    long = model.tokenizer.encode("apples " * 400).ids
+    fitting, refused = long[: model.context - 3], long[: model.context + 1]
+    assert len(complete(model, [fitting], limit=50)[0]) <= 3
+    assert complete(model, [refused], limit=50) == [[]]
+
+
+@pytest.mark.parametrize("arm", ["delegate", "llm", "slm"])
+@pytest.mark.parametrize("calculator", [True, False])
+def test_text_outside_the_grammar_ends_with_some_answer_or_none(
+    model: Model, arm: str, calculator: bool
+) -> None:
+    prompts = ["Natalia ¿sold? <|im_start|> clips, 1/2 of 48…", "", "7 " * 200]
+    results = attempt(arm, prompts, llm=model, slm=model, calculator=calculator)  # pyright: ignore[reportArgumentType]
+    assert len(results) == 3
+
+
+def test_a_folder_without_weights_is_refused_with_the_file_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableModel, match=r"model\.safetensors is missing"):
+        load_model(tmp_path)
+
+
+def test_wilson_intervals_agree_with_a_published_example() -> None:
+    low, high = wilson(432, 500)
+    assert (round(100 * low, 1), round(100 * high, 1)) == (83.1, 89.1)
+    assert wilson(0, 0) == (0.0, 1.0)
+
+
+def test_new_measurements_replace_old_ones_of_the_same_kind(tmp_path: Path) -> None:
+    old = Skill(task="llm", split="new_numbers", calculator=True, outcomes="0011")
+    new = Skill(task="llm", split="new_numbers", calculator=True, outcomes="1111")
+    other = Skill(task="llm", split="unseen_wordings", calculator=True, outcomes="01")
+    add_skills(tmp_path, [old, other])
+    add_skills(tmp_path, [new])
+    assert {s.outcomes for s in read_skills(tmp_path)} == {"1111", "01"}
+    assert "100.0 %" in table(read_skills(tmp_path))

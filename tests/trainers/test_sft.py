@@ -1,0 +1,162 @@
+"""Training runs: they learn, they survive being killed, they refuse what they cannot use."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from trainers.card import read_facts
+from trainers.checkpoints import load_checkpoint, require_disk
+from trainers.errors import CorruptCheckpoint, NotEnoughDisk, TrainingError, UnknownModel
+from trainers.models import WEIGHTS, load_model
+from trainers.recipes import recipe
+from trainers.sft import Progress, train
+
+from .tiny import TINY
+
+COMMAND = (sys.executable, "-m", "trainers.cli", "sft")
+SHORT = ("micro-slm", "--steps", "12", "--batch", "2", "--checkpoint-every", "4", "--samples", "0")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=100)
+
+
+def stop_after_first_checkpoint(arguments: Sequence[str], number: signal.Signals) -> int:
+    """Start the command, send the signal once it says that a checkpoint is written."""
+    # Unbuffered, so that the line is here when the checkpoint is.
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        [*COMMAND, *arguments], stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("checkpoint"):
+                process.send_signal(number)
+                break
+        process.stdout.read()
+    return process.returncode
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    folder = tmp_path_factory.mktemp("whole")
+    done = run(*SHORT, "--output", str(folder))
+    assert done.returncode == 0, done.stderr
+    return (folder / WEIGHTS).read_bytes()
+
+
+def test_a_short_run_lowers_the_loss(tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    facts = train(TINY.model_copy(update={"steps": 60}), tmp_path, on_progress=seen.append)
+    assert [progress.step for progress in seen] == [20, 40, 60]
+    assert seen[0].loss > seen[1].loss > seen[2].loss
+    assert facts.last_loss == seen[-1].loss < 5
+    assert load_model(tmp_path).context == TINY.context
+
+
+def test_a_run_killed_with_minus_9_and_resumed_has_the_same_weights_bit_for_bit(
+    tmp_path: Path, uninterrupted: bytes
+) -> None:
+    arguments = [*SHORT, "--output", str(tmp_path)]
+    assert stop_after_first_checkpoint(arguments, signal.SIGKILL) == -signal.SIGKILL
+    assert not (tmp_path / WEIGHTS).exists()
+    done = run(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / WEIGHTS).read_bytes() == uninterrupted
+
+
+def test_a_run_stopped_by_ctrl_c_and_resumed_has_the_same_weights_bit_for_bit(
+    tmp_path: Path, uninterrupted: bytes
+) -> None:
+    arguments = [*SHORT, "--output", str(tmp_path)]
+    assert stop_after_first_checkpoint(arguments, signal.SIGINT) == 130
+    done = run(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / WEIGHTS).read_bytes() == uninterrupted
+
+
+def test_a_finished_run_is_not_repeated(tmp_path: Path) -> None:
+    first = train(TINY, tmp_path)
+    before = (tmp_path / WEIGHTS).stat().st_mtime_ns
+    assert train(TINY, tmp_path) == first == read_facts(tmp_path)
+    assert (tmp_path / WEIGHTS).stat().st_mtime_ns == before
+    assert not list(tmp_path.glob("checkpoint-*"))
+
+
+def test_a_folder_begun_with_other_settings_is_refused(tmp_path: Path) -> None:
+    train(TINY, tmp_path)
+    with pytest.raises(TrainingError, match=r"other settings: seed \(1 → 2\)"):
+        train(TINY.model_copy(update={"seed": 2}), tmp_path)
+    again = train(TINY.model_copy(update={"seed": 2}), tmp_path, restart=True)
+    assert again.recipe.seed == 2
+
+
+def begun(folder: Path) -> Path:
+    """A folder with a checkpoint of an unfinished run; the path of that checkpoint."""
+
+    class Enough(Exception):
+        pass
+
+    def stop(step: int) -> None:
+        raise Enough
+
+    with pytest.raises(Enough):
+        train(TINY, folder, checkpoint_every=8, on_checkpoint=stop)
+    (found,) = folder.glob("checkpoint-*")
+    return found
+
+
+def test_a_damaged_checkpoint_is_refused_with_its_name_and_the_way_out(tmp_path: Path) -> None:
+    tensors = begun(tmp_path) / "tensors.safetensors"
+    data = bytearray(tensors.read_bytes())
+    data[-5] ^= 1
+    tensors.write_bytes(data)
+    with pytest.raises(CorruptCheckpoint, match=r"checkpoint-00000008 is damaged.*--restart"):
+        train(TINY, tmp_path)
+    train(TINY, tmp_path, restart=True)
+
+
+def test_a_checkpoint_without_its_state_is_refused(tmp_path: Path) -> None:
+    (begun(tmp_path) / "state.json").write_text("{")
+    with pytest.raises(CorruptCheckpoint, match="cannot be read"):
+        load_checkpoint(tmp_path)
+
+
+def test_a_half_written_checkpoint_is_not_mistaken_for_one(tmp_path: Path) -> None:
+    whole = begun(tmp_path)
+    shutil.copytree(whole, tmp_path / ".partial-16")
+    found = load_checkpoint(tmp_path)
+    assert found is not None
+    assert found.state.step == 8
+
+
+def test_too_little_disk_is_said_before_training(tmp_path: Path) -> None:
+    with pytest.raises(NotEnoughDisk, match=r"are needed; free some space or choose another"):
+        require_disk(tmp_path / "not" / "there", 10**15)
+
+
+def test_an_unknown_recipe_is_refused_with_the_names_that_there_are() -> None:
+    with pytest.raises(UnknownModel, match="'micro-lm'; choose one of: micro-llm, micro-slm"):
+        recipe("micro-lm")
+
+
+def test_a_users_mistake_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
+    failed = run("micro-lm", "--output", str(tmp_path))
+    assert failed.returncode == 2
+    assert failed.stderr.startswith("error: there is no recipe for a model 'micro-lm'")
+    assert len(failed.stderr.splitlines()) == 1
+
+
+def test_an_output_that_is_a_file_is_one_line_too(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    failed = run(*SHORT, "--output", str(tmp_path / "file"))
+    assert failed.returncode == 1
+    assert len(failed.stderr.splitlines()) == 1

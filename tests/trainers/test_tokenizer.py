@@ -1,0 +1,63 @@
+"""The tokenizer: digits singly, markup whole, nothing lost."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainers.batches import LENGTH_STEP, batches, encode_all
+from trainers.dialogues import dialogues, render
+from trainers.sft import learn_tokenizer
+from trainers.tokenizer import END, save_tokenizer, token_id
+
+from .tiny import TINY
+
+TOKENIZER = learn_tokenizer(TINY)
+
+
+@given(st.text())
+def test_any_text_survives_a_round_trip(text: str) -> None:
+    ids = TOKENIZER.encode(text, add_special_tokens=False).ids
+    assert TOKENIZER.decode(ids, skip_special_tokens=False) == text
+
+
+@given(st.integers(0, 10**12))
+def test_a_number_has_one_token_per_digit(number: int) -> None:
+    assert TOKENIZER.encode(str(number), add_special_tokens=False).tokens == list(str(number))
+
+
+def test_the_literals_of_a_tool_call_cost_two_tokens() -> None:
+    call = '<tool_call>\n{"name": "calculate", "arguments": {"expression": "7"}}\n</tool_call>'
+    assert len(TOKENIZER.encode(call, add_special_tokens=False).ids) == 3
+
+
+def test_ids_cut_at_the_models_own_turns_are_the_ids_of_the_whole_text() -> None:
+    chosen = list(islice(dialogues(TINY.mix, 2), 100))
+    for talk, (ids, learned) in zip(chosen, encode_all(TOKENIZER, chosen), strict=True):
+        whole = TOKENIZER.encode(render(talk), add_special_tokens=False).ids
+        assert whole[: len(ids)] == ids
+        own = TOKENIZER.decode(
+            [i for i, mine in zip(ids, learned, strict=True) if mine], skip_special_tokens=False
+        )
+        assert own == "".join(turn.text + END for turn in talk.turns if turn.learned)
+
+
+def test_batches_begun_at_a_later_step_are_the_same_batches() -> None:
+    all_of_them = list(islice(batches(TINY, TOKENIZER, start=0), 20))
+    assert list(islice(batches(TINY, TOKENIZER, start=11), 9)) == all_of_them[11:]
+    assert [step for step, _ in all_of_them] == list(range(20))
+    assert all(len(batch.ids[0]) % LENGTH_STEP == 0 for _, batch in all_of_them)
+
+
+def test_transformers_loads_the_tokenizer_with_its_end_token(tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    save_tokenizer(TOKENIZER, tmp_path, 256)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    assert loaded.eos_token_id == token_id(TOKENIZER, END)
+    text = "Tom has 12 apples.\nAnswer type: integer."
+    assert loaded(text)["input_ids"] == TOKENIZER.encode(text).ids
+    assert loaded.decode(loaded(text)["input_ids"]) == text

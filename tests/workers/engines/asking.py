@@ -1,0 +1,81 @@
+"""Short ways to ask an engine, shared by the engine tests."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from agents.records import Message, SamplingParams, ToolSpec
+from workers.engines.protocol import (
+    Completion,
+    Delta,
+    Engine,
+    EngineError,
+    EngineEvent,
+    GenerateRequest,
+)
+
+QUESTION = "What is 12 * 7 + 5?"
+CALCULATE = ToolSpec(
+    name="calculate",
+    description="Exact arithmetic.",
+    parameters={
+        "type": "object",
+        "properties": {"expression": {"type": "string"}},
+        "required": ["expression"],
+    },
+)
+DELEGATE = ToolSpec(name="delegate", description="Hand a problem over.", parameters={})
+
+_numbers = itertools.count()
+
+
+def user(text: str) -> Message:
+    return Message(role="user", content=text)
+
+
+def request(
+    question: str | Sequence[Message] = QUESTION,
+    *,
+    tools: Sequence[ToolSpec] = (),
+    sampling: dict[str, Any] | None = None,
+    **fields: Any,
+) -> GenerateRequest:
+    """A request with an id of its own; greedy unless `sampling` says otherwise."""
+    messages = (user(question),) if isinstance(question, str) else tuple(question)
+    fields.setdefault("id", f"request-{next(_numbers)}")
+    return GenerateRequest(
+        messages=messages,
+        tools=tuple(tools),
+        sampling=SamplingParams(**(sampling or {})),
+        **fields,
+    )
+
+
+async def events(engine: Engine, asked: GenerateRequest) -> list[EngineEvent]:
+    return [event async for event in engine.submit(asked)]
+
+
+async def completions(engine: Engine, asked: GenerateRequest) -> list[Completion]:
+    found = [event for event in await events(engine, asked) if isinstance(event, Completion)]
+    return sorted(found, key=lambda completion: completion.index)
+
+
+async def ask(engine: Engine, question: str | Sequence[Message] = QUESTION, **fields: Any):
+    """The only completion of a request."""
+    (completion,) = await completions(engine, request(question, **fields))
+    return completion
+
+
+async def failure(engine: Engine, asked: GenerateRequest) -> EngineError:
+    """The error that a request ends with."""
+    with pytest.raises(EngineError) as caught:
+        await events(engine, asked)
+    return caught.value
+
+
+def deltas(found: Sequence[EngineEvent], index: int = 0) -> list[Delta]:
+    return [event for event in found if isinstance(event, Delta) and event.index == index]

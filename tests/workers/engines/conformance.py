@@ -1,0 +1,288 @@
+"""What every engine does, whatever is behind it. Each engine's test class inherits this one and
+gives it a started engine; what an engine declares that it cannot do is skipped with the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import aclosing
+
+import pytest
+
+from agents.records import Message
+from tests.workers.engines.asking import (
+    CALCULATE,
+    QUESTION,
+    ask,
+    completions,
+    deltas,
+    events,
+    failure,
+    request,
+    user,
+)
+from workers.engines.protocol import Completion, Delta, Engine, EngineDeadline
+
+ANSWERABLE = 60.0
+"""Seconds within which every engine of these tests has answered, on the busiest machine."""
+
+
+def needs(engine: Engine, capability: str) -> None:
+    if not getattr(engine.capabilities, capability):
+        pytest.skip(f"the {engine.name} engine declares no {capability}")
+
+
+class EngineConformance:
+    """Inherit, and define the fixture `engine` (started, closed afterwards)."""
+
+    async def test_an_answer_is_one_completion_with_its_usage(self, engine: Engine) -> None:
+        completion = await ask(engine)
+        assert "89" in completion.text
+        assert completion.finish_reason == "stop"
+        assert completion.usage.prompt > 0
+        assert completion.usage.completion > 0
+        assert completion.usage.source in ("provider", "engine")
+        assert completion.first_token_seconds >= 0
+        assert completion.decode_seconds >= 0
+
+    async def test_without_stream_no_delta_is_sent(self, engine: Engine) -> None:
+        assert all(isinstance(event, Completion) for event in await events(engine, request()))
+
+    async def test_streamed_pieces_joined_are_the_text(self, engine: Engine) -> None:
+        needs(engine, "streaming")
+        found = await events(engine, request(stream=True))
+        pieces = deltas(found)
+        assert len(pieces) > 1
+        last = found[-1]
+        assert isinstance(last, Completion)
+        assert "".join(piece.text for piece in pieces) == last.text
+        assert last.text == (await ask(engine)).text
+        if engine.capabilities.token_ids:
+            assert sum((piece.ids for piece in pieces), ()) == last.output_ids
+
+    async def test_every_streamed_piece_is_whole_characters(self, engine: Engine) -> None:
+        needs(engine, "streaming")
+        for piece in deltas(await events(engine, request(stream=True))):
+            assert "�" not in piece.text
+            piece.text.encode()
+
+    async def test_n_completions_count_the_prompt_once(self, engine: Engine) -> None:
+        asked = request(sampling={"n": 3, "temperature": 1.0, "seed": 5})
+        found = await completions(engine, asked)
+        assert [completion.index for completion in found] == [0, 1, 2]
+        one = await ask(engine, sampling={"temperature": 1.0, "seed": 5})
+        assert sum(completion.usage.prompt for completion in found) == one.usage.prompt
+
+    async def test_totals_are_the_sum_of_all_usages(self, engine: Engine) -> None:
+        before = engine.totals()
+        several = await completions(engine, request(sampling={"n": 2, "temperature": 1.0}))
+        streamed = [e for e in await events(engine, request(stream=True)) if e not in several]
+        done = [*several, *(e for e in streamed if isinstance(e, Completion))]
+        after = engine.totals()
+        assert after.calls - before.calls == 2
+        assert after.prompt_tokens - before.prompt_tokens == sum(d.usage.prompt for d in done)
+        assert after.completion_tokens - before.completion_tokens == sum(
+            d.usage.completion for d in done
+        )
+
+    async def test_max_tokens_ends_a_completion_with_length(self, engine: Engine) -> None:
+        completion = await ask(engine, sampling={"max_tokens": 4})
+        assert completion.finish_reason == "length"
+        assert completion.usage.completion == 4
+        whole = await ask(engine)
+        assert whole.text.startswith(completion.text.rstrip("�"))
+
+    async def test_text_ends_before_a_stop_string_wherever_tokens_end(self, engine: Engine) -> None:
+        whole = (await ask(engine)).text
+        for start in range(0, len(whole) - 5, 3):
+            stop = whole[start : start + 5]
+            found = await events(engine, request(sampling={"stop": [stop]}, stream=True))
+            last = found[-1]
+            assert isinstance(last, Completion)
+            assert last.text == whole[: whole.index(stop)]
+            assert last.finish_reason == "stop"
+            assert "".join(piece.text for piece in deltas(found)) == last.text
+
+    async def test_a_tool_call_comes_back_parsed(self, engine: Engine) -> None:
+        needs(engine, "tools")
+        completion = await self.tool_call(engine)
+        (call,) = completion.tool_calls
+        assert completion.finish_reason == "tool_calls"
+        assert call.name == "calculate"
+        assert call.arguments == {"expression": "12 * 7 + 5"}
+        assert call.error is None
+
+    async def test_a_conversation_goes_on_after_a_tool_result(self, engine: Engine) -> None:
+        needs(engine, "tools")
+        first = await self.tool_call(engine)
+        answer = await ask(engine, self.after_tool(first), tools=[CALCULATE])
+        assert "\\boxed{89}" in answer.text
+
+    async def test_a_later_turn_extends_the_earlier_ids(self, engine: Engine) -> None:
+        needs(engine, "token_ids")
+        needs(engine, "continuation")
+        first = await self.tool_call(engine)
+        earlier = (*first.prompt_ids, *first.output_ids)
+        second = await ask(engine, self.after_tool(first), tools=[CALCULATE], previous_ids=earlier)
+        assert second.extends_previous
+        assert second.prompt_ids[: len(earlier)] == earlier
+        assert "\\boxed{89}" in second.text
+
+    async def test_a_rewritten_history_starts_a_new_sample(self, engine: Engine) -> None:
+        needs(engine, "token_ids")
+        first = await ask(engine)
+        again = await ask(engine, previous_ids=(*first.prompt_ids, *first.output_ids))
+        assert not again.extends_previous
+        assert again.prompt_ids == first.prompt_ids
+
+    async def test_every_output_id_has_a_logprob(self, engine: Engine) -> None:
+        needs(engine, "token_ids")
+        needs(engine, "logprobs")
+        for sampling in ({}, {"temperature": 1.0, "seed": 3}, {"max_tokens": 3}):
+            completion = await ask(engine, sampling=sampling)
+            assert len(completion.logprobs) == len(completion.output_ids)
+            assert len(completion.output_ids) == completion.usage.completion
+            assert len(completion.prompt_ids) == completion.usage.prompt
+            assert all(logprob <= 1e-6 for logprob in completion.logprobs)
+
+    async def test_score_agrees_with_the_logprobs_of_a_greedy_answer(self, engine: Engine) -> None:
+        needs(engine, "score")
+        done = await ask(engine)
+        scores = await engine.score([*done.prompt_ids, *done.output_ids])
+        assert len(scores) == len(done.prompt_ids) + len(done.output_ids) - 1
+        assert scores[len(done.prompt_ids) - 1 :] == pytest.approx(done.logprobs, abs=1e-4)
+        assert await engine.score(done.prompt_ids[:1]) == []
+
+    async def test_the_same_seed_gives_the_same_tokens(self, engine: Engine) -> None:
+        needs(engine, "seeds")
+        asked = {"temperature": 1.5, "seed": 11, "n": 2}
+        first = await completions(engine, request(sampling=asked))
+        again = await completions(engine, request(sampling=asked))
+        assert [c.output_ids for c in first] == [c.output_ids for c in again]
+        assert [c.text for c in first] == [c.text for c in again]
+
+    async def test_other_seeds_give_other_answers_in_time(self, engine: Engine) -> None:
+        needs(engine, "seeds")
+        texts = [
+            (await ask(engine, sampling={"temperature": 2.0, "seed": seed})).text
+            for seed in range(8)
+        ]
+        assert len(set(texts)) > 1
+
+    async def test_a_stream_begun_elsewhere_is_continued_without_gap_or_repeat(
+        self, engine: Engine
+    ) -> None:
+        needs(engine, "continuation")
+        for sampling in ({}, {"temperature": 1.0, "seed": 4}):
+            asked = request(stream=True, sampling=sampling)
+            whole = await events(engine, asked)
+            full = whole[-1]
+            assert isinstance(full, Completion)
+            for cut in range(1, len(full.output_ids), 4):
+                resumed = asked.model_copy(update={"resume_ids": full.output_ids[:cut]})
+                rest = await events(engine, resumed)
+                last = rest[-1]
+                assert isinstance(last, Completion)
+                assert (last.text, last.output_ids) == (full.text, full.output_ids)
+                assert last.logprobs == pytest.approx(full.logprobs, abs=1e-4)
+                shown = "".join(piece.text for piece in deltas(whole)[:cut])
+                assert shown + "".join(piece.text for piece in deltas(rest)) == full.text
+
+    async def test_continuing_several_completions_is_refused(self, engine: Engine) -> None:
+        error = await failure(engine, request(resume_ids=(16777281,), sampling={"n": 2}))
+        assert error.kind == "bad_request"
+
+    async def test_a_cancelled_request_raises_and_the_engine_goes_on(
+        self, slow_engine: Engine
+    ) -> None:
+        asked = request(stream=True)
+        waiting = asyncio.create_task(failure(slow_engine, asked))
+        # The task has to have entered the engine before it can be cancelled there.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await slow_engine.cancel(asked.id)
+        error = await asyncio.wait_for(waiting, ANSWERABLE)
+        assert error.kind == "cancelled"
+        assert "89" in (await ask(slow_engine)).text
+
+    async def test_cancelling_what_is_not_there_does_nothing(self, engine: Engine) -> None:
+        await engine.cancel("nobody")
+
+    async def test_a_closed_iterator_frees_the_engine(self, engine: Engine) -> None:
+        needs(engine, "streaming")
+        for _ in range(3):
+            async with aclosing(engine.submit(request(stream=True))) as stream:
+                assert isinstance(await anext(stream), Delta)
+        assert "89" in (await ask(engine)).text
+
+    async def test_a_deadline_in_the_past_is_refused(self, engine: Engine) -> None:
+        error = await failure(engine, request(deadline=time.time() - 1))
+        assert isinstance(error, EngineDeadline)
+
+    async def test_a_deadline_ends_a_request_in_work(self, slow_engine: Engine) -> None:
+        started = time.monotonic()
+        error = await failure(slow_engine, request(deadline=time.time() + 0.05))
+        assert isinstance(error, EngineDeadline)
+        assert time.monotonic() - started < ANSWERABLE
+
+    async def test_a_prompt_longer_than_the_context_is_refused_with_both_numbers(
+        self, engine: Engine
+    ) -> None:
+        limit = engine.capabilities.max_context
+        if limit is None:
+            pytest.skip(f"the {engine.name} engine knows no limit of its context")
+        error = await failure(engine, request("9 " * 4 * limit))
+        assert error.kind == "context_overflow"
+        assert not error.retryable
+        assert str(limit) in str(error)
+
+    async def test_a_schema_is_honoured_or_refused(self, engine: Engine) -> None:
+        schema = {"type": "object", "properties": {"answer": {"type": "integer"}}}
+        asked = request(json_schema=schema)
+        if engine.capabilities.json_schema:
+            (completion,) = await completions(engine, asked)
+            assert completion.text == '{"answer": 89}'
+        else:
+            error = await failure(engine, asked)
+            assert error.kind == "bad_request"
+            assert "schema" in str(error)
+
+    async def test_an_unknown_adapter_is_refused_by_name(self, engine: Engine) -> None:
+        error = await failure(engine, request(adapter="slm-v3"))
+        assert error.kind == "unknown_adapter"
+        assert "slm-v3" in str(error)
+
+    async def test_requests_at_once_do_not_mix(self, engine: Engine) -> None:
+        questions = [QUESTION, "What is 1 + 1?", "What is 12 * 7?", "What is 5 + 12?"] * 4
+        alone = {question: (await ask(engine, question)).text for question in set(questions)}
+        together = await asyncio.gather(*(ask(engine, question) for question in questions))
+        assert [done.text for done in together] == [alone[question] for question in questions]
+
+    async def test_the_event_loop_stays_free_while_the_engine_works(
+        self, slow_engine: Engine
+    ) -> None:
+        """The loop turns many times during one answer; it turned a few times if it were blocked."""
+        asking = asyncio.create_task(ask(slow_engine))
+        turns = 0
+        while not asking.done():
+            await asyncio.wait({asking}, timeout=0.001)
+            turns += 1
+        assert turns > 30
+
+    async def tool_call(self, engine: Engine) -> Completion:
+        """The scripts use their calculator with some seeds only: the first answer that does."""
+        sampled = ({"temperature": 1.0, "seed": seed} for seed in range(20))
+        for sampling in ({}, *sampled):
+            done = await ask(engine, tools=[CALCULATE], sampling=sampling)
+            if done.tool_calls:
+                return done
+        raise AssertionError(f"the {engine.name} engine never used the calculator")
+
+    def after_tool(self, first: Completion) -> list[Message]:
+        (call,) = first.tool_calls
+        return [
+            user(QUESTION),
+            Message(role="assistant", raw_text=first.text, tool_calls=first.tool_calls),
+            Message(role="tool", content="89", tool_call_id=call.id),
+        ]

@@ -1,0 +1,28 @@
+"""The tiny model, made once per session."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.workers.engines.tiny_model import make_tiny_model, write_pickle_checkpoint
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the trained tiny model. Don't change it."""
+    return make_tiny_model(tmp_path_factory.mktemp("models") / "tiny-qwen2")
+
+
+@pytest.fixture
+def tiny_model_copy(tiny_model: Path, tmp_path: Path) -> Path:
+    """A copy to be damaged."""
+    return Path(shutil.copytree(tiny_model, tmp_path / "tiny-qwen2"))
+
+
+@pytest.fixture
+def pickle_model(tiny_model: Path, tmp_path: Path) -> Path:
+    """The tiny model as a pickle checkpoint."""
+    return write_pickle_checkpoint(tiny_model, tmp_path / "pickled")

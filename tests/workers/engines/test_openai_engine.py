@@ -1,0 +1,430 @@
+"""The openai engine against the scripted server: the common rules, and an endpoint's bad days."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from contextlib import asynccontextmanager, contextmanager
+
+import pytest
+
+from agents.records import Message, SamplingParams, ToolCall, Usage
+from tests.workers.engines.asking import (
+    DELEGATE,
+    QUESTION,
+    ask,
+    completions,
+    deltas,
+    events,
+    failure,
+    request,
+    user,
+)
+from tests.workers.engines.conformance import EngineConformance
+from workers.engines.faults import FaultPlan
+from workers.engines.openai import OpenAIEngine
+from workers.engines.protocol import Completion, EngineError
+from workers.engines.settings import ModelSettings
+from workers.scripted_api import ScriptedServer, ServerOptions
+
+KEY = "sk-very-secret-0123456789"
+
+
+@asynccontextmanager
+async def endpoint(
+    *faults: str, settings: dict[str, object] | None = None, **options: object
+) -> AsyncGenerator[tuple[OpenAIEngine, ScriptedServer]]:
+    """A started engine on a scripted server whose first requests meet `faults`."""
+    if faults:
+        options["faults"] = FaultPlan.model_validate({"sequence": faults})
+    async with ScriptedServer(ServerOptions.model_validate(options)) as server:
+        engine = OpenAIEngine(
+            ModelSettings.model_validate(
+                {
+                    "engine": "openai",
+                    "model": "gpt-test",
+                    "base_url": server.url,
+                    "backoff_seconds": 0.01,
+                    **(settings or {}),
+                }
+            )
+        )
+        await engine.start()
+        try:
+            yield engine, server
+        finally:
+            await engine.close()
+
+
+class TestOpenAIEngine(EngineConformance):
+    @pytest.fixture
+    async def engine(self) -> AsyncIterator[OpenAIEngine]:
+        async with endpoint(max_context=4096, settings={"max_context": 4096}) as (engine, _):
+            yield engine
+
+    @pytest.fixture
+    async def slow_engine(self) -> AsyncIterator[OpenAIEngine]:
+        async with endpoint(latency_seconds=0.2) as (engine, _):
+            yield engine
+
+    async def test_score_is_refused_and_says_what_can(self, engine: OpenAIEngine) -> None:
+        with pytest.raises(EngineError, match="torch") as caught:
+            await engine.score([1, 2])
+        assert caught.value.kind == "bad_request"
+
+
+class TestOpenAIEngineWithIdsAndLogprobs(TestOpenAIEngine):
+    """As vLLM serves: token ids and the logprobs of the distribution that was sampled from."""
+
+    @pytest.fixture
+    async def engine(self) -> AsyncIterator[OpenAIEngine]:
+        fields: dict[str, object] = {
+            "token_ids": True,
+            "logprobs": "processed",
+            "max_context": 4096,
+        }
+        async with endpoint(max_context=4096, settings=fields) as (engine, _):
+            yield engine
+
+    async def test_each_of_several_completions_has_its_own_count(
+        self, engine: OpenAIEngine
+    ) -> None:
+        asked = request(sampling={"n": 4, "temperature": 1.0, "seed": 3})
+        for completion in await completions(engine, asked):
+            assert completion.usage.completion == len(completion.output_ids)
+
+
+async def test_tokens_are_the_providers_and_nothing_is_asked_for_twice() -> None:
+    async with endpoint() as (engine, server):
+        found = [await ask(engine, f"What is {n} + 1?", stream=n % 2 == 0) for n in range(10)]
+        books = server.served.as_json(listed=True)
+        totals = engine.totals()
+        assert books["calls"] == totals.calls == 10
+        assert books["prompt_tokens"] == totals.prompt_tokens
+        assert books["completion_tokens"] == sum(done.usage.completion for done in found)
+        assert books["repeated_ids"] == books["repeated_requests"] == 0
+
+
+async def test_cached_tokens_of_a_second_turn_are_reported() -> None:
+    async with endpoint() as (engine, _):
+        first = await ask(engine, tools=[DELEGATE])
+        (call,) = first.tool_calls
+        turns = [
+            user(QUESTION),
+            Message(role="assistant", content=first.text, tool_calls=first.tool_calls),
+            Message(role="tool", content="84", tool_call_id=call.id),
+        ]
+        second = await ask(engine, turns, tools=[DELEGATE])
+        assert 0 < second.usage.cached < second.usage.prompt
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("fault", ["rate_limited", "server_error", "malformed_json"])
+async def test_a_passing_fault_is_waited_out(fault: str, stream: bool) -> None:
+    if fault == "malformed_json" and stream:
+        pytest.skip("a stream that breaks after its first words is not repeated by the engine")
+    async with endpoint(fault, fault) as (engine, server):
+        assert "89" in (await ask(engine, stream=stream)).text
+        assert server.served.arrivals == 3
+        assert engine.totals().calls == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [("rate_limited", "rate_limited"), ("server_error", "unavailable")],
+)
+async def test_attempts_are_bounded(fault: str, kind: str) -> None:
+    async with endpoint(*[fault] * 9, settings={"max_attempts": 3}) as (engine, server):
+        error = await failure(engine, request())
+        assert (error.kind, error.retryable) == (kind, True)
+        assert server.served.arrivals == 3
+
+
+async def test_retry_after_is_honoured() -> None:
+    plan = FaultPlan(sequence=("rate_limited",), retry_after_seconds=0.3)
+    async with endpoint(faults=plan) as (engine, _):
+        started = time.monotonic()
+        await ask(engine)
+        assert time.monotonic() - started >= 0.3
+
+
+async def test_no_attempt_starts_after_the_deadline() -> None:
+    plan = FaultPlan(sequence=("rate_limited",), retry_after_seconds=60)
+    async with endpoint(faults=plan) as (engine, server):
+        started = time.monotonic()
+        error = await failure(engine, request(deadline=time.time() + 30))
+        assert error.kind == "rate_limited"
+        assert "deadline" in str(error)
+        assert time.monotonic() - started < 25
+        assert server.served.arrivals == 1
+
+
+async def test_an_endpoint_that_never_answers_is_a_timeout() -> None:
+    fields: dict[str, object] = {"timeout_seconds": 0.3, "max_attempts": 2}
+    async with endpoint("hang", "hang", settings=fields) as (engine, server):
+        error = await failure(engine, request())
+        assert (error.kind, error.retryable) == ("timeout", True)
+        assert "0.3 s" in str(error)
+        assert server.served.arrivals <= 2
+
+
+async def test_a_hang_ends_at_the_deadline() -> None:
+    async with endpoint("hang") as (engine, _):
+        error = await failure(engine, request(deadline=time.time() + 0.1))
+        assert error.kind == "deadline"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_without_usage_is_garbage_and_never_estimated(stream: bool) -> None:
+    async with endpoint("missing_usage") as (engine, _):
+        error = await failure(engine, request(stream=stream))
+        assert (error.kind, error.retryable) == ("garbage", False)
+        assert "usage" in str(error)
+        assert engine.totals().calls == 0
+
+
+@pytest.mark.parametrize("fault", ["truncated_stream", "malformed_json"])
+async def test_a_stream_that_breaks_after_its_first_words_is_not_repeated(fault: str) -> None:
+    async with endpoint(fault) as (engine, server):
+        error = await failure(engine, request(stream=True))
+        assert error.kind == ("garbage" if fault == "malformed_json" else "unavailable")
+        assert error.retryable
+        assert server.served.arrivals == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_broken_tool_arguments_are_a_call_with_an_error(stream: bool) -> None:
+    async with endpoint("malformed_tool_call") as (engine, _):
+        done = await ask(engine, tools=[DELEGATE], stream=stream)
+        (call,) = done.tool_calls
+        assert (call.name, call.arguments) == ("delegate", None)
+        assert "not valid JSON" in str(call.error)
+        assert call.raw_arguments.startswith("{")
+
+
+async def test_a_broken_call_in_the_history_does_not_break_the_next_request() -> None:
+    async with endpoint() as (engine, _):
+        broken = ToolCall(id="c1", name="", arguments=None, raw_arguments="{3", error="broken")
+        turns = [
+            user(QUESTION),
+            Message(role="assistant", tool_calls=(broken,)),
+            Message(role="tool", content="error: broken", tool_call_id="c1"),
+        ]
+        assert "89" in (await ask(engine, turns, tools=[DELEGATE])).text
+
+
+async def test_a_missing_key_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    engine = OpenAIEngine(ModelSettings(engine="openai", model="gpt-4o"))
+    with pytest.raises(EngineError, match="OPENAI_API_KEY") as caught:
+        await engine.start()
+    assert caught.value.kind == "auth"
+
+
+async def test_a_refused_key_is_an_auth_error_that_does_not_show_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setenv("SOME_KEY", KEY)
+    fields: dict[str, object] = {"api_key_env": "SOME_KEY"}
+    async with endpoint(require_key="another", settings=fields) as (engine, _):
+        error = await failure(engine, request())
+        assert (error.kind, error.retryable) == ("auth", False)
+        assert KEY not in str(error)
+    assert KEY not in caplog.text
+
+
+async def test_the_right_key_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_KEY", KEY)
+    fields: dict[str, object] = {"api_key_env": "SOME_KEY"}
+    async with endpoint("rate_limited", require_key=KEY, settings=fields) as (engine, _):
+        assert "89" in (await ask(engine)).text
+
+
+async def test_nobody_listening_is_unavailable() -> None:
+    async with ScriptedServer() as server:
+        url = server.url
+    engine = OpenAIEngine(
+        ModelSettings(
+            engine="openai", model="m", base_url=url, max_attempts=2, backoff_seconds=0.01
+        )
+    )
+    await engine.start()
+    error = await failure(engine, request())
+    assert (error.kind, error.retryable) == ("unavailable", True)
+    assert "is the address right" in str(error)
+    await engine.close()
+
+
+async def test_an_unknown_model_is_a_bad_request() -> None:
+    async with endpoint(models=("another",)) as (engine, server):
+        error = await failure(engine, request())
+        assert (error.kind, error.retryable) == ("bad_request", False)
+        assert "gpt-test" in str(error)
+        assert server.served.arrivals == 1
+
+
+async def test_top_k_is_refused_unless_the_endpoint_knows_it() -> None:
+    async with endpoint() as (engine, _):
+        error = await failure(engine, request(sampling={"top_k": 5}))
+        assert error.kind == "bad_request"
+        assert "top_k" in str(error)
+    async with endpoint(settings={"top_k": True}) as (engine, _):
+        assert "89" in (await ask(engine, sampling={"top_k": 5})).text
+
+
+async def test_raw_logprobs_are_dropped_where_they_are_not_those_sampled_from() -> None:
+    async with endpoint(settings={"logprobs": "raw"}) as (engine, _):
+        assert (await ask(engine)).logprobs
+        assert (await ask(engine, sampling={"temperature": 1.0})).logprobs
+        assert not (await ask(engine, sampling={"temperature": 0.7})).logprobs
+        assert not (await ask(engine, sampling={"temperature": 1.0, "top_p": 0.9})).logprobs
+
+
+@contextmanager
+def retry_announced() -> Generator[asyncio.Event]:
+    """Set when the engine logs that it waits before its next attempt."""
+    announced = asyncio.Event()
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            announced.set()
+
+    logger, listener = logging.getLogger("workers.engines.openai"), Listener()
+    logger.addHandler(listener)
+    try:
+        yield announced
+    finally:
+        logger.removeHandler(listener)
+
+
+async def test_cancelling_while_a_retry_is_waited_for_ends_at_once() -> None:
+    plan = FaultPlan(sequence=("rate_limited",), retry_after_seconds=60)
+    async with endpoint(faults=plan) as (engine, server):
+        asked = request()
+        with retry_announced() as announced:
+            waiting = asyncio.create_task(failure(engine, asked))
+            await asyncio.wait_for(announced.wait(), 5)
+        await engine.cancel(asked.id)
+        assert (await asyncio.wait_for(waiting, 5)).kind == "cancelled"
+        assert server.served.arrivals == 1
+
+
+async def test_requests_over_the_limit_wait_for_their_turn() -> None:
+    fields: dict[str, object] = {"max_concurrency": 3}
+    async with endpoint(latency_seconds=0.1, settings=fields) as (engine, server):
+        await asyncio.gather(*(ask(engine, f"What is {n} + 2?") for n in range(12)))
+        assert server.served.peak_in_flight in (2, 3)
+
+
+async def test_a_request_that_waits_for_its_turn_can_meet_its_deadline() -> None:
+    fields: dict[str, object] = {"max_concurrency": 1}
+    async with endpoint("hang", settings=fields) as (engine, server):
+        first = asyncio.create_task(failure(engine, request(id="first")))
+        await server.served.until_arrivals(1)
+        error = await failure(engine, request(deadline=time.time() + 0.1))
+        assert error.kind == "deadline"
+        await engine.cancel("first")
+        assert (await first).kind == "cancelled"
+        assert "89" in (await ask(engine)).text
+
+
+async def test_a_stream_shows_words_and_keeps_calls_for_the_end() -> None:
+    async with endpoint() as (engine, _):
+        found = await events(engine, request(tools=[DELEGATE], stream=True))
+        last = found[-1]
+        assert isinstance(last, Completion)
+        assert last.tool_calls
+        assert "".join(piece.text for piece in deltas(found)) == last.text
+        assert "tool_call" not in last.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b'{"choices": "none"}',
+        b'{"choices": [{"index": "0"}]}',
+        b'{"choices": [{"index": 0, "message": {"content": 5}, "finish_reason": "stop"}]}',
+        b'{"choices": [{"index": 7, "message": {"content": "x"}, "finish_reason": "stop"}]}',
+        b'{"choices": [{"index": 0, "message": {"content": "x"}, "finish_reason": "eh"}],'
+        b'"usage": {"prompt_tokens": 1, "completion_tokens": 1}}',
+        b'{"choices": [{"index": 0, "message": {"content": "x"}, "finish_reason": "stop"}],'
+        b'"usage": {"prompt_tokens": -1, "completion_tokens": 1}}',
+        b'{"choices": [{"index": 0, "message": {"content": "x"}, "finish_reason": "stop"}],'
+        b'"usage": {"prompt_tokens": 1, "completion_tokens": 1,'
+        b'"prompt_tokens_details": {"cached_tokens": 9}}}',
+        b"\xff\xfe\x00",
+    ],
+)
+async def test_a_body_of_the_wrong_shape_is_garbage(body: bytes) -> None:
+    async with replying(body) as url:
+        engine = OpenAIEngine(
+            ModelSettings(engine="openai", model="m", base_url=url, max_attempts=1)
+        )
+        await engine.start()
+        assert (await failure(engine, request())).kind == "garbage"
+        await engine.close()
+
+
+async def test_provider_details_reach_the_usage() -> None:
+    body = {
+        "choices": [{"index": 0, "message": {"content": "x"}, "finish_reason": "stop"}],
+        "usage": {
+            "prompt_tokens": 100,
+            "completion_tokens": 30,
+            "prompt_tokens_details": {"cached_tokens": 64, "audio_tokens": None},
+            "completion_tokens_details": {"reasoning_tokens": 20},
+            "queue_time": 1.5,
+        },
+    }
+    async with replying(json.dumps(body).encode()) as url:
+        engine = OpenAIEngine(ModelSettings(engine="openai", model="m", base_url=url))
+        await engine.start()
+        done = await ask(engine)
+        await engine.close()
+    assert done.usage == Usage(
+        prompt=100, cached=64, completion=30, reasoning=20, source="provider"
+    )
+
+
+@asynccontextmanager
+async def replying(body: bytes) -> AsyncGenerator[str]:
+    """A server that answers everything with 200 and these bytes."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = next(
+            int(line.split(b":")[1])
+            for line in head.split(b"\r\n")
+            if line.lower().startswith(b"content-length:")
+        )
+        await reader.readexactly(length)
+        writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n"
+            b"content-length: %d\r\n\r\n%b" % (len(body), body)
+        )
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}/v1"
+
+
+def test_the_default_limit_field_fits_the_endpoint() -> None:
+    from workers.engines.openai_wire import request_body
+
+    asked = request(sampling={"max_tokens": 7})
+    own = ModelSettings(engine="openai", model="m", base_url="http://localhost:8000/v1")
+    assert request_body(asked, own)["max_tokens"] == 7
+    assert (
+        request_body(asked, ModelSettings(engine="openai", model="m"))["max_completion_tokens"] == 7
+    )
+    assert SamplingParams().max_tokens == own.sampling().max_tokens

@@ -1,0 +1,130 @@
+"""The laws of sampling, and of waiting before the next attempt."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections import Counter
+from email.utils import format_datetime
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.engines.retry import RetryPolicy, retry_after_seconds
+from workers.engines.sampling import (
+    RowSampling,
+    choose_tokens,
+    given_logprobs,
+    sampling_logprobs,
+)
+
+rows = st.builds(
+    RowSampling,
+    temperature=st.sampled_from([0.0, 0.3, 1.0, 2.5]),
+    top_p=st.sampled_from([1.0, 0.9, 0.3]),
+    top_k=st.sampled_from([0, 1, 5, 1000]),
+    seed=st.integers(0, 2**62),
+    index=st.integers(0, 3),
+)
+
+
+def logits_of(seed: int, count: int) -> torch.Tensor:
+    return torch.randn(count, 50, generator=torch.Generator().manual_seed(seed)) * 3
+
+
+@given(st.lists(rows, min_size=1, max_size=5), st.integers(0, 1000), st.integers(0, 99))
+def test_a_row_does_not_depend_on_its_neighbours(
+    batch: list[RowSampling], seed: int, position: int
+) -> None:
+    logits = logits_of(seed, len(batch))
+    tokens, logprobs = choose_tokens(logits, batch, [position] * len(batch))
+    for i, row in enumerate(batch):
+        (token,), (logprob,) = choose_tokens(logits[i : i + 1], [row], [position])
+        assert (token, logprob) == (tokens[i], pytest.approx(logprobs[i], abs=1e-5))
+        assert given_logprobs(logits[i : i + 1], row, [token]) == pytest.approx([logprob], abs=1e-5)
+
+
+@given(rows.filter(lambda row: row.temperature > 0), st.integers(0, 1000))
+def test_the_support_is_a_distribution_over_the_likeliest_tokens(
+    row: RowSampling, seed: int
+) -> None:
+    logits = logits_of(seed, 1)
+    logprobs = sampling_logprobs(logits, [row])[0]
+    kept = torch.isfinite(logprobs)
+    assert float(logprobs[kept].exp().sum()) == pytest.approx(1.0, abs=1e-5)
+    if not bool(kept.all()):
+        assert logits[0][kept].min() >= logits[0][~kept].max()
+    if row.top_k:
+        assert int(kept.sum()) <= row.top_k
+
+
+def test_draws_follow_the_distribution() -> None:
+    logits = torch.tensor([[2.0, 1.0, 0.0, -1.0]])
+    draws = 20_000
+    sampled = RowSampling(temperature=0.7, top_p=1.0, top_k=0, seed=1, index=0)
+    tokens, logprobs = choose_tokens(
+        logits.expand(draws, -1), [sampled] * draws, list(range(draws))
+    )
+    expected = (logits[0] / 0.7).softmax(0)
+    for token, count in Counter(tokens).items():
+        probability = float(expected[token])
+        spread = math.sqrt(probability * (1 - probability) / draws)
+        assert abs(count / draws - probability) < 5 * spread
+    assert logprobs[0] == pytest.approx(float(expected[tokens[0]].log()), abs=1e-5)
+
+
+def test_a_greedy_row_reports_the_softmax_of_the_raw_logits() -> None:
+    logits = torch.tensor([[1.0, 3.0, 2.0]])
+    greedy = RowSampling(temperature=0.0, top_p=0.5, top_k=1, seed=0, index=0)
+    tokens, logprobs = choose_tokens(logits, [greedy], [0])
+    assert tokens == [1]
+    assert logprobs == pytest.approx([float(logits.log_softmax(-1)[0, 1])])
+
+
+def test_logits_that_are_no_numbers_are_an_error() -> None:
+    greedy = RowSampling(temperature=0.0, top_p=1.0, top_k=0, seed=0, index=0)
+    with pytest.raises(FloatingPointError, match="float32"):
+        choose_tokens(torch.full((1, 4), math.nan), [greedy], [0])
+
+
+@given(st.integers(1, 30), st.floats(0, 100) | st.none(), st.integers())
+def test_a_wait_lies_in_its_window_and_never_before_retry_after(
+    failures: int, asked: float | None, seed: int
+) -> None:
+    policy = RetryPolicy(attempts=10, base_seconds=0.5, cap_seconds=8.0)
+    wait = policy.wait_seconds(failures, asked, random.Random(seed))
+    if failures >= 10:
+        assert wait is None
+        return
+    assert wait is not None
+    if asked is None:
+        assert 0 <= wait <= min(8.0, 0.5 * 2 ** (failures - 1))
+    else:
+        assert asked <= wait <= asked + 0.5
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "2"}, 2.0),
+        ({"retry-after": "0.25"}, 0.25),
+        ({"retry-after": "-3"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+        ({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}, 0.0),
+    ],
+)
+def test_retry_after_is_read(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after_seconds(headers) == seconds
+
+
+def test_retry_after_may_be_a_date() -> None:
+    from datetime import UTC, datetime, timedelta
+
+    date = format_datetime(datetime.fromtimestamp(time.time(), UTC) + timedelta(seconds=90), True)
+    assert retry_after_seconds({"retry-after": date}) == pytest.approx(90, abs=5)

@@ -1,0 +1,189 @@
+"""Text out of tokens, tool calls out of text, prompts out of conversations: their laws."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.records import Message, ToolSpec
+from workers.engines.chat_prompt import build_prompt
+from workers.engines.packed_text import PackedText
+from workers.engines.script import scripted_reply
+from workers.engines.script_arithmetic import find_expression, parse, show, write
+from workers.engines.scripted import render_chatml
+from workers.engines.text_stream import TextStream
+from workers.engines.tool_markup import parse_tool_calls, without_tool_calls, write_tool_call
+
+texts = st.text(max_size=60)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+class Bytes:
+    """Every byte a token: the worst tokenizer for characters of several bytes."""
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return bytes(ids).decode(errors="replace")
+
+
+@given(texts, texts)
+def test_packed_ids_of_two_texts_are_ids_of_both(first: str, second: str) -> None:
+    codec = PackedText()
+    assert codec.decode(codec.encode(first) + codec.encode(second)) == first + second
+
+
+@given(st.lists(st.integers(0, 255), max_size=80))
+def test_pieces_of_any_bytes_join_to_the_whole_decoding(data: list[int]) -> None:
+    stream = TextStream(Bytes())
+    shown = "".join(stream.push(token) for token in data)
+    shown += stream.finish()
+    assert shown == stream.text
+    if len(data) < 64:
+        assert shown == bytes(data).decode(errors="replace")
+
+
+@given(texts)
+def test_half_a_character_is_never_shown(text: str) -> None:
+    stream = TextStream(Bytes())
+    for token in text.encode():
+        piece = stream.push(token)
+        assert "�" not in piece or "�" in text
+    stream.finish()
+    assert stream.text == text
+
+
+@given(
+    st.text(alphabet="abc😀", max_size=40),
+    st.lists(st.text(alphabet="abc😀", min_size=1, max_size=4), min_size=1, max_size=3),
+)
+def test_text_is_cut_before_the_first_stop_string_and_nothing_after_it_is_shown(
+    text: str, stop: list[str]
+) -> None:
+    stream = TextStream(Bytes(), stop)
+    shown = ""
+    for token in text.encode():
+        shown += stream.push(token)
+        if stream.stopped:
+            break
+    shown += stream.finish()
+    # The stream stops at the stop string that is complete first, not the one that begins first.
+    ends = [text.find(s) + len(s) for s in stop if s in text]
+    if not ends:
+        assert (shown, stream.stopped) == (text, False)
+    else:
+        complete = text[: min(ends)]
+        begins = min(complete.index(s) for s in stop if s in complete)
+        assert (shown, stream.stopped) == (text[:begins], True)
+
+
+@given(texts.filter(lambda t: "<" not in t), texts, st.dictionaries(texts, json_values, max_size=3))
+def test_a_written_call_is_read_back(words: str, name: str, arguments: dict[str, object]) -> None:
+    markup = write_tool_call(name or "x", arguments)
+    if "</tool_call>" in json.dumps(arguments) or "</tool_call>" in name:
+        return
+    (call,) = parse_tool_calls(f"{words}{markup}", id_seed="s")
+    assert (call.name, call.arguments, call.error) == (name or "x", arguments, None)
+    assert json.loads(call.raw_arguments) == arguments
+    assert without_tool_calls(f"{words}{markup}") == words.strip()
+
+
+@given(st.text())
+def test_any_markup_is_read_without_a_crash(text: str) -> None:
+    for call in parse_tool_calls(f"<tool_call>{text}</tool_call><tool_call>{text}", id_seed="s"):
+        assert (call.arguments is None) == (call.error is not None)
+
+
+def test_what_is_wrong_with_a_call_is_said() -> None:
+    def error(body: str) -> str:
+        (call,) = parse_tool_calls(f"<tool_call>{body}</tool_call>", id_seed="s")
+        assert call.arguments is None
+        return str(call.error)
+
+    assert "not valid JSON" in error('{"name": "f"')
+    assert "JSON object, not list" in error("[]")
+    assert "no name" in error('{"arguments": {}}')
+    assert "not str" in error('{"name": "f", "arguments": "3*4"}')
+    assert "not valid JSON" in error("[" * 100_000)
+    (cut,) = parse_tool_calls('ok <tool_call>{"name"', id_seed="s")
+    assert "cut off" in str(cut.error)
+
+
+def test_call_ids_are_stable_and_differ_by_place_and_request() -> None:
+    text = write_tool_call("f", {}) * 2
+    ids = [call.id for call in parse_tool_calls(text, id_seed="a")]
+    assert ids == [call.id for call in parse_tool_calls(text, id_seed="a")]
+    assert len({*ids, *(call.id for call in parse_tool_calls(text, id_seed="b"))}) == 4
+    assert all(len(each) <= 40 for each in ids)
+
+
+@given(texts, texts)
+def test_a_prompt_that_extends_earlier_ids_keeps_them(before: str, rest: str) -> None:
+    codec = PackedText()
+    earlier = codec.encode(before)
+    prompt = build_prompt(before + rest, earlier, codec)
+    assert codec.decode(prompt.ids) == before + rest
+    if earlier:
+        assert prompt.extends_previous
+        assert prompt.ids[: len(earlier)] == earlier
+
+
+@given(st.lists(texts, min_size=1, max_size=5))
+def test_chatml_of_a_conversation_is_a_prefix_of_its_continuation(turns: list[str]) -> None:
+    messages = [Message(role="user", content=turn) for turn in turns]
+    shorter = render_chatml(messages, [])
+    longer = [*messages, Message(role="assistant", raw_text="Yes."), Message(role="user")]
+    assert render_chatml(longer, []).startswith(shorter + "Yes.")
+
+
+@given(
+    st.recursive(
+        st.integers(0, 999).map(str),
+        lambda inner: st.tuples(inner, st.sampled_from("+-*/"), inner).map(
+            lambda parts: f"({parts[0]} {parts[1]} {parts[2]})"
+        ),
+        max_leaves=8,
+    )
+)
+def test_a_written_expression_has_the_value_of_the_read_one(expression: str) -> None:
+    node = parse(expression)
+    if node is not None:
+        again = parse(write(node))
+        assert again is not None
+        assert again.value == node.value
+
+
+def test_hostile_expressions_are_no_expressions() -> None:
+    assert parse("2 ** 9") is None
+    assert parse("__import__('os')") is None
+    assert parse("1 / 0") is None
+    assert parse("(" * 5000 + "1" + ")" * 5000) is None
+    assert find_expression("no numbers here") is None
+    assert find_expression("call 555-1234 or 3 apples") is not None
+
+
+@given(st.text(max_size=200), st.integers(0, 3), st.booleans())
+def test_the_script_has_an_answer_to_everything_and_always_the_same(
+    text: str, seed: int, calculator: bool
+) -> None:
+    names = ["delegate", "delegate_many", "calculate"] if calculator else ["delegate"]
+    tools = [ToolSpec(name=name, description="", parameters={}) for name in names]
+    messages = [Message(role="user", content=text)]
+    while (reply := scripted_reply(messages, tools, seed=seed)).calls:
+        assert reply == scripted_reply(messages, tools, seed=seed)
+        assert len(messages) < 9
+        messages += [Message(role="assistant"), Message(role="tool", content="error: no")]
+    assert "\\boxed{" in reply.text
+
+
+def test_fractions_and_decimals_are_shown_exactly() -> None:
+    shown = {e: show(node.value) for e in ("7/2", "1/3", "-3/4", "10/5") if (node := parse(e))}
+    assert shown == {"7/2": "3.5", "1/3": "1/3", "-3/4": "-0.75", "10/5": "2"}

@@ -1,0 +1,265 @@
+"""The torch engine on a real (tiny) model: the common rules, and its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from agents.records import Message
+from tests.workers.engines.asking import (
+    QUESTION,
+    ask,
+    completions,
+    failure,
+    request,
+    user,
+)
+from tests.workers.engines.conformance import EngineConformance
+from tests.workers.engines.tiny_model import ANSWER, CONTEXT, special_ids
+from workers.engines.settings import ModelSettings
+from workers.engines.torch import TorchEngine
+
+
+def settings(folder: Path, **fields: object) -> ModelSettings:
+    return ModelSettings.model_validate({"engine": "torch", "model": str(folder), **fields})
+
+
+class TestTorchEngine(EngineConformance):
+    @pytest.fixture
+    async def engine(self, tiny_model: Path) -> AsyncIterator[TorchEngine]:
+        engine = TorchEngine(settings(tiny_model))
+        await engine.start()
+        yield engine
+        await engine.close()
+
+    @pytest.fixture
+    async def slow_engine(self, engine: TorchEngine) -> TorchEngine:
+        """Every forward pass takes 20 ms longer, in the engine's own thread."""
+        model = engine._loaded.model  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
+
+        def linger(*_: object) -> None:
+            time.sleep(0.02)
+
+        model.register_forward_pre_hook(linger)
+        return engine
+
+    async def test_the_answer_is_what_the_model_was_trained_on(self, engine: TorchEngine) -> None:
+        assert (await ask(engine)).text == ANSWER
+
+    async def test_the_end_of_turn_is_an_output_id_but_no_text(
+        self, engine: TorchEngine, tiny_model: Path
+    ) -> None:
+        done = await ask(engine)
+        assert done.output_ids[-1] == special_ids(tiny_model)["<|im_end|>"]
+        assert "<|im_end|>" not in done.text
+
+    async def test_the_records_name_no_machine_path(
+        self, engine: TorchEngine, tiny_model: Path
+    ) -> None:
+        assert engine.base == tiny_model.name
+        assert "/" not in engine.base
+
+    async def test_sampled_logprobs_are_of_the_filtered_distribution(
+        self, engine: TorchEngine
+    ) -> None:
+        """Recomputed from the model itself, one token at a time, by a few plain lines."""
+        sampling = {"temperature": 1.7, "top_k": 20, "top_p": 0.9, "seed": 2, "max_tokens": 12}
+        done = await ask(engine, sampling=sampling)
+        model = engine._loaded.model  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
+        for position, token in enumerate(done.output_ids):
+            ids = [*done.prompt_ids, *done.output_ids[:position]]
+            with torch.inference_mode():
+                logits = model(input_ids=torch.tensor([ids])).logits[0, -1] / 1.7
+            scores, tokens = logits.sort(descending=True)
+            weights = scores[:20].double().softmax(0)
+            size = int((weights.cumsum(0) - weights < 0.9).sum())
+            support = dict(
+                zip(tokens[:size].tolist(), weights[:size] / weights[:size].sum(), strict=True)
+            )
+            assert done.logprobs[position] == pytest.approx(float(support[token].log()), abs=1e-3)
+
+    async def test_company_changes_nothing(self, engine: TorchEngine) -> None:
+        """Requests of different lengths, seeds and limits join and leave one batch."""
+        asked = [
+            request(
+                f"What is {number} * 7 + {'1' * (number % 5)}5?",
+                sampling={
+                    "temperature": 0.8 * (number % 3),
+                    "seed": number,
+                    "max_tokens": 5 + 3 * (number % 7),
+                    "n": 1 + number % 2,
+                },
+            )
+            for number in range(24)
+        ]
+        alone = [await completions(engine, each) for each in asked]
+        together = await asyncio.gather(*(completions(engine, each) for each in asked))
+        for one, other in zip(alone, together, strict=True):
+            for mine, theirs in zip(one, other, strict=True):
+                assert mine.output_ids == theirs.output_ids
+                assert mine.logprobs == pytest.approx(theirs.logprobs, abs=1e-3)
+
+    async def test_more_completions_than_rows_run_alone(self, tiny_model: Path) -> None:
+        engine = TorchEngine(settings(tiny_model, max_concurrency=2))
+        await engine.start()
+        try:
+            many = request(sampling={"n": 5, "temperature": 1.0, "seed": 1})
+            found = await asyncio.gather(completions(engine, many), completions(engine, request()))
+            assert [len(each) for each in found] == [5, 1]
+        finally:
+            await engine.close()
+
+    async def test_the_context_ends_a_completion_with_length(self, engine: TorchEngine) -> None:
+        words = "9" * (CONTEXT - 30)
+        done = await ask(engine, words, sampling={"temperature": 5.0, "seed": 1, "max_tokens": 999})
+        assert done.usage.prompt + done.usage.completion <= CONTEXT
+        if done.finish_reason == "length":
+            assert done.usage.prompt + done.usage.completion == CONTEXT
+
+    async def test_a_prompt_may_be_empty_but_for_its_markup(self, engine: TorchEngine) -> None:
+        done = await ask(engine, "", sampling={"max_tokens": 3})
+        assert done.usage.completion == 3
+
+    async def test_what_the_template_refuses_is_a_bad_request(self, engine: TorchEngine) -> None:
+        engine._loaded.tokenizer.chat_template = "{{ raise_exception('no system turn') }}"  # pyright: ignore
+        error = await failure(engine, request())
+        assert error.kind == "bad_request"
+        assert "no system turn" in str(error)
+
+    async def test_ids_outside_the_vocabulary_are_refused(self, engine: TorchEngine) -> None:
+        for asked in (request(previous_ids=(10**6,)), request(resume_ids=(-1,))):
+            assert (await failure(engine, asked)).kind == "bad_request"
+        with pytest.raises(Exception, match="no token id"):
+            await engine.score([1, 10**6])
+
+    async def test_scores_do_not_depend_on_where_a_chunk_ends(self, engine: TorchEngine) -> None:
+        ids = [(7 * position) % 290 for position in range(400)]
+        model = engine._loaded.model  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
+        with torch.inference_mode():
+            logits = model(input_ids=torch.tensor([ids])).logits[0, :-1]
+        expected = logits.log_softmax(-1).gather(-1, torch.tensor(ids[1:])[:, None])[:, 0]
+        assert await engine.score(ids) == pytest.approx(expected.tolist(), abs=1e-3)
+
+    @pytest.mark.parametrize(
+        ("error", "kind", "retryable"),
+        [
+            (torch.OutOfMemoryError("CUDA out of memory"), "unavailable", True),
+            (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "unavailable", True),
+            (RuntimeError("shape mismatch"), "internal", False),
+        ],
+    )
+    async def test_a_failing_forward_pass_ends_its_requests_and_not_the_engine(
+        self, engine: TorchEngine, error: Exception, kind: str, retryable: bool
+    ) -> None:
+        def fail(*_: object) -> None:
+            raise error
+
+        model = engine._loaded.model  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
+        hook = model.model.layers[1].register_forward_pre_hook(fail)
+        found = await asyncio.gather(*(failure(engine, request()) for _ in range(3)))
+        assert {(each.kind, each.retryable) for each in found} == {(kind, retryable)}
+        hook.remove()
+        assert (await ask(engine)).text == ANSWER
+
+    async def test_a_cancelled_row_frees_its_place_and_is_counted_apart(
+        self, slow_engine: TorchEngine
+    ) -> None:
+        stream = slow_engine.submit(request(stream=True))
+        await anext(stream)
+        await stream.aclose()
+        await ask(slow_engine, sampling={"max_tokens": 2})
+        totals = slow_engine.totals()
+        assert totals.calls == 1
+        assert totals.completion_tokens == 2
+        assert totals.abandoned_tokens >= 1
+
+    async def test_an_answer_of_another_engine_can_be_in_the_history(
+        self, engine: TorchEngine
+    ) -> None:
+        turns = [user("Hi"), Message(role="assistant", content="Hello."), user(QUESTION)]
+        assert (await ask(engine, turns, sampling={"max_tokens": 3})).usage.completion == 3
+
+    async def test_ids_of_another_text_are_not_extended(self, engine: TorchEngine) -> None:
+        done = await ask(engine, previous_ids=(1, 2, 3))
+        assert not done.extends_previous
+        assert done.text == ANSWER
+
+
+async def test_a_folder_that_is_not_there_says_so(tmp_path: Path) -> None:
+    error = await _refused(ModelSettings(engine="torch", model=str(tmp_path / "nothing here")))
+    assert "no such folder" in error
+
+
+async def test_an_unknown_micro_model_names_those_that_are_shipped() -> None:
+    assert "no micro model 'micro:xl'" in await _refused(
+        ModelSettings(engine="torch", model="micro:xl")
+    )
+
+
+async def test_a_pickle_checkpoint_is_refused(pickle_model: Path) -> None:
+    error = await _refused(settings(pickle_model))
+    assert "pickle" in error
+    assert "pytorch_model.bin" in error
+
+
+async def test_damaged_weights_are_named(tiny_model_copy: Path) -> None:
+    weights = tiny_model_copy / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    assert "model.safetensors is damaged" in await _refused(settings(tiny_model_copy))
+
+
+async def test_missing_tensors_are_an_error_and_not_random_numbers(tiny_model_copy: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    weights = tiny_model_copy / "model.safetensors"
+    tensors = load_file(weights)
+    del tensors["model.layers.1.mlp.up_proj.weight"]
+    save_file(tensors, weights, metadata={"format": "pt"})
+    assert "model.layers.1.mlp.up_proj.weight" in await _refused(settings(tiny_model_copy))
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
+async def test_a_missing_file_is_named(tiny_model_copy: Path, name: str) -> None:
+    (tiny_model_copy / name).unlink()
+    assert f"{name} is missing" in await _refused(settings(tiny_model_copy))
+
+
+async def test_a_config_that_is_not_json_is_named(tiny_model_copy: Path) -> None:
+    (tiny_model_copy / "config.json").write_text("{")
+    assert "config.json cannot be read" in await _refused(settings(tiny_model_copy))
+
+
+async def test_code_that_comes_with_a_model_is_not_run(tiny_model_copy: Path) -> None:
+    path = tiny_model_copy / "config.json"
+    config = json.loads(path.read_text())
+    config.update(model_type="evil", auto_map={"AutoConfig": "evil.Config"})
+    path.write_text(json.dumps(config))
+    (tiny_model_copy / "evil.py").write_text("raise SystemExit('it was run')")
+    assert "cannot be loaded" in await _refused(settings(tiny_model_copy))
+
+
+async def test_a_model_without_a_chat_template_says_what_to_do(tiny_model_copy: Path) -> None:
+    (tiny_model_copy / "chat_template.jinja").unlink()
+    assert "chat template" in await _refused(settings(tiny_model_copy))
+
+
+async def test_a_gpu_that_is_not_there_says_so(tiny_model: Path) -> None:
+    error = await _refused(settings(tiny_model, device="cuda:99"))
+    assert "cuda:99" in error
+
+
+async def _refused(wanted: ModelSettings) -> str:
+    from workers.engines.protocol import EngineError
+
+    engine = TorchEngine(wanted)
+    with pytest.raises(EngineError) as caught:
+        await engine.start()
+    assert caught.value.kind == "bad_request"
+    await engine.close()
+    return str(caught.value)

@@ -1,0 +1,74 @@
+"""Real worker processes for tests."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+
+from bus import BusSettings
+from workers.engines.settings import ModelSettings
+from workers.settings import (
+    GpuWorkerSettings,
+    RecorderSettings,
+    RoleWorkerSettings,
+    ToolWorkerSettings,
+    WorkerBase,
+)
+
+
+def scripted_models(**changes: object) -> dict[str, ModelSettings]:
+    """Two scripted pools, `llm` and `slm`."""
+    return {
+        name: ModelSettings.model_validate(
+            {"engine": "scripted", "model": f"scripted-{name}", **changes}
+        )
+        for name in ("llm", "slm")
+    }
+
+
+def deployment(
+    bus: BusSettings, store: Path, models: dict[str, ModelSettings] | None = None
+) -> list[WorkerBase]:
+    """Settings of the smallest set of workers that runs every workflow."""
+    return [
+        RoleWorkerSettings(bus=bus, name="planner", roles=("planner", "expert", "solo")),
+        RoleWorkerSettings(bus=bus, name="slm", roles=("slm",)),
+        GpuWorkerSettings(bus=bus, name="gpu", models=models or scripted_models()),
+        ToolWorkerSettings(bus=bus, name="tool"),
+        RecorderSettings(bus=bus, name="recorder", store=store, linger_seconds=0.1),
+    ]
+
+
+def spawn(settings: WorkerBase, folder: Path) -> subprocess.Popen[bytes]:
+    """Start `python -m workers`; its output goes to a file in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{settings.name}.json"
+    body = settings.model_dump(mode="json")
+    path.write_text(settings.model_validate(body).model_dump_json())
+    with (folder / f"{settings.name}.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "workers", str(path)], stdout=log, stderr=log
+        )
+
+
+@contextlib.asynccontextmanager
+async def workers_running(
+    all_settings: Sequence[WorkerBase], folder: Path
+) -> AsyncGenerator[dict[str, subprocess.Popen[bytes]]]:
+    """Worker processes by name; ended with SIGKILL if they do not drain in ten seconds."""
+    processes = {settings.name: spawn(settings, folder) for settings in all_settings}
+    try:
+        yield processes
+    finally:
+        for process in processes.values():
+            process.send_signal(signal.SIGTERM)
+        for process in processes.values():
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()

@@ -1,0 +1,104 @@
+"""The recorder writes before it acknowledges, once, and keeps what it can't read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from bus import Bus, LogConsumer
+from workers.recorder import USAGE_SCHEMA, Table, usage_row
+
+USAGE = {
+    "run_id": "r",
+    "call_id": "r/0.0/0",
+    "agent": "solo",
+    "turn": 0,
+    "policy": {"name": "llm", "base": "scripted-llm"},
+    "usage": {"prompt": 10, "completion": 3, "source": "engine"},
+    "cost_micro_dollars": 7,
+    "latency": {},
+    "at": 1.0,
+}
+
+
+def entry(number: int) -> tuple[str, dict[bytes, bytes]]:
+    return f"{number}-0", {b"usage": json.dumps(USAGE | {"call_id": str(number)}).encode()}
+
+
+def table(folder: Path) -> Table:
+    return Table(folder / "usage", 0, USAGE_SCHEMA, usage_row)
+
+
+def written(folder: Path) -> list[str]:
+    return sorted(pq.read_table(folder / "usage")["call_id"].to_pylist(), key=int)
+
+
+@contextmanager
+def no_room() -> Generator[None]:
+    """Every file of this process may have one byte, so writing fails as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_a_batch_that_comes_again_after_a_crash_is_written_once(tmp_path: Path) -> None:
+    await table(tmp_path).write([entry(1), entry(2)])
+    # A new process: the first one died after the file was renamed and before it acknowledged.
+    await table(tmp_path).write([entry(1), entry(2), entry(3)])
+    assert written(tmp_path) == ["1", "2", "3"]
+
+
+async def test_a_full_disk_leaves_no_half_file_and_the_batch_can_be_written_later(
+    tmp_path: Path,
+) -> None:
+    store = table(tmp_path)
+    with no_room(), pytest.raises(OSError, match="File too large"):
+        await store.write([entry(1)])
+    assert list((tmp_path / "usage").iterdir()) == []
+    await store.write([entry(1)])
+    assert written(tmp_path) == ["1"]
+
+
+async def test_an_entry_that_is_no_record_is_kept_aside_whole_and_the_rest_is_written(
+    tmp_path: Path,
+) -> None:
+    bad = ("2-0", {b"usage": b"\xff{not json"})
+    await table(tmp_path).write([entry(1), bad, entry(3)])
+    assert written(tmp_path) == ["1", "3"]
+    [aside] = (tmp_path / "unreadable").iterdir()
+    kept = json.loads(aside.read_text())
+    assert bytes.fromhex(kept["fields_hex"]["usage"]) == b"\xff{not json"
+
+
+async def test_entries_stay_on_the_bus_until_the_disk_has_room(bus: Bus, tmp_path: Path) -> None:
+    key = bus.keys.shard(0).ledger
+    store = table(tmp_path)
+    refused = asyncio.Event()
+
+    async def write(entries: list[tuple[str, dict[bytes, bytes]]]) -> None:
+        if not refused.is_set():
+            refused.set()
+            with no_room():
+                await store.write(entries)
+        await store.write(entries)
+
+    reader = LogConsumer(bus, key, "recorder", write)  # pyright: ignore[reportArgumentType]
+    task = asyncio.create_task(reader.run())
+    await bus.redis.xadd(key, {b"usage": json.dumps(USAGE | {"call_id": "1"}).encode()})
+    await asyncio.wait_for(refused.wait(), 10)
+    async with asyncio.timeout(10):
+        while await bus.redis.xlen(key):  # trimmed once it is acknowledged  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    reader.drain()
+    await task
+    assert written(tmp_path) == ["1"]

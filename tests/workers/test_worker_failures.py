@@ -1,0 +1,188 @@
+"""Workers die and freeze; runs end all the same, and nothing is paid for twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from redis.exceptions import ResponseError
+
+from agents.records import Message, Outcome, Run
+from agents.tools import tool_spec
+from bus import BusSettings
+from runtime.client import Client
+from tests.conftest import quick_settings
+from tests.redis_process import RedisProcess
+from tests.workers.processes import deployment, scripted_models, spawn, workers_running
+from workers.engines.script import scripted_reply
+from workers.engines.settings import ModelSettings
+from workers.scripted_api import ScriptedServer, ServerOptions
+
+QUESTION = "What is 12 * 7 + 5?"
+SLOW = {"scripted": {"latency_seconds": 0.2, "tokens_per_second": 60}}
+
+
+def settings_for(server: RedisProcess) -> BusSettings:
+    return quick_settings(server.url, lease_seconds=1.0)
+
+
+async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 20) -> None:
+    async with asyncio.timeout(seconds):
+        while not await condition():  # noqa: ASYNC110 - what we wait for is another process
+            await asyncio.sleep(0.01)
+
+
+async def works_on_something(client: Client, name: str) -> bool:
+    """Whether the worker's stream has a delivery in hand."""
+    for pool in ("llm", "slm"):
+        key = client.bus.keys.shard(0).work(f"infer:{pool}")
+        try:
+            consumers = await client.bus.redis.xinfo_consumers(key, "workers")
+        except ResponseError:  # the worker is starting and has not made its group yet
+            continue
+        for consumer in consumers:
+            if consumer["name"].decode().startswith(f"{name}-") and consumer["pending"]:
+                return True
+    return False
+
+
+async def text_of_calls(client: Client, run: Run) -> dict[str, str]:
+    """What a follower of the run has read, by call."""
+    texts: dict[str, str] = {}
+    async for event in client.follow(run.id):
+        if event.kind == "restart":
+            texts[event.fields["call"]] = event.fields["text"]
+        if event.kind == "tokens":
+            call = event.fields["call"]
+            texts[call] = texts.get(call, "") + event.fields["text"]
+    return texts
+
+
+def question_that_calculates() -> str:
+    """A question on which the scripted `solo` asks the calculator before it answers."""
+    for number in range(2, 100):
+        question = f"What is {number} * 7 + 5?"
+        messages = [Message(role="user", content=question)]
+        if scripted_reply(messages, [tool_spec("calculate")]).calls:
+            return question
+    raise AssertionError("the script never calculates")
+
+
+async def test_a_gpu_worker_killed_in_the_middle_of_a_text_is_replaced_without_gap_or_repeat(
+    any_server: RedisProcess, tmp_path: Path
+) -> None:
+    settings = settings_for(any_server)
+    workers = deployment(settings, tmp_path / "store", scripted_models(**SLOW))
+    async with (
+        workers_running(workers, tmp_path / "workers") as processes,
+        Client.connect(settings) as client,
+    ):
+        run = client.new_run(QUESTION, stream=True)
+        await client.submit(run)
+        reading = asyncio.create_task(text_of_calls(client, run))
+
+        async def some_text() -> bool:
+            return bool(await client.bus.redis.xlen(client.bus.keys.shard_of(run.id).log(run.id)))
+
+        await until(some_text)
+        processes["gpu"].send_signal(signal.SIGKILL)
+        processes["gpu"].wait()
+        processes["gpu"] = spawn(workers[2], tmp_path / "workers")
+        trajectory = await asyncio.wait_for(client.wait(run.id), 30)
+        read = await reading
+    assert (trajectory.outcome, trajectory.answer) == (Outcome.ANSWERED, "89")
+    assert read == {call.id: call.text for step in trajectory.steps for call in step.calls}
+
+
+async def test_a_frozen_gpu_worker_that_wakes_late_neither_answers_nor_bills_a_second_time(
+    any_server: RedisProcess, tmp_path: Path
+) -> None:
+    settings = settings_for(any_server)
+    models = scripted_models(scripted={"latency_seconds": 0.8})
+    workers = deployment(settings, tmp_path / "store", models)
+    async with (
+        workers_running(workers, tmp_path / "workers") as processes,
+        Client.connect(settings) as client,
+    ):
+        run = client.new_run(QUESTION, workflow="solo")
+        await client.submit(run)
+        await until(lambda: works_on_something(client, "gpu"))
+        os.kill(processes["gpu"].pid, signal.SIGSTOP)
+        second = workers[2].model_copy(update={"name": "second"})
+        processes["second"] = spawn(second, tmp_path / "workers")
+        trajectory = await asyncio.wait_for(client.wait(run.id), 30)
+        os.kill(processes["gpu"].pid, signal.SIGCONT)
+
+        async def awake() -> bool:
+            log = (tmp_path / "workers" / "gpu.log").read_text()
+            return "work abandoned" in log or "lease lost" in log
+
+        await until(awake)
+        usage = await client.usage(run.id)
+    assert trajectory.outcome is Outcome.ANSWERED
+    used = Counter(entry.call_id for entry in usage if not entry.discarded)
+    assert used == Counter(call.id for step in trajectory.steps for call in step.calls)
+
+
+async def test_a_role_worker_killed_between_two_completions_does_not_pay_for_the_first_again(
+    any_server: RedisProcess, tmp_path: Path
+) -> None:
+    settings = settings_for(any_server)
+    async with ScriptedServer(ServerOptions(latency_seconds=0.4)) as api:
+        model = {"engine": "openai", "base_url": api.url}
+        models = {
+            name: ModelSettings.model_validate(model | {"model": f"scripted-{name}"})
+            for name in ("llm", "slm")
+        }
+        workers = deployment(settings, tmp_path / "store", models)
+        async with (
+            workers_running(workers, tmp_path / "workers") as processes,
+            Client.connect(settings) as client,
+        ):
+            run = client.new_run(question_that_calculates(), workflow="solo")
+            await client.submit(run)
+
+            async def first_is_answered() -> bool:
+                return bool(await client.usage(run.id))
+
+            await until(first_is_answered)
+            processes["planner"].send_signal(signal.SIGKILL)
+            processes["planner"].wait()
+            processes["planner"] = spawn(workers[0], tmp_path / "workers")
+            trajectory = await asyncio.wait_for(client.wait(run.id), 30)
+            usage = await client.usage(run.id)
+        stats = api.served.as_json(listed=False)
+    calls = [call for step in trajectory.steps for call in step.calls]
+    assert len(calls) >= 2
+    assert stats["repeated_requests"] == 0
+    assert stats["prompt_tokens"] == sum(entry.usage.prompt for entry in usage)
+    assert stats["completion_tokens"] == sum(call.usage.completion for call in calls)
+
+
+async def test_a_cancelled_run_stops_its_generation(
+    any_server: RedisProcess, tmp_path: Path
+) -> None:
+    settings = settings_for(any_server)
+    workers = deployment(
+        settings, tmp_path / "store", scripted_models(scripted={"latency_seconds": 60})
+    )
+    async with (
+        workers_running(workers, tmp_path / "workers"),
+        Client.connect(settings) as client,
+    ):
+        run = client.new_run(QUESTION)
+        await client.submit(run)
+        await until(lambda: works_on_something(client, "gpu"))
+        assert await client.cancel(run.id)
+        trajectory = await asyncio.wait_for(client.wait(run.id), 10)
+
+        async def idle() -> bool:
+            return not await works_on_something(client, "gpu")
+
+        await until(idle)
+    assert trajectory.outcome is Outcome.CANCELLED
+    assert trajectory.steps == ()
