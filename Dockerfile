@@ -1,0 +1,21 @@
+# One image for every worker kind: `runtime worker KIND` says which one a container is.
+FROM python:3.11-slim
+
+ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 SWITCHYARD_STATE=/state
+WORKDIR /app
+
+COPY constraints.txt pyproject.toml README.md ./
+COPY bus bus
+COPY agents agents
+COPY workers workers
+COPY runtime runtime
+COPY trainers trainers
+COPY bench bench
+RUN pip install --constraint constraints.txt '.[torch,bench]' \
+ && useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin switchyard \
+ && mkdir /state /models && chown switchyard /state /models
+
+USER 10001
+VOLUME /state
+ENTRYPOINT ["runtime"]
+CMD ["--help"]
