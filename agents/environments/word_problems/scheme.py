@@ -24,17 +24,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Literal
 
-from agents.environments.word_problems import (
-    wordings_journeys,
-    wordings_money,
-    wordings_things,
-)
-
-FURTHER_WORDINGS = {
-    **wordings_things.WORDINGS,
-    **wordings_money.WORDINGS,
-    **wordings_journeys.WORDINGS,
-}
+from agents.environments.word_problems.wordings import WORDINGS as FURTHER_WORDINGS
 
 Place = Literal["open", "change", "ask"]
 Operator = Literal["+", "-", "*", "/"]
