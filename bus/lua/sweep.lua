@@ -1,7 +1,8 @@
 -- include: end_run.lua
 -- One look at one work stream: due retries go back to it, expired leases come to the caller.
 -- KEYS: work stream, delayed set, sweep lock, active, history
--- ARGV: group, consumer, lease ms, free places of the caller, cursor, lock ms, history flag
+-- ARGV: group, consumer, lease ms, free places of the caller, cursor, lock ms, history flag,
+--       entries to look at
 -- Returns {} if another worker sweeps now, else
 --       {next cursor, promoted, {{id, envelope, delivery count}…}, {overdue run ids…}}
 -- Race closed: many workers that claim the same entries; a scan that always starts at 0-0 and
@@ -17,13 +18,13 @@ for _, envelope in ipairs(due) do
   redis.call('ZREM', KEYS[2], envelope)
 end
 -- XAUTOCLAIM looks at ten entries for each that it may take, so a caller with one free place
--- would crawl through a long list: it is called again until SCAN entries were looked at.
-local SCAN = 5000
+-- would crawl through a long list: it is called again until enough entries were looked at.
+local scan = tonumber(ARGV[8])
 local taken = {}
 local cursor = ARGV[5]
 local free = tonumber(ARGV[4])
 local looked = 0
-while free > 0 and looked < SCAN do
+while free > 0 and looked < scan do
   local r = redis.call('XAUTOCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[3], cursor, 'COUNT', free)
   cursor = r[1]
   looked = looked + 10 * free
