@@ -129,6 +129,7 @@ async def conduct(
     manifest = manifest or directory.manifest()
     progress = progress or RunProgress(manifest.arms)
     with Journal(directory) as journal, Scorer() as scorer:
+        scorer.prepare()
         for notice in journal.notices:
             progress.notice(notice)
         stored = directory.stored()
@@ -250,6 +251,7 @@ def brief(ended: Ended) -> dict[str, Any]:
             for name, arm in results["arms"].items()
         },
         "pairs": results["pairs"],
+        "pace": ended.facts.timings["pace"],
         "notices": ended.facts.notices,
     }
 

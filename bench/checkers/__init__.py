@@ -67,6 +67,10 @@ class Scorer:
     def __init__(self) -> None:
         self._math_verify = MathVerifier()
 
+    def prepare(self) -> None:
+        """Start the Math-Verify child now, beside other work, not at the first score."""
+        self._math_verify.start()
+
     def score(self, prediction: str | None, gold: str) -> Score:
         """Verdicts on one prediction. Raises ValueError when the gold answer is no number."""
         text = prediction or ""

@@ -45,7 +45,7 @@ class MathVerifyMissing(RuntimeError):
 
 
 class MathVerifier:
-    """Owner of the child. Not thread-safe; start it once and close it (it is a context)."""
+    """Owner of the child. Not thread-safe; close it (it is a context)."""
 
     def __init__(self, *, patience: float = PATIENCE_SECONDS) -> None:
         if importlib.util.find_spec("math_verify") is None:
@@ -53,6 +53,8 @@ class MathVerifier:
         self._patience = patience
         self._child: subprocess.Popen[str] | None = None
         self._lines: queue.Queue[str] = queue.Queue()
+        self._greeted = False
+        """Whether the child has said that it is ready."""
         self.abandoned = 0
         """Predictions that were given up because the child died or did not answer in time."""
 
@@ -60,7 +62,7 @@ class MathVerifier:
         """Whether Math-Verify accepts the prediction for the gold answer."""
         if not prediction.strip():
             return False
-        child = self._child if self._child and self._child.poll() is None else self._start()
+        child = self._ready()
         assert child.stdin is not None
         request = json.dumps({"prediction": prediction[-MAX_PREDICTION:], "gold": gold})
         try:
@@ -90,7 +92,10 @@ class MathVerifier:
     ) -> None:
         self.close()
 
-    def _start(self) -> subprocess.Popen[str]:
+    def start(self) -> None:
+        """Start the child, which takes a second or two, without waiting for it."""
+        if self._child is not None and self._child.poll() is None:
+            return
         self._stop()
         child = subprocess.Popen(
             [sys.executable, "-m", "bench.checkers.math_verify_child"],
@@ -110,17 +115,21 @@ class MathVerifier:
             lines.put("")
 
         threading.Thread(target=read, daemon=True).start()
-        self._child, self._lines = child, lines
-        try:
-            ready = lines.get(timeout=START_SECONDS)
-        except queue.Empty:
-            ready = ""
-        if not ready:
-            self._stop()
-            raise RuntimeError(
-                "the Math-Verify child process did not start; its own message stands above"
-            )
-        return child
+        self._child, self._lines, self._greeted = child, lines, False
+
+    def _ready(self) -> subprocess.Popen[str]:
+        """The child, when it can be asked. Raises RuntimeError when it does not come up."""
+        self.start()
+        assert self._child is not None
+        if not self._greeted:
+            with contextlib.suppress(queue.Empty):
+                self._greeted = bool(self._lines.get(timeout=START_SECONDS))
+            if not self._greeted:
+                self._stop()
+                raise RuntimeError(
+                    "the Math-Verify child process did not start; its own message stands above"
+                )
+        return self._child
 
     def _stop(self) -> None:
         child, self._child = self._child, None

@@ -19,6 +19,7 @@ from bench.errors import OutputError
 from bench.ledger import Sum, read_ledger, sum_of, total
 from bench.output import Manifest, ManifestItem, OutputDirectory, Stored
 from bench.report.oracle import oracle_of
+from bench.report.pace import pace
 from bench.results import Result
 from bench.statistics import (
     Interval,
@@ -323,6 +324,7 @@ def _timings(
     manifest: Manifest, arms: list[ArmRuns], stored: Stored, entries: Sequence[UsageEntry]
 ) -> dict[str, Any]:
     times = [entry.at for entry in entries]
+    found = pace(entries, manifest.concurrency)
     return {
         "created": manifest.created,
         "command": list(manifest.command),
@@ -332,6 +334,7 @@ def _timings(
         "pools": {name: facts.model_dump() for name, facts in manifest.pools.items()},
         "first_call": min(times, default=None),
         "last_call": max(times, default=None),
+        "pace": found and {"wall": found.wall, "ideal": found.ideal, "ratio": found.ratio},
         "arms": {arm.name: _arm_timings(arm) for arm in arms},
         "paid": total(entries).as_dict(),
         "discarded": total(entry for entry in entries if entry.discarded).as_dict(),

@@ -1,0 +1,46 @@
+"""How a benchmark's pace is reckoned from its ledger."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.records import Latency, PolicyRef, Usage, UsageEntry
+from bench.report.pace import pace
+
+
+def call(run: str, turn: int, branch: int, at: float, decode: float) -> UsageEntry:
+    return UsageEntry(
+        run_id=run,
+        call_id=f"{run}/{turn}.{branch}/{at}",
+        agent="planner",
+        turn=turn,
+        branch=branch,
+        policy=PolicyRef(name="llm", base="scripted"),
+        usage=Usage(prompt=1, completion=1, source="engine"),
+        cost_micro_dollars=0,
+        latency=Latency(queue=0.5, first_token=0.0, decode=decode),
+        at=at,
+    )
+
+
+def test_calls_that_follow_each_other_add_up_and_the_queue_counts_as_waiting() -> None:
+    found = pace([call("a", 0, 0, 11.5, 1.0), call("a", 1, 0, 13.0, 1.0)], concurrency=1)
+    assert found is not None
+    assert (found.ideal, found.wall, found.ratio) == (2.0, 3.0, 1.5)
+
+
+def test_of_branches_side_by_side_the_longest_counts() -> None:
+    side_by_side = [call("a", 0, 0, 11.5, 1.0), call("a", 0, 1, 12.5, 2.0)]
+    found = pace(side_by_side, concurrency=1)
+    assert found is not None
+    assert found.ideal == 2.0
+
+
+def test_runs_share_the_places() -> None:
+    found = pace([call("a", 0, 0, 11.5, 1.0), call("b", 0, 0, 11.5, 1.0)], concurrency=2)
+    assert found is not None
+    assert found.ideal == pytest.approx(1.0)
+
+
+def test_without_a_call_there_is_no_pace() -> None:
+    assert pace([], concurrency=4) is None
