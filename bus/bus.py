@@ -42,10 +42,18 @@ class Admission:
 
 
 class Bus:
-    """One per process. `start` checks the server and begins renewing leases."""
+    """One per process. `start` checks the server and begins renewing leases; it waits up to
+    `join_seconds` for a server that does not answer yet."""
 
-    def __init__(self, settings: BusSettings, registry: Registry | None = None) -> None:
+    def __init__(
+        self,
+        settings: BusSettings,
+        registry: Registry | None = None,
+        *,
+        join_seconds: float = 0.0,
+    ) -> None:
         self.settings = settings
+        self._join_seconds = join_seconds
         self.registry = registry or Registry()
         self.keys = Keys(settings.prefix, settings.shards)
         self.keeper = LeaseKeeper(settings)
@@ -66,7 +74,7 @@ class Bus:
 
     async def start(self) -> None:
         """Raises `BusUnavailable` naming what is wrong and what to do."""
-        await self._connections.check()
+        await self._connections.check(wait_seconds=self._join_seconds)
         self.keeper.start()
 
     async def close(self) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -78,23 +79,34 @@ class Connections:
             )
         )
 
-    async def check(self) -> None:
-        """Raises `BusUnavailable` with the reason and the remedy."""
-        try:
-            await self.commands.ping()  # pyright: ignore[reportGeneralTypeIssues]
-        except RedisError as error:
-            # On connecting, redis-py wraps the server's refusal in a ConnectionError.
-            if isinstance(error, AuthenticationError) or isinstance(
-                error.__cause__, AuthenticationError
-            ):
-                raise BusUnavailable(
-                    f"Redis at {self.settings.safe_url} refused the password ({error}): put the "
-                    "right one into redis_url, as redis://:PASSWORD@host:port/0"
-                ) from error
-            raise BusUnavailable(
-                f"Redis at {self.settings.safe_url} does not answer ({error}): is the server "
-                "running, and is redis_url right? `runtime doctor` checks both"
-            ) from error
+    async def check(self, *, wait_seconds: float = 0.0) -> None:
+        """Raises `BusUnavailable` with the reason and the remedy: at once when the server refuses
+        the password, else after `wait_seconds`, because a server that starts or reads its log
+        answers later."""
+        attempt, until = 0, time.monotonic() + wait_seconds
+        while True:
+            try:
+                await self.commands.ping()  # pyright: ignore[reportGeneralTypeIssues]
+                return
+            except RedisError as error:
+                # On connecting, redis-py wraps the server's refusal in a ConnectionError.
+                if isinstance(error, AuthenticationError) or isinstance(
+                    error.__cause__, AuthenticationError
+                ):
+                    raise BusUnavailable(
+                        f"Redis at {self.settings.safe_url} refused the password ({error}): put "
+                        "the right one into redis_url, as redis://:PASSWORD@host:port/0"
+                    ) from error
+                attempt += 1
+                pause = pause_before(attempt)
+                if time.monotonic() + pause > until:
+                    raise BusUnavailable(
+                        f"Redis at {self.settings.safe_url} does not answer ({error}): is the "
+                        "server running, and is redis_url right? `runtime doctor` checks both"
+                    ) from error
+                if attempt == 1:
+                    log.warning("redis away", during="start", error=str(error))
+                await asyncio.sleep(pause)
 
     async def close(self) -> None:
         await self.commands.aclose(close_connection_pool=True)

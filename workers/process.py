@@ -33,6 +33,9 @@ from workers.settings import (
 
 log = structlog.get_logger("workers.process")
 
+JOIN_SECONDS = 60.0
+"""How long a worker that starts waits for Redis: a restarted server reads its log first."""
+
 
 class Server(Protocol):
     """What a worker runs: a consumer of work, or a reader of a log."""
@@ -48,7 +51,7 @@ class Worker:
     def __init__(self, settings: WorkerSettings) -> None:
         self.settings = settings
         self.name = settings.name or f"{settings.kind}-{os.getpid()}"
-        self._bus = Bus(settings.bus, registry())
+        self._bus = Bus(settings.bus, registry(), join_seconds=JOIN_SECONDS)
         self._state = "starting"
         self._servers: list[Server] = []
         self._streams: list[str] = []
@@ -84,7 +87,8 @@ class Worker:
 
     async def _serve(self, stop: asyncio.Event) -> None:
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self._bus)
+            if not await self._join(stack, stop):
+                return
             beating = asyncio.create_task(announce(self._bus, self._describe), name="presence")
             stack.push_async_callback(end, [beating])
             await self._build(stack)
@@ -98,6 +102,20 @@ class Worker:
             finally:
                 await end(tasks)
         log.info("stopped", worker=self.name)
+
+    async def _join(self, stack: AsyncExitStack, stop: asyncio.Event) -> bool:
+        """Whether the bus was joined before `stop` was set."""
+        joining = asyncio.create_task(stack.enter_async_context(self._bus), name="join")
+        stopping = asyncio.create_task(stop.wait(), name="stop")
+        try:
+            await asyncio.wait({joining, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not joining.done():
+                log.info("stopped before Redis answered")
+                return False
+            await joining
+            return True
+        finally:
+            await end([joining, stopping])
 
     async def _drain_on(self, stop: asyncio.Event) -> None:
         await stop.wait()

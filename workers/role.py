@@ -45,6 +45,8 @@ class RoleHandler:
             raise Reject(
                 f"run {envelope.run_id}: its records do not fit this version: {error}"
             ) from None
+        # A run that was woken from the dead letters has a later deadline than its record.
+        run = run.model_copy(update={"deadline": state.deadline})
         handoff = Handoff(
             role=role_of(delivery.stream),
             turn=envelope.turn,

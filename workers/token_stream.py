@@ -35,15 +35,13 @@ class TokenStream:
     async def resume(self) -> tuple[int, ...]:
         """Ids to go on from; empty on a first delivery or with an engine that can't."""
         published = await self._writer.published()
-        if not published.text:
-            return ()
         if self._continues:
             return published.ids
         self._owed = published.text
         return ()
 
     async def write(self, delta: Delta) -> None:
-        text, ids = delta.text, list(delta.ids) or [0]
+        text, ids = delta.text, list(delta.ids) or [0] * bool(delta.text)
         if self._owed:
             self._again += text
             if self._owed.startswith(self._again) and len(self._again) < len(self._owed):
@@ -53,9 +51,9 @@ class TokenStream:
             else:
                 text, self._restart = self._again, True
             self._owed = ""
-        if text:
-            self._text.append(text)
-            self._ids += ids
+        # Ids without text are part of a character that is not whole yet: a successor needs them.
+        self._text.append(text)
+        self._ids += ids
         if time.monotonic() - self._flushed >= FLUSH_SECONDS:
             await self.flush()
 
@@ -68,7 +66,7 @@ class TokenStream:
 
     async def flush(self) -> None:
         self._flushed = time.monotonic()
-        if not self._text and not self._restart:
+        if not self._ids and not self._restart:
             return
         text, ids, restart = "".join(self._text), self._ids, self._restart
         self._text, self._ids, self._restart = [], [], False

@@ -10,11 +10,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from bus import Bus, Delivery, LeaseLost, TokenWriter, scripts
-from bus.envelope import FIELD, Envelope
-from bus.keys import GROUP
-from bus.lease import Lease
-from tests.bus.payloads import Note, admit, note
+from bus import Bus, LeaseLost, TokenWriter
+from tests.bus.leasing import ask, take
+from tests.bus.payloads import admit
 from tests.bus.serving import until
 from tests.conftest import quick_settings
 from tests.redis_process import RedisProcess
@@ -24,26 +22,6 @@ TOKENS = list(range(100, 116))
 
 def piece(ids: list[int]) -> str:
     return "".join(chr(token) for token in ids)
-
-
-async def ask(bus: Bus, run_id: str) -> None:
-    stream = bus.keys.shard_of(run_id).work("infer")
-    await bus.redis.xadd(stream, {FIELD: note(run_id, key="call").to_json()})
-    await scripts.call(bus.redis, "group", [stream], [GROUP])
-
-
-async def take(bus: Bus, run_id: str, worker: str, after: Delivery | None = None) -> Delivery:
-    """Lease the request, from its stream or from its holder."""
-    shard = bus.keys.shard_of(run_id)
-    stream = shard.work("infer")
-    if after is None:
-        [[_, [(entry, fields)]]] = await bus.redis.xreadgroup(GROUP, worker, {stream: ">"})
-        count, body = 1, fields[FIELD.encode()]
-    else:
-        [(entry, fields)] = await bus.redis.xclaim(stream, GROUP, worker, 0, [after.lease.entry])
-        count, body = after.lease.count + 1, fields[FIELD.encode()]
-    lease = Lease(stream, entry.decode(), worker, count)
-    return Delivery(bus, shard, "infer", lease, Envelope.from_json(body), Note())
 
 
 async def followed(

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from redis.exceptions import ResponseError
 
-from agents.records import Message, Outcome, Run
+from agents.records import Budget, Message, Outcome, Run
 from agents.tools import tool_spec
-from bus import BusSettings
+from bus import BusSettings, dead_letters
 from runtime.client import Client
 from tests.conftest import quick_settings
 from tests.redis_process import RedisProcess
@@ -184,3 +186,67 @@ async def test_a_cancelled_run_stops_its_generation(
         await until(idle)
     assert trajectory.outcome is Outcome.CANCELLED
     assert trajectory.steps == ()
+
+
+async def test_a_dead_letter_replayed_after_its_runs_deadline_goes_on_to_an_answer(
+    any_server: RedisProcess, tmp_path: Path
+) -> None:
+    settings = settings_for(any_server).model_copy(update={"max_attempts": 1})
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        nobody = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    model = {"engine": "openai", "model": "away", "base_url": nobody, "max_attempts": 1}
+    away = dict.fromkeys(("llm", "slm"), ModelSettings.model_validate(model))
+    store = tmp_path / "store"
+    async with Client.connect(settings) as client:
+        async with workers_running(deployment(settings, store, away), tmp_path / "first"):
+            run = client.new_run(QUESTION, budget=Budget(seconds=5))
+            await client.submit(run)
+            assert (await asyncio.wait_for(client.wait(run.id), 30)).outcome is Outcome.ERROR
+        [letter] = [each async for each in dead_letters.ls(client.bus)]
+
+        async def deadline_passed() -> bool:
+            return time.time() > run.deadline
+
+        await until(deadline_passed)
+        await dead_letters.replay(client.bus, letter.id)
+        async with workers_running(deployment(settings, store), tmp_path / "second"):
+            trajectory = await asyncio.wait_for(client.wait(run.id), 30)
+    assert (trajectory.outcome, trajectory.answer) == (Outcome.ANSWERED, "89")
+
+
+async def test_a_worker_that_starts_before_its_redis_waits_for_it(
+    own_server: RedisProcess, tmp_path: Path
+) -> None:
+    settings = settings_for(own_server)
+    own_server.stop()
+    workers = deployment(settings, tmp_path / "store")
+    async with workers_running(workers, tmp_path / "workers") as processes:
+
+        async def all_wait() -> bool:
+            logs = [tmp_path / "workers" / f"{name}.log" for name in processes]
+            return all("redis away" in log.read_text() for log in logs)
+
+        await until(all_wait)
+        own_server.start()
+        async with Client.connect(settings) as client:
+            run = client.new_run(QUESTION)
+            await client.submit(run)
+            trajectory = await asyncio.wait_for(client.wait(run.id), 30)
+    assert trajectory.outcome is Outcome.ANSWERED
+
+
+async def test_a_worker_that_waits_for_redis_ends_when_it_is_told_to(
+    own_server: RedisProcess, tmp_path: Path
+) -> None:
+    settings = settings_for(own_server)
+    own_server.stop()
+    tool = deployment(settings, tmp_path / "store")[3]
+    process = spawn(tool, tmp_path)
+
+    async def waits() -> bool:
+        return "redis away" in (tmp_path / "tool.log").read_text()
+
+    await until(waits)
+    process.send_signal(signal.SIGTERM)
+    assert await asyncio.to_thread(process.wait, 10) == 0

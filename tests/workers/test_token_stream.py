@@ -1,0 +1,27 @@
+"""Deltas on their way to followers, over a change of worker."""
+
+from __future__ import annotations
+
+from bus import Bus
+from tests.bus.leasing import ask, take
+from tests.bus.payloads import admit
+from workers.engines.protocol import Delta
+from workers.token_stream import TokenStream
+
+
+async def test_a_successor_goes_on_behind_the_first_half_of_a_character(bus: Bus) -> None:
+    """The first byte of a character has an id but no text yet; followers see no half of it."""
+    run_id = await admit(bus, "other")
+    await ask(bus, run_id)
+    first = await take(bus, run_id, "first")
+    stream = TokenStream(first, "slm", continues=True)
+    assert await stream.resume() == ()
+    await stream.write(Delta(index=0, text="a", ids=(1,)))
+    await stream.write(Delta(index=0, text="", ids=(2,)))
+    await stream.flush()
+    second = TokenStream(await take(bus, run_id, "second", after=first), "slm", continues=True)
+    assert await second.resume() == (1, 2)
+    await second.write(Delta(index=0, text="é", ids=(3,)))
+    await second.finish()
+    entries = await bus.redis.xrange(bus.keys.shard_of(run_id).log(run_id))
+    assert "".join(fields[b"text"].decode() for _, fields in entries) == "aé"
