@@ -196,7 +196,7 @@ async def test_a_dead_letter_replayed_after_its_runs_deadline_goes_on_to_an_answ
         free.bind(("127.0.0.1", 0))
         nobody = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
     model = {"engine": "openai", "model": "away", "base_url": nobody, "max_attempts": 1}
-    away = dict.fromkeys(("llm", "slm"), ModelSettings.model_validate(model))
+    away = {name: ModelSettings.model_validate(model) for name in ("llm", "slm")}
     store = tmp_path / "store"
     async with Client.connect(settings) as client:
         async with workers_running(deployment(settings, store, away), tmp_path / "first"):
