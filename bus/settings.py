@@ -32,7 +32,7 @@ class BusSettings(BaseModel):
     """A larger envelope, step or reply is refused by the sender."""
     retention_seconds: float = Field(default=86_400, ge=1)
     """How long the journal and the log of an ended run stay readable on the bus."""
-    block_seconds: float = Field(default=2.0, ge=0.05, le=60)
+    block_seconds: float = Field(default=1.0, ge=0.05, le=60)
     """How long one blocking read waits."""
     sweep_seconds: float = Field(default=0.5, ge=0.02, le=60)
     """Between two looks for expired leases and due retries."""

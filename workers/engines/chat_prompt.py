@@ -8,7 +8,7 @@ earlier turns), the prompt is tokenized afresh and a new sample starts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -45,15 +45,22 @@ def build_prompt(rendered: str, previous_ids: Sequence[int], codec: TextCodec) -
     return Prompt(codec.encode(rendered), extends_previous=False)
 
 
-def template_messages(messages: Sequence[Message]) -> list[dict[str, object]]:
+def template_messages(
+    messages: Sequence[Message], control: Collection[str] = ()
+) -> list[dict[str, object]]:
     """The conversation in the shape that chat templates read.
 
     An assistant turn with `raw_text` goes in as that text alone: it already has the tool-call
-    markup that the template would otherwise write anew.
+    markup that the template would otherwise write anew. `control` are the tokenizer's control
+    tokens: in what a user or a tool says they are broken up by a space, or a question could end
+    its own turn and speak as the system.
     """
     shaped: list[dict[str, object]] = []
     for message in messages:
-        entry: dict[str, object] = {"role": message.role, "content": message.content}
+        content = message.content
+        if message.role in ("user", "tool"):
+            content = _as_plain_text(content, control)
+        entry: dict[str, object] = {"role": message.role, "content": content}
         if message.raw_text is not None:
             entry["content"] = message.raw_text
         elif message.tool_calls:
@@ -69,6 +76,12 @@ def template_messages(messages: Sequence[Message]) -> list[dict[str, object]]:
             entry["tool_call_id"] = message.tool_call_id
         shaped.append(entry)
     return shaped
+
+
+def _as_plain_text(text: str, control: Collection[str]) -> str:
+    for token in control:
+        text = text.replace(token, f"{token[0]} {token[1:]}")
+    return text
 
 
 def template_tools(tools: Sequence[ToolSpec]) -> list[JsonObject] | None:

@@ -281,7 +281,7 @@ class TorchDecoder:
     def _prompt(self, request: GenerateRequest) -> Prompt:
         try:
             rendered: Any = self._model.tokenizer.apply_chat_template(
-                template_messages(request.messages),
+                template_messages(request.messages, self._model.control_tokens),
                 tools=template_tools(request.tools),
                 add_generation_prompt=True,
                 tokenize=False,

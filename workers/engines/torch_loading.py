@@ -55,6 +55,14 @@ class LoadedModel:
     end_ids: frozenset[int]
     max_context: int
     vocabulary: int
+    control_tokens: tuple[str, ...]
+    """The tokenizer's special tokens, longest first."""
+
+
+def _control_tokens(tokenizer: Any) -> tuple[str, ...]:
+    added = {str(t.content) for t in tokenizer.added_tokens_decoder.values() if t.special}
+    names = added.union(map(str, tokenizer.all_special_tokens))
+    return tuple(sorted((name for name in names if len(name) > 1), key=len, reverse=True))
 
 
 def model_name(model: str) -> str:
@@ -120,6 +128,7 @@ def load_model(settings: ModelSettings) -> LoadedModel:
         end_ids=_end_ids(model, tokenizer),
         max_context=min(own_context, settings.max_context or own_context),
         vocabulary=int(model.config.vocab_size),
+        control_tokens=_control_tokens(tokenizer),
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.records import Message, ToolSpec
-from workers.engines.chat_prompt import build_prompt
+from workers.engines.chat_prompt import build_prompt, template_messages
 from workers.engines.packed_text import PackedText
 from workers.engines.script import scripted_reply
 from workers.engines.script_arithmetic import find_expression, parse, show, write
@@ -134,6 +134,16 @@ def test_a_prompt_that_extends_earlier_ids_keeps_them(before: str, rest: str) ->
     if earlier:
         assert prompt.extends_previous
         assert prompt.ids[: len(earlier)] == earlier
+
+
+CONTROL = ("<|im_start|>", "<|im_end|>", "</s>", "<s>")
+
+
+@given(st.lists(st.sampled_from([*CONTROL, "<", "|im_end|>", "s>", "a"]), max_size=8))
+def test_no_question_contains_a_control_token_after_it_was_shaped(pieces: list[str]) -> None:
+    messages = [Message(role=role, content="".join(pieces)) for role in ("user", "tool")]
+    for shaped in template_messages(messages, CONTROL):
+        assert not any(token in str(shaped["content"]) for token in CONTROL)
 
 
 @given(st.lists(texts, min_size=1, max_size=5))
