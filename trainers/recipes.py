@@ -53,7 +53,7 @@ RECIPES: dict[str, Recipe] = {
         layers=4,
         heads=3,
         feed_forward=512,
-        steps=3000,
+        steps=5000,
         mix={
             "planner": 0.48,
             "planner_without_calculator": 0.08,
@@ -75,7 +75,7 @@ RECIPES: dict[str, Recipe] = {
         layers=3,
         heads=2,
         feed_forward=352,
-        steps=2400,
+        steps=2800,
         mix={
             "sub_task": 0.66,
             "sub_task_without_tools": 0.14,
