@@ -53,7 +53,7 @@ RECIPES: dict[str, Recipe] = {
         layers=4,
         heads=3,
         feed_forward=512,
-        steps=5000,
+        steps=4000,
         mix={
             "planner": 0.48,
             "planner_without_calculator": 0.08,
