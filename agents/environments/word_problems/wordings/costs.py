@@ -107,7 +107,7 @@ WORDINGS: dict[str, str] = {
         There is a sale: everything costs {p_}% less.
         {p_}% of the price is [subtracted|deducted|taken off].
         {N} saves {p_}% thanks to a [coupon|special offer].
-        The shop has a {p_}% discount on everything.
+        The shop gives {p_}% off on everything.
         {P} coupon takes {p_} percent off the bill.
     """,
     "cost.tip": """
@@ -121,7 +121,7 @@ WORDINGS: dict[str, str] = {
         The price [rises|increases] by {p_} percent.
         The [shop|seller] [charges|adds] a fee of {p_}%.
         There is also a [tax|fee|service charge] of {p_}% of the price.
-        {N} leaves a {p_}% tip.
+        {N} leaves {p_}% as a tip.
         {N} gives the [waiter|driver] a tip of {p_}% of the price.
         To this, {p_} percent is added as [tax|a tip|a fee].
         The [tax|fee|tip] is {p_}% and is paid on top of the price.
@@ -200,9 +200,9 @@ WORDINGS: dict[str, str] = {
         For {k} weeks {n} pays this each week. How much money does {s} spend?
         How many dollars is it if {n} does this {k} times?
         {k} times {n} pays that much. How many dollars does {s} spend?
-        {N} places the same order {k} times. What is the total cost of these orders?
+        {N} places this order {k} times in all. What is the total cost of all these orders?
         How many dollars does {n} spend in {k} weeks if {s} pays this amount every week?
-        Every month this amount is paid again. How much is paid in {k} months?
+        The same amount is paid every month. How much is paid in {k} months?
         {N} spends this much on each of {k} days. Find the total in dollars.
         This has to be paid {k} times. How much is paid altogether?
         {k} people each pay this amount. How much do they pay in total?

@@ -33,7 +33,7 @@ WORDINGS: dict[str, str] = {
         {b} {us} of work are done by {n}, who [charges|asks for|receives] ${a} per {u}.
         At a rate of ${a} [per|for every] {u}, {n} works for {b} {us}.
         {n} [babysits|helps a farmer|works in a bakery] for {b} {us}. {S} charges {a} dollars for each {u}.
-        {n} receives an allowance of ${a} per {u}. {S} spends none of it for {b} {us}.
+        {n} receives [an allowance of ${a}|${a}] per {u}. {S} spends none of it for {b} {us}.
         How much {n} gets depends on the time: ${a} for each {u}. {S} puts in {b} {us} of work.
         When {n} works, {s} makes ${a} every {u}. This time {s} works {b} {us}.
     """,
@@ -50,7 +50,7 @@ WORDINGS: dict[str, str] = {
         {n} is hired for {k} days at {a} dollars an hour. A working day has {b} hours.
         {n}'s shift lasts {b} hours and pays ${a} [for every|per] hour. {S} works {k} such shifts.
         At a wage of ${a} per hour, {n} works {k} days of {b} hours each.
-        {k} days in a row {n} works from morning on for {b} hours. {S} receives {a} dollars for each hour.
+        For {k} days in a row, {n} works a shift of {b} hours. {S} receives {a} dollars for each hour.
         There are {b} working hours in a day. {n} earns ${a} in each hour and works {k} days.
         In an hour {n} makes {a} dollars. A day of work consists of {b} hours, and {s} works for {k} days.
         {n} receives ${a} per hour. Over {k} days, {s} spends {b} hours at work each day.
@@ -112,7 +112,7 @@ WORDINGS: dict[str, str] = {
         For a {g1} {s} pays ${b}.
         {N} needs ${b} for a ticket.
         {N} [donates|lends|hands over] ${b} to [a school|a neighbor|{m}].
-        {b} dollars [are spent|are used up|go] on [lunch|snacks|a gift].
+        {b} dollars [are spent|go] on [lunch|snacks|a gift].
         {P} [lunch|ticket|haircut] costs ${b}.
         {N} has ${b} less after [lunch|a trip|a visit to the shop].
         From this money, {s} pays {b} dollars [for rent|for a bill|in fees].
@@ -149,7 +149,7 @@ WORDINGS: dict[str, str] = {
         {N} receives a [bonus|gift|reward|refund] of ${b}.
         {m} pays back ${b} that {s} had lent.
         An extra {b} dollars [comes|come] from {p} {rel}.
-        {P} amount of money [grows|increases|rises] by ${b}.
+        The amount of money that {s} has [grows|increases|rises] by ${b}.
         For [helping|babysitting|tutoring] {s} [is paid|receives|gets] ${b}.
         {N} has ${b} more after [a day of work|a birthday|selling a bike].
         A {g1} is sold, and that brings {him} {b} dollars.
@@ -165,7 +165,7 @@ WORDINGS: dict[str, str] = {
         {N} works for another {k} {us} at ${b} per {u}.
         Over the next {k} {us}, {s} puts aside another ${b} each {u}.
         An extra ${b} comes in every {u}, and this lasts {k} {us}.
-        {P} allowance is {b} dollars per {u}. {S} saves all of it for {k} {us}.
+        {P} [allowance|pay] is {b} dollars per {u}. {S} saves all of it for {k} {us}.
         At a rate of ${b} per {u}, {s} works {k} {us}.
         {N} does {k} {us} of [work|babysitting|gardening] and charges ${b} for each {u}.
         The money grows by {b} dollars each {u}. {k} {us} go by.
@@ -201,7 +201,7 @@ WORDINGS: dict[str, str] = {
         Of the amount, {p_}% is [used|paid|needed] for [rent|food|clothes].
         {p_}% of what {s} has is [spent|given away|used up].
         A tax of {p_} percent is taken out of the money.
-        {P} amount of money [falls|drops|shrinks|decreases] by {p_}%.
+        The amount of money that {s} has [falls|drops|shrinks|decreases] by {p_}%.
         On a trip {s} spends {p_} percent of what {s} has.
     """,
     "money.double": """
@@ -245,7 +245,7 @@ WORDINGS: dict[str, str] = {
         {N} spends the whole amount on {g}. If each {g1} costs {k} dollars, how many {g} does {s} buy?
         What number of {g} can be bought with the money if every {g1} is ${k}?
         If {g} are sold for ${k} each, what is the greatest number that {n} can buy?
-        For each {k} dollars {n} gets a {g1}. How many {g} does {s} get for all the money?
+        For every {k} dollars {n} gets a {g1}. How many {g} does {s} get for all the money?
         It takes ${k} to buy a {g1}. How many {g} can be bought with all the money?
         When {g} cost {k} dollars apiece, how many of them is the money enough for?
         All of the money is used to purchase {g} at a price of ${k} each. How many {g} are purchased?
@@ -288,7 +288,7 @@ WORDINGS: dict[str, str] = {
         {k2} owns ${b}. How many more dollars does {n} own?
         {k2} has ${b}. By how much is {n} ahead?
         What is the difference if {k2} has ${b}?
-        How much less money does {k2} have, if {k2} has ${b}?
+        How much less money than {n} does {k2} have, if {k2} has ${b}?
         {k2}'s [wallet|piggy bank|account] contains ${b}. How many dollars more are there in {n}'s?
         Find the difference between {n}'s money and the {b} dollars of {k2}.
         {k2} owns {b} dollars. How much richer is {n} than {k2}?
