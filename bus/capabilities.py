@@ -12,6 +12,17 @@ from bus.errors import BusUnavailable
 
 REQUIRED = ("xautoclaim", "xgroup", "xpending", "evalsha", "zrange", "hsetnx", "xtrim", "pexpireat")
 
+DURABILITY = {
+    "always": "every write is on disk before it is acknowledged",
+    "everysec": "a power failure can take the last second (two when the disk is slow); a killed"
+    " server loses nothing unless the disk was that slow",
+    "no": "a power failure can take what the kernel had not written (~30 s); a killed server"
+    " loses nothing",
+}
+"""What an append-only file is worth, by `appendfsync`. With `everysec` Redis puts off a write for
+up to two seconds while a sync is under way, and has answered the client before: hence the second
+half of that sentence."""
+
 
 @dataclass(frozen=True, slots=True)
 class Server:
@@ -30,11 +41,7 @@ class Server:
         """In words, what a power failure may cost."""
         if not self.appendonly:
             return "none: a restart loses everything (turn on appendonly)"
-        return {
-            "always": "each write is on disk before it is answered",
-            "everysec": "a power failure may lose the last second; a killed process loses nothing",
-            "no": "a power failure may lose what the kernel had not written",
-        }.get(self.appendfsync, "unknown (CONFIG is not allowed)")
+        return DURABILITY.get(self.appendfsync, "unknown (CONFIG is not allowed)")
 
 
 async def probe(redis: Redis) -> Server:

@@ -22,6 +22,7 @@ import redis
 import redis.asyncio
 import redis.exceptions
 
+from bus.capabilities import DURABILITY
 from runtime import redis_binary
 from runtime.child_death import dies_with_parent
 from runtime.config import RedisServerSettings
@@ -29,15 +30,6 @@ from runtime.errors import Unreachable, UserError
 from runtime.redis_binary import RedisBinary
 from runtime.state import StateDirectory, read_json, write_private
 
-DURABILITY = {
-    "always": "every write is on disk before it is acknowledged",
-    "everysec": "a power failure can take the last second (two when the disk is slow); a killed"
-    " server loses nothing unless the disk was that slow",
-    "no": "a power failure can take what the kernel had not written (~30 s); a killed server"
-    " loses nothing",
-}
-"""With `everysec` Redis puts off a write for up to two seconds while a sync is under way, and
-has answered the client before: hence the second half of that sentence."""
 _PROBE_SECONDS = 0.02
 _STOP_SECONDS = 20.0
 LOG_BYTES = 5_000_000

@@ -72,7 +72,7 @@ def _between_markup(text: str) -> list[str]:
 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: Path, context: int) -> None:
-    """Write what `AutoTokenizer.from_pretrained(folder)` reads, offline."""
+    """Write what `PreTrainedTokenizerFast.from_pretrained(folder)` reads, offline."""
     tokenizer.save(str(folder / "tokenizer.json"))
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",

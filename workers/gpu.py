@@ -85,7 +85,7 @@ class Pool:
     ) -> list[Completion]:
         done: list[Completion] = []
         # Closing the iterator is what cancels the engine's work when this task is cancelled.
-        async with aclosing(self.engine.submit(request)) as events:  # pyright: ignore
+        async with aclosing(self.engine.submit(request)) as events:
             async for event in events:
                 if isinstance(event, Delta):
                     if stream is not None and event.index == 0:

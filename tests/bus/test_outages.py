@@ -281,7 +281,7 @@ async def test_the_server_describes_itself(own_server: RedisProcess) -> None:
         server = await probe(bus.redis)
         assert server.name.lower() == own_server.binary.flavour
         assert server.appendonly
-        assert "power failure may lose what the kernel" in server.durability
+        assert "power failure can take what the kernel" in server.durability
         assert not server.cluster
 
 
