@@ -10,7 +10,7 @@ from bus.capabilities import Server, probe
 from bus.commit import Finish, Join, Outgoing, StepCommit
 from bus.connection import OUTAGE
 from bus.consumer import Consumer
-from bus.dead_letters import DeadLetter, error_reply
+from bus.dead_letters import DeadLetter
 from bus.delivery import Delivery
 from bus.envelope import Envelope, traceparent_of
 from bus.errors import (
@@ -34,6 +34,7 @@ from bus.keys import Keys, Shard
 from bus.log_consumer import LogConsumer
 from bus.presence import WorkerPresence, announce, present
 from bus.registry import Registry
+from bus.replies import error_reply
 from bus.requests import Inbox
 from bus.run_state import RunState
 from bus.settings import BusSettings

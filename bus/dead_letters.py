@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from bus.envelope import Envelope
 from bus.errors import BusError, MalformedEnvelope
 from bus.keys import DEAD_LIFE_MS, Shard
 from bus.lease import Lease
+from bus.replies import error_reply
 
 if TYPE_CHECKING:
     from bus.bus import Bus
@@ -41,13 +41,6 @@ class DeadLetter:
     """As it was on the wire, which may not be an envelope at all."""
     at: float
     """Unix seconds."""
-
-
-def error_reply(kind: str, message: str, *, retryable: bool) -> bytes:
-    """The reply that says that a request failed; `Requester` raises it as `RequestError`."""
-    return json.dumps(
-        {"error": {"kind": kind, "message": message, "retryable": retryable}}
-    ).encode()
 
 
 async def bury(

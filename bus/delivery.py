@@ -11,11 +11,11 @@ from pydantic import BaseModel
 from bus import scripts
 from bus.commit import StepCommit
 from bus.connection import outlast
-from bus.dead_letters import error_reply
 from bus.envelope import Envelope
 from bus.errors import LeaseLost
 from bus.keys import Shard
 from bus.lease import Lease
+from bus.replies import error_reply
 from bus.run_state import RunState
 
 if TYPE_CHECKING:

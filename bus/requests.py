@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
-from typing import Any
 
 import structlog
 
@@ -19,8 +17,9 @@ from bus.bus import Bus
 from bus.connection import OUTAGE, outlast, pause_before
 from bus.delivery import REQUEST_LIFE_MS
 from bus.envelope import Envelope
-from bus.errors import DeadlineExceeded, MessageTooLarge, RequestError
+from bus.errors import DeadlineExceeded, MessageTooLarge
 from bus.keys import INBOX_LIFE_MS, Shard
+from bus.replies import answer_of
 
 log = structlog.get_logger("bus.requests")
 
@@ -81,11 +80,11 @@ class Inbox:
                     "request", lambda: scripts.call(self.bus.redis, "request", keys, args)
                 )
                 if answer[0] == b"done":
-                    return _unwrap(answer[1])
+                    return answer_of(answer[1])
                 # Not `wait_for`: on Python 3.11 it loses a cancellation that meets the reply.
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(min(LOOK_AGAIN, left + 0.05)):
-                        return _unwrap(await asyncio.shield(future))
+                        return answer_of(await asyncio.shield(future))
         finally:
             waiting.discard(future)
             if not waiting:
@@ -135,11 +134,3 @@ class Inbox:
             event = self._ends.get(fields[b"run_id"].decode())
             if event is not None:
                 event.set()
-
-
-def _unwrap(reply: bytes) -> bytes:
-    """Raises `RequestError` if the reply is an error."""
-    if reply.startswith(b'{"error":'):
-        error: dict[str, Any] = json.loads(reply)["error"]
-        raise RequestError(error["kind"], error["message"], retryable=error["retryable"])
-    return reply

@@ -1,0 +1,27 @@
+"""How a reply says that its request failed.
+
+A mark in front tells an error from an answer, not the answer's content: a tool may well answer with
+an object that has a key `error`. Answers are JSON, and no JSON text begins with the mark.
+"""
+
+from __future__ import annotations
+
+import json
+
+from bus.errors import RequestError
+
+_MARK = b"!"
+
+
+def error_reply(kind: str, message: str, *, retryable: bool) -> bytes:
+    """The reply that says that a request failed; whoever asked gets it as `RequestError`."""
+    error = {"kind": kind, "message": message, "retryable": retryable}
+    return _MARK + json.dumps(error).encode()
+
+
+def answer_of(reply: bytes) -> bytes:
+    """The reply, if it is an answer. Raises the `RequestError` that it says otherwise."""
+    if not reply.startswith(_MARK):
+        return reply
+    error = json.loads(reply.removeprefix(_MARK))
+    raise RequestError(error["kind"], error["message"], retryable=error["retryable"])

@@ -1,0 +1,41 @@
+"""Tools over the bus: what a tool answers reaches the role as it was said."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agents.records import Budget, JsonObject
+from bus import Bus, BusSettings, Consumer, Inbox
+from runtime.client import Client
+from workers.host import BusHost
+from workers.messages import TOOL_STREAM, registry
+from workers.tool import handle_tool
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("calculate", {"expression": "7 / 2"}, {"result": "3.5"}),
+        ("calculate", {"expression": "7 / 0"}, {"error": "division by zero"}),
+        ("calculate", {"expresion": "7"}, {"error": "expresion"}),
+        ("calculator", {}, {"error": "calculate"}),
+    ],
+)
+async def test_a_tools_answer_and_its_error_both_reach_the_role(
+    settings: BusSettings, name: str, arguments: JsonObject, expected: dict[str, str]
+) -> None:
+    async with Bus(settings, registry()) as bus, Client.connect(settings) as client:
+        run = client.new_run("How much?", budget=Budget(seconds=20))
+        await client.submit(run)
+        consumer = Consumer(bus, [TOOL_STREAM], handle_tool)
+        serving = asyncio.create_task(consumer.run())
+        async with Inbox(bus) as inbox:
+            host = BusHost(inbox, run, "planner", 0, 0)
+            answer = await host.call_tool(name, arguments)
+        consumer.drain()
+        await serving
+    [(key, said)] = expected.items()
+    assert list(answer) == [key]
+    assert said in str(answer[key])
