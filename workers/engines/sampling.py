@@ -5,6 +5,10 @@ divided by the temperature, cut to the top k, then to the smallest set that hold
 mass, renormalised. Greedy rows draw nothing; by convention they report the softmax of the raw
 logits, which is what a later sample at temperature 1 would be compared with.
 
+A row with a grammar chooses among the tokens that the grammar allows: the logits of all others
+are minus infinity before anything else happens (`forbid`), for greedy rows too. So its
+log-probabilities are conditional on the grammar, and not what `score` gives for the same ids.
+
 Draws are counter-based: the uniform number behind the token at position t of a completion is a
 hash of (seed, index, t). So a row's tokens depend neither on its neighbours in the batch nor on
 where it was interrupted, except through the last bits of the logits: these do vary with the
@@ -70,6 +74,28 @@ def choose_tokens(
             "the model's logits are not finite (NaN or infinity); try dtype = 'float32'"
         )
     return tokens.tolist(), logprobs.tolist()
+
+
+def forbid(logits: torch.Tensor, allowed: Sequence[bytes | None]) -> torch.Tensor:
+    """Minus infinity for what each row's grammar does not allow next; other rows as they are.
+
+    logits: [rows, vocabulary]; same shape back. allowed: for each row None (everything), or one
+    bit per token, the lowest bit of each byte first, equally many bytes in each row.
+    """
+    places = [place for place, bits in enumerate(allowed) if bits is not None]
+    if not places:
+        return logits
+    joined = bytearray().join(bits for bits in allowed if bits is not None)
+    packed = torch.frombuffer(joined, dtype=torch.uint8).view(len(places), -1, 1)
+    each_bit = [1 << place for place in range(8)]
+    bits = packed.to(logits.device) & torch.tensor(
+        each_bit, dtype=torch.uint8, device=logits.device
+    )
+    dropped = bits.flatten(1)[:, : logits.shape[-1]] == 0
+    result = logits.clone()
+    for place, gone in zip(places, dropped, strict=True):
+        result[place].masked_fill_(gone, -torch.inf)
+    return result
 
 
 def given_logprobs(logits: torch.Tensor, row: RowSampling, tokens: Sequence[int]) -> list[float]:

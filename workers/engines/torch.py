@@ -4,7 +4,7 @@ What is and what isn't deterministic: the same request alone gives the same toke
 greedy or seeded. In company the logits differ in their last bits with the batch's shape, so two
 tokens that are as good as tied may change places (see `sampling`).
 
-Not here yet: adapters, constrained decoding, a shared prefix cache.
+Not here yet: adapters, a shared prefix cache.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
+from workers.engines.grammar import GrammarCompiler
 from workers.engines.in_flight import InFlight
 from workers.engines.protocol import (
     Capabilities,
@@ -35,6 +36,7 @@ class TorchEngine:
         self._in_flight = InFlight()
         self._decoder: TorchDecoder | None = None
         self._loaded: LoadedModel | None = None
+        self._grammars: GrammarCompiler | None = None
         self._calls = self._prompt_tokens = self._completion_tokens = 0
 
     @property
@@ -52,7 +54,7 @@ class TorchEngine:
             logprobs=True,
             streaming=True,
             tools=True,
-            json_schema=False,
+            json_schema=True,
             seeds=True,
             score=True,
             adapters=False,
@@ -65,13 +67,16 @@ class TorchEngine:
         decoder = TorchDecoder(self._settings, asyncio.get_running_loop())
         self._loaded = await decoder.start()
         self._decoder = decoder
+        self._grammars = GrammarCompiler(
+            self._loaded.tokenizer, self._loaded.vocabulary, self._loaded.end_ids
+        )
 
     async def close(self) -> None:
         """Cancel what is in work, end the thread, give the memory back."""
         self._in_flight.cancel_all()
         if self._decoder is not None:
             await self._decoder.stop()
-            self._decoder = self._loaded = None
+            self._decoder = self._loaded = self._grammars = None
 
     async def submit(self, request: GenerateRequest) -> AsyncGenerator[EngineEvent, None]:
         """See `Engine.submit`."""
@@ -81,6 +86,10 @@ class TorchEngine:
         job = Job(request, asyncio.Queue(), new_seed() if seed is None else seed)
         done: list[Completion] = []
         with self._in_flight.enter(request) as ticket:
+            if request.json_schema is not None and self._grammars is not None:
+                # Not in the decoder's thread, where a large schema would hold up every row.
+                compiling = asyncio.to_thread(self._grammars.matcher, request.json_schema)
+                job.matcher = await ticket.guard(compiling)
             decoder.add(job)
             try:
                 while len(done) < request.sampling.n:

@@ -24,10 +24,11 @@ import torch
 from transformers import DynamicCache
 
 from workers.engines.chat_prompt import Prompt, build_prompt, template_messages, template_tools
+from workers.engines.grammar import Matcher
 from workers.engines.kv_batch import KVBatch
 from workers.engines.protocol import EngineError, EngineEvent, GenerateRequest
 from workers.engines.request_checks import context_overflow
-from workers.engines.sampling import RowSampling, choose_tokens, given_logprobs
+from workers.engines.sampling import RowSampling, choose_tokens, forbid, given_logprobs
 from workers.engines.settings import ModelSettings
 from workers.engines.torch_loading import LoadedModel, load_model
 from workers.engines.torch_row import Row
@@ -52,6 +53,8 @@ class Job:
     request: GenerateRequest
     events: asyncio.Queue[EngineEvent | EngineError]
     seed: int
+    matcher: Matcher | None = None
+    """At the beginning of the grammar; each row follows a copy of its own."""
     ids: list[int] = field(default_factory=list[int])
     """Prompt, and what is to be continued."""
     rows: list[Row] = field(default_factory=list[Row])
@@ -202,13 +205,10 @@ class TorchDecoder:
                 return
         rows = [(row, job) for job in group for row in job.rows]
         copies = [len(job.rows) for job in group]
-        tokens, logprobs = choose_tokens(
-            prefill.logits[:, -1].repeat_interleave(
-                torch.tensor(copies, device=prefill.logits.device), dim=0
-            ),
-            [row.sampling for row, _ in rows],
-            [len(row.output_ids) for row, _ in rows],
+        logits = prefill.logits[:, -1].repeat_interleave(
+            torch.tensor(copies, device=prefill.logits.device), dim=0
         )
+        tokens, logprobs = _choose(logits, [row for row, _ in rows])
         self._batch.join(prefill, copies)
         first = len(self._rows)
         self._rows.extend(row for row, _ in rows)
@@ -217,24 +217,29 @@ class TorchDecoder:
 
     def _step(self) -> None:
         logits = self._batch.step([row.output_ids[-1] for row in self._rows])
-        tokens, logprobs = choose_tokens(
-            logits,
-            [row.sampling for row in self._rows],
-            [len(row.output_ids) for row in self._rows],
-        )
+        tokens, logprobs = _choose(logits, self._rows)
         self._push(range(len(self._rows)), tokens, logprobs)
 
     def _push(self, places: Sequence[int], tokens: list[int], logprobs: list[float]) -> None:
-        """Give each of these rows its token; finished rows leave the batch."""
+        """Give each of these rows its token; finished rows leave the batch, and so do those of
+        a request whose grammar fails."""
+        failed: set[Job] = set()
         for place, token, logprob in zip(places, tokens, logprobs, strict=True):
             row, job = self._rows[place], self._jobs[place]
-            delta = row.push(token, logprob)
             job.generated += 1
+            if job in failed:
+                continue
+            try:
+                delta = row.push(token, logprob)
+            except EngineError as error:
+                failed.add(job)
+                self._send(job, error)
+                continue
             if job.request.stream:
                 self._send(job, delta)
             if row.finish_reason is not None:
                 self._finish(job, row)
-        self._keep(lambda row, job: row.finish_reason is None)
+        self._keep(lambda row, job: row.finish_reason is None and job not in failed)
 
     def _finish(self, job: Job, row: Row) -> None:
         self._send(job, row.completion())
@@ -317,17 +322,19 @@ class TorchDecoder:
             end_ids=self._model.end_ids,
             codec=self._model.codec,
             started=started,
+            matcher=None if job.matcher is None else job.matcher.copy(),
         )
 
     def _resume(self, row: Row, logits: torch.Tensor, resumed: list[int]) -> None:
         """Take over tokens that another worker has streamed; nothing is shown a second time."""
-        for token, logprob in zip(
-            resumed, given_logprobs(logits, row.sampling, resumed), strict=True
-        ):
+        for place, token in enumerate(resumed):
+            here = forbid(logits[place : place + 1], [row.allowed])
+            (logprob,) = given_logprobs(here, row.sampling, [token])
             if logprob == float("-inf") or row.finish_reason is not None:
+                schema = "" if row.matcher is None else " and this JSON schema"
                 raise EngineError(
                     f"request {row.request.id}: the ids to continue from cannot come from this "
-                    "model with these sampling parameters; ask again from the start",
+                    f"model with these sampling parameters{schema}; ask again from the start",
                     kind="bad_request",
                 )
             row.push(token, logprob)
@@ -387,6 +394,15 @@ class TorchDecoder:
 def _put(events: list[tuple[Job, EngineEvent | EngineError]]) -> None:
     for job, event in events:
         job.events.put_nowait(event)
+
+
+def _choose(logits: torch.Tensor, rows: Sequence[Row]) -> tuple[list[int], list[float]]:
+    """See `choose_tokens`: the next token of each row, of those that its grammar allows."""
+    return choose_tokens(
+        forbid(logits, [row.allowed for row in rows]),
+        [row.sampling for row in rows],
+        [len(row.output_ids) for row in rows],
+    )
 
 
 def _worth_padding(group: Sequence[Job]) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from agents.records import FinishReason, Usage
 from workers.engines.chat_prompt import Prompt, TextCodec
+from workers.engines.grammar import Matcher
 from workers.engines.protocol import Completion, Delta, GenerateRequest
 from workers.engines.sampling import RowSampling
 from workers.engines.text_stream import TextStream
@@ -27,6 +28,8 @@ class Row:
     codec: TextCodec
     started: float
     """Monotonic seconds at the start of its prefill."""
+    matcher: Matcher | None = None
+    """Its place in the grammar of the request's JSON schema."""
     output_ids: list[int] = field(default_factory=list[int])
     logprobs: list[float] = field(default_factory=list[float])
     finish_reason: FinishReason | None = None
@@ -35,9 +38,18 @@ class Row:
     def __post_init__(self) -> None:
         self._stream = TextStream(self.codec, self.request.sampling.stop)
 
+    @property
+    def allowed(self) -> bytes | None:
+        """What its grammar allows next (see `Matcher.allowed`); None without one."""
+        return None if self.matcher is None else self.matcher.allowed
+
     def push(self, token: int, logprob: float) -> Delta:
         """Take a sampled token; returns the text it releases, often none. The end-of-turn token is
-        kept in the ids (it was sampled and must be trainable) but is no text."""
+        kept in the ids (it was sampled and must be trainable) but is no text. A row whose
+        grammar is complete ends without one: there was nothing left to sample.
+
+        Raises EngineError if the row's grammar cannot go on from there.
+        """
         if not self.output_ids:
             self._first_token = time.perf_counter() - self.started
         self.output_ids.append(token)
@@ -47,7 +59,9 @@ class Row:
             self.finish_reason = "stop"
         else:
             text = self._stream.push(token)
-            if self._stream.stopped:
+            if self.matcher is not None:
+                self.matcher.consume(token)
+            if self._stream.stopped or (self.matcher is not None and self.matcher.complete):
                 self.finish_reason = "stop"
             elif len(self.output_ids) >= self.limit:
                 self.finish_reason = "length"
@@ -59,9 +73,9 @@ class Row:
         """The finished row."""
         assert self.finish_reason is not None
         request, text = self.request, self._stream.text
-        calls = (
-            parse_tool_calls(text, id_seed=f"{request.id}/{self.index}") if request.tools else ()
-        )
+        # Under a grammar there is no markup: what looks like it stands within a JSON string.
+        callable_ = request.tools and self.matcher is None
+        calls = parse_tool_calls(text, id_seed=f"{request.id}/{self.index}") if callable_ else ()
         reason = "tool_calls" if calls and self.finish_reason == "stop" else self.finish_reason
         first = self.index == 0
         return Completion(
@@ -72,6 +86,7 @@ class Row:
             output_ids=tuple(self.output_ids),
             logprobs=tuple(self.logprobs),
             finish_reason=reason,
+            grammar_masked=self.matcher is not None,
             usage=Usage(
                 prompt=len(self.prompt.ids) if first else 0,
                 completion=len(self.output_ids),

@@ -9,6 +9,7 @@ import time
 from contextlib import aclosing
 
 import pytest
+from pydantic import BaseModel, ConfigDict, Field
 
 from agents.records import Message
 from tests.workers.engines.asking import (
@@ -22,10 +23,17 @@ from tests.workers.engines.asking import (
     request,
     user,
 )
-from workers.engines.protocol import Completion, Delta, Engine, EngineDeadline
+from workers.engines.protocol import Completion, Delta, Engine, EngineDeadline, GenerateRequest
 
 ANSWERABLE = 60.0
 """Seconds within which every engine of these tests has answered, on the busiest machine."""
+
+
+class Answer(BaseModel):
+    """What the schema tests ask for."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    answer: int = Field(ge=0, le=999)
 
 
 def needs(engine: Engine, capability: str) -> None:
@@ -35,6 +43,9 @@ def needs(engine: Engine, capability: str) -> None:
 
 class EngineConformance:
     """Inherit, and define the fixture `engine` (started, closed afterwards)."""
+
+    schema_answer: str | None = '{"answer": 89}'
+    """The right answer by the schema; None for a model that cannot be expected to know it."""
 
     async def test_an_answer_is_one_completion_with_its_usage(self, engine: Engine) -> None:
         completion = await ask(engine)
@@ -238,15 +249,42 @@ class EngineConformance:
         assert str(limit) in str(error)
 
     async def test_a_schema_is_honoured_or_refused(self, engine: Engine) -> None:
-        schema = {"type": "object", "properties": {"answer": {"type": "integer"}}}
-        asked = request(json_schema=schema)
+        asked = request(json_schema=Answer.model_json_schema())
         if engine.capabilities.json_schema:
             (completion,) = await completions(engine, asked)
-            assert completion.text == '{"answer": 89}'
+            Answer.model_validate_json(completion.text)
+            assert completion.finish_reason == "stop"
+            assert self.schema_answer in (completion.text, None)
         else:
             error = await failure(engine, asked)
             assert error.kind == "bad_request"
             assert "schema" in str(error)
+
+    async def test_every_sampled_completion_honours_the_schema(self, engine: Engine) -> None:
+        needs(engine, "json_schema")
+        for seed in range(4):
+            sampling = {"temperature": 1.5, "seed": seed, "n": 3}
+            asked = request(json_schema=Answer.model_json_schema(), sampling=sampling, stream=True)
+            found = await events(engine, asked)
+            for done in (event for event in found if isinstance(event, Completion)):
+                Answer.model_validate_json(done.text)
+                if engine.capabilities.streaming:
+                    pieces = deltas(found, done.index)
+                    assert "".join(piece.text for piece in pieces) == done.text
+
+    async def test_a_stream_under_a_schema_is_continued(self, engine: Engine) -> None:
+        needs(engine, "json_schema")
+        needs(engine, "continuation")
+        for sampling in ({}, {"temperature": 1.5, "seed": 4}):
+            asked = request(json_schema=Answer.model_json_schema(), sampling=sampling)
+            full = await self.only(engine, asked)
+            for cut in range(1, len(full.output_ids) + 1):
+                last = await self.only(
+                    engine, asked.model_copy(update={"resume_ids": full.output_ids[:cut]})
+                )
+                assert (last.text, last.output_ids) == (full.text, full.output_ids)
+                assert last.finish_reason == full.finish_reason
+                assert last.logprobs == pytest.approx(full.logprobs, abs=1e-4)
 
     async def test_an_unknown_adapter_is_refused_by_name(self, engine: Engine) -> None:
         error = await failure(engine, request(adapter="slm-v3"))
@@ -269,6 +307,10 @@ class EngineConformance:
             await asyncio.wait({asking}, timeout=0.001)
             turns += 1
         assert turns > 30
+
+    async def only(self, engine: Engine, asked: GenerateRequest) -> Completion:
+        (completion,) = await completions(engine, asked)
+        return completion
 
     async def tool_call(self, engine: Engine) -> Completion:
         """The scripts use their calculator with some seeds only: the first answer that does."""

@@ -1,0 +1,257 @@
+"""The torch engine under JSON schemas: whatever the model wants to say, what comes out validates.
+
+The tiny model has never seen JSON but for one tool call, so nearly every token here is one that
+it would not have chosen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+import torch
+from pydantic import BaseModel, ConfigDict, Field, RootModel
+
+from agents.records import Message
+from tests.workers.engines.asking import (
+    CALCULATE,
+    QUESTION,
+    ask,
+    completions,
+    failure,
+    request,
+    user,
+)
+from tests.workers.engines.tiny_model import ANSWER, special_ids
+from workers.engines.grammar import Matcher
+from workers.engines.protocol import Completion, EngineError
+from workers.engines.settings import ModelSettings
+from workers.engines.torch import TorchEngine
+
+
+class Exact(BaseModel):
+    """No field more, and no number that is really a string. Every size is bounded, so that a
+    completion ends before max_tokens."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Verdict(Exact):
+    score: int = Field(ge=0, le=10)
+    verdict: Literal["right", "wrong", 'can\'t "say" — ü']
+    reason: str = Field(max_length=20)
+    final: bool
+    correction: int | None = Field(ge=-99, le=99)
+
+
+class Step(Exact):
+    operation: Literal["+", "-", "*"]
+    operands: list[Annotated[int, Field(ge=0, le=999)]] = Field(min_length=2, max_length=3)
+
+
+class Plan(Exact):
+    steps: list[Step] = Field(min_length=1, max_length=3)
+    verdict: Verdict
+
+
+class Code(RootModel[Annotated[str, Field(pattern="^[A-F]{2}-[0-9]{3}$")]]):
+    pass
+
+
+class Bits(RootModel[Annotated[list[bool], Field(min_length=3, max_length=5)]]):
+    pass
+
+
+MODELS: list[type[BaseModel]] = [Verdict, Step, Plan, Code, Bits]
+BUDGET = 400
+
+
+@pytest.fixture
+async def engine(tiny_model: Path) -> AsyncIterator[TorchEngine]:
+    engine = TorchEngine(ModelSettings(engine="torch", model=str(tiny_model), max_concurrency=8))
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+def validate(model: type[BaseModel], done: Completion) -> None:
+    assert done.finish_reason == "stop", done.text
+    model.model_validate_json(done.text)
+    assert done.grammar_masked
+    assert len(done.logprobs) == len(done.output_ids) == done.usage.completion
+    assert all(logprob <= 1e-6 for logprob in done.logprobs)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+async def test_a_greedy_answer_validates(engine: TorchEngine, model: type[BaseModel]) -> None:
+    schema = model.model_json_schema()
+    validate(model, await ask(engine, json_schema=schema, sampling={"max_tokens": BUDGET}))
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+async def test_wild_samples_validate_and_their_neighbours_do_not_notice(
+    engine: TorchEngine, model: type[BaseModel]
+) -> None:
+    free = [
+        request(f"What is {seed} + 5?", sampling={"temperature": seed % 2 * 0.8, "seed": seed})
+        for seed in range(4)
+    ]
+    alone = [await completions(engine, each) for each in free]
+    bound = [
+        request(
+            json_schema=model.model_json_schema(),
+            sampling={
+                "temperature": 1.5,
+                "seed": seed,
+                "max_tokens": BUDGET,
+                "n": 1 + seed % 2,
+                "top_k": 5 * (seed % 3),
+                "top_p": 1.0 - 0.2 * (seed % 2),
+            },
+        )
+        for seed in range(8)
+    ]
+    mixed = [each for pair in zip(bound, [*free, *free], strict=True) for each in pair]
+    together = await asyncio.gather(*(completions(engine, each) for each in mixed))
+    for found in together[0::2]:
+        for done in found:
+            validate(model, done)
+    for found, expected in zip(together[1::2], [*alone, *alone], strict=True):
+        assert [done.output_ids for done in found] == [done.output_ids for done in expected]
+        assert not any(done.grammar_masked for done in found)
+
+
+async def test_the_same_seed_gives_the_same_tokens_under_a_schema(engine: TorchEngine) -> None:
+    schema, sampling = Verdict.model_json_schema(), {"temperature": 1.5, "seed": 3}
+    first = await ask(engine, json_schema=schema, sampling=sampling)
+    assert (await ask(engine, json_schema=schema, sampling=sampling)).output_ids == first.output_ids
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+async def test_logprobs_are_of_the_distribution_over_allowed_tokens(
+    engine: TorchEngine, temperature: float
+) -> None:
+    """Recomputed from the model itself: two tokens are possible, so two logits count."""
+    loaded = engine._loaded  # pyright: ignore[reportPrivateUsage]
+    assert loaded is not None
+    sampling = {"temperature": temperature, "seed": 6}
+    done = await ask(engine, json_schema={"enum": [4, 7]}, sampling=sampling)
+    four, seven = (loaded.codec.encode(digit)[0] for digit in "47")
+    with torch.inference_mode():
+        logits = loaded.model(input_ids=torch.tensor([done.prompt_ids])).logits[0, -1]
+    possible = (logits[[four, seven]] / (temperature or 1.0)).log_softmax(0)
+    (token,) = done.output_ids
+    assert done.logprobs[0] == pytest.approx(float(possible[[four, seven].index(token)]), abs=1e-4)
+    assert done.text in ("4", "7")
+
+
+async def test_what_can_go_on_ends_by_the_models_own_end_of_turn(
+    engine: TorchEngine, tiny_model: Path
+) -> None:
+    end = special_ids(tiny_model)["<|im_end|>"]
+    schema = {"type": "integer", "minimum": 0, "maximum": 999}
+    endings: set[bool] = set()
+    for seed in range(60):
+        sampling = {"temperature": 3.0, "seed": seed}
+        done = await ask(engine, json_schema=schema, sampling=sampling)
+        assert 0 <= json.loads(done.text) <= 999
+        assert done.finish_reason == "stop"
+        endings.add(done.output_ids[-1] == end)
+        if done.output_ids[-1] != end:
+            assert done.text == "0" or len(done.text) == 3
+    assert endings == {True, False}
+
+
+async def test_a_later_turn_extends_an_answer_that_ended_with_its_grammar(
+    engine: TorchEngine,
+) -> None:
+    first = await ask(engine, json_schema={"const": {"a": 1}})
+    earlier = (*first.prompt_ids, *first.output_ids)
+    turns = [user(QUESTION), Message(role="assistant", raw_text=first.text), user("And now?")]
+    second = await ask(engine, turns, previous_ids=earlier, sampling={"max_tokens": 2})
+    assert second.extends_previous
+    assert second.prompt_ids[: len(earlier)] == earlier
+
+
+async def test_max_tokens_cuts_with_length(engine: TorchEngine) -> None:
+    schema = Verdict.model_json_schema()
+    whole = await ask(engine, json_schema=schema, sampling={"max_tokens": BUDGET})
+    for limit in (1, 5, len(whole.output_ids) - 1):
+        done = await ask(engine, json_schema=schema, sampling={"max_tokens": limit})
+        assert done.finish_reason == "length"
+        assert done.output_ids == whole.output_ids[:limit]
+        assert done.grammar_masked
+    exact = {"max_tokens": len(whole.output_ids)}
+    assert (await ask(engine, json_schema=schema, sampling=exact)).finish_reason == "stop"
+
+
+async def test_a_stop_string_cuts_as_ever(engine: TorchEngine) -> None:
+    schema = Verdict.model_json_schema()
+    done = await ask(engine, json_schema=schema, sampling={"stop": ['"reason"']})
+    assert done.finish_reason == "stop"
+    assert done.text.endswith(", ")
+
+
+async def test_what_looks_like_a_tool_call_within_a_string_is_none(engine: TorchEngine) -> None:
+    call = '<tool_call>{"name": "calculate", "arguments": {"expression": "1"}}</tool_call>'
+    done = await ask(engine, json_schema={"const": call}, tools=[CALCULATE])
+    assert json.loads(done.text) == call
+    assert done.tool_calls == ()
+    assert done.finish_reason == "stop"
+
+
+async def test_ids_that_do_not_fit_the_schema_cannot_be_continued(engine: TorchEngine) -> None:
+    schema = Verdict.model_json_schema()
+    free = await ask(engine)
+    error = await failure(engine, request(json_schema=schema, resume_ids=free.output_ids[:3]))
+    assert error.kind == "bad_request"
+    assert "JSON schema" in str(error)
+    done = await ask(engine, json_schema=schema, sampling={"max_tokens": BUDGET})
+    too_long = (*done.output_ids, done.output_ids[-1])
+    assert (
+        await failure(engine, request(json_schema=schema, resume_ids=too_long))
+    ).kind == "bad_request"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [{"type": "integre"}, {"enum": list(range(99_999))}, {"not": {}}],
+    ids=["unknown type", "huge", "not enforceable"],
+)
+async def test_a_schema_that_is_refused_ends_its_own_request_only(
+    engine: TorchEngine, schema: dict[str, Any]
+) -> None:
+    error, *rest = await asyncio.gather(
+        failure(engine, request(json_schema=schema)),
+        ask(engine, QUESTION),
+        ask(engine, json_schema={"const": "ok"}),
+    )
+    assert error.kind == "bad_request"
+    assert "schema" in str(error)
+    assert [done.text for done in rest] == [ANSWER, '"ok"']
+
+
+async def test_a_grammar_that_fails_on_the_way_ends_its_own_request_only(
+    engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when going on takes more work than the limits allow."""
+    consume = Matcher.consume
+    taken: list[int] = []
+
+    def fail_at_the_fifth(self: Matcher, token: int) -> None:
+        taken.append(token)
+        if len(taken) == 5:
+            raise EngineError("too complex", kind="bad_request")
+        consume(self, token)
+
+    monkeypatch.setattr(Matcher, "consume", fail_at_the_fifth)
+    asked = request(json_schema=Verdict.model_json_schema(), sampling={"n": 2, "temperature": 1.0})
+    error, free = await asyncio.gather(failure(engine, asked), ask(engine))
+    assert str(error) == "too complex"
+    assert free.text == ANSWER
+    assert (await ask(engine)).text == ANSWER
+    assert engine.totals().abandoned_tokens == 6
