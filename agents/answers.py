@@ -47,7 +47,7 @@ _REPLACEMENTS = (
     (re.compile(r"(?<=[0-9])\\[,!]\s?(?=[0-9]{3})"), ""),
     (re.compile(r"\\[,;:! ]|~"), " "),
     (re.compile(r"\\(?:left|right|displaystyle)(?![A-Za-z])"), ""),
-    (re.compile(r"\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))|°"), " degrees "),
+    (re.compile(r"(?<!\s)\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))|°"), " degrees "),
     (re.compile(r"\\[()\[\]]"), " "),
     (re.compile(r"\\([$%#&_])"), r"\1"),
 )

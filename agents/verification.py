@@ -45,9 +45,10 @@ class Evidence:
         return self.calls[-1].text
 
     @property
-    def working(self) -> str:
-        """Everything the model wrote on its way."""
-        return "\n".join(call.text for call in self.calls)
+    def working(self) -> tuple[str, ...]:
+        """Everything the model wrote on its way, turn by turn: the markup of a call that is never
+        closed ends with its turn."""
+        return tuple(call.text for call in self.calls)
 
 
 class Rung(Protocol):
@@ -81,10 +82,11 @@ class ArithmeticRung:
     name = "arithmetic"
 
     async def check(self, evidence: Evidence, host: Host) -> Verdict:
-        wrong = first_wrong(evidence.working)
-        if wrong is not None:
-            return Verdict(rung=self.name, passed=False, reason=wrong[:_REASON_CHARS])
-        checked = len(equations(evidence.working))
+        for text in evidence.working:
+            wrong = first_wrong(text)
+            if wrong is not None:
+                return Verdict(rung=self.name, passed=False, reason=wrong[:_REASON_CHARS])
+        checked = sum(len(equations(text)) for text in evidence.working)
         return Verdict(rung=self.name, passed=True, reason=f"equations that hold: {checked}")
 
 

@@ -22,8 +22,15 @@ def main() -> int:
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text("utf-8")
         settings = worker_settings.validate_json(text)
-    except (OSError, ValidationError) as error:
+    except (OSError, UnicodeDecodeError) as error:
         print(f"{source}: {error}", file=sys.stderr)
+        return 2
+    except ValidationError as error:
+        # Without the values: one of them is the URL with the password of Redis.
+        found = error.errors(include_url=False, include_input=False, include_context=False)
+        for each in found:
+            place = ".".join(map(str, each["loc"])) or "settings"
+            print(f"{source}: {place}: {each['msg']}", file=sys.stderr)
         return 2
     try:
         uvloop.run(Worker(settings).run())

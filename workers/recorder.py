@@ -20,7 +20,6 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pydantic
 import structlog
 
 from agents.records import RECORDS_VERSION, Outcome, Run, Step, Trajectory, UsageEntry
@@ -104,27 +103,31 @@ class Table:
 
     async def write(self, entries: Sequence[Entry]) -> None:
         """Make a batch durable. Raises OSError if the disk refuses: the batch stays on the bus."""
-        rows: list[dict[str, Any]] = []
+        rows: list[pa.RecordBatch] = []
+        first = ""
         for entry, fields in entries:
             if entry in self._known:
                 continue
             try:
-                rows.append({"shard": self._shard, "entry": entry, **self._row_of(fields)})
-            except (pydantic.ValidationError, orjson.JSONDecodeError, KeyError) as error:
+                row = {"shard": self._shard, "entry": entry, **self._row_of(fields)}
+                # One by one: a number that fits no column spoils its own row only.
+                rows.append(pa.RecordBatch.from_pylist([row], schema=self._schema))
+            except (ValueError, KeyError, TypeError, OverflowError) as error:
                 self._set_aside(entry, fields, error)
+            else:
+                first = first or entry
         if rows:
-            self._write_file(rows)
+            self._write_file(first, rows)
         self._known.update(entry for entry, _ in entries)
         self.rows += len(rows)
 
-    def _write_file(self, rows: list[dict[str, Any]]) -> None:
-        name = f"{self._shard:03d}-{rows[0]['entry']}-{len(rows)}"
+    def _write_file(self, first: str, rows: list[pa.RecordBatch]) -> None:
+        name = f"{self._shard:03d}-{first}-{len(rows)}"
         part = self._folder / f".{name}.{os.getpid()}.part"
         try:
             with part.open("wb") as file:
-                pq.write_table(
-                    pa.Table.from_pylist(rows, schema=self._schema), file, compression="zstd"
-                )
+                table = pa.Table.from_batches(rows, schema=self._schema).combine_chunks()
+                pq.write_table(table, file, compression="zstd")
                 file.flush()
                 os.fsync(file.fileno())
             part.rename(self._folder / f"{name}.parquet")

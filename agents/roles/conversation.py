@@ -199,9 +199,17 @@ class Conversation:
 
 
 def assistant_message(call: Call) -> Message:
-    """A completion as the conversation's next turn."""
+    """A completion as the conversation's next turn.
+
+    A local model's text holds its calls as markup, so it is the whole turn; an endpoint's does
+    not, and a local model that goes on from there needs the calls written out.
+    """
+    whole = not call.tool_calls or "<tool_call>" in call.text
     return Message(
-        role="assistant", content=call.text, tool_calls=call.tool_calls, raw_text=call.text
+        role="assistant",
+        content=call.text,
+        tool_calls=call.tool_calls,
+        raw_text=call.text if whole else None,
     )
 
 

@@ -34,6 +34,7 @@ from pydantic_core import ErrorDetails
 
 from agents.records import JsonObject, ToolSpec
 from agents.tools.schema import inline_schema
+from agents.tools.threads import in_thread_of_its_own
 
 MAX_OUTPUT_CHARS = 20_000
 """Default limit of a tool's answer: some 5,000 tokens, more than a model's turn can use."""
@@ -118,14 +119,15 @@ class Tool(ToolDeclaration[A]):
             parsed = self.parse(arguments)
         except InvalidArguments as error:
             return {"error": str(error)}
+        limit = asyncio.timeout(self.timeout_seconds)
         try:
-            async with asyncio.timeout(self.timeout_seconds):
+            async with limit:
                 value = await self._run(parsed)
-        except TimeoutError:
-            return {"error": f"{self.name} took longer than {self.timeout_seconds:g} s"}
         except ToolFailed as error:
             return {"error": str(error)[:_SHOWN_CHARS]}
         except Exception as error:  # noqa: BLE001 - a tool is foreign code; its caller is a model
+            if isinstance(error, TimeoutError) and limit.expired():
+                return {"error": f"{self.name} took longer than {self.timeout_seconds:g} s"}
             return {"error": f"{self.name} failed: {type(error).__name__}: {error}"[:_SHOWN_CHARS]}
         return self._answer(value)
 
@@ -134,7 +136,7 @@ class Tool(ToolDeclaration[A]):
             return await self.function(parsed)
         if self.quick:
             return self.function(parsed)
-        value: object = await asyncio.to_thread(self.function, parsed)
+        value = await in_thread_of_its_own(self.function, parsed)
         return await value if isinstance(value, Awaitable) else value
 
     def _answer(self, value: object) -> JsonObject:

@@ -108,6 +108,47 @@ async def test_a_tool_that_takes_too_long_is_stopped() -> None:
     assert await slow.call({"text": ""}) == {"error": "slow took longer than 0.01 s"}
 
 
+async def test_a_tools_own_time_out_is_not_taken_for_ours() -> None:
+    @tool()
+    async def fetch(arguments: EchoArguments) -> str:
+        """Fetch."""
+        raise TimeoutError("no answer from the database after 2 s")
+
+    answer = await fetch.call({"text": ""})
+    assert answer == {"error": "fetch failed: TimeoutError: no answer from the database after 2 s"}
+
+
+async def test_tools_that_hang_for_ever_leave_room_for_the_others() -> None:
+    wake = threading.Event()
+
+    @tool(timeout_seconds=0.01)
+    def hangs(arguments: EchoArguments) -> str:
+        """Hang."""
+        wake.wait()
+        return "late"
+
+    @tool()
+    def works(arguments: EchoArguments) -> str:
+        """Work."""
+        return arguments.text
+
+    stuck = await asyncio.gather(*(hangs.call({"text": ""}) for _ in range(40)))
+    assert stuck == [{"error": "hangs took longer than 0.01 s"}] * 40
+    assert await works.call({"text": "done"}) == {"result": "done"}
+    wake.set()
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), StopIteration("over")])
+async def test_a_tool_that_would_end_more_than_itself_is_an_error(error: BaseException) -> None:
+    @tool()
+    def ends(arguments: EchoArguments) -> str:
+        """End."""
+        raise error
+
+    answer = await ends.call({"text": ""})
+    assert type(error).__name__ in str(answer["error"])
+
+
 async def test_a_cancelled_tool_stays_cancelled() -> None:
     started = asyncio.Event()
 

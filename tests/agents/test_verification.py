@@ -199,6 +199,12 @@ async def test_working_before_a_tool_call_is_checked_too() -> None:
     assert verification.answer == "5"
 
 
+async def test_a_call_that_is_never_closed_hides_only_its_own_turn() -> None:
+    cut = '<tool_call>\n{"name": "calculate"'
+    verification = await climb(evidence(cut, r"So 2 + 2 = 5, \boxed{5}"), ScriptedHost([]))
+    assert verification.reason == "arithmetic: 2 + 2 = 5 is wrong: the left side is 4"
+
+
 async def test_a_later_rung_can_be_added_and_may_ask_its_host() -> None:
     class AskAgain:
         name = "agreement"

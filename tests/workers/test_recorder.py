@@ -80,6 +80,14 @@ async def test_an_entry_that_is_no_record_is_kept_aside_whole_and_the_rest_is_wr
     assert bytes.fromhex(kept["fields_hex"]["usage"]) == b"\xff{not json"
 
 
+async def test_a_number_that_fits_no_column_spoils_its_own_entry_only(tmp_path: Path) -> None:
+    usage = {"prompt": 10**20, "completion": 3, "source": "provider"}
+    bad = "2-0", {b"usage": json.dumps(USAGE | {"usage": usage}).encode()}
+    await table(tmp_path).write([entry(1), bad, entry(3)])
+    assert written(tmp_path) == ["1", "3"]
+    assert len(list((tmp_path / "unreadable").iterdir())) == 1
+
+
 async def test_entries_stay_on_the_bus_until_the_disk_has_room(bus: Bus, tmp_path: Path) -> None:
     key = bus.keys.shard(0).ledger
     store = table(tmp_path)

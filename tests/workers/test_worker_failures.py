@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
 from redis.exceptions import ResponseError
 
 from agents.records import Budget, Message, Outcome, Run
@@ -234,6 +238,22 @@ async def test_a_worker_that_starts_before_its_redis_waits_for_it(
             await client.submit(run)
             trajectory = await asyncio.wait_for(client.wait(run.id), 30)
     assert trajectory.outcome is Outcome.ANSWERED
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        '{"kind": "rol", "bus": {"redis_url": "redis://:hush@h:1/0"}}',
+        '{"kind": "role", "roles": ["slm"], "bus": {"url": "redis://:hush@h:1/0"}}',
+        '{"kind": "role", "roles": ["slm"], "redis_url": "redis://:hush@h:1/0"}',
+    ],
+)
+def test_an_error_in_the_settings_is_named_without_their_secrets(settings: str) -> None:
+    command = [sys.executable, "-m", "workers", "-"]
+    done = subprocess.run(command, input=settings, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert re.search("kind|url", done.stderr)
+    assert "hush" not in done.stdout + done.stderr
 
 
 async def test_a_worker_that_waits_for_redis_ends_when_it_is_told_to(

@@ -41,6 +41,10 @@ server's books, be matched with ours."""
 
 _log = logging.getLogger(__name__)
 
+OPENAI_URL = "https://api.openai.com/v1"
+MAX_LINE_BYTES = 16 * 1024 * 1024
+"""Of a stream's event: far above any completion, far below what would fill the memory."""
+
 
 class OpenAIEngine:
     """See the module."""
@@ -87,7 +91,8 @@ class OpenAIEngine:
         self._client = openai.AsyncOpenAI(
             # The package insists on some key; an own server without one ignores it.
             api_key=self._key or "none",
-            base_url=self._settings.base_url,
+            # Without one the package would take OPENAI_BASE_URL, and the records would say OpenAI.
+            base_url=self._settings.base_url or OPENAI_URL,
             max_retries=0,
             timeout=openai.Timeout(None, connect=self._settings.connect_timeout_seconds),
         )
@@ -248,13 +253,16 @@ class OpenAIEngine:
 
         response = await ticket.guard(self._open(request, body), timeout=left())
         try:
-            lines: AsyncIterator[str] = aiter(response.iter_lines())
+            lines = sse_lines(response.iter_bytes())
             while True:
                 line = await ticket.guard(_next_line(lines), timeout=left())
-                if line is None or line == "data: [DONE]":
+                if line is None:
                     return
                 if line.startswith("data:"):
-                    yield line[len("data:") :].strip()
+                    data = line.removeprefix("data:").strip()
+                    if data == "[DONE]":
+                        return
+                    yield data
         finally:
             await response.close()
 
@@ -278,6 +286,23 @@ class OpenAIEngine:
         if self._client is None:
             raise EngineError("the openai engine is not started", kind="internal")
         return self._client
+
+
+async def sse_lines(parts: AsyncIterator[bytes]) -> AsyncGenerator[str]:
+    """Lines of a stream of events, which end at LF or CRLF alone: `str.splitlines` would also cut
+    at U+2028, which JSON allows within a string. Raises EngineError for a line without an end."""
+    rest = b""
+    async for part in parts:
+        *whole, rest = (rest + part).split(b"\n")
+        for line in whole:
+            yield line.removesuffix(b"\r").decode("utf-8", "replace")
+        if len(rest) > MAX_LINE_BYTES:
+            raise EngineError(
+                f"the endpoint sent more than {MAX_LINE_BYTES} bytes without a line's end",
+                kind="garbage",
+            )
+    if rest:
+        yield rest.decode("utf-8", "replace")
 
 
 async def _next_line(lines: AsyncIterator[str]) -> str | None:

@@ -68,4 +68,6 @@ def _status_error(error: openai.APIStatusError, endpoint: str, said: str) -> Eng
         return EngineError(f"{place}: {said}", kind="unavailable", retryable=True)
     if error.code == "context_length_exceeded" or _OVERFLOW.search(str(error)):
         return EngineError(f"{place}: {said}", kind="context_overflow")
+    if error.code in ("content_filter", "content_policy_violation"):
+        return EngineError(f"{place}: {said}", kind="content_filter")
     return EngineError(f"{place}: {said}", kind="bad_request")

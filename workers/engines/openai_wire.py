@@ -76,9 +76,13 @@ class WireCompletionDetails(_Wire):
     reasoning_tokens: int | None = None
 
 
+MAX_TOKENS = 2**40
+"""No call has more: an endpoint that says so talks nonsense, and sums stay in 64 bits."""
+
+
 class WireUsage(_Wire):
-    prompt_tokens: int = Field(ge=0)
-    completion_tokens: int = Field(ge=0)
+    prompt_tokens: int = Field(ge=0, le=MAX_TOKENS)
+    completion_tokens: int = Field(ge=0, le=MAX_TOKENS)
     prompt_tokens_details: WirePromptDetails | None = None
     completion_tokens_details: WireCompletionDetails | None = None
 
@@ -219,9 +223,10 @@ def _limit_field(settings: ModelSettings) -> str:
 def _message(message: Message) -> dict[str, Any]:
     match message.role:
         case "assistant":
-            content = message.content
-            if not content and message.raw_text:
-                content = without_tool_calls(message.raw_text)
+            content = message.content or message.raw_text or ""
+            if message.tool_calls:
+                # A local model's text holds its calls as markup; here they have a field.
+                content = without_tool_calls(content)
             entry: dict[str, Any] = {"role": "assistant", "content": content or None}
             if message.tool_calls:
                 entry["tool_calls"] = [_call(call) for call in message.tool_calls]

@@ -144,8 +144,8 @@ class EngineTotals:
 
 
 ErrorKind = Literal[
-    "bad_request", "context_overflow", "auth", "rate_limited", "unavailable", "timeout",
-    "garbage", "deadline", "cancelled", "unknown_adapter", "internal",
+    "bad_request", "context_overflow", "content_filter", "auth", "rate_limited", "unavailable",
+    "timeout", "garbage", "deadline", "cancelled", "unknown_adapter", "internal",
 ]  # fmt: skip
 
 

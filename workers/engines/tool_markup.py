@@ -53,6 +53,10 @@ def without_tool_calls(text: str) -> str:
     return "".join(kept).strip()
 
 
+MAX_DEPTH = 64
+"""Of a call's arguments. The records around them nest further, and pydantic reads 200 levels."""
+
+
 def write_tool_call(name: str, arguments: Mapping[str, object]) -> str:
     """The markup of one call."""
     body = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
@@ -68,11 +72,29 @@ def parse_arguments(raw: str) -> tuple[JsonObject | None, str | None]:
     """A model's arguments as an object, or `None` and what is wrong with them."""
     try:
         value: object = json.loads(raw)
+        # Half a surrogate pair, NaN and infinity are in no JSON that a record can carry.
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
         return None, f"the arguments are not valid JSON: {error}"
+    if _deeper_than(value, MAX_DEPTH):
+        return None, f"the arguments are nested more than {MAX_DEPTH} levels deep"
     if not isinstance(value, dict):
         return None, f"the arguments must be a JSON object, not {type(value).__name__}"
     return cast(JsonObject, value), None
+
+
+def _deeper_than(value: object, levels: int) -> bool:
+    layer = [value]
+    for _ in range(levels + 1):
+        layer = [
+            inner
+            for each in layer
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not layer:
+            return False
+    return True
 
 
 def _parse_call(call_id: str, raw: str) -> ToolCall:

@@ -9,9 +9,13 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager
 
+import httpx2
+import openai
 import pytest
 
 from agents.records import Message, SamplingParams, ToolCall, Usage
+from agents.roles.conversation import assistant_message
+from tests.agents.conversations import says
 from tests.workers.engines.asking import (
     DELEGATE,
     QUESTION,
@@ -24,10 +28,14 @@ from tests.workers.engines.asking import (
     user,
 )
 from tests.workers.engines.conformance import EngineConformance
+from workers.engines.chat_prompt import template_messages
 from workers.engines.faults import FaultPlan
-from workers.engines.openai import OpenAIEngine
+from workers.engines.openai import OpenAIEngine, sse_lines
+from workers.engines.openai_errors import engine_error
+from workers.engines.openai_wire import request_body
 from workers.engines.protocol import Completion, EngineError
 from workers.engines.settings import ModelSettings
+from workers.engines.tool_markup import write_tool_call
 from workers.scripted_api import ScriptedServer, ServerOptions
 
 KEY = "sk-very-secret-0123456789"
@@ -372,6 +380,71 @@ async def test_a_body_of_the_wrong_shape_is_garbage(body: bytes) -> None:
         await engine.close()
 
 
+def test_a_refusal_by_a_content_filter_is_about_the_problem_and_not_the_deployment() -> None:
+    response = httpx2.Response(400, request=httpx2.Request("POST", "http://127.0.0.1/v1"))
+    body = {"code": "content_filter", "message": "no"}
+    refused = openai.BadRequestError("no", response=response, body=body)
+    assert engine_error(refused, "endpoint", "").kind == "content_filter"
+
+
+@pytest.mark.parametrize("mark", ["data: ", "data:"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+async def test_a_stream_is_cut_where_its_lines_end_and_nowhere_else(mark: str, end: str) -> None:
+    """JSON allows U+2028, U+2029 and U+0085 within a string; they are no line's end here."""
+    said = "a\u2028b\u2029c\u0085d"
+    usage = '{"prompt_tokens": 1, "completion_tokens": 2}'
+    lines = (
+        f'{{"choices": [{{"index": 0, "delta": {{"content": "{said}"}}}}]}}',
+        '{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}',
+        f'{{"choices": [], "usage": {usage}}}',
+        "[DONE]",
+    )
+    body = "".join(f"{mark}{line}{end}{end}" for line in lines).encode()
+    async with replying(body) as url:
+        engine = OpenAIEngine(
+            ModelSettings(engine="openai", model="m", base_url=url, max_attempts=1)
+        )
+        await engine.start()
+        [done] = await completions(engine, request(stream=True))
+        await engine.close()
+    assert done.text == said
+    assert done.usage.completion == 2
+
+
+async def test_a_line_that_never_ends_is_garbage_and_fills_no_memory() -> None:
+    async def parts() -> AsyncGenerator[bytes]:
+        while True:
+            yield b"x" * 1_000_000
+
+    with pytest.raises(EngineError, match="without a line's end"):
+        async for _ in sse_lines(parts()):
+            pass
+
+
+async def test_openai_itself_is_asked_whatever_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    engine = OpenAIEngine(ModelSettings(engine="openai", model="gpt-4o"))
+    await engine.start()
+    assert str(engine._connected.base_url) == "https://api.openai.com/v1/"  # pyright: ignore
+    await engine.close()
+
+
+@pytest.mark.parametrize("local_first", [True, False])
+def test_a_conversation_can_go_on_at_an_endpoint_or_at_home(local_first: bool) -> None:
+    """A run is forked to another model: its calls stand once in the history, in either form."""
+    markup = write_tool_call("calculate", {"expression": "3 * 4"})
+    call = ToolCall(id="c", name="calculate", arguments={"expression": "3 * 4"}, raw_arguments="{}")
+    message = assistant_message(says(f"Next.\n{markup}" if local_first else "Next.", call))
+    remote = str(request_body(request([message]), ModelSettings(engine="openai", model="m")))
+    [at_home] = template_messages([message])
+    assert remote.count("3 * 4") == 1
+    assert str(at_home).count("3 * 4") == 1
+    assert ("tool_calls" in at_home) != local_first
+
+
 async def test_provider_details_reach_the_usage() -> None:
     body = {
         "choices": [{"index": 0, "message": {"content": "x"}, "finish_reason": "stop"}],
@@ -419,8 +492,6 @@ async def replying(body: bytes) -> AsyncGenerator[str]:
 
 
 def test_the_default_limit_field_fits_the_endpoint() -> None:
-    from workers.engines.openai_wire import request_body
-
     asked = request(sampling={"max_tokens": 7})
     own = ModelSettings(engine="openai", model="m", base_url="http://localhost:8000/v1")
     assert request_body(asked, own)["max_tokens"] == 7

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.records import Message, ToolSpec
+from agents.records import Message, ToolCall, ToolSpec
 from workers.engines.chat_prompt import build_prompt, template_messages
 from workers.engines.packed_text import PackedText
 from workers.engines.script import scripted_reply
@@ -113,8 +113,20 @@ def test_what_is_wrong_with_a_call_is_said() -> None:
     assert "no name" in error('{"arguments": {}}')
     assert "not str" in error('{"name": "f", "arguments": "3*4"}')
     assert "not valid JSON" in error("[" * 100_000)
+    assert "surrogates" in error('{"name": "f", "arguments": {"a": "\\ud83d"}}')
+    assert "not JSON compliant" in error('{"name": "f", "arguments": {"a": NaN}}')
+    assert "levels deep" in error(f'{{"name": "f", "arguments": {{"a": {"[" * 150 + "]" * 150}}}}}')
     (cut,) = parse_tool_calls('ok <tool_call>{"name"', id_seed="s")
     assert "cut off" in str(cut.error)
+
+
+def test_every_call_that_is_read_fits_into_a_record() -> None:
+    """What a model writes travels on as JSON, nested in records of its own depth."""
+    nested = "[" * 60 + '"\\ud83d\\ude00"' + "]" * 60
+    body = f'{{"name": "f", "arguments": {{"a": {nested}}}}}'
+    (call,) = parse_tool_calls(f"<tool_call>{body}</tool_call>", id_seed="s")
+    assert call.error is None
+    assert ToolCall.model_validate_json(call.model_dump_json()) == call
 
 
 def test_call_ids_are_stable_and_differ_by_place_and_request() -> None:
