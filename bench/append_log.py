@@ -47,21 +47,31 @@ class AppendLog:
             raise ValueError(f"{self.path} is not open")
         line = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
         try:
+            whole = os.fstat(self._descriptor).st_size
             written = os.write(self._descriptor, line)
             if written != len(line):
+                # Else the next record would be glued to this half of one.
+                os.ftruncate(self._descriptor, whole)
                 raise OSError(f"{written} of {len(line)} bytes were written")
-            if sync:
-                os.fsync(self._descriptor)
         except OSError as error:
-            raise OutputError(
-                f"{self.path}: cannot be written ({error.strerror or error}); make room, then go "
-                f"on with: bench resume {self.path.parent}"
-            ) from error
+            raise self._unwritable(error) from error
+        if sync:
+            self.sync()
 
     def sync(self) -> None:
-        """Return when everything appended so far is on the disk."""
-        if self._descriptor is not None:
+        """Return when everything appended so far is on the disk. Raises OutputError."""
+        if self._descriptor is None:
+            return
+        try:
             os.fsync(self._descriptor)
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> OutputError:
+        return OutputError(
+            f"{self.path}: cannot be written ({error.strerror or error}); make room, then go "
+            f"on with: bench resume {self.path.parent}"
+        )
 
     def close(self) -> None:
         """Close the file; reading stays possible."""

@@ -77,7 +77,9 @@ class Stored:
     """Everything that a directory holds of its runs."""
 
     admitted: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
-    """(arm, item) → run id."""
+    """(arm, item) → run id; of several, the last."""
+    runs: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """Run id → (arm, item), of every run that was ever admitted."""
     results: dict[tuple[str, str], Result] = field(default_factory=dict[tuple[str, str], Result])
     notices: list[str] = field(default_factory=list[str])
 
@@ -166,7 +168,9 @@ class OutputDirectory:
             try:
                 if kind == "admitted":
                     admitted = Admitted.model_validate(record)
-                    stored.admitted[(admitted.arm, admitted.item)] = admitted.run_id
+                    key = admitted.arm, admitted.item
+                    stored.admitted[key] = admitted.run_id
+                    stored.runs[admitted.run_id] = key
                 elif kind == "result":
                     # A later line replaces an earlier one: that is how `rescore` writes.
                     result = Result.model_validate(record)

@@ -27,6 +27,11 @@ def enqueue(asked: Asked) -> str:
     output = asked.output or Path("results") / (
         f"{asked.benchmark}-{time.strftime('%Y%m%d-%H%M%S')}"
     )
+    if (output / "manifest.json").exists():
+        raise UsageError(
+            f"{output} already holds a benchmark; go on with it by `bench resume {output}`, or "
+            "give another --output"
+        )
     request = JobRequest(
         program="bench",
         argv=argv_of(asked, output.absolute()),
@@ -42,7 +47,9 @@ def enqueue(asked: Asked) -> str:
 def argv_of(asked: Asked, output: Path) -> list[str]:
     """The command line of the job. It says outright what this terminal's environment says."""
     request = asked.request
+    known = asked.benchmark in ("gsm8k", "wordproblems")
     argv = [
+        *([] if known else ["run"]),
         asked.benchmark,
         *("--arms", ",".join(arm.name for arm in asked.arms)),
         *("--seed", str(request.seed)),

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from agents.records import Budget, Trajectory, UsageEntry
+from agents.records import Budget, Outcome, Trajectory, UsageEntry
 from bench.arms import Arm, named
 from bench.checkers import Score, Scorer
 from bench.client import RunClient
@@ -23,7 +24,7 @@ from bench.journal import Journal
 from bench.ledger import total
 from bench.output import Manifest, ManifestItem, Stored
 from bench.results import Admitted, Result, prediction_of, result_of, transcript_of
-from bus import BusUnavailable, Overloaded
+from bus import BusUnavailable, Overloaded, tasks
 
 GRACE_SECONDS = 10.0
 """How long runs in flight may still end after the first Ctrl-C."""
@@ -98,6 +99,7 @@ class Runner:
         self._grace = grace
         self._spent = spent
         """Micro-dollars booked so far, by every process."""
+        self._began = time.time()
         self._admitted = dict(stored.admitted)
         self._results = dict(stored.results)
         self._costs: dict[str, list[int]] = {arm: [] for arm in manifest.arms}
@@ -105,8 +107,9 @@ class Runner:
             self._costs[result.arm].append(result.micro_dollars)
         self._todo = self._jobs()
         self._flying: dict[tuple[str, str], Job] = {}
+        self._first = {arm: asyncio.Lock() for arm in manifest.arms}
         self._stop: Ending | None = None
-        self._stopped = asyncio.Event()
+        self._interrupted = asyncio.Event()
 
     async def run(self) -> Ending:
         """Work until everything is answered, the budget is used up, or `interrupt` is called.
@@ -115,19 +118,21 @@ class Runner:
         """
         jobs = len(self._manifest.arms) * len(self._manifest.items)
         self._progress.started(jobs, list(self._results.values()), self._spent)
-        workers = min(self._manifest.concurrency, max(1, len(self._todo)))
-        work = asyncio.gather(*(self._work() for _ in range(workers)))
-        stopped = asyncio.create_task(self._stopped.wait())
+        places = min(self._manifest.concurrency, max(1, len(self._todo)))
+        workers = [asyncio.create_task(self._work()) for _ in range(places)]
+        working = asyncio.gather(*workers)
+        interrupted = asyncio.create_task(self._interrupted.wait())
         try:
-            await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if not work.done() and self._stop is Ending.INTERRUPTED:
-                await asyncio.wait({work}, timeout=self._grace)
-            if work.done() or self._stop is not Ending.INTERRUPTED:
-                await work
+            await asyncio.wait({working, interrupted}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                await asyncio.wait({working}, timeout=self._grace)
+            if working.done():
+                await working
+            else:
+                self._stop = Ending.INTERRUPTED
         finally:
-            stopped.cancel()
-            work.cancel()
-            await asyncio.gather(work, stopped, return_exceptions=True)
+            # Each by itself: when one has failed, `gather` lets the others go on.
+            await tasks.end([interrupted, *workers])
         if self._stop is None or not self._unfinished():
             await self._late_entries()
             return Ending.COMPLETE
@@ -135,8 +140,8 @@ class Runner:
 
     def interrupt(self) -> None:
         """Admit nothing more, and give what is in flight a little time."""
-        self._stop = Ending.INTERRUPTED
-        self._stopped.set()
+        self._stop = self._stop or Ending.INTERRUPTED
+        self._interrupted.set()
 
     @property
     def in_flight(self) -> int:
@@ -172,16 +177,32 @@ class Runner:
 
     async def _work(self) -> None:
         while self._stop is None and self._todo:
-            if self._over_budget(self._todo[0]):
-                self._stop = Ending.BUDGET
-                self._stopped.set()
-                return
-            job = self._todo.popleft()
-            self._flying[job.key] = job
-            try:
-                await self._answer(job)
-            finally:
-                self._flying.pop(job.key, None)
+            job = self._todo[0]
+            if not self._unpriced(job):
+                await self._next()
+                continue
+            # What a run of this arm costs is not known: the first one goes alone.
+            async with self._first[job.arm.name]:
+                if self._stop is None and self._todo and self._unpriced(self._todo[0]):
+                    await self._next()
+
+    async def _next(self) -> None:
+        if self._over_budget(self._todo[0]):
+            self._stop = Ending.BUDGET
+            return
+        job = self._todo.popleft()
+        self._flying[job.key] = job
+        try:
+            await self._answer(job)
+        finally:
+            self._flying.pop(job.key, None)
+
+    def _unpriced(self, job: Job) -> bool:
+        return (
+            self._manifest.budget_micro_dollars is not None
+            and job.key not in self._admitted
+            and not self._costs[job.arm.name]
+        )
 
     def _over_budget(self, job: Job) -> bool:
         """Whether one more run would pass the budget, by what runs of its arm have cost so far."""
@@ -223,7 +244,7 @@ class Runner:
                 entries = await self._client.usage(run.id)
                 break
             except Overloaded:
-                if self._stop is Ending.INTERRUPTED:
+                if self._interrupted.is_set():
                     return
             except BusUnavailable as error:
                 # The same run may be submitted again: it is the same run to the bus.
@@ -234,7 +255,17 @@ class Runner:
                     raise
             await asyncio.sleep(pause)
             pause = min(2 * pause, OVERLOADED_MAX_SECONDS)
+        if known is not None and self._lapsed(trajectory):
+            self._spent += total(self._journal.charge(entries)).micro_dollars
+            del self._admitted[job.key]
+            await self._answer(job)
+            return
         await self._record(job, trajectory, entries)
+
+    def _lapsed(self, trajectory: Trajectory) -> bool:
+        """Whether the run's time ran out while no bench waited for it (a reboot, a long pause):
+        that says nothing of the model, so the question is asked anew."""
+        return trajectory.outcome is Outcome.DEADLINE and trajectory.ended < self._began
 
     async def _record(self, job: Job, trajectory: Trajectory, entries: list[UsageEntry]) -> None:
         score = await self._score(prediction_of(trajectory), job.item.gold)

@@ -167,6 +167,8 @@ def manifest_of(asked: Asked) -> Manifest:
     """The manifest without what only a deployment knows. Raises DataError or UsageError."""
     concurrency = _concurrency(asked.concurrency)
     budget = None if asked.budget_dollars is None else _budget(asked.budget_dollars)
+    if not 0 <= asked.request.seed < 2**32:
+        raise UsageError(f"--seed must lie between 0 and 4294967295; got {asked.request.seed}")
     dataset = load(asked.benchmark, asked.request)
     return Manifest(
         benchmark=asked.benchmark,

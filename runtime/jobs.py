@@ -30,9 +30,9 @@ from arq.worker import Worker, func
 from pydantic import BaseModel, ConfigDict, Field
 from redis.exceptions import RedisError
 
-from bus import Bus, WorkerPresence, announce, tasks
+from bus import Bus, BusUnavailable, WorkerPresence, announce, tasks
 from runtime import __version__
-from runtime.child_death import dies_with_parent
+from runtime.child_death import PARENT_VARIABLE, dies_with_parent
 from runtime.config import Settings
 from runtime.errors import InputError, Unreachable
 from runtime.state import StateDirectory
@@ -42,6 +42,7 @@ log = structlog.get_logger("runtime.jobs")
 FUNCTION = "run_program"
 QUEUE_LIFE_SECONDS = 30 * 86_400
 STOP_SECONDS = 20.0
+RETRY_SECONDS = 2.0
 MAX_TRIES = 1_000
 """A drain or a crash of the worker counts as a try to arq; neither is the job's fault."""
 
@@ -208,7 +209,22 @@ def _job(pool: ArqRedis, settings: Settings, job_id: str) -> Job:
 
 def run_jobs_worker(settings: Settings, name: str, state: StateDirectory) -> None:
     """Serve the queue until SIGTERM; a job under way is stopped and taken up again later."""
-    asyncio.run(_serve(settings, name, state))
+    asyncio.run(_outlast(settings, name, state))
+
+
+async def _outlast(settings: Settings, name: str, state: StateDirectory) -> None:
+    """arq gives up at the first error of Redis; under a supervisor the worker waits and begins
+    anew. Started by hand, it says at once that its Redis is not there."""
+    while True:
+        began = time.monotonic()
+        try:
+            await _serve(settings, name, state)
+            return
+        except (RedisError, OSError, BusUnavailable) as error:
+            if PARENT_VARIABLE not in os.environ and time.monotonic() - began < RETRY_SECONDS:
+                raise
+            log.warning("waiting for the bus", error=str(error), again_in=RETRY_SECONDS)
+        await asyncio.sleep(RETRY_SECONDS)
 
 
 async def _serve(settings: Settings, name: str, state: StateDirectory) -> None:
@@ -297,7 +313,9 @@ async def _run(request: JobRequest, job_id: str, state: StateDirectory) -> dict[
     folder.mkdir(parents=True, exist_ok=True)
     output_log = folder / "output.log"
     argv = request.argv
-    if request.program == "bench" and request.output and _begun(Path(request.output)):
+    # Only a benchmark that this job began: another's is not for it to go on with.
+    again = output_log.exists()
+    if again and request.program == "bench" and request.output and _begun(Path(request.output)):
         argv = ["resume", request.output]
     log.info("job started", job=job_id, program=request.program, argv=argv)
     with output_log.open("ab") as out:

@@ -36,12 +36,12 @@ class RunLine:
 
 async def run_ids(bus: Bus) -> list[str]:
     """Every run that the bus knows, newest first. Walks the keys: for people, not for loops."""
-    found: list[str] = []
+    found: set[str] = set()  # a walk may meet a key twice
     for shard in bus.keys.all_shards():
         prefix = shard.run("*").removesuffix("*")
         pattern = prefix.replace("[", "\\[").replace("?", "\\?") + "*"
         async for key in bus.redis.scan_iter(match=pattern, count=1000):
-            found.append(key.decode().removeprefix(prefix))
+            found.add(key.decode().removeprefix(prefix))
     return sorted(found, reverse=True)
 
 

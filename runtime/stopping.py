@@ -16,12 +16,13 @@ _LIMIT_SECONDS = 600.0
 def stop(run: RunFile, state: StateDirectory, *, now: bool = False) -> None:
     """Signal the supervisor and wait until it has let go of the state directory.
 
-    With `now` a second signal follows, which kills the workers. Raises `UserError` when it is
+    With `now` a second one follows, which kills the workers. Raises `UserError` when it is
     still there after ten minutes.
     """
-    _signal(run.pid)
+    _signal(run.pid, signal.SIGTERM)
     if now:
-        _signal(run.pid)
+        # Another number: of two that are the same and pending, the kernel delivers one.
+        _signal(run.pid, signal.SIGINT)
     deadline = time.monotonic() + _LIMIT_SECONDS
     while _holds(run, state) or _alive(run.pid):
         if time.monotonic() > deadline:
@@ -47,8 +48,8 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def _signal(pid: int) -> None:
+def _signal(pid: int, number: signal.Signals) -> None:
     try:
-        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, number)
     except ProcessLookupError:
         return  # It ended between our look and the signal.

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
@@ -89,7 +90,13 @@ class WorkerSlot:
     async def run(self) -> None:
         try:
             while not self._stopping.is_set():
-                code = await self._one_life()
+                try:
+                    code = await self._one_life()
+                except (OSError, subprocess.SubprocessError) as error:
+                    # No memory or no place for another process: as bad as a death, and as passing.
+                    log.error("worker not started", worker=self.name, error=str(error))
+                    self.kill_process()
+                    code = os.EX_OSERR
                 if self._stopping.is_set():
                     break
                 if not await self._after_death(code):
@@ -123,6 +130,10 @@ class WorkerSlot:
 
     def kill(self) -> None:
         self._stopping.set()
+        self.kill_process()
+
+    def kill_process(self) -> None:
+        """Kill the process of now, if there is one; another may follow."""
         if self.process is not None and self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self.process.kill()

@@ -13,6 +13,9 @@ from workers.engines.protocol import EngineError
 from workers.process import Worker
 from workers.settings import worker_settings
 
+JOIN_SECONDS = 60.0
+"""A Redis that was restarted reads its log first."""
+
 
 def main() -> int:
     if len(sys.argv) != 2:
@@ -33,7 +36,7 @@ def main() -> int:
             print(f"{source}: {place}: {each['msg']}", file=sys.stderr)
         return 2
     try:
-        uvloop.run(Worker(settings).run())
+        uvloop.run(Worker(settings, join_seconds=JOIN_SECONDS).run())
     except (BusUnavailable, EngineError) as error:
         print(f"{settings.kind} worker: {error}", file=sys.stderr)
         return 1

@@ -33,9 +33,6 @@ from workers.settings import (
 
 log = structlog.get_logger("workers.process")
 
-JOIN_SECONDS = 60.0
-"""How long a worker that starts waits for Redis: a restarted server reads its log first."""
-
 
 class Server(Protocol):
     """What a worker runs: a consumer of work, or a reader of a log."""
@@ -48,10 +45,11 @@ class Server(Protocol):
 class Worker:
     """One worker of any kind, from its settings."""
 
-    def __init__(self, settings: WorkerSettings) -> None:
+    def __init__(self, settings: WorkerSettings, *, join_seconds: float = 0.0) -> None:
+        """`join_seconds`: how long `run` waits for a Redis that does not answer yet."""
         self.settings = settings
         self.name = settings.name or f"{settings.kind}-{os.getpid()}"
-        self._bus = Bus(settings.bus, registry(), join_seconds=JOIN_SECONDS)
+        self._bus = Bus(settings.bus, registry(), join_seconds=join_seconds)
         self._state = "starting"
         self._servers: list[Server] = []
         self._streams: list[str] = []

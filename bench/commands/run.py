@@ -1,4 +1,5 @@
-"""`bench gsm8k` and `bench wordproblems`: run the arms over the questions, and report."""
+"""`bench gsm8k`, `bench wordproblems`, and `bench run` for every other data set: run the arms over
+the questions, and report."""
 
 from __future__ import annotations
 
@@ -40,9 +41,10 @@ Seconds = Annotated[float, typer.Option("--run-seconds", help="Deadline of each 
 
 
 def register(app: typer.Typer) -> None:
-    """Add both commands."""
+    """Add the commands."""
     app.command("gsm8k")(gsm8k)
     app.command("wordproblems")(wordproblems)
+    app.command("run")(run)
 
 
 def gsm8k(
@@ -95,6 +97,32 @@ def wordproblems(
     _run(
         "wordproblems", arms, samples, seed, split, None, concurrency, budget_usd, calculator,
         compat, output, as_json, queue, profile, redis_url, run_seconds,
+    )  # fmt: skip
+
+
+def run(
+    dataset: Annotated[str, typer.Argument(help="Name of a registered data set.")],
+    arms: Arms = "llm,router,slm",
+    samples: Annotated[int | None, typer.Option(help="How many questions; all without it.")] = None,
+    seed: Seed = 123,
+    split: Annotated[str, typer.Option(help="A split that the data set knows.")] = "test",
+    data: Annotated[Path | None, typer.Option(help="File or folder of the questions.")] = None,
+    concurrency: Concurrency = 32,
+    budget_usd: Budget = None,
+    calculator: Calculator = "on",
+    compat: Compat = None,
+    output: Output = None,
+    as_json: Json = False,
+    queue: Queue = False,
+    profile: Profile = None,
+    redis_url: RedisUrl = None,
+    run_seconds: Seconds = 600.0,
+) -> None:
+    """A data set of your own through the arms, paired: one that a package of yours registers under
+    the entry point group `switchyard.datasets`."""
+    _run(
+        dataset, arms, samples, seed, split, data, concurrency, budget_usd, calculator, compat,
+        output, as_json, queue, profile, redis_url, run_seconds,
     )  # fmt: skip
 
 

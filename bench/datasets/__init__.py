@@ -96,8 +96,6 @@ def sample(items: Sequence[Item], samples: int | None, seed: int) -> tuple[Item,
         return tuple(items)
     if samples < 1:
         raise UsageError(f"--samples must be at least 1; got {samples}")
-    if not 0 <= seed < 2**32:
-        raise UsageError(f"--seed must lie between 0 and 4294967295; got {seed}")
     import numpy as np
 
     order = np.random.RandomState(seed).permutation(len(items))[:samples]

@@ -123,7 +123,7 @@ def _arm(name: str, manifest: Manifest, stored: Stored, items: dict[str, Manifes
 
 def _charge(arms: list[ArmRuns], stored: Stored, entries: Sequence[UsageEntry]) -> None:
     """Sum the ledger by arm and pool."""
-    owner = {run_id: arm for (arm, _), run_id in stored.admitted.items()}
+    owner = {run_id: arm for run_id, (arm, _) in stored.runs.items()}
     by_name = {arm.name: arm for arm in arms}
     finished = {result.run_id for arm in arms for result in arm.results}
     for entry in entries:
@@ -142,7 +142,7 @@ def _charge(arms: list[ArmRuns], stored: Stored, entries: Sequence[UsageEntry]) 
 def _checks(arms: list[ArmRuns], stored: Stored, entries: Sequence[UsageEntry]) -> list[str]:
     """What does not add up, in words."""
     notices: list[str] = []
-    known = set(stored.admitted.values())
+    known = set(stored.runs)
     strange = sum(entry.run_id not in known for entry in entries)
     if strange:
         notices.append(f"{strange} ledger entries belong to no run of this benchmark; left out")

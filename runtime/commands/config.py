@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated, Any
 
 import typer
@@ -31,7 +32,7 @@ def register(app: typer.Typer) -> None:
         redactor = Redactor(secret_values(settings.bus.redis_url, variables))
         shown: dict[str, Any] = redactor.value(settings.model_dump(mode="json"))
         if settings.own_redis:
-            shown["bus"]["redis_url"] = "(a server of our own)"
+            shown["bus"]["redis_url"] = None
         if as_json:
             typer.echo(json.dumps(shown))
             return
@@ -44,13 +45,19 @@ def _toml(table: dict[str, Any], path: tuple[str, ...]) -> list[str]:
     plain = {key: value for key, value in table.items() if not isinstance(value, dict)}
     lines: list[str] = []
     if plain and path:
-        lines.append(f"\n[{'.'.join(path)}]")
+        lines.append(f"\n[{'.'.join(map(_key, path))}]")
     for key, value in plain.items():
-        lines.append(f"# {key}: not set" if value is None else f"{key} = {json.dumps(value)}")
+        shown = f"{_key(key)} = {json.dumps(value)}"
+        lines.append(f"# {key}: not set" if value is None else shown)
     for key, value in table.items():
         if isinstance(value, dict):
             lines.extend(_toml(value, (*path, key)))
     return lines
+
+
+def _key(name: str) -> str:
+    """A name as TOML writes it: with a dot in it, it must be quoted."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
 
 
 def _print_keys() -> None:

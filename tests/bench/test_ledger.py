@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -140,6 +141,21 @@ def test_a_full_disk_is_one_clear_error() -> None:
     with pytest.raises(OutputError, match=r"No space left.*bench resume"):
         log.append({"a": 1})
     log.close()
+
+
+def test_half_a_line_that_a_full_disk_left_is_taken_back(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with AppendLog(path) as log:
+        log.append({"n": 1})
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50, hard))
+        try:
+            with pytest.raises(OutputError, match="make room"):
+                log.append({"n": "x" * 100})
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        log.append({"n": 2})
+    assert [record["n"] for _, record in read_log(path)] == [1, 2]
 
 
 def test_a_file_that_is_not_there_holds_nothing(tmp_path: Path) -> None:

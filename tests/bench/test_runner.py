@@ -123,6 +123,81 @@ async def test_the_budget_stops_admissions_and_says_what_is_left(
     assert len(facts.results["not_done"]["llm"]) == 20 - facts.results["arms"]["llm"]["n"]
 
 
+async def test_a_budget_holds_from_the_first_run_on(tmp_path: Path, scorer: Scorer) -> None:
+    """What a run costs is not known before one has ended: so one goes alone."""
+    made = manifest(items(20), arms=("llm",), concurrency=8, budget_micro_dollars=1)
+    directory = created(tmp_path, made)
+    watched = Watched()
+    assert await run(directory, LocalClient(), scorer, watched) is Ending.BUDGET
+    assert len(watched.admissions) == 1
+
+
+async def test_an_interruption_after_the_budget_is_used_up_waits_no_longer_than_its_grace(
+    tmp_path: Path, scorer: Scorer
+) -> None:
+    class FirstOnly(LocalClient):
+        async def wait(self, run_id: str) -> Trajectory:
+            if len(self.ended) == 2:
+                await asyncio.Event().wait()
+            return await super().wait(run_id)
+
+    whole = created(tmp_path / "whole", manifest(items(2), arms=("llm",), concurrency=1))
+    await run(whole, LocalClient(), scorer)
+    cost = total(read_ledger(whole.ledger_path)).micro_dollars
+    made = manifest(items(9), arms=("llm",), concurrency=2, budget_micro_dollars=int(1.6 * cost))
+    directory, client = created(tmp_path / "part", made), FirstOnly()
+    with Journal(directory) as journal:
+        stored = directory.stored()
+        watched = Watched(awaited=3)
+        runner = Runner(directory.manifest(), stored, journal, client, scorer, watched, grace=0.05)
+        running = asyncio.create_task(runner.run())
+        await watched.reached.wait()
+        runner.interrupt()
+        assert await asyncio.wait_for(running, 20) is Ending.INTERRUPTED
+
+
+async def test_a_question_whose_time_ran_out_while_no_bench_waited_is_asked_anew(
+    tmp_path: Path, scorer: Scorer
+) -> None:
+    """Killed, and resumed after the deadline of what was in flight. Its calls stay in the books."""
+    directory = created(tmp_path, manifest(items(2), arms=("llm",)))
+    client = LocalClient()
+    lapsed = client.new_run("What is 3 * 5 + 0?", workflow="solo")
+    await client.submit(lapsed)
+    whole = await client.wait(lapsed.id)
+    client.ended[lapsed.id] = whole.model_copy(
+        update={"outcome": Outcome.DEADLINE, "answer": None, "steps": (), "ended": 1.0}
+    )
+    line = {"type": "admitted", "run_id": lapsed.id, "arm": "llm", "item": "sums/test/0"}
+    directory.items_path.write_text(json.dumps(line) + "\n")
+    assert await run(directory, client, scorer) is Ending.COMPLETE
+    facts = facts_of(directory)
+    assert facts.notices == []
+    assert facts.results["arms"]["llm"]["accuracy"]["numeric"]["right"] == 2
+    booked = {entry.run_id for entry in read_ledger(directory.ledger_path)}
+    assert booked == set(client.runs)
+    assert len(booked) == 3
+
+
+async def test_when_one_run_fails_for_good_the_others_stop_too(
+    tmp_path: Path, scorer: Scorer
+) -> None:
+    class Breaks(LocalClient):
+        async def wait(self, run_id: str) -> Trajectory:
+            if len(self.runs) == 4:
+                raise OutputError("no room")
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    directory = created(tmp_path, manifest(items(9), arms=("llm",)))
+    client = Breaks()
+    with pytest.raises(OutputError, match="no room"):
+        await run(directory, client, scorer)
+    assert len(client.runs) == 4
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    assert [task for task in others if "_work" in repr(task)] == []
+
+
 async def test_an_interrupted_bench_admits_nothing_more_and_can_be_resumed(
     tmp_path: Path, scorer: Scorer
 ) -> None:

@@ -300,10 +300,14 @@ def test_a_typo_in_the_configuration_ends_every_command_with_its_own_code(
 
 def test_config_prints_toml_that_is_a_profile_again(nowhere: Deployment, tmp_path: Path) -> None:
     own = tmp_path / "own.toml"
-    lines = nowhere.ok("config", "--set", "workers.slm.count=9").splitlines()
-    own.write_text("\n".join(line for line in lines if "(a server of our own)" not in line))
+    base = tmp_path / "base.toml"
+    base.write_text('extends = "micro"\n[models."qwen2.5"]\nengine = "scripted"\nmodel = "q"\n')
+    asked = ("config", "--profile", str(base), "--set", "workers.slm.count=9")
+    own.write_text(nowhere.ok(*asked))
     again = json.loads(nowhere.ok("config", "--profile", str(own), "--json"))
+    assert again == json.loads(nowhere.ok(*asked, "--json"))
     assert again["workers"]["slm"]["count"] == 9
+    assert "qwen2.5" in again["models"]
 
 
 def test_config_and_doctor_hide_passwords_and_keys(nowhere: Deployment) -> None:

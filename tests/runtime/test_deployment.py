@@ -148,7 +148,8 @@ def test_down_drains_and_what_is_not_finished_goes_on_after_the_next_up(
 
 
 def test_a_second_signal_kills_what_would_not_drain(deployment: Deployment) -> None:
-    deployment.up(f"{SLOW}=50", "supervisor.drain_seconds=50")
+    # A drain would outlast the limit of `down` itself.
+    deployment.up(f"{SLOW}=600", "supervisor.drain_seconds=600")
     asking = deployment.start("ask", "--json", QUESTION)
     until(lambda: deployment.status()["runs_in_flight"] == 1, "run in flight")
     until(lambda: any(w["busy"] for w in deployment.workers("gpu")), "a call that will not end")

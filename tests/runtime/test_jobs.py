@@ -63,6 +63,27 @@ def test_a_queued_benchmark_runs_and_is_listed_with_its_results(
     assert f"results: {output}" in said
 
 
+def test_the_jobs_worker_outlasts_a_redis_that_dies(deployment: Deployment, tmp_path: Path) -> None:
+    deployment.up("supervisor.crash_loop_deaths=2")
+    [before] = deployment.workers("jobs")
+    os.kill(deployment.status()["redis"]["pid"], signal.SIGKILL)
+    until(lambda: deployment.status()["redis"]["restarts"] == 1, "Redis again")
+    job_id = queue(deployment, tmp_path / "results", samples=2)
+    until(lambda: listed(deployment, job_id)["state"] == "done", "end of the job")
+    [after] = deployment.workers("jobs")
+    assert after["pid"] == before["pid"]
+
+
+def test_a_benchmark_is_not_queued_onto_the_results_of_another(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    deployment.up()
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "manifest.json").write_text("{}")
+    with pytest.raises(AssertionError, match="already holds a benchmark"):
+        queue(deployment, tmp_path / "results", samples=2)
+
+
 def test_a_job_whose_worker_is_killed_is_resumed_by_the_next_one(
     deployment: Deployment, tmp_path: Path
 ) -> None:
