@@ -167,6 +167,16 @@ class Bus:
         fields, steps = await outlast("run state", read)
         return run_state_of(run_id, fields, steps)
 
+    async def deadline_of(self, run_id: str) -> float | None:
+        """When an active run must be over, in Unix seconds; `None` for any other run. A replay
+        may have moved it past what the run's record and its older messages say."""
+        key = self.keys.shard_of(run_id).run(run_id)
+        state, deadline = await outlast(
+            "run state",
+            lambda: self.redis.hmget(key, "state", "deadline"),  # pyright: ignore
+        )
+        return int(deadline) / 1000 if state == b"active" else None
+
     async def is_active(self, run_id: str) -> bool:
         """Whether the run is still wanted; cheaper than `run_state`."""
         key = self.keys.shard_of(run_id).run(run_id)

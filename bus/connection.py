@@ -87,6 +87,7 @@ class Connections:
         while True:
             try:
                 await self.commands.ping()  # pyright: ignore[reportGeneralTypeIssues]
+                await self._refuse_cluster()
                 return
             except RedisError as error:
                 # On connecting, redis-py wraps the server's refusal in a ConnectionError.
@@ -107,6 +108,15 @@ class Connections:
                 if attempt == 1:
                     log.warning("redis away", during="start", error=str(error))
                 await asyncio.sleep(pause)
+
+    async def _refuse_cluster(self) -> None:
+        # A node of a cluster answers for its own slots only; the rest would look like an outage.
+        found = await self.commands.info("cluster")
+        if found.get("cluster_enabled"):
+            raise BusUnavailable(
+                f"Redis at {self.settings.safe_url} is a node of a Redis Cluster; the bus needs a "
+                "single server, or a proxy that speaks for the whole cluster"
+            )
 
     async def close(self) -> None:
         await self.commands.aclose(close_connection_pool=True)

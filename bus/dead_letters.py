@@ -137,13 +137,15 @@ async def replay(bus: Bus, letter_id: str) -> str:
         [shard.dead, shard.work(letter.stream), shard.run(envelope.run_id), shard.active,
          shard.history, shard.journal(envelope.run_id), shard.log(envelope.run_id),
          shard.usage(envelope.run_id)],
-        [entry, again.to_json(), "" if is_request else envelope.run_id, int(deadline * 1000),
-         int(bus.settings.retention_seconds * 1000), int(bus.settings.history)],
+        [entry, again.to_json(), envelope.run_id, int(deadline * 1000),
+         int(bus.settings.retention_seconds * 1000), int(bus.settings.history), int(is_request)],
     )  # fmt: skip
     why = {
         b"missing": "it was replayed or purged meanwhile",
         b"expired": f"the journal of run {envelope.run_id} has expired",
         b"ended": f"run {envelope.run_id} has ended in another way since",
+        b"over": f"it is a request of run {envelope.run_id}, which has ended: nobody waits for "
+        "its answer",
     }
     if result in why:
         raise BusError(f"dead letter {letter_id} can't be replayed: {why[result]}")

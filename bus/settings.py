@@ -18,8 +18,8 @@ class BusSettings(BaseModel):
     prefix: str = Field(default="sw", pattern=r"^[A-Za-z0-9_.-]{1,32}$")
     """Begins every key: several deployments can share one server."""
     shards: int = Field(default=1, ge=1, le=256)
-    """Runs are spread over this many hash tags. One is right for a single server; a Redis
-    Cluster wants a few per master."""
+    """Runs are spread over this many hash tags, so that a proxy in front of a cluster can place
+    them. One is right for a single server."""
     lease_seconds: float = Field(default=15.0, ge=0.2, le=3600)
     """A delivery whose worker is silent for this long is given to another worker."""
     max_attempts: int = Field(default=5, ge=1, le=100)
@@ -52,7 +52,7 @@ class BusSettings(BaseModel):
     @property
     def safe_url(self) -> str:
         """The URL with the password hidden."""
-        url = re.sub(r"://([^:@/]*):[^@]*@", r"://\1:***@", self.redis_url)
+        url = re.sub(r"://([^:@/]*):[^/?#]*@", r"://\1:***@", self.redis_url)
         return re.sub(r"([?&]password=)[^&]*", r"\1***", url)
 
     @property

@@ -34,7 +34,8 @@ class Pool:
         payload = delivery.payload
         assert isinstance(payload, CompletionPayload)
         envelope = delivery.envelope
-        if not await delivery.bus.is_active(envelope.run_id):
+        deadline = await delivery.bus.deadline_of(envelope.run_id)
+        if deadline is None:
             raise RunEnded(f"run {envelope.run_id} is over")
         started = time.time()
         queued = max(0.0, started - delivery.published)
@@ -42,7 +43,7 @@ class Pool:
         if payload.stream:
             stream = TokenStream(delivery, payload.agent, self.engine.capabilities.continuation)
         try:
-            request = self._request(delivery, payload)
+            request = self._request(delivery, payload, deadline)
             if stream is not None:
                 request = request.model_copy(update={"resume_ids": await stream.resume()})
             done = await self._generate(request, stream)
@@ -65,7 +66,9 @@ class Pool:
             ],
         )
 
-    def _request(self, delivery: Delivery, payload: CompletionPayload) -> GenerateRequest:
+    def _request(
+        self, delivery: Delivery, payload: CompletionPayload, deadline: float
+    ) -> GenerateRequest:
         sampling = payload.sampling or self.settings.sampling()
         if sampling.seed is None:
             sampling = sampling.model_copy(update={"seed": payload.seed})
@@ -76,7 +79,7 @@ class Pool:
             sampling=sampling,
             previous_ids=payload.previous_ids,
             json_schema=payload.json_schema,
-            deadline=delivery.envelope.deadline,
+            deadline=deadline,
             stream=payload.stream,
         )
 

@@ -21,9 +21,11 @@ if ARGV[13] ~= '' then
       local inbox = string.sub(fields[i], 3)
       redis.call('XADD', inbox, '*', 'type', 'reply', 'key', fields[i + 1], 'reply', ARGV[13])
       redis.call('PEXPIRE', inbox, INBOX_LIFE)
+      redis.call('HDEL', KEYS[10], fields[i])
     end
   end
-  redis.call('DEL', KEYS[10])
+  -- It may be asked anew. The offset stays: the run's log still holds the text up to there.
+  redis.call('HDEL', KEYS[10], 'asked')
 end
 if ARGV[14] == '1' and redis.call('HGET', KEYS[3], 'state') == 'active' then
   end_run({run = KEYS[3], journal = KEYS[4], log = KEYS[5], usage = KEYS[6], active = KEYS[7],

@@ -1,10 +1,11 @@
 -- include: end_run.lua
 -- Give a dead letter another chance: back to its stream, its run active again.
 -- KEYS: dead, work stream, run, active, history, journal, log, usage
--- ARGV: dead-letter id, envelope with attempt 0 and a new deadline, run_id ('' for a request), new
---       deadline ms, retention ms, history flag
+-- ARGV: dead-letter id, envelope with attempt 0 and a new deadline, run_id, new deadline ms,
+--       retention ms, history flag, is it a request (0/1): one wakes no run, but needs a live one
 -- Returns 'ok', 'missing' (another replay took it), 'expired' (the run's journal is gone), or
---       'ended' (the run has ended in another way since).
+--       'ended' (the run has ended in another way since), or 'over' (nobody waits for this request
+--       any more: its run has ended).
 -- Race closed: two operators replay the same letter; the run's other messages, kept when it ended,
 -- come back in the same step and in their order, so that no join waits for one of them; its journal, whose life was
 -- cut to the retention when it ended, lives as long as the run again.
@@ -14,6 +15,7 @@ local state = redis.call('HMGET', run, 'state', 'outcome')
 if ARGV[3] ~= '' then
   if not state[1] then return 'expired' end
   if state[1] == 'ended' then
+    if ARGV[7] == '1' then return 'over' end
     if state[2] ~= 'error' then return 'ended' end
     redis.call('HSET', run, 'state', 'active', 'deadline', ARGV[4])
     redis.call('HDEL', run, 'outcome', 'answer', 'reason', 'ended')

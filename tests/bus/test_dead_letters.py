@@ -127,6 +127,18 @@ async def test_the_letter_of_a_cancelled_run_is_not_replayed(bus: Bus) -> None:
         await dead_letters.replay(bus, letter.id)
 
 
+async def test_a_request_that_nobody_waits_for_any_more_keeps_its_letter(bus: Bus) -> None:
+    run_id = await admit(bus)
+    async with Inbox(bus) as inbox, serving(bus, ["infer"], reject):
+        with pytest.raises(RequestError, match="oracle"):
+            await inbox.request("infer", note(run_id, key="k"))
+    await bus.cancel(run_id)
+    [letter] = await letters(bus)
+    with pytest.raises(BusError, match="nobody waits"):
+        await dead_letters.replay(bus, letter.id)
+    assert await letters(bus) == [letter]
+
+
 async def test_a_replay_gives_the_journal_the_life_of_its_run(bus: Bus) -> None:
     """An ended run's keys live for the retention; awake again, they must outlive its deadline."""
     settings = bus.settings.model_copy(update={"retention_seconds": 30.0})

@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 import redis
@@ -26,7 +27,7 @@ from bus.log_consumer import Entry
 from tests.bus.payloads import Note, admit, note
 from tests.bus.serving import ended, finishing, serving, until
 from tests.conftest import quick_settings
-from tests.redis_process import RedisProcess
+from tests.redis_process import RedisProcess, running, servers
 
 STEPS = 6
 
@@ -274,6 +275,19 @@ async def test_a_wrong_password_says_so_and_what_to_do(own_server: RedisProcess)
         async with Bus(BusSettings(redis_url=own_server.url + "&password=right")):
             pass
         client.config_set("requirepass", "")
+
+
+def test_a_password_with_an_at_sign_is_hidden_whole() -> None:
+    url = BusSettings(redis_url="redis://:p@ss@h:1/0").safe_url
+    assert url == "redis://:***@h:1/0"
+
+
+async def test_a_node_of_a_cluster_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+    binary = next(iter(servers().values()))
+    with running(binary, tmp_path, "--cluster-enabled", "yes") as server:
+        with pytest.raises(BusUnavailable, match="single server"):
+            async with Bus(BusSettings(redis_url=server.url)):
+                raise AssertionError("it started")
 
 
 async def test_the_server_describes_itself(own_server: RedisProcess) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from bus import Bus, LeaseLost, TokenWriter
+from bus.dead_letters import bury
 from tests.bus.leasing import ask, take
 from tests.bus.payloads import admit
 from tests.bus.serving import until
@@ -188,3 +189,22 @@ async def test_a_follower_sees_tokens_while_they_are_written(bus: Bus) -> None:
 
 async def test_a_follower_of_an_unknown_run_is_not_kept_waiting(bus: Bus) -> None:
     assert await asyncio.wait_for(followed(bus, "no-such-run"), 20) == []
+
+
+async def test_text_of_a_request_that_became_a_dead_letter_is_gone_on_with(bus: Bus) -> None:
+    """Its run's log still holds the text, so the place in it must be known too."""
+    run_id = await admit(bus, "other")
+    await ask(bus, run_id)
+    first = await take(bus, run_id, "first")
+    await TokenWriter(first, "slm").append("ab", [1, 2])
+    await bury(bus, first.shard, "infer", first.lease, first.envelope.to_json(), "it kills")
+    await ask(bus, run_id)
+    writer = TokenWriter(await take(bus, run_id, "second"), "slm")
+    assert (await writer.published()).ids == (1, 2)
+    await writer.append("c", [3])
+    assert read(
+        [
+            (i.decode(), {k.decode(): v.decode() for k, v in fields.items()})
+            for i, fields in await bus.redis.xrange(first.shard.log(run_id))
+        ]
+    ) == ([1, 2, 3], "abc")
