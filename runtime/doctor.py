@@ -201,7 +201,7 @@ def _weights(subject: str, pool: str, model: ModelSettings) -> Finding:
             )
         size = sum(file.stat().st_size for file in files) / 1e6
         return Finding("ok", subject, f"{model.model}: {size:.1f} MB on this machine")
-    if _in_hub_cache(model.model):
+    if _in_hub_cache(model.model, model.revision):
         return Finding("ok", subject, f"{model.model}: in the hub cache")
     if os.environ.get("HF_HUB_OFFLINE") == "1":
         return Finding(
@@ -230,12 +230,14 @@ def _folder_of(model: str) -> Path | None:
     return None
 
 
-def _in_hub_cache(model: str) -> bool:
+def _in_hub_cache(model: str, revision: str | None) -> bool:
+    """Whether configuration and weights of that revision are here; a broken download has one."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
     try:
-        return isinstance(try_to_load_from_cache(model, "config.json"), str)
+        config = try_to_load_from_cache(model, "config.json", revision=revision)
+        return isinstance(config, str) and any(Path(config).parent.glob("*.safetensors"))
     except HFValidationError:
         return False
 

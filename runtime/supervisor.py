@@ -191,7 +191,12 @@ class Supervisor:
                     hint=f"its log says why: {server.log_file}",
                 )
             await asyncio.sleep(pause)
-            await server.start()
+            try:
+                await server.start()
+            except (UserError, OSError) as error:
+                # One failed start is one death more: the next `wait` returns at once.
+                log.error("redis did not start", error=str(error))
+                continue
             self.redis_restarts += 1
             log.info("redis ready again", pid=server.pid, seconds=round(server.started_in, 3))
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agents.environments.word_problems import SCHEMES
+from trainers.errors import UnreadableModel
 from trainers.recipes import Recipe
 from trainers.skills import SKILLS, read_skills, table
 
@@ -36,7 +37,12 @@ class TrainingFacts(BaseModel):
 def read_facts(folder: Path) -> TrainingFacts | None:
     """The facts of a finished training in `folder`, or `None`."""
     path = folder / FACTS
-    return TrainingFacts.model_validate_json(path.read_bytes()) if path.exists() else None
+    if not path.exists():
+        return None
+    try:
+        return TrainingFacts.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise UnreadableModel(f"{path} is damaged ({error}); --restart trains anew") from error
 
 
 def write_facts(folder: Path, facts: TrainingFacts) -> None:

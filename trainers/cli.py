@@ -53,14 +53,19 @@ def sft(
             f"{progress.tokens_per_second:,.0f} tokens/s"
         )
 
-    facts = train(
-        chosen,
-        output,
-        restart=restart,
-        checkpoint_every=checkpoint_every,
-        on_progress=show,
-        on_checkpoint=lambda step: typer.echo(f"checkpoint at step {step}"),
-    )
+    try:
+        facts = train(
+            chosen,
+            output,
+            restart=restart,
+            checkpoint_every=checkpoint_every,
+            on_progress=show,
+            on_checkpoint=lambda step: typer.echo(f"checkpoint at step {step}"),
+        )
+    except KeyboardInterrupt:
+        # Here, because typer turns it into a silent exit.
+        typer.echo("stopped; go on with the same command, without --restart", err=True)
+        raise typer.Exit(130) from None
     typer.echo(
         f"{model}: {facts.steps} steps, {facts.tokens:,} tokens, {facts.seconds / 60:.1f} minutes; "
         f"last loss {facts.last_loss:.4f}; model in {output}"
@@ -127,7 +132,7 @@ def main() -> None:
         typer.echo(f"error: {error}", err=True)
         sys.exit(1)
     except KeyboardInterrupt:
-        typer.echo("stopped; run the same command again to go on", err=True)
+        typer.echo("stopped", err=True)
         sys.exit(130)
 
 

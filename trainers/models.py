@@ -82,13 +82,14 @@ def load_model(folder: Path) -> Model:
                 f"{folder} is not a model folder: {name} is missing; train one with `train sft`"
             )
     import torch
+    from safetensors import SafetensorError
     from transformers import Qwen2ForCausalLM
 
     try:
         network = Qwen2ForCausalLM.from_pretrained(
             folder, dtype=torch.float32, local_files_only=True
         )
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UnreadableModel(f"{folder} cannot be loaded: {error}") from error
     network.eval()
     tokenizer = load_tokenizer(folder)

@@ -232,7 +232,8 @@ def complete(
     """Greedy completions, each up to and including the end token, at most `limit` tokens and
     never past the model's context."""
     results: list[list[int]] = [[] for _ in prompts]
-    order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+    fits = [i for i, prompt in enumerate(prompts) if len(prompt) < model.context]
+    order = sorted(fits, key=lambda i: len(prompts[i]))
     for at in range(0, len(order), ROWS):
         rows = order[at : at + ROWS]
         for row, ids in zip(rows, _decode(model, [prompts[i] for i in rows], limit), strict=True):
@@ -246,9 +247,8 @@ def _decode(model: Model, prompts: list[Sequence[int]], limit: int) -> list[list
 
     results: list[list[int]] = [[] for _ in prompts]
     longest = max(len(prompt) for prompt in prompts)
-    limit = min(limit, model.context - longest)
-    if limit <= 0:
-        return results
+    # Each row has the room of its own prompt: a long neighbour must not cut it short.
+    room = [min(limit, model.context - len(prompt)) for prompt in prompts]
     # Padding on the left, so that every row's next token stands in the same column.
     ids = torch.tensor([[model.padding] * (longest - len(p)) + list(p) for p in prompts])
     mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
@@ -256,11 +256,13 @@ def _decode(model: Model, prompts: list[Sequence[int]], limit: int) -> list[list
     cache = DynamicCache()
     rows = list(range(len(prompts)))
     with torch.inference_mode():
-        for _ in range(limit):
+        for done in range(1, max(room) + 1):
             chosen = _next_tokens(model, ids, mask, positions, cache)
             for row, token in zip(rows, chosen, strict=True):
                 results[row].append(token)
-            keep = [n for n, token in enumerate(chosen) if token != model.end]
+            keep = [
+                n for n, token in enumerate(chosen) if token != model.end and done < room[rows[n]]
+            ]
             if not keep:
                 break
             ids = torch.tensor([[chosen[n]] for n in keep])

@@ -284,10 +284,12 @@ def test_a_password_with_an_at_sign_is_hidden_whole() -> None:
 
 async def test_a_node_of_a_cluster_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
     binary = next(iter(servers().values()))
-    with running(binary, tmp_path, "--cluster-enabled", "yes") as server:
-        with pytest.raises(BusUnavailable, match="single server"):
-            async with Bus(BusSettings(redis_url=server.url)):
-                raise AssertionError("it started")
+    with (
+        running(binary, tmp_path, "--cluster-enabled", "yes") as server,
+        pytest.raises(BusUnavailable, match="single server"),
+    ):
+        async with Bus(BusSettings(redis_url=server.url)):
+            raise AssertionError("it started")
 
 
 async def test_the_server_describes_itself(own_server: RedisProcess) -> None:

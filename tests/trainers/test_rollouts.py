@@ -49,6 +49,14 @@ def test_completions_never_pass_the_context(model: Model) -> None:
     assert complete(model, [refused], limit=50) == [[]]
 
 
+def test_a_long_neighbour_cuts_nobody_short(model: Model) -> None:
+    long = model.tokenizer.encode("apples " * 400).ids
+    short = model.tokenizer.encode("Tom has 3 apples.").ids
+    alone = complete(model, [short], limit=20)
+    for length in (model.context - 2, model.context):
+        assert complete(model, [short, long[:length]], limit=20)[0] == alone[0]
+
+
 @pytest.mark.parametrize("arm", ["delegate", "llm", "slm"])
 @pytest.mark.parametrize("calculator", [True, False])
 def test_text_outside_the_grammar_ends_with_some_answer_or_none(

@@ -130,20 +130,40 @@ class TorchDecoder:
         self._model = loaded
         self._batch = KVBatch(loaded.model, loaded.device)
         self._loaded.set_result(loaded)
-        with torch.inference_mode():
-            while self._take_commands():
-                self._admit()
-                if self._rows:
-                    self._guarded(self._step, list(dict.fromkeys(self._jobs)))
-                self._deliver()
-        self._refuse_the_rest()
+        try:
+            with torch.inference_mode():
+                while self._take_commands():
+                    self._admit()
+                    if self._rows:
+                        self._guarded(self._step, list(dict.fromkeys(self._jobs)))
+                    self._deliver()
+        except BaseException as error:  # noqa: BLE001 - told to everybody who waits
+            _log.exception("the torch engine's thread can't go on")
+            failure = EngineError(
+                f"the torch engine can't go on: {type(error).__name__}: {error}",
+                kind="unavailable",
+                retryable=True,
+            )
+            for job in dict.fromkeys([*self._jobs, *self._waiting]):
+                self._send(job, failure)
+            self._refuse(failure, until_stopped=True)
+        else:
+            self._refuse(EngineError("the torch engine is closed"), until_stopped=False)
 
-    def _refuse_the_rest(self) -> None:
-        """After the end: whoever asked too late is told so and does not wait for ever."""
-        while not self._commands.empty():
-            command = self._commands.get()
-            if isinstance(command, _Score):
-                command.result.set_exception(EngineError("the torch engine is closed"))
+    def _refuse(self, failure: EngineError, *, until_stopped: bool) -> None:
+        """After the end: whoever asks is told so and does not wait for ever."""
+        self._deliver()
+        while until_stopped or not self._commands.empty():
+            match self._commands.get():
+                case Job() as job:
+                    self._send(job, failure)
+                    self._deliver()
+                case _Score() as score:
+                    score.result.set_exception(failure)
+                case _Stop():
+                    until_stopped = False
+                case _Abandon():
+                    continue
 
     def _take_commands(self) -> bool:
         """Carry out what was asked; sleeps while there is nothing else to do."""
@@ -158,7 +178,8 @@ class TorchDecoder:
                 case Job():
                     self._waiting.append(command)
                 case _Abandon(job=job):
-                    self._drop(job)
+                    # Whose rows are left is copied into a smaller cache: that needs memory too.
+                    self._guarded(lambda job=job: self._drop(job), [job])
                 case _Score():
                     self._score(command)
                 case _Stop():
@@ -267,7 +288,7 @@ class TorchDecoder:
             failure = error
         except torch.OutOfMemoryError as error:
             failure = _out_of_memory(error)
-        except (ArithmeticError, RuntimeError, ValueError, TypeError, LookupError) as error:
+        except Exception as error:  # noqa: BLE001 - a model's or a tokenizer's code raises anything
             if "can't allocate memory" in str(error) or "out of memory" in str(error):
                 failure = _out_of_memory(error)
             else:

@@ -36,6 +36,12 @@ class TokenizerCodec:
     def __init__(self, tokenizer: Any) -> None:
         self._backend = tokenizer.backend_tokenizer
 
+    @property
+    def joins(self) -> bool:
+        """Whether the texts of single tokens, joined, are the text of all: streams rely on it."""
+        ids = self.encode("The answer is 7.")
+        return "".join(self.decode([each]) for each in ids) == self.decode(ids)
+
     def encode(self, text: str) -> list[int]:
         return list(self._backend.encode(text, add_special_tokens=False).ids)
 
@@ -118,12 +124,19 @@ def load_model(settings: ModelSettings) -> LoadedModel:
             settings.model,
             "its tokenizer has no chat template; take an instruct model or add chat_template.jinja",
         )
+    codec = TokenizerCodec(tokenizer)
+    if not codec.joins:
+        raise _unusable(
+            settings.model,
+            "its tokenizer writes a token differently alone and behind another (SentencePiece "
+            "style); this engine needs a byte-level one, such as Qwen's or Llama 3's",
+        )
     own_context = int(model.config.max_position_embeddings)
     return LoadedModel(
         base=model_name(settings.model),
         model=model,
         tokenizer=tokenizer,
-        codec=TokenizerCodec(tokenizer),
+        codec=codec,
         device=device,
         end_ids=_end_ids(model, tokenizer),
         max_context=min(own_context, settings.max_context or own_context),

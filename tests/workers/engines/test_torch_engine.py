@@ -22,6 +22,7 @@ from tests.workers.engines.asking import (
 )
 from tests.workers.engines.conformance import EngineConformance
 from tests.workers.engines.tiny_model import ANSWER, CONTEXT, special_ids
+from workers.engines.protocol import Completion, EngineError
 from workers.engines.settings import ModelSettings
 from workers.engines.torch import TorchEngine
 
@@ -168,6 +169,30 @@ class TestTorchEngine(EngineConformance):
         assert {(each.kind, each.retryable) for each in found} == {(kind, retryable)}
         hook.remove()
         assert (await ask(engine)).text == ANSWER
+
+    async def test_an_engine_that_cannot_go_on_lets_nobody_wait(
+        self, slow_engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Out of memory even for fewer rows than before: whoever asks is told, at once."""
+        decoder = slow_engine._decoder  # pyright: ignore[reportPrivateUsage]
+        assert decoder is not None
+        first, second = (slow_engine.submit(request(stream=True)) for _ in range(2))
+        await anext(first)
+        await anext(second)
+
+        def no_memory(_: object) -> None:
+            raise torch.OutOfMemoryError("no room")
+
+        monkeypatch.setattr(decoder._batch, "keep", no_memory)  # pyright: ignore
+        await first.aclose()
+        with pytest.raises(EngineError) as told:
+            async for _ in second:
+                pass
+        assert told.value.retryable
+        monkeypatch.undo()
+        async with asyncio.timeout(20):
+            later = await asyncio.gather(ask(slow_engine), return_exceptions=True)
+        assert isinstance(later[0], Completion | EngineError)
 
     async def test_a_cancelled_row_frees_its_place_and_is_counted_apart(
         self, slow_engine: TorchEngine
