@@ -36,16 +36,21 @@ async def test_a_text_without_tool_calls_ends_the_step() -> None:
     assert host.requests[0].tools == ("delegate", "delegate_many", "calculate")
 
 
-async def test_a_calculation_is_answered_and_the_model_goes_on() -> None:
+@pytest.mark.parametrize("text", ["I compute.", 'I compute.\n<tool_call>\n{"name": …}'])
+async def test_a_calculation_is_answered_and_the_model_goes_on(text: str) -> None:
+    """A local model's text holds its call and goes back whole; an endpoint's does not."""
     wants = asks("calculate", expression="3*4")
-    first = says("I compute.", wants)
+    first = says(text, wants)
     host = ScriptedHost([first, says("12")])
     conversation = talk(host)
     assert await conversation.run() == Answered("12")
     second = host.requests[1]
     assert second.messages[:2] == START
     assert second.messages[2] == Message(
-        role="assistant", content="I compute.", tool_calls=(wants,), raw_text="I compute."
+        role="assistant",
+        content=text,
+        tool_calls=(wants,),
+        raw_text=text if "<tool_call>" in text else None,
     )
     assert second.messages[3] == Message(role="tool", content="12", tool_call_id=wants.id)
     assert second.previous == first

@@ -43,7 +43,7 @@ async def test_a_delegated_problem_is_solved_and_the_planner_goes_on() -> None:
     assert slm.requests[0].tools == ("calculate",)
     resumed = planner.requests[1]
     assert resumed.messages[:2] == planner.requests[0].messages
-    assert resumed.messages[2].raw_text == "I delegate."
+    assert resumed.messages[2].content == "I delegate."
     assert (resumed.last.content, resumed.last.tool_call_id) == ("12", wants.id)
     assert resumed.previous == first
     assert (trajectory.answer, final_text(trajectory)) == ("12", r"So \boxed{12}.")
