@@ -14,8 +14,6 @@ import openai
 import pytest
 
 from agents.records import Message, SamplingParams, ToolCall, Usage
-from agents.roles.conversation import assistant_message
-from tests.agents.conversations import says
 from tests.workers.engines.asking import (
     DELEGATE,
     QUESTION,
@@ -28,14 +26,12 @@ from tests.workers.engines.asking import (
     user,
 )
 from tests.workers.engines.conformance import EngineConformance
-from workers.engines.chat_prompt import template_messages
 from workers.engines.faults import FaultPlan
 from workers.engines.openai import OpenAIEngine, sse_lines
 from workers.engines.openai_errors import engine_error
 from workers.engines.openai_wire import request_body
 from workers.engines.protocol import Completion, EngineError
 from workers.engines.settings import ModelSettings
-from workers.engines.tool_markup import write_tool_call
 from workers.scripted_api import ScriptedServer, ServerOptions
 
 KEY = "sk-very-secret-0123456789"
@@ -430,19 +426,6 @@ async def test_openai_itself_is_asked_whatever_the_environment_says(
     await engine.start()
     assert str(engine._connected.base_url) == "https://api.openai.com/v1/"  # pyright: ignore
     await engine.close()
-
-
-@pytest.mark.parametrize("local_first", [True, False])
-def test_a_conversation_can_go_on_at_an_endpoint_or_at_home(local_first: bool) -> None:
-    """A run is forked to another model: its calls stand once in the history, in either form."""
-    markup = write_tool_call("calculate", {"expression": "3 * 4"})
-    call = ToolCall(id="c", name="calculate", arguments={"expression": "3 * 4"}, raw_arguments="{}")
-    message = assistant_message(says(f"Next.\n{markup}" if local_first else "Next.", call))
-    remote = str(request_body(request([message]), ModelSettings(engine="openai", model="m")))
-    [at_home] = template_messages([message])
-    assert remote.count("3 * 4") == 1
-    assert str(at_home).count("3 * 4") == 1
-    assert ("tool_calls" in at_home) != local_first
 
 
 async def test_provider_details_reach_the_usage() -> None:

@@ -1,0 +1,27 @@
+"""A conversation that goes on with another engine than it began with."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.records import ToolCall
+from agents.roles.conversation import assistant_message
+from tests.agents.conversations import says
+from tests.workers.engines.asking import request
+from workers.engines.chat_prompt import template_messages
+from workers.engines.openai_wire import request_body
+from workers.engines.settings import ModelSettings
+from workers.engines.tool_markup import write_tool_call
+
+
+@pytest.mark.parametrize("local_first", [True, False])
+def test_a_conversation_can_go_on_at_an_endpoint_or_at_home(local_first: bool) -> None:
+    """A run is forked to another model: its calls stand once in the history, in either form."""
+    markup = write_tool_call("calculate", {"expression": "3 * 4"})
+    call = ToolCall(id="c", name="calculate", arguments={"expression": "3 * 4"}, raw_arguments="{}")
+    message = assistant_message(says(f"Next.\n{markup}" if local_first else "Next.", call))
+    remote = str(request_body(request([message]), ModelSettings(engine="openai", model="m")))
+    [at_home] = template_messages([message])
+    assert remote.count("3 * 4") == 1
+    assert str(at_home).count("3 * 4") == 1
+    assert ("tool_calls" in at_home) != local_first
