@@ -3,8 +3,10 @@ the questions, and report."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -38,75 +40,59 @@ RedisUrl = Annotated[
     ),
 ]
 Seconds = Annotated[float, typer.Option("--run-seconds", help="Deadline of each run.")]
+Samples = Annotated[int | None, typer.Option(help="How many questions; all without it.")]
+Split = Annotated[str, typer.Option(help="A split that the data set knows.")]
+Data = Annotated[
+    Path | None, typer.Option(help="File or folder of the questions; else SWITCHYARD_DATA.")
+]
+DatasetName = Annotated[str, typer.Argument(help="Name of a registered data set.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("gsm8k")(gsm8k)
-    app.command("wordproblems")(wordproblems)
+    app.command("gsm8k")(
+        _of(
+            "gsm8k",
+            "Grade-school questions (GSM8K) through the arms, paired. --samples 500 --seed 123 are "
+            "the questions of Delegate's published comparison.",
+        )
+    )
+    app.command("wordproblems")(
+        _of(
+            "wordproblems",
+            "Generated word problems through the arms, paired. The split held_out mixes what "
+            "training never saw.",
+            samples=60,
+            split="held_out",
+        )
+    )
     app.command("run")(run)
 
 
-def gsm8k(
-    arms: Arms = "llm,router,slm",
-    samples: Annotated[int | None, typer.Option(help="How many questions; all without it.")] = None,
-    seed: Seed = 123,
-    split: Annotated[str, typer.Option(help="train or test.")] = "test",
-    data: Annotated[
-        Path | None,
-        typer.Option(help="File or folder of the questions; else SWITCHYARD_DATA."),
-    ] = None,
-    concurrency: Concurrency = 32,
-    budget_usd: Budget = None,
-    calculator: Calculator = "on",
-    compat: Compat = None,
-    output: Output = None,
-    as_json: Json = False,
-    queue: Queue = False,
-    profile: Profile = None,
-    redis_url: RedisUrl = None,
-    run_seconds: Seconds = 600.0,
-) -> None:
-    """Grade-school questions (GSM8K) through the arms, paired. --samples 500 --seed 123 are the
-    questions of Delegate's published comparison."""
-    _run(
-        "gsm8k", arms, samples, seed, split, data, concurrency, budget_usd, calculator, compat,
-        output, as_json, queue, profile, redis_url, run_seconds,
-    )  # fmt: skip
+def _of(dataset: str, about: str, **defaults: object) -> Callable[..., None]:
+    """`run` with its data set chosen: the same options, some with defaults of their own."""
 
+    def command(**options: Any) -> None:
+        run(dataset, **options)
 
-def wordproblems(
-    arms: Arms = "llm,router,slm",
-    samples: Annotated[int, typer.Option(help="How many problems.")] = 60,
-    seed: Seed = 123,
-    split: Annotated[
-        str, typer.Option(help="held_out mixes what training never saw; or one split by name.")
-    ] = "held_out",
-    concurrency: Concurrency = 32,
-    budget_usd: Budget = None,
-    calculator: Calculator = "on",
-    compat: Compat = None,
-    output: Output = None,
-    as_json: Json = False,
-    queue: Queue = False,
-    profile: Profile = None,
-    redis_url: RedisUrl = None,
-    run_seconds: Seconds = 600.0,
-) -> None:
-    """Generated word problems through the arms, paired."""
-    _run(
-        "wordproblems", arms, samples, seed, split, None, concurrency, budget_usd, calculator,
-        compat, output, as_json, queue, profile, redis_url, run_seconds,
-    )  # fmt: skip
+    asked = inspect.signature(run, eval_str=True)
+    of_run = [option for name, option in asked.parameters.items() if name != "dataset"]
+    command.__signature__ = asked.replace(  # type: ignore[attr-defined]
+        parameters=[
+            option.replace(default=defaults.get(option.name, option.default)) for option in of_run
+        ]
+    )
+    command.__doc__ = about
+    return command
 
 
 def run(
-    dataset: Annotated[str, typer.Argument(help="Name of a registered data set.")],
+    dataset: DatasetName,
     arms: Arms = "llm,router,slm",
-    samples: Annotated[int | None, typer.Option(help="How many questions; all without it.")] = None,
+    samples: Samples = None,
     seed: Seed = 123,
-    split: Annotated[str, typer.Option(help="A split that the data set knows.")] = "test",
-    data: Annotated[Path | None, typer.Option(help="File or folder of the questions.")] = None,
+    split: Split = "test",
+    data: Data = None,
     concurrency: Concurrency = 32,
     budget_usd: Budget = None,
     calculator: Calculator = "on",
@@ -120,30 +106,6 @@ def run(
 ) -> None:
     """A data set of your own through the arms, paired: one that a package of yours registers under
     the entry point group `switchyard.datasets`."""
-    _run(
-        dataset, arms, samples, seed, split, data, concurrency, budget_usd, calculator, compat,
-        output, as_json, queue, profile, redis_url, run_seconds,
-    )  # fmt: skip
-
-
-def _run(
-    benchmark: str,
-    arms: str,
-    samples: int | None,
-    seed: int,
-    split: str,
-    data: Path | None,
-    concurrency: int,
-    budget_usd: float | None,
-    calculator: str,
-    compat: str | None,
-    output: Path | None,
-    as_json: bool,
-    queue: bool,
-    profile: str | None,
-    redis_url: str | None,
-    run_seconds: float,
-) -> None:
     from bench.arms import parse_arms
     from bench.datasets import Request
     from bench.errors import UsageError
@@ -156,7 +118,7 @@ def _run(
     if not 0 < run_seconds <= 86_400:
         raise UsageError(f"--run-seconds must lie between 0 and 86400; got {run_seconds}")
     asked = Asked(
-        benchmark=benchmark,
+        benchmark=dataset,
         arms=parse_arms(arms),
         request=Request(split=split, samples=samples, seed=seed, data=data),
         concurrency=concurrency,
