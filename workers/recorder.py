@@ -11,6 +11,7 @@ entries, which stand in every row. Layout: `<store>/trajectories/*.parquet` and
 # pyright: reportUnknownParameterType=false
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Callable, Sequence
@@ -102,7 +103,18 @@ class Table:
         self._known = self._entries_on_disk()
 
     async def write(self, entries: Sequence[Entry]) -> None:
-        """Make a batch durable. Raises OSError if the disk refuses: the batch stays on the bus."""
+        """Make a batch durable. Raises OSError with the folder and the remedy if the disk
+        refuses: the batch stays on the bus."""
+        try:
+            self._write(entries)
+        except OSError as error:
+            raise OSError(
+                error.errno or errno.EIO,
+                f"{self._folder} can't be written to ({error.strerror or error}): free some space "
+                "or mend its rights; until then the batch stays on the bus",
+            ) from error
+
+    def _write(self, entries: Sequence[Entry]) -> None:
         rows: list[pa.RecordBatch] = []
         first = ""
         for entry, fields in entries:

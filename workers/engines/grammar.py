@@ -17,8 +17,8 @@ from __future__ import annotations
 import copy
 import json
 import threading
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, cast
 
 from agents.records import JsonObject
 from workers.engines.protocol import EngineError
@@ -88,11 +88,9 @@ class GrammarCompiler:
     """Schemas for one model. The tokenizer is prepared once, for the first schema, which takes
     1.5 seconds for a vocabulary of 150 thousand. May be used from several threads."""
 
-    def __init__(self, tokenizer: Any, vocabulary: int, end_ids: Collection[int]) -> None:
-        """`tokenizer`: a fast one of transformers. `vocabulary`: the width of the model's logits,
-        which may be more or less than the tokenizer's count."""
-        self._tokenizer = tokenizer
-        self._vocabulary = max(vocabulary, len(tokenizer))
+    def __init__(self, prepare: Callable[[], LLTokenizer], end_ids: Collection[int]) -> None:
+        """`prepare` makes the tokenizer, as wide as the model's logits or wider."""
+        self._prepare = prepare
         self._end_ids = sorted(end_ids)
         self._prepared: LLTokenizer | None = None
         self._preparing = threading.Lock()
@@ -124,17 +122,13 @@ class GrammarCompiler:
         with self._preparing:
             if self._prepared is None:
                 try:
-                    from llguidance.hf import from_tokenizer
+                    self._prepared = self._prepare()
                 except ImportError as error:
                     raise EngineError(
                         "a JSON schema needs the package llguidance, which is not installed; "
                         "install it with: pip install 'switchyard[torch]'",
                         kind="bad_request",
                     ) from error
-                try:
-                    self._prepared = from_tokenizer(
-                        self._tokenizer, n_vocab=self._vocabulary, eos_token=self._end_ids or None
-                    )
                 except ValueError as error:
                     raise _refusal(f"it needs another kind of tokenizer: {error}") from error
             return self._prepared

@@ -1,143 +1,18 @@
-"""Models in this process, by transformers: full precision, any Qwen, Llama and the like.
-
-What is and what isn't deterministic: the same request alone gives the same tokens every time,
-greedy or seeded. In company the logits differ in their last bits with the batch's shape, so two
-tokens that are as good as tied may change places (see `sampling`).
-
-Not here yet: adapters, a shared prefix cache.
-"""
+"""Models in this process, by transformers: full precision, any Qwen, Llama and the like."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Sequence
-
-from workers.engines.grammar import GrammarCompiler
-from workers.engines.in_flight import InFlight
-from workers.engines.protocol import (
-    Capabilities,
-    Completion,
-    EngineError,
-    EngineEvent,
-    EngineTotals,
-    GenerateRequest,
-)
-from workers.engines.request_checks import refuse_unsupported
+from workers.engines.local import LocalEngine
 from workers.engines.settings import ModelSettings
-from workers.engines.torch_decoder import Job, TorchDecoder, new_seed
-from workers.engines.torch_loading import LoadedModel, model_name
+from workers.engines.torch_decoder import TorchDecoder
+from workers.engines.torch_loading import LoadedModel
 
 
-class TorchEngine:
-    """The event loop's side: requests in, events out. The work is the decoder's."""
+class TorchEngine(LocalEngine[LoadedModel]):
+    """See `LocalEngine`."""
 
     def __init__(self, settings: ModelSettings) -> None:
-        self._settings = settings
-        self._in_flight = InFlight()
-        self._decoder: TorchDecoder | None = None
-        self._loaded: LoadedModel | None = None
-        self._grammars: GrammarCompiler | None = None
-        self._calls = self._prompt_tokens = self._completion_tokens = 0
-
-    @property
-    def name(self) -> str:
-        return "torch"
-
-    @property
-    def base(self) -> str:
-        return model_name(self._settings.model)
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return Capabilities(
-            token_ids=True,
-            logprobs=True,
-            streaming=True,
-            tools=True,
-            json_schema=True,
-            seeds=True,
-            score=True,
-            adapters=False,
-            continuation=True,
-            max_context=self._loaded.max_context if self._loaded else None,
-        )
-
-    async def start(self) -> None:
-        """Load the weights. Raises what `load_model` raises."""
-        decoder = TorchDecoder(self._settings, asyncio.get_running_loop())
-        self._loaded = await decoder.start()
-        self._decoder = decoder
-        self._grammars = GrammarCompiler(
-            self._loaded.tokenizer, self._loaded.vocabulary, self._loaded.end_ids
-        )
-
-    async def close(self) -> None:
-        """Cancel what is in work, end the thread, give the memory back."""
-        self._in_flight.cancel_all()
-        if self._decoder is not None:
-            await self._decoder.stop()
-            self._decoder = self._loaded = self._grammars = None
-
-    async def submit(self, request: GenerateRequest) -> AsyncGenerator[EngineEvent, None]:
-        """See `Engine.submit`."""
-        refuse_unsupported(request, self.capabilities, self.name)
-        decoder = self._running
-        seed = request.sampling.seed
-        job = Job(request, asyncio.Queue(), new_seed() if seed is None else seed)
-        done: list[Completion] = []
-        with self._in_flight.enter(request) as ticket:
-            if request.json_schema is not None and self._grammars is not None:
-                # Not in the decoder's thread, where a large schema would hold up every row.
-                compiling = asyncio.to_thread(self._grammars.matcher, request.json_schema)
-                job.matcher = await ticket.guard(compiling)
-            decoder.add(job)
-            try:
-                while len(done) < request.sampling.n:
-                    event = await ticket.guard(job.events.get())
-                    if isinstance(event, EngineError):
-                        raise event
-                    if isinstance(event, Completion):
-                        done.append(event)
-                        if len(done) == request.sampling.n:
-                            self._count(done)
-                    yield event
-            finally:
-                if len(done) < request.sampling.n:
-                    decoder.abandon(job)
-
-    async def cancel(self, request_id: str) -> None:
-        self._in_flight.cancel(request_id)
-
-    async def score(self, ids: Sequence[int], adapter: str | None = None) -> list[float]:
-        """See `Engine.score`; runs between two decoding steps."""
-        if adapter is not None:
-            raise EngineError(f"no adapter {adapter!r} is loaded", kind="unknown_adapter")
-        return await asyncio.wrap_future(self._running.score(ids))
-
-    async def load_adapter(self, name: str, path: str, version: int) -> None:
-        raise EngineError(
-            f"adapter {name!r}: this engine does not serve adapters yet; merge it into the "
-            "model's weights and name the merged model",
-            kind="unknown_adapter",
-        )
-
-    async def unload_adapter(self, name: str) -> None:
-        raise EngineError(f"no adapter {name!r} is loaded", kind="unknown_adapter")
-
-    def totals(self) -> EngineTotals:
-        abandoned = self._decoder.abandoned_tokens if self._decoder else 0
-        return EngineTotals(self._calls, self._prompt_tokens, self._completion_tokens, abandoned)
-
-    def _count(self, done: Sequence[Completion]) -> None:
-        self._calls += 1
-        self._prompt_tokens += sum(completion.usage.prompt for completion in done)
-        self._completion_tokens += sum(completion.usage.completion for completion in done)
-
-    @property
-    def _running(self) -> TorchDecoder:
-        if self._decoder is None:
-            raise EngineError("the torch engine is not started", kind="internal")
-        return self._decoder
+        super().__init__(settings, TorchDecoder)
 
 
 def engine(settings: ModelSettings) -> TorchEngine:

@@ -1,33 +1,24 @@
-"""Finds a model, refuses what is unsafe or broken, and loads it.
-
-Weights are read from safetensors only; a checkpoint in pickle format is refused before anything
-is read, and code that comes with a model is never run. What is missing or damaged is named.
-"""
+"""Loads a model by transformers. Code that comes with a model is never run."""
 
 from __future__ import annotations
 
-import json
-import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import jinja2
 import torch
 import transformers
-from huggingface_hub import snapshot_download
-from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
+from agents.records import Message, ToolSpec
+from workers.engines.chat_prompt import template_messages, template_tools
+from workers.engines.model_files import check_files, find_folder, model_name, unusable
 from workers.engines.protocol import EngineError
 from workers.engines.settings import ModelSettings
 
-MICRO_MODELS = Path(__file__).parent.parent / "micro_models"
-_MICRO = "micro:"
-_HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$")
-_PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
-_WANTED_FROM_HUB = ["*.safetensors", "*.json", "*.jinja", "merges.txt", "tokenizer.model"]
+if TYPE_CHECKING:
+    from llguidance import LLTokenizer
 
 
 class TokenizerCodec:
@@ -51,7 +42,7 @@ class TokenizerCodec:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """Weights in memory, with what the decoder needs to know about them."""
+    """See `workers.engines.decoder.Loaded`."""
 
     base: str
     model: Any
@@ -64,18 +55,35 @@ class LoadedModel:
     control_tokens: tuple[str, ...]
     """The tokenizer's special tokens, longest first."""
 
+    def render(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> str:
+        """See `Loaded.render`."""
+        try:
+            rendered: Any = self.tokenizer.apply_chat_template(
+                template_messages(messages, self.control_tokens),
+                tools=template_tools(tools),
+                add_generation_prompt=True,
+                tokenize=False,
+            )
+        except jinja2.TemplateError as error:
+            raise ValueError(str(error)) from error
+        return str(rendered)
+
+    def grammar_tokenizer(self) -> LLTokenizer:
+        """See `Loaded.grammar_tokenizer`."""
+        from llguidance.hf import from_tokenizer
+
+        return from_tokenizer(
+            self.tokenizer,
+            # The logits may be wider than the tokenizer's count, or less wide.
+            n_vocab=max(self.vocabulary, len(self.tokenizer)),
+            eos_token=sorted(self.end_ids) or None,
+        )
+
 
 def _control_tokens(tokenizer: Any) -> tuple[str, ...]:
     added = {str(t.content) for t in tokenizer.added_tokens_decoder.values() if t.special}
     names = added.union(map(str, tokenizer.all_special_tokens))
     return tuple(sorted((name for name in names if len(name) > 1), key=len, reverse=True))
-
-
-def model_name(model: str) -> str:
-    """The name for the records: a hub id or micro name as it is, of a folder its last part."""
-    if os.path.isdir(os.path.expanduser(model)):
-        return Path(model).expanduser().resolve().name
-    return model
 
 
 def load_model(settings: ModelSettings) -> LoadedModel:
@@ -84,8 +92,8 @@ def load_model(settings: ModelSettings) -> LoadedModel:
     Raises EngineError: `bad_request` for a model that is not there, not safe or not whole,
     `unavailable` (retryable) if the hub cannot be reached or memory runs out.
     """
-    folder = _find_folder(settings)
-    _check_files(folder)
+    folder = find_folder(settings)
+    check_files(folder)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     device = _device(settings)
@@ -112,21 +120,21 @@ def load_model(settings: ModelSettings) -> LoadedModel:
             retryable=True,
         ) from error
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise _unusable(settings.model, " ".join(str(error).split())[:400]) from error
+        raise unusable(settings.model, " ".join(str(error).split())[:400]) from error
     if info["missing_keys"] or info["mismatched_keys"]:
         missing = sorted(map(str, [*info["missing_keys"], *info["mismatched_keys"]]))
-        raise _unusable(
+        raise unusable(
             settings.model,
             f"{len(missing)} tensors are missing or have the wrong shape, such as {missing[0]}",
         )
     if not getattr(tokenizer, "chat_template", None):
-        raise _unusable(
+        raise unusable(
             settings.model,
             "its tokenizer has no chat template; take an instruct model or add chat_template.jinja",
         )
     codec = TokenizerCodec(tokenizer)
     if not codec.joins:
-        raise _unusable(
+        raise unusable(
             settings.model,
             "its tokenizer writes a token differently alone and behind another (SentencePiece "
             "style); this engine needs a byte-level one, such as Qwen's or Llama 3's",
@@ -143,78 +151,6 @@ def load_model(settings: ModelSettings) -> LoadedModel:
         vocabulary=int(model.config.vocab_size),
         control_tokens=_control_tokens(tokenizer),
     )
-
-
-def _find_folder(settings: ModelSettings) -> Path:
-    model = settings.model
-    if model.startswith(_MICRO):
-        folder = MICRO_MODELS / model.removeprefix(_MICRO)
-        if not _HUB_ID.match(folder.name) or not folder.is_dir():
-            shipped = sorted(path.name for path in MICRO_MODELS.glob("*") if path.is_dir())
-            raise EngineError(
-                f"there is no micro model {model!r}; shipped: "
-                f"{', '.join(_MICRO + name for name in shipped) or 'none'}",
-                kind="bad_request",
-            )
-        return folder
-    path = Path(model).expanduser()
-    if path.is_dir():
-        return path
-    if path.exists():
-        raise _unusable(model, "it is a file; name the folder that holds config.json")
-    if not _HUB_ID.match(model):
-        raise _unusable(model, "there is no such folder")
-    return _download(model, settings.revision)
-
-
-def _download(model: str, revision: str | None) -> Path:
-    """Fetch (or find in the hub's cache) safetensors, configuration and tokenizer: nothing else,
-    so that a pickle is not even downloaded."""
-    try:
-        return Path(snapshot_download(model, revision=revision, allow_patterns=_WANTED_FROM_HUB))
-    except GatedRepoError as error:
-        raise _unusable(
-            model, "its authors ask for consent: accept the terms on the hub and set HF_TOKEN"
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise _unusable(
-            model, "there is neither such a folder nor such a model on the hub"
-        ) from error
-    except (HfHubHTTPError, OSError) as error:
-        raise EngineError(
-            f"the model {model!r} is neither a folder nor in the hub's cache, and the hub cannot "
-            f"be reached ({type(error).__name__}); connect, or name a local folder",
-            kind="unavailable",
-            retryable=True,
-        ) from error
-
-
-def _check_files(folder: Path) -> None:
-    weights = sorted(folder.glob("*.safetensors"))
-    if not weights:
-        pickles = [path.name for pattern in _PICKLES for path in sorted(folder.glob(pattern))]
-        if pickles:
-            raise _unusable(
-                folder.name,
-                f"its weights are in pickle format ({pickles[0]}), which can run any code when it "
-                "is read; convert them to safetensors",
-            )
-        raise _unusable(folder.name, "it has no *.safetensors file")
-    for name in ("config.json", "tokenizer.json"):
-        if not (folder / name).is_file():
-            raise _unusable(folder.name, f"{name} is missing")
-    try:
-        json.loads((folder / "config.json").read_text())
-    except (ValueError, OSError) as error:
-        raise _unusable(folder.name, f"config.json cannot be read: {error}") from error
-    for path in weights:
-        try:
-            with safe_open(path, framework="pt"):
-                pass
-        except (SafetensorError, OSError) as error:
-            raise _unusable(
-                folder.name, f"{path.name} is damaged ({error}); copy or download it again"
-            ) from error
 
 
 def _device(settings: ModelSettings) -> torch.device:
@@ -242,7 +178,3 @@ def _end_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     own: Any = getattr(model.generation_config, "eos_token_id", None)
     ids: list[Any] = own if isinstance(own, list) else [own]
     return frozenset(int(each) for each in [*ids, tokenizer.eos_token_id] if each is not None)
-
-
-def _unusable(model: str, reason: str) -> EngineError:
-    return EngineError(f"the model {model!r} cannot be loaded: {reason}", kind="bad_request")

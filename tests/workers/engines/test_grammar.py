@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llguidance.hf import from_tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from tests.workers.engines.tiny_model import special_ids
@@ -37,7 +38,10 @@ class Tokens:
         self.end = special_ids(folder)["<|im_end|>"]
         self.also_end = special_ids(folder)["<|endoftext|>"]
         self.special = set(special_ids(folder).values())
-        self.compiler = GrammarCompiler(self.tokenizer, PADDED, {self.end, self.also_end})
+        ends = [self.also_end, self.end]
+        self.compiler = GrammarCompiler(
+            lambda: from_tokenizer(self.tokenizer, n_vocab=PADDED, eos_token=ends), ends
+        )
 
     def encode(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text, add_special_tokens=False))

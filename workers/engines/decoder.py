@@ -1,0 +1,388 @@
+"""The thread that owns a model: takes requests from the event loop, and hands events back.
+
+Nothing else touches the model, its cache or its tokenizer; the event loop never waits for it, so
+leases are renewed however long a step takes. What a kind of model does in its turn (admit
+waiting requests, decode one token for every row) is its subclass's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import secrets
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from agents.records import Message, ToolSpec
+from workers.engines.chat_prompt import Prompt, TextCodec, build_prompt
+from workers.engines.grammar import Matcher
+from workers.engines.protocol import EngineError, EngineEvent, GenerateRequest
+from workers.engines.request_checks import context_overflow
+from workers.engines.row import Row
+from workers.engines.sampling import RowSampling
+from workers.engines.settings import ModelSettings
+
+if TYPE_CHECKING:
+    from llguidance import LLTokenizer
+
+_log = logging.getLogger(__name__)
+
+
+class Loaded(Protocol):
+    """Weights in memory, with what a decoder needs to know about them."""
+
+    @property
+    def base(self) -> str:
+        """See `Engine.base`."""
+        ...
+
+    @property
+    def codec(self) -> TextCodec: ...
+
+    @property
+    def end_ids(self) -> frozenset[int]:
+        """Every token that ends a completion."""
+        ...
+
+    @property
+    def max_context(self) -> int: ...
+
+    @property
+    def vocabulary(self) -> int:
+        """The width of the model's logits."""
+        ...
+
+    def render(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> str:
+        """The conversation by the model's chat template. Raises ValueError with its refusal."""
+        ...
+
+    def grammar_tokenizer(self) -> LLTokenizer:
+        """For constrained decoding; takes seconds for a large vocabulary."""
+        ...
+
+
+L = TypeVar("L", bound=Loaded)
+
+
+@dataclass(eq=False)
+class Job:
+    """One request on its way through the thread. `events` belongs to the event loop."""
+
+    request: GenerateRequest
+    events: asyncio.Queue[EngineEvent | EngineError]
+    seed: int
+    matcher: Matcher | None = None
+    """At the beginning of the grammar; each row follows a copy of its own."""
+    ids: list[int] = field(default_factory=list[int])
+    """Prompt, and what is to be continued."""
+    rows: list[Row] = field(default_factory=list[Row])
+    generated: int = 0
+
+
+@dataclass
+class _Score:
+    ids: Sequence[int]
+    result: Future[list[float]] = field(default_factory=Future[list[float]])
+
+
+@dataclass
+class _Abandon:
+    job: Job
+
+
+class _Stop:
+    pass
+
+
+_Command = Job | _Score | _Abandon | _Stop
+
+
+class Decoder(ABC, Generic[L]):
+    """Start it, feed it jobs from one event loop, stop it."""
+
+    kind: str
+    """The engine's name, for its messages."""
+
+    def __init__(self, settings: ModelSettings, loop: asyncio.AbstractEventLoop) -> None:
+        self._settings = settings
+        self._loop = loop
+        self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
+        self._started: Future[L] = Future()
+        self._model: L
+        self._waiting: deque[Job] = deque()
+        self._outbox: list[tuple[Job, EngineEvent | EngineError]] = []
+        self._thread = threading.Thread(
+            target=self._run, name=f"{self.kind}-{settings.model}", daemon=True
+        )
+        self.abandoned_tokens = 0
+        """Tokens of requests that nobody waited for any more; written by the thread alone."""
+
+    # What the event loop calls.
+
+    async def start(self) -> L:
+        """Load the model in the thread. Raises what `_load` raises."""
+        self._thread.start()
+        return await asyncio.wrap_future(self._started)
+
+    async def stop(self) -> None:
+        """Let the thread end after its current step; everything in work is dropped."""
+        self._commands.put(_Stop())
+        await asyncio.to_thread(self._thread.join)
+
+    def add(self, job: Job) -> None:
+        self._commands.put(job)
+
+    def abandon(self, job: Job) -> None:
+        """Nobody waits for this job any more: it need not be finished."""
+        self._commands.put(_Abandon(job))
+
+    def score(self, ids: Sequence[int]) -> Future[list[float]]:
+        score = _Score(ids)
+        self._commands.put(score)
+        return score.result
+
+    # What a subclass does, in the thread.
+
+    @abstractmethod
+    def _load(self) -> L:
+        """Read the model into memory. Raises EngineError."""
+
+    def _unload(self) -> None:
+        """After the last step."""
+
+    def _context(self) -> AbstractContextManager[object]:
+        """What every step runs within."""
+        return nullcontext()
+
+    @abstractmethod
+    def _running(self) -> Sequence[Job]:
+        """Jobs in work, each once."""
+
+    @abstractmethod
+    def _turn(self) -> None:
+        """Admit what waits and there is room for, then decode a token for every row."""
+
+    @abstractmethod
+    def _remove(self, jobs: Sequence[Job]) -> None:
+        """Take the rows of these jobs out of work, and give back what they hold."""
+
+    @abstractmethod
+    def _scored(self, ids: list[int]) -> list[float]:
+        """See `Engine.score`; the ids are checked."""
+
+    def _failure_of(self, error: Exception) -> EngineError:
+        """What a requester is told of an exception out of the model's code."""
+        _log.error("the %s engine failed", self.kind, exc_info=error)
+        return EngineError(f"the model failed: {type(error).__name__}: {error}")
+
+    # The loop.
+
+    def _run(self) -> None:
+        try:
+            self._model = self._load()
+        except BaseException as error:  # noqa: BLE001 - it is raised again in `start`
+            self._started.set_exception(error)
+            return
+        self._started.set_result(self._model)
+        try:
+            with self._context():
+                while self._take_commands():
+                    self._turn()
+                    self._deliver()
+        except BaseException as error:  # noqa: BLE001 - told to everybody who waits
+            _log.exception("the %s engine's thread can't go on", self.kind)
+            failure = EngineError(
+                f"the {self.kind} engine can't go on: {type(error).__name__}: {error}",
+                kind="unavailable",
+                retryable=True,
+            )
+            for job in dict.fromkeys([*self._running(), *self._waiting]):
+                self._send(job, failure)
+            self._refuse(failure, until_stopped=True)
+        else:
+            self._refuse(EngineError(f"the {self.kind} engine is closed"), until_stopped=False)
+        finally:
+            self._unload()
+
+    def _refuse(self, failure: EngineError, *, until_stopped: bool) -> None:
+        """After the end: whoever asks is told so and does not wait for ever."""
+        self._deliver()
+        while until_stopped or not self._commands.empty():
+            match self._commands.get():
+                case Job() as job:
+                    self._send(job, failure)
+                    self._deliver()
+                case _Score() as score:
+                    score.result.set_exception(failure)
+                case _Stop():
+                    until_stopped = False
+                case _Abandon():
+                    continue
+
+    def _take_commands(self) -> bool:
+        """Carry out what was asked; sleeps while there is nothing else to do."""
+        idle = not self._running() and not self._waiting
+        while True:
+            try:
+                command = self._commands.get(block=idle)
+            except queue.Empty:
+                return True
+            idle = False
+            match command:
+                case Job():
+                    self._waiting.append(command)
+                case _Abandon(job=job):
+                    # Giving back may need memory itself, and so may fail.
+                    self._guarded(lambda job=job: self._drop(job), [job])
+                case _Score():
+                    self._score(command)
+                case _Stop():
+                    return False
+
+    def _drop(self, job: Job) -> None:
+        if job in self._waiting:
+            self._waiting.remove(job)
+        self.abandoned_tokens += job.generated
+        self._remove([job])
+
+    def _guarded(self, work: Callable[[], None], jobs: Sequence[Job]) -> bool:
+        """Run `work`; its failure ends these jobs and not the thread. True if it worked."""
+        try:
+            work()
+            return True
+        except EngineError as error:
+            failure = error
+        except Exception as error:  # noqa: BLE001 - a model's or a tokenizer's code raises anything
+            failure = self._failure_of(error)
+        self._fail(jobs, failure)
+        return False
+
+    def _fail(self, jobs: Sequence[Job], failure: EngineError) -> None:
+        """End these jobs with an error."""
+        self._remove(jobs)
+        for job in jobs:
+            self._send(job, failure)
+
+    def _score(self, score: _Score) -> None:
+        if not score.result.set_running_or_notify_cancel():
+            return
+        try:
+            ids = list(score.ids)
+            self._check_ids("score", ids)
+            if len(ids) > self._model.max_context:
+                raise context_overflow("score", len(ids), self._model.max_context)
+            score.result.set_result(self._scored(ids))
+        except EngineError as error:
+            score.result.set_exception(error)
+        except Exception as error:  # noqa: BLE001 - as in `_guarded`
+            score.result.set_exception(self._failure_of(error))
+
+    # What every subclass needs.
+
+    def _prepare(self, job: Job) -> None:
+        """Make the prompt and the rows of a job. Raises EngineError."""
+        started = time.perf_counter()
+        prompt = self._prompt(job.request)
+        job.ids = [*prompt.ids, *job.request.resume_ids]
+        job.rows = [
+            self._row(job, prompt, index, started) for index in range(job.request.sampling.n)
+        ]
+
+    def _prompt(self, request: GenerateRequest) -> Prompt:
+        try:
+            rendered = self._model.render(request.messages, request.tools)
+        except ValueError as error:
+            raise EngineError(
+                f"request {request.id}: the model's chat template refuses the conversation: "
+                f"{error}",
+                kind="bad_request",
+            ) from error
+        self._check_ids(request.id, [*request.previous_ids, *request.resume_ids])
+        prompt = build_prompt(rendered, request.previous_ids, self._model.codec)
+        used = len(prompt.ids) + len(request.resume_ids)
+        if used >= self._model.max_context:
+            raise context_overflow(request.id, used, self._model.max_context)
+        if not prompt.ids:
+            raise EngineError(
+                f"request {request.id}: the chat template made an empty prompt",
+                kind="bad_request",
+            )
+        return prompt
+
+    def _row(self, job: Job, prompt: Prompt, index: int, started: float) -> Row:
+        sampling = job.request.sampling
+        return Row(
+            request=job.request,
+            index=index,
+            prompt=prompt,
+            sampling=RowSampling(
+                sampling.temperature, sampling.top_p, sampling.top_k, job.seed, index
+            ),
+            limit=min(sampling.max_tokens, self._model.max_context - len(prompt.ids)),
+            end_ids=self._model.end_ids,
+            codec=self._model.codec,
+            started=started,
+            matcher=None if job.matcher is None else job.matcher.copy(),
+        )
+
+    def _check_ids(self, request_id: str, ids: Sequence[int]) -> None:
+        for token in ids:
+            if not 0 <= token < self._model.vocabulary:
+                raise EngineError(
+                    f"request {request_id}: {token} is no token id of {self._model.base!r} "
+                    f"(vocabulary of {self._model.vocabulary})",
+                    kind="bad_request",
+                )
+
+    def _push(self, job: Job, row: Row, token: int, logprob: float) -> None:
+        """Give a row its token and send what comes of it. Raises EngineError if its grammar
+        cannot go on."""
+        job.generated += 1
+        delta = row.push(token, logprob)
+        if job.request.stream:
+            self._send(job, delta)
+        if row.finish_reason is not None:
+            self._send(job, row.completion())
+
+    def _send(self, job: Job, event: EngineEvent | EngineError) -> None:
+        self._outbox.append((job, event))
+
+    def _deliver(self) -> None:
+        """One wake-up of the event loop per step, however many rows have news."""
+        if not self._outbox:
+            return
+        events, self._outbox = self._outbox, []
+        try:
+            self._loop.call_soon_threadsafe(_put, events)
+        except RuntimeError:
+            _log.warning(
+                "%d events of the %s engine came after the loop's end", len(events), self.kind
+            )
+
+
+def _put(events: list[tuple[Job, EngineEvent | EngineError]]) -> None:
+    for job, event in events:
+        job.events.put_nowait(event)
+
+
+def cannot_continue(row: Row) -> EngineError:
+    """The refusal of ids to continue from that this row could not have drawn."""
+    schema = "" if row.matcher is None else " and this JSON schema"
+    return EngineError(
+        f"request {row.request.id}: the ids to continue from cannot come from this model with "
+        f"these sampling parameters{schema}; ask again from the start",
+        kind="bad_request",
+    )
+
+
+def new_seed() -> int:
+    """For requests without a seed: another one each time."""
+    return secrets.randbits(63)

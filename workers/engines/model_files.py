@@ -1,0 +1,108 @@
+"""Finds the files of a model, and refuses what is unsafe or broken.
+
+Weights are safetensors or GGUF; a checkpoint in pickle format is refused before anything is read.
+What is missing or damaged is named.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
+from safetensors import SafetensorError, safe_open
+
+from workers.engines.protocol import EngineError
+from workers.engines.settings import ModelSettings
+
+MICRO_MODELS = Path(__file__).parent.parent / "micro_models"
+_MICRO = "micro:"
+_HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$")
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
+_WANTED_FROM_HUB = ["*.safetensors", "*.json", "*.jinja", "merges.txt", "tokenizer.model"]
+
+
+def model_name(model: str) -> str:
+    """The name for the records: a hub id or micro name as it is, of a folder its last part."""
+    if os.path.isdir(os.path.expanduser(model)):
+        return Path(model).expanduser().resolve().name
+    return model
+
+
+def find_folder(settings: ModelSettings) -> Path:
+    model = settings.model
+    if model.startswith(_MICRO):
+        folder = MICRO_MODELS / model.removeprefix(_MICRO)
+        if not _HUB_ID.match(folder.name) or not folder.is_dir():
+            shipped = sorted(path.name for path in MICRO_MODELS.glob("*") if path.is_dir())
+            raise EngineError(
+                f"there is no micro model {model!r}; shipped: "
+                f"{', '.join(_MICRO + name for name in shipped) or 'none'}",
+                kind="bad_request",
+            )
+        return folder
+    path = Path(model).expanduser()
+    if path.is_dir():
+        return path
+    if path.exists():
+        raise unusable(model, "it is a file; name the folder that holds config.json")
+    if not _HUB_ID.match(model):
+        raise unusable(model, "there is no such folder")
+    return _download(model, settings.revision)
+
+
+def _download(model: str, revision: str | None) -> Path:
+    """Fetch (or find in the hub's cache) safetensors, configuration and tokenizer: nothing else,
+    so that a pickle is not even downloaded."""
+    try:
+        return Path(snapshot_download(model, revision=revision, allow_patterns=_WANTED_FROM_HUB))
+    except GatedRepoError as error:
+        raise unusable(
+            model, "its authors ask for consent: accept the terms on the hub and set HF_TOKEN"
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise unusable(
+            model, "there is neither such a folder nor such a model on the hub"
+        ) from error
+    except (HfHubHTTPError, OSError) as error:
+        raise EngineError(
+            f"the model {model!r} is neither a folder nor in the hub's cache, and the hub cannot "
+            f"be reached ({type(error).__name__}); connect, or name a local folder",
+            kind="unavailable",
+            retryable=True,
+        ) from error
+
+
+def check_files(folder: Path) -> None:
+    weights = sorted(folder.glob("*.safetensors"))
+    if not weights:
+        pickles = [path.name for pattern in _PICKLES for path in sorted(folder.glob(pattern))]
+        if pickles:
+            raise unusable(
+                folder.name,
+                f"its weights are in pickle format ({pickles[0]}), which can run any code when it "
+                "is read; convert them to safetensors",
+            )
+        raise unusable(folder.name, "it has no *.safetensors file")
+    for name in ("config.json", "tokenizer.json"):
+        if not (folder / name).is_file():
+            raise unusable(folder.name, f"{name} is missing")
+    try:
+        json.loads((folder / "config.json").read_text())
+    except (ValueError, OSError) as error:
+        raise unusable(folder.name, f"config.json cannot be read: {error}") from error
+    for path in weights:
+        try:
+            with safe_open(path, framework="pt"):
+                pass
+        except (SafetensorError, OSError) as error:
+            raise unusable(
+                folder.name, f"{path.name} is damaged ({error}); copy or download it again"
+            ) from error
+
+
+def unusable(model: str, reason: str) -> EngineError:
+    return EngineError(f"the model {model!r} cannot be loaded: {reason}", kind="bad_request")
