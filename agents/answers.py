@@ -60,8 +60,8 @@ def plain(text: str) -> str:
     text = _WRAPPED.sub(r" \1 ", text)
     for pattern, replacement in _REPLACEMENTS:
         text = pattern.sub(replacement, text)
-    text = " ".join(text.split())
-    return text.removesuffix(".").rstrip()[:MAX_ANSWER_CHARS]
+    text = " ".join(text.split())[:MAX_ANSWER_CHARS].rstrip()
+    return text.removesuffix(".").rstrip()
 
 
 def final_answer(text: str) -> str:

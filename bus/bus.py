@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from bus import scripts
 from bus.commit import Committer, Join, Outgoing
-from bus.connection import Connections, outlast
-from bus.errors import DeadlineExceeded, MessageTooLarge, Overloaded
+from bus.connection import Connections, outlast, remedy
+from bus.errors import BusUnavailable, DeadlineExceeded, MessageTooLarge, Overloaded
 from bus.keys import MAX_RUN_SECONDS, Keys, Shard
 from bus.lease import LeaseKeeper
 from bus.registry import Registry
@@ -76,6 +77,15 @@ class Bus:
         """Raises `BusUnavailable` naming what is wrong and what to do."""
         await self._connections.check(wait_seconds=self._join_seconds)
         self.keeper.start()
+
+    async def check_writable(self) -> None:
+        """Raises `BusUnavailable` with the remedy when the server takes no writes now."""
+        try:
+            await self.redis.set(self.keys.probe, b"", px=1000)
+        except RedisError as error:
+            raise BusUnavailable(
+                f"Redis at {self.settings.safe_url} takes no writes ({error}): {remedy(error)}"
+            ) from error
 
     async def close(self) -> None:
         self.keeper.stop()
@@ -146,7 +156,10 @@ class Bus:
             *bodies,
         ]
         result = await outlast(
-            "admission", lambda: scripts.call(self.redis, "admit", keys, args), give_up_after=30.0
+            "admission",
+            lambda: scripts.call(self.redis, "admit", keys, args),
+            give_up_after=30.0,
+            where=f"at {settings.safe_url}",
         )
         if result[0] == b"overloaded":
             what, count, limit = result[1].decode(), int(result[2]), int(result[3])

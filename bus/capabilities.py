@@ -61,7 +61,7 @@ async def probe(redis: Redis) -> Server:
             found = {}
         config |= {str(key): str(value) for key, value in _decoded(found).items()}
     policy = config.get("maxmemory-policy", "unknown")
-    if policy.startswith("allkeys"):
+    if policy.startswith(("allkeys", "volatile")):  # every key of ours has a time to live
         raise BusUnavailable(
             f"maxmemory-policy is {policy}: under memory pressure this server deletes accepted "
             "work. Set it to noeviction"

@@ -20,7 +20,14 @@ import structlog
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry as RetryPolicy
 from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, DataError, RedisError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    DataError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
 
 from bus import packing
 from bus.errors import BusUnavailable
@@ -47,6 +54,15 @@ def is_outage(error: BaseException, *, of_redis_only: bool = False) -> bool:
     if type(error) is ResponseError:
         return _SCRIPT_FAULT.match(str(error)) is None
     return isinstance(error, RedisError if of_redis_only else OUTAGE)
+
+
+def remedy(error: BaseException) -> str:
+    """What an operator can do about an outage."""
+    if isinstance(error, OutOfMemoryError):
+        return "it is full: raise its maxmemory (redis.maxmemory_mb where `runtime up` started it)"
+    if isinstance(error, ReadOnlyError):
+        return "it is a replica: put the address of its primary into redis_url"
+    return "`runtime doctor` looks for the cause"
 
 
 COMMAND_TIMEOUT = 10.0
@@ -142,11 +158,13 @@ async def outlast(
     operation: Callable[[], Awaitable[T]],
     *,
     give_up_after: float | None = None,
+    where: str = "",
 ) -> T:
     """Repeat an idempotent operation until Redis answers.
 
     Logs failures ever more rarely, and the recovery. After `give_up_after` seconds (`None`:
-    never) raises `BusUnavailable`. An error that no waiting mends is raised at once.
+    never) raises `BusUnavailable`, which names `where` (the server). An error that no waiting
+    mends is raised at once.
     """
     attempt = 0
     began = asyncio.get_running_loop().time()
@@ -159,7 +177,10 @@ async def outlast(
             attempt += 1
             waited = asyncio.get_running_loop().time() - began
             if give_up_after is not None and waited > give_up_after:
-                raise BusUnavailable(f"{what}: Redis away for {waited:.1f} s: {error}") from error
+                raise BusUnavailable(
+                    f"{what}: Redis {where} refused or was away for {waited:.1f} s ({error}): "
+                    f"{remedy(error)}"
+                ) from error
             if attempt & (attempt - 1) == 0:  # 1st, 2nd, 4th, 8th… try
                 log.warning(
                     "redis away",

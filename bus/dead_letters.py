@@ -127,7 +127,13 @@ async def replay(bus: Bus, letter_id: str) -> str:
     """
     letter = await show(bus, letter_id)
     shard, entry = _parse(bus, letter_id)
-    envelope = Envelope.from_json(letter.envelope)
+    try:
+        envelope = Envelope.from_json(letter.envelope)
+    except MalformedEnvelope as error:
+        raise MalformedEnvelope(
+            f"dead letter {letter_id} can't be replayed: {error}; `runtime dead show {letter_id}` "
+            f"has it whole, `runtime dead purge {letter_id}` deletes it"
+        ) from error
     deadline = max(envelope.deadline, time.time() + REPLAY_SECONDS)
     again = envelope.model_copy(update={"attempt": 0, "deadline": deadline})
     is_request = bool(envelope.reply_key)

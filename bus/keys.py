@@ -126,6 +126,11 @@ class Keys:
         return f"{{{self.prefix}}}:worker:{name}"
 
     @property
+    def probe(self) -> str:
+        """Written to find out whether the server takes writes; nobody reads it."""
+        return f"{{{self.prefix}}}:probe"
+
+    @property
     def workers(self) -> str:
         return f"{{{self.prefix}}}:workers"
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from runtime.config import Settings, load, resolved_file
 from runtime.errors import Unreachable
+from runtime.logging import to_stderr
 from runtime.state import RunFile, StateDirectory
 
 
@@ -26,6 +27,7 @@ def find(
 
     Raises `Unreachable` when there is neither.
     """
+    to_stderr()
     state = StateDirectory.from_environment()
     run = None if redis_url else state.running()
     if run is not None:

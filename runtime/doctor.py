@@ -96,6 +96,7 @@ async def _joined(settings: Settings) -> Finding:
     bus = Bus(settings.bus)
     try:
         await bus.start()
+        await bus.check_writable()
         server = await probe(bus.redis)
     except BusUnavailable as error:
         return Finding("missing", "redis", str(error), "start it, or mend bus.redis_url.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from bus import Bus, present
+from bus import Bus, present, probe
 from runtime.config import Settings
 
 
@@ -13,10 +13,16 @@ async def connect(
 ) -> tuple[Callable[[], Awaitable[set[str]]], Callable[[], Awaitable[None]]]:
     """A function that names the workers that are ready, and one that closes the connection.
 
-    Raises `BusUnavailable` when Redis can't be reached.
+    Raises `BusUnavailable` when Redis can't be reached, or is none that keeps what it accepts.
     """
     bus = Bus(settings.bus)
-    await bus.start()
+    try:
+        await bus.start()
+        await bus.check_writable()
+        await probe(bus.redis)
+    except BaseException:
+        await bus.close()
+        raise
 
     async def ready() -> set[str]:
         return {worker.name for worker in await present(bus) if worker.state != "starting"}

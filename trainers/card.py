@@ -42,7 +42,8 @@ def read_facts(folder: Path) -> TrainingFacts | None:
     try:
         return TrainingFacts.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        raise UnreadableModel(f"{path} is damaged ({error}); --restart trains anew") from error
+        why = error.errors()[0]["msg"]
+        raise UnreadableModel(f"{path} is damaged ({why}); --restart trains anew") from error
 
 
 def write_facts(folder: Path, facts: TrainingFacts) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from fractions import Fraction
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.answers import final_answer, last_boxed, parse_number, plain
+from agents.answers import MAX_ANSWER_CHARS, final_answer, last_boxed, parse_number, plain
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,11 @@ def test_every_integer_survives_commas_and_currency(value: int, currency: bool) 
         r"\text{" * 100_000,
         "1" * 500_000,
         "a " * 300_000,
+        " " * 300_000,
+        "\n" * 300_000 + "42",
+        "5 ^" + " " * 300_000,
     ],
+    ids=lambda text: repr(text[:8]),
 )
 def test_hostile_text_is_read_in_linear_time(text: str) -> None:
     started = time.process_time()
@@ -122,3 +127,29 @@ def test_hostile_text_is_read_in_linear_time(text: str) -> None:
 
 def test_a_long_answer_is_cut() -> None:
     assert len(plain("word " * 10_000)) <= 2_000
+
+
+BLANKS = [chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace()]
+
+
+@pytest.mark.parametrize("blank", BLANKS, ids=lambda blank: f"U+{ord(blank):04X}")
+def test_a_run_of_any_blank_is_one_space(blank: str) -> None:
+    assert plain(f"{blank}two{blank * 3}words{blank}.{blank}") == "two words"
+
+
+@given(
+    st.lists(
+        st.sampled_from([*BLANKS, *(r"\ ", r"\,", "~", r"\(", r"\)", r"\text{", "}"), "a", "7"]),
+        max_size=60,
+    )
+)
+def test_a_plain_answer_is_one_line_of_words_with_single_spaces(parts: list[str]) -> None:
+    answer = plain("".join(parts))
+    assert answer == " ".join(answer.split())
+
+
+@pytest.mark.parametrize("end", [" ", ".", ". ", " ."])
+def test_a_cut_answer_ends_as_a_whole_one_does(end: str) -> None:
+    """Neither a blank nor a full stop stands at the end, wherever the cut falls."""
+    text = "x" * (MAX_ANSWER_CHARS - len(end))
+    assert plain(f"{text}{end}more") == text

@@ -155,6 +155,7 @@ def test_trailing_noughts_never_matter(value: object) -> None:
         "-" * 150_000,
         "1 and " * 20_000,
         "\\frac" * 30_000,
+        "12," * 30_000,
     ],
     ids=lambda text: text[:8],
 )
@@ -165,6 +166,37 @@ def test_hostile_text_costs_no_more_than_its_length(text: str) -> None:
     delegate.check(text, "18")
     lm_eval.flexible(text, "18")
     assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("1, 2, 3", [1, 2, 3]),
+        ("1,2,3", [1, 2, 3]),
+        ("10,20,30", [10, 20, 30]),
+        ("10, 200, 300", [10, 200, 300]),
+        ("1, 234", [1, 234]),
+        ("5,1,234", [5, 1234]),
+        ("1,234, 5,678", [1234, 5678]),
+        ("3, 4, and 1,000", [3, 4, 1000]),
+        ("$1,234, $5", [1234, 5]),
+        ("1,234,", [1234]),
+        ("1,2345", [1, 2345]),
+        ("1,23,456", [123456]),
+    ],
+)
+def test_a_comma_inside_a_number_groups_its_digits_and_any_other_separates(
+    text: str, values: list[int]
+) -> None:
+    """A group has three digits behind the comma, or Indian twos before the last three."""
+    assert [number.value for number in find_numbers(clean(text))] == values
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=1, max_size=80))
+def test_a_list_with_blanks_behind_its_commas_is_read_number_by_number(values: list[int]) -> None:
+    """However its numbers are grouped, and however many there are."""
+    for text in (", ".join(map(str, values)), ", ".join(f"{value:,}" for value in values)):
+        assert [number.value for number in find_numbers(clean(text))] == values
 
 
 def test_a_number_of_absurd_length_has_no_value() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, model_validator
 
-from bus import Bus, Delivery, Outgoing, Registry, UnknownPayload
+from bus import Bus, Delivery, Outgoing, Registry, UnknownPayload, dead_letters
 from bus.bus import Admission
 from tests.bus.payloads import Note, admit, new_run_id, note
 from tests.bus.serving import ended, finishing, letters, serving, until
@@ -66,16 +66,31 @@ async def _one_letter(bus: Bus) -> bool:
     return len(await letters(bus)) == 1
 
 
-async def test_a_run_ends_when_its_message_can_not_be_read_by_this_version(bus: Bus) -> None:
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"type": "riddle"}, "unknown payload type 'riddle'; known here: note"),
+        ({"type_version": 3}, "'note' has version 3, this process knows 1: upgrade this worker"),
+    ],
+)
+async def test_a_run_ends_when_its_message_can_not_be_read_by_this_version(
+    bus: Bus, changes: dict[str, Any], says: str
+) -> None:
     """An unknown payload in a good envelope still says whose it is."""
     async with serving(bus, ["planner"], finishing):
-        run_id = new_run_id()
-        strange = note(run_id).model_copy(update={"type": "riddle"})
-        await bus.admit(Admission(run_id, b"{}", time.time() + 60, (Outgoing("planner", strange),)))
+        run_id = await admit_strange(bus, **changes)
         await ended(bus, run_id)
     state = await bus.run_state(run_id)
     assert state.outcome == "error"
-    assert "unknown payload type 'riddle'" in state.reason
+    assert says in state.reason
+
+
+async def admit_strange(bus: Bus, **changes: Any) -> str:
+    """Let in a run whose first message is of another version of this software; its id."""
+    run_id = new_run_id()
+    strange = note(run_id).model_copy(update=changes)
+    await bus.admit(Admission(run_id, b"{}", time.time() + 60, (Outgoing("planner", strange),)))
+    return run_id
 
 
 class Line(BaseModel):
@@ -112,6 +127,20 @@ async def test_an_older_payload_is_lifted_version_by_version(bus: Bus) -> None:
         run_id = await admit(bus, text="to be lifted")
         await ended(bus, run_id)
     assert seen == [Line(words=["to", "be", "lifted"])]
+
+
+async def test_a_message_of_a_later_version_goes_on_once_the_worker_is_upgraded(bus: Bus) -> None:
+    async with serving(bus, ["planner"], finishing):
+        run_id = await admit_strange(bus, type_version=3, payload={"words": ["later"]})
+        await ended(bus, run_id)
+    [letter] = await letters(bus)
+    async with (
+        Bus(bus.settings, third_version()) as newer,
+        serving(newer, ["planner"], finishing),
+    ):
+        await dead_letters.replay(newer, letter.id)
+        await ended(newer, run_id)
+    assert (await bus.run_state(run_id)).outcome == "answered"
 
 
 @pytest.mark.parametrize("payload", [{}, {"text": 7}, {"text": "cursed"}])

@@ -23,6 +23,7 @@ from bus import (
     StepCommit,
     probe,
 )
+from bus.connection import outlast
 from bus.log_consumer import Entry
 from tests.bus.payloads import Note, admit, note
 from tests.bus.serving import ended, finishing, serving, until
@@ -251,6 +252,45 @@ async def test_a_server_that_refuses_writes_is_outlasted_and_nothing_accepted_is
         await check_all_ended_once(bus, runs)
 
 
+@pytest.mark.parametrize(
+    ("trouble", "says"),
+    [
+        (_oom, "it is full: raise its maxmemory"),
+        (_read_only, "it is a replica: put the address of its primary into redis_url"),
+    ],
+)
+async def test_a_server_that_takes_no_writes_is_named_with_the_remedy(
+    own_server: RedisProcess,
+    stormy: BusSettings,
+    trouble: Callable[[RedisProcess], Callable[[], None]],
+    says: str,
+) -> None:
+    async with joined(stormy) as bus:
+        await bus.check_writable()
+        end = trouble(own_server)
+        with pytest.raises(BusUnavailable, match=says) as caught:
+            await bus.check_writable()
+        assert f"Redis at {bus.settings.safe_url} takes no writes" in str(caught.value)
+        end()
+        await bus.check_writable()
+
+
+async def test_what_gives_up_on_a_full_server_says_where_it_was_and_what_to_do(
+    own_server: RedisProcess, stormy: BusSettings
+) -> None:
+    async with joined(stormy) as bus:
+        end = _oom(own_server)
+        said = "admission: Redis at here refused.*it is full: raise its maxmemory"
+        with pytest.raises(BusUnavailable, match=said):
+            await outlast(
+                "admission",
+                lambda: bus.redis.set("{probe}", "1", px=1000),  # pyright: ignore
+                give_up_after=0.0,
+                where="at here",
+            )
+        end()
+
+
 async def test_an_unreachable_server_is_named_without_its_password() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -301,8 +341,12 @@ async def test_the_server_describes_itself(own_server: RedisProcess) -> None:
         assert not server.cluster
 
 
-async def test_a_server_that_throws_keys_away_is_refused(own_server: RedisProcess) -> None:
-    configure(own_server.url, maxmemory_policy="allkeys-lru")
+@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-lru"])
+async def test_a_server_that_throws_keys_away_is_refused(
+    own_server: RedisProcess, policy: str
+) -> None:
+    """Also one that takes only those with a time to live: every key of the bus has one."""
+    configure(own_server.url, maxmemory_policy=policy)
     async with Bus(quick_settings(own_server.url)) as bus:
-        with pytest.raises(BusUnavailable, match=r"allkeys-lru.*noeviction"):
+        with pytest.raises(BusUnavailable, match=rf"{policy}.*noeviction"):
             await probe(bus.redis)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
+from runtime.config import resolved_file
 from runtime.errors import EXIT_CONFIG, EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE
 from tests.redis_process import RedisProcess
 from tests.runtime.conftest import LIMIT, Deployment, until
@@ -88,6 +93,15 @@ def test_a_question_that_cannot_be_used_is_one_clear_error(
     done = shared.run("ask", "-", stdin=stdin)
     assert done.returncode == EXIT_USAGE
     assert says in one_error(done)
+
+
+def test_a_question_on_the_command_line_that_is_not_utf8_is_one_clear_error(
+    shared: Deployment,
+) -> None:
+    done = shared.run("ask", os.fsdecode(b"caf\xe9?"))
+    assert done.returncode == EXIT_USAGE
+    assert "not UTF-8 (at character 3)" in one_error(done)
+    assert "iconv" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -243,6 +257,28 @@ def test_no_dead_letters_is_said_and_an_unknown_one_is_an_error(shared: Deployme
     assert "name one letter, or say --all" in one_error(shared.run("dead", "purge"))
 
 
+def test_a_message_that_is_no_envelope_is_listed_with_its_reason_and_shown_whole(
+    shared: Deployment,
+) -> None:
+    run = shared.state.running()
+    assert run is not None
+    prefix = resolved_file(shared.state.resolved).bus.prefix
+    with redis.Redis.from_url(run.redis_url) as admin:
+        admin.xadd(f"{{{prefix}:0}}:work:role:planner", {"e": b"caf\xe9"})
+    listed = until(
+        lambda: [line for line in shared.ok("dead", "ls").splitlines() if "envelope" in line],
+        "dead letter",
+    )
+    assert len(listed) == 1
+    assert "role:planner  -  MalformedEnvelope: not an envelope: the whole message" in listed[0]
+    letter_id = listed[0].split()[0]
+    assert json.loads(shared.ok("dead", "show", letter_id))["envelope"] == "caf\ufffd"
+    refused = one_error(shared.run("dead", "replay", letter_id))
+    assert f"dead letter {letter_id} can't be replayed: not an envelope" in refused
+    assert f"`runtime dead purge {letter_id}` deletes it" in refused
+    shared.ok("dead", "purge", letter_id)
+
+
 # -- without a deployment ------------------------------------------------------------------------
 
 
@@ -275,8 +311,6 @@ def test_a_redis_that_does_not_answer_is_one_clear_error_without_its_password(
 def test_a_wrong_password_is_told_apart_from_a_server_that_is_away(
     nowhere: Deployment, any_server: RedisProcess
 ) -> None:
-    import redis
-
     with redis.Redis.from_url(any_server.url) as admin:
         admin.execute_command("ACL", "SETUSER", "guarded", "on", ">right", "~*", "+@all")
     wrong = any_server.url.replace("unix://", "unix://guarded:wrong@")
@@ -284,6 +318,49 @@ def test_a_wrong_password_is_told_apart_from_a_server_that_is_away(
     assert done.returncode == EXIT_UNREACHABLE
     assert "refused the password" in one_error(done)
     assert "wrong@" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["up", "doctor"])
+def test_a_redis_that_is_full_is_one_clear_error(
+    nowhere: Deployment, own_server: RedisProcess, command: str
+) -> None:
+    with redis.Redis.from_url(own_server.url) as admin:
+        admin.config_set("maxmemory", "1")
+    done = nowhere.run(command, "--redis-url", own_server.url, "--profile", "scripted")
+    assert done.returncode == (EXIT_UNREACHABLE if command == "up" else EXIT_FAILED)
+    said = one_error(done) if command == "up" else done.stdout
+    assert f"Redis at {own_server.url} takes no writes" in said
+    assert "raise its maxmemory" in said
+
+
+def test_a_redis_that_is_a_replica_is_one_clear_error(
+    nowhere: Deployment, own_server: RedisProcess
+) -> None:
+    with redis.Redis.from_url(own_server.url) as admin:
+        admin.replicaof("127.0.0.1", "1")
+    done = nowhere.run("up", "--redis-url", own_server.url, "--profile", "scripted")
+    assert done.returncode == EXIT_UNREACHABLE
+    assert "put the address of its primary into redis_url" in one_error(done)
+
+
+def test_a_question_to_a_full_redis_is_asked_once_there_is_room_and_stdout_stays_json(
+    deployment: Deployment,
+) -> None:
+    deployment.up()
+    run = deployment.state.running()
+    assert run is not None
+    with redis.Redis.from_url(run.redis_url) as admin:
+        admin.config_set("maxmemory", "1")
+        command = [sys.executable, "-m", "runtime", "ask", "--json", QUESTION]
+        with subprocess.Popen(
+            command, env=deployment.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as asking:
+            assert asking.stderr is not None
+            assert b"redis away" in asking.stderr.readline()
+            admin.config_set("maxmemory", "0")
+            output, errors = asking.communicate(timeout=LIMIT)
+    assert asking.returncode == 0, errors
+    assert json.loads(output)["answer"] == "29"
 
 
 def test_a_typo_in_the_configuration_ends_every_command_with_its_own_code(

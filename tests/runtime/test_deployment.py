@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ import socket
 import psutil
 import pytest
 
+from runtime.run_history import from_store
 from tests.redis_process import RedisProcess
 from tests.runtime.conftest import LIMIT, QUICK, Deployment, until
 
@@ -104,6 +106,27 @@ def test_redis_is_started_again_and_the_workers_outlast_it(deployment: Deploymen
     assert deployment.ask("What is 6 * 7?", "--workflow", "solo")["answer"] == "42"
 
 
+def test_a_redis_whose_restart_fails_is_started_again_later_with_its_data(
+    deployment: Deployment,
+) -> None:
+    deployment.up("supervisor.crash_loop_deaths=1000", "supervisor.backoff_max_seconds=0.5")
+    run_id = deployment.ask(QUESTION)["run"]["id"]
+    redis = deployment.status()["redis"]["pid"]
+    data = deployment.state.redis / "appendonlydir"
+    aside = data.rename(data.with_name("aside"))
+    data.write_text("not a directory")
+    os.kill(redis, signal.SIGKILL)
+    log = deployment.state.logs / "supervisor.log"
+    until(lambda: log.read_text().count("redis did not start") >= 2, "two failed restarts")
+    data.unlink()
+    aside.rename(data)
+    until(
+        lambda: (s := deployment.status())["redis"]["restarts"] == 1 and not s["bus_error"],
+        "restarted Redis",
+    )
+    assert json.loads(deployment.ok("runs", "show", run_id, "--json"))["answer"] == "29"
+
+
 def test_nothing_outlives_a_killed_supervisor_and_the_next_one_goes_on_with_the_work(
     deployment: Deployment,
 ) -> None:
@@ -178,6 +201,51 @@ def test_ctrl_c_in_the_foreground_drains_and_twice_kills(deployment: Deployment)
         assert deployment.processes() == []
 
 
+def test_a_run_that_ctrl_c_twice_cut_off_goes_on_after_the_next_up(
+    deployment: Deployment,
+) -> None:
+    words = [word for item in QUICK for word in ("--set", item)]
+    process = deployment.start("up", "--profile", "scripted", *words, "--set", f"{SLOW}=600")
+    until(
+        lambda: deployment.state.running() is not None and deployment.status()["phase"] == "ready",
+        "deployment in the foreground",
+    )
+    asking = deployment.start("ask", "--json", QUESTION)
+    until(lambda: any(w["busy"] for w in deployment.workers("gpu")), "a call that will not end")
+    process.send_signal(signal.SIGINT)
+    # Of two equal signals that are pending at once, the kernel delivers one.
+    until(lambda: deployment.status()["phase"] == "draining", "first Ctrl-C")
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, said
+    assert said.count("killing the workers") == 1
+    assert "Traceback" not in said
+    assert {p.pid for p in deployment.processes()} <= {asking.pid}
+    deployment.up()
+    output, _ = asking.communicate(timeout=LIMIT)
+    assert asking.returncode == 0, output
+    assert '"answer":"29"' in output
+
+
+def test_a_recorder_without_room_says_where_and_what_to_do_and_records_all_later(
+    deployment: Deployment,
+) -> None:
+    deployment.up()
+    recorder = psutil.Process(deployment.workers("recorder")[0]["pid"])
+    soft, hard = recorder.rlimit(psutil.RLIMIT_FSIZE)
+    recorder.rlimit(psutil.RLIMIT_FSIZE, (1, hard))
+    run_id = deployment.ask(QUESTION)["run"]["id"]
+    log = deployment.state.logs / "recorder-1.log"
+    until(lambda: "batch kept on the bus" in log.read_text(), "word of the full disk")
+    assert list(deployment.state.store.glob("*/*.parquet")) == []
+    recorder.rlimit(psutil.RLIMIT_FSIZE, (soft, hard))
+    found = until(lambda: from_store(deployment.state.store, run_id), "recorded run")
+    assert found.answer == "29"
+    assert f"{deployment.state.store}/trajectories can't be written to (File too" in log.read_text()
+    assert "free some space" in log.read_text()
+    assert recorder.is_running()
+
+
 def test_a_stopped_worker_is_shown_as_silent_and_is_well_again_when_it_wakes(
     deployment: Deployment,
 ) -> None:
@@ -200,6 +268,41 @@ def test_a_port_that_is_taken_stops_up_with_one_clear_error(deployment: Deployme
     assert f"port {port} on 127.0.0.1 can't be used" in done.stderr
     assert "Traceback" not in done.stderr
     assert deployment.processes() == []
+
+
+def test_a_port_that_was_taken_meanwhile_costs_no_run_that_was_accepted(
+    deployment: Deployment,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    listen = ("redis.listen=tcp", f"redis.port={port}")
+    deployment.up(*listen)
+    run_id = deployment.ask(QUESTION)["run"]["id"]
+    deployment.ok("down")
+    with socket.create_server(("127.0.0.1", port)):
+        words = [word for item in listen for word in ("--set", item)]
+        done = deployment.run("up", "--detach", "--profile", "scripted", *words)
+        assert done.returncode == 1
+        assert done.stderr.count("error: ") == 1
+        assert "set redis.port to another one" in done.stderr
+    deployment.up(*listen)
+    assert run_id in deployment.ok("runs", "ls")
+
+
+def test_a_key_that_is_missing_stops_the_gpu_worker_with_one_clear_error(
+    deployment: Deployment,
+) -> None:
+    words = [word for item in QUICK for word in ("--set", item)]
+    done = deployment.run(
+        *("up", "--detach", "--profile", "scripted", *words),
+        *("--set", "models.llm.engine=openai", "--set", "models.llm.model=gpt-4o"),
+        env={"OPENAI_API_KEY": ""},
+    )
+    assert done.returncode == 1
+    assert done.stdout.count("the environment variable OPENAI_API_KEY is not set; put") == 1
+    assert "`runtime doctor` checks models and keys" in done.stdout
+    assert done.stderr.count("error: ") == 1
+    assert deployment.workers("planner"), "what needs no key goes on"
 
 
 def test_a_worker_by_hand_joins_and_drains(deployment: Deployment) -> None:

@@ -12,9 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from trainers.card import read_facts
+from trainers.card import FACTS, read_facts
 from trainers.checkpoints import load_checkpoint, require_disk
-from trainers.errors import CorruptCheckpoint, NotEnoughDisk, TrainingError, UnknownModel
+from trainers.errors import (
+    CorruptCheckpoint,
+    NotEnoughDisk,
+    TrainingError,
+    UnknownModel,
+    UnreadableModel,
+)
 from trainers.models import WEIGHTS, load_model
 from trainers.recipes import recipe
 from trainers.sft import Progress, train
@@ -29,20 +35,27 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=100)
 
 
-def stop_after_first_checkpoint(arguments: Sequence[str], number: signal.Signals) -> int:
-    """Start the command, send the signal once it says that a checkpoint is written."""
+def stop_after_first_checkpoint(
+    arguments: Sequence[str], number: signal.Signals
+) -> tuple[int, str]:
+    """Start the command, send the signal once it says that a checkpoint is written; how it ended
+    and what it said on stderr."""
     # Unbuffered, so that the line is here when the checkpoint is.
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
-        [*COMMAND, *arguments], stdout=subprocess.PIPE, text=True, env=environment
+        [*COMMAND, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if line.startswith("checkpoint"):
                 process.send_signal(number)
                 break
-        process.stdout.read()
-    return process.returncode
+        _, said = process.communicate(timeout=100)
+    return process.returncode, said
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +79,7 @@ def test_a_run_killed_with_minus_9_and_resumed_has_the_same_weights_bit_for_bit(
     tmp_path: Path, uninterrupted: bytes
 ) -> None:
     arguments = [*SHORT, "--output", str(tmp_path)]
-    assert stop_after_first_checkpoint(arguments, signal.SIGKILL) == -signal.SIGKILL
+    assert stop_after_first_checkpoint(arguments, signal.SIGKILL)[0] == -signal.SIGKILL
     assert not (tmp_path / WEIGHTS).exists()
     done = run(*arguments)
     assert done.returncode == 0, done.stderr
@@ -77,10 +90,18 @@ def test_a_run_stopped_by_ctrl_c_and_resumed_has_the_same_weights_bit_for_bit(
     tmp_path: Path, uninterrupted: bytes
 ) -> None:
     arguments = [*SHORT, "--output", str(tmp_path)]
-    assert stop_after_first_checkpoint(arguments, signal.SIGINT) == 130
+    assert stop_after_first_checkpoint(arguments, signal.SIGINT)[0] == 130
     done = run(*arguments)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / WEIGHTS).read_bytes() == uninterrupted
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped_says_in_one_line_how_to_go_on(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    _, said = stop_after_first_checkpoint([*SHORT, "--output", str(tmp_path)], number)
+    assert said == "stopped; go on with the same command, without --restart\n"
 
 
 def test_a_finished_run_is_not_repeated(tmp_path: Path) -> None:
@@ -128,6 +149,22 @@ def test_a_checkpoint_without_its_state_is_refused(tmp_path: Path) -> None:
     (begun(tmp_path) / "state.json").write_text("{")
     with pytest.raises(CorruptCheckpoint, match="cannot be read"):
         load_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("left", [b"", b"{", b'{"steps": 24}', b"\xff\xfe"])
+def test_damaged_facts_of_a_finished_run_are_refused_with_their_place_and_the_way_out(
+    tmp_path: Path, left: bytes
+) -> None:
+    (tmp_path / FACTS).write_bytes(left)
+    with pytest.raises(UnreadableModel, match=r"training\.json is damaged.*--restart") as caught:
+        train(TINY, tmp_path)
+    assert str(tmp_path) in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_run_over_damaged_facts_begins_anew_when_told_to(tmp_path: Path) -> None:
+    (tmp_path / FACTS).write_text("{")
+    assert train(TINY, tmp_path, restart=True) == read_facts(tmp_path)
 
 
 def test_a_half_written_checkpoint_is_not_mistaken_for_one(tmp_path: Path) -> None:

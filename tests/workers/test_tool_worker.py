@@ -20,6 +20,9 @@ from workers.tool import handle_tool
         ("calculate", {"expression": "7 / 2"}, {"result": "3.5"}),
         ("calculate", {"expression": "7 / 0"}, {"error": "division by zero"}),
         ("calculate", {"expresion": "7"}, {"error": "expresion"}),
+        ("calculate", {"expression": 7}, {"error": "expression: Input should be a valid string"}),
+        ("calculate", {"expression": ["7"]}, {"error": "expression: Input should be a valid str"}),
+        ("calculate", {"expression": None}, {"error": "expression: Input should be a valid str"}),
         ("calculator", {}, {"error": "calculate"}),
     ],
 )

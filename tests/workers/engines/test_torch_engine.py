@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from agents.records import Message
 from tests.workers.engines.asking import (
@@ -281,6 +282,23 @@ async def test_code_that_comes_with_a_model_is_not_run(tiny_model_copy: Path) ->
 async def test_a_model_without_a_chat_template_says_what_to_do(tiny_model_copy: Path) -> None:
     (tiny_model_copy / "chat_template.jinja").unlink()
     assert "chat template" in await _refused(settings(tiny_model_copy))
+
+
+async def test_a_tokenizer_whose_tokens_do_not_join_to_the_text_is_refused(
+    tiny_model_copy: Path,
+) -> None:
+    """As SentencePiece writes it, a word alone has no blank in front: streams would lose it."""
+    text = "The answer is 7."
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    tokenizer.train_from_iterator([text], trainers.BpeTrainer(show_progress=False))
+    assert tokenizer.decode(tokenizer.encode(text).ids) == text
+    tokenizer.save(str(tiny_model_copy / "tokenizer.json"))
+    error = await _refused(settings(tiny_model_copy))
+    assert "tokenizer" in error
+    assert "SentencePiece style" in error
+    assert "needs a byte-level one" in error
 
 
 async def test_a_gpu_that_is_not_there_says_so(tiny_model: Path) -> None:

@@ -1,0 +1,96 @@
+"""`make install`, with a Python that only writes down what it is told."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MAKE_ENVIRONMENT = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEFILES")
+"""Of the `make` that runs this suite; ours is none of its children."""
+
+HAS_PIP = '#!/bin/sh\necho "inside $*" >> said\n'
+NO_PIP = "#!/bin/sh\nexit 1\n"
+PYTHON = f"""#!/bin/sh
+echo "outside $*" >> said
+case "$*" in "-m venv --clear .venv")
+  rm -rf .venv && mkdir -p .venv/bin && printf '%s' '{HAS_PIP}' > .venv/bin/python &&
+  chmod +x .venv/bin/python
+esac
+"""
+
+
+class Checkout:
+    """What `make install` reads, in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+            shutil.copy(ROOT / name, folder)
+        self.program("python", PYTHON)
+
+    def program(self, name: str, text: str) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def install(self) -> list[str]:
+        """Run `make install`; what the Pythons inside and outside of .venv were told by it."""
+        (self.folder / "said").unlink(missing_ok=True)
+        environment = {k: v for k, v in os.environ.items() if k not in MAKE_ENVIRONMENT}
+        done = subprocess.run(
+            ["make", "install", f"PYTHON={self.folder / 'python'}"],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        said = self.folder / "said"
+        return said.read_text().splitlines() if said.exists() else []
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    if shutil.which("make") is None:
+        pytest.skip("no make on this machine")
+    return Checkout(tmp_path)
+
+
+def installed(said: list[str]) -> bool:
+    return any(line.startswith("inside -m pip install ") for line in said)
+
+
+def made_anew(said: list[str]) -> bool:
+    return "outside -m venv --clear .venv" in said
+
+
+@pytest.mark.parametrize("left", ["nothing", "an empty folder", "a python without pip"])
+def test_an_environment_that_is_missing_or_half_made_is_made_anew(
+    checkout: Checkout, left: str
+) -> None:
+    if left == "an empty folder":
+        (checkout.folder / ".venv").mkdir()
+    if left == "a python without pip":
+        checkout.program(".venv/bin/python", NO_PIP)
+    said = checkout.install()
+    assert made_anew(said)
+    assert installed(said)
+
+
+def test_an_environment_with_pip_is_kept_and_brought_up_to_date(checkout: Checkout) -> None:
+    checkout.program(".venv/bin/python", HAS_PIP)
+    said = checkout.install()
+    assert not made_anew(said)
+    assert installed(said)
+
+
+def test_what_is_installed_is_not_installed_again(checkout: Checkout) -> None:
+    checkout.install()
+    assert checkout.install() == []

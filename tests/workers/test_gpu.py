@@ -1,0 +1,70 @@
+"""The gpu worker's handler with a real engine: the run's deadline is the engine's."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+
+import pytest
+
+from bus import Bus, Delivery, Inbox, RequestError, RunEnded
+from tests.bus.leasing import ask, take
+from tests.bus.payloads import admit, note
+from tests.workers.engines.asking import QUESTION, user
+from workers.engines.scripted import ScriptedEngine
+from workers.engines.settings import ModelSettings
+from workers.gpu import Pool
+from workers.messages import CompletionPayload, calls
+
+
+def pool(**scripted: float) -> Pool:
+    settings = ModelSettings.model_validate(
+        {"engine": "scripted", "model": "scripted-slm", "scripted": scripted}
+    )
+    return Pool("slm", settings, ScriptedEngine(settings))
+
+
+async def request_of(bus: Bus, run_id: str, deadline: float) -> Delivery:
+    """A leased request for a completion, whose message names this deadline."""
+    await ask(bus, run_id)
+    leased = await take(bus, run_id, "gpu")
+    payload = CompletionPayload(agent="slm", pool="slm", messages=(user(QUESTION),), seed=1)
+    envelope = leased.envelope.model_copy(update={"deadline": deadline})
+    return replace(leased, payload=payload, envelope=envelope)
+
+
+async def answer(bus: Bus, run_id: str) -> bytes:
+    """What whoever made the request is handed. Raises `RequestError`."""
+    async with Inbox(bus) as inbox:
+        return await inbox.request("infer", note(run_id, key="call"))
+
+
+async def test_an_engine_stops_at_the_runs_deadline_though_the_message_names_a_later_one(
+    bus: Bus,
+) -> None:
+    run_id = await admit(bus, "other", seconds=0.3)
+    delivery = await request_of(bus, run_id, time.time() + 600)
+    async with asyncio.timeout(60):
+        await pool(latency_seconds=600).handle(delivery)
+    with pytest.raises(RequestError, match="its deadline passed") as caught:
+        await answer(bus, run_id)
+    assert caught.value.kind == "deadline"
+
+
+async def test_an_engine_works_on_past_the_messages_deadline_until_the_runs(bus: Bus) -> None:
+    """A replay has moved the deadline of the run; its older messages still name the earlier."""
+    run_id = await admit(bus, "other", seconds=600)
+    await pool().handle(await request_of(bus, run_id, time.time() - 60))
+    (call,) = calls.validate_json(await answer(bus, run_id))
+    assert "89" in call.text
+
+
+async def test_an_engine_is_not_asked_for_a_run_that_is_over(bus: Bus) -> None:
+    run_id = await admit(bus, "other", seconds=600)
+    delivery = await request_of(bus, run_id, time.time() + 600)
+    assert await bus.end_run(run_id, "cancelled", "by the test")
+    slm = pool()
+    with pytest.raises(RunEnded, match=run_id):
+        await slm.handle(delivery)
+    assert slm.engine.totals().calls == 0
