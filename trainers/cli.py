@@ -88,6 +88,24 @@ def evaluate(
     _measure(llm, slm, samples, record=record)
 
 
+@app.command()
+def export(
+    model: Annotated[str, typer.Argument(help="Folder of a model, micro:llm or micro:slm.")],
+    gguf: Annotated[Path, typer.Option(help="The file to write, for llama.cpp.")],
+    precision: Annotated[
+        str, typer.Option(metavar="f32|f16|bf16|q8_0|q4_k_m", help="Of the matrices.")
+    ] = "f16",
+) -> None:
+    """Write a model, its tokenizer and its chat template into one GGUF file."""
+    from trainers.gguf_export import Precision, export_gguf
+    from workers.engines.model_files import local_folder
+
+    if precision not in set(Precision):
+        raise TrainingError(f"--precision is one of {', '.join(Precision)}; got {precision!r}")
+    export_gguf(local_folder(model), gguf, Precision(precision))
+    typer.echo(f"{gguf}: {gguf.stat().st_size / 1e6:.1f} MB, {precision}")
+
+
 def _measure(llm: Path | None, slm: Path | None, samples: int, *, record: bool = True) -> None:
     from trainers.card import write_card
     from trainers.models import load_model

@@ -158,7 +158,7 @@ class Decoder(ABC, Generic[L]):
     def _unload(self) -> None:
         """After the last step."""
 
-    def _context(self) -> AbstractContextManager[object]:
+    def _within(self) -> AbstractContextManager[object]:
         """What every step runs within."""
         return nullcontext()
 
@@ -193,7 +193,7 @@ class Decoder(ABC, Generic[L]):
             return
         self._started.set_result(self._model)
         try:
-            with self._context():
+            with self._within():
                 while self._take_commands():
                     self._turn()
                     self._deliver()

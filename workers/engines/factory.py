@@ -16,6 +16,7 @@ ENTRY_POINT_GROUP = "switchyard.engines"
 
 BUILT_IN: dict[str, str] = {
     "torch": "workers.engines.torch",
+    "llama_cpp": "workers.engines.llama_cpp",
     "openai": "workers.engines.openai",
     "scripted": "workers.engines.scripted",
 }
@@ -32,7 +33,7 @@ def build_engine(settings: ModelSettings) -> Engine:
     try:
         make = _find(name)
     except ImportError as error:
-        extra = "torch" if name == "torch" else name
+        extra = {"llama_cpp": "gguf"}.get(name, name)
         raise EngineError(
             f"engine {name!r} needs a package that is not installed ({error}); "
             f"install it with: pip install 'switchyard[{extra}]'",

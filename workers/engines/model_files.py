@@ -7,7 +7,6 @@ What is missing or damaged is named.
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 
@@ -26,39 +25,74 @@ _WANTED_FROM_HUB = ["*.safetensors", "*.json", "*.jinja", "merges.txt", "tokeniz
 
 
 def model_name(model: str) -> str:
-    """The name for the records: a hub id or micro name as it is, of a folder its last part."""
-    if os.path.isdir(os.path.expanduser(model)):
-        return Path(model).expanduser().resolve().name
-    return model
+    """The name for the records: a hub id or micro name as it is, of a path its last part."""
+    path = Path(model).expanduser()
+    return path.resolve().name if path.exists() else model
 
 
 def find_folder(settings: ModelSettings) -> Path:
+    """The folder with the model's config.json, fetched from the hub if need be. Raises
+    EngineError."""
     model = settings.model
-    if model.startswith(_MICRO):
-        folder = MICRO_MODELS / model.removeprefix(_MICRO)
-        if not _HUB_ID.match(folder.name) or not folder.is_dir():
-            shipped = sorted(path.name for path in MICRO_MODELS.glob("*") if path.is_dir())
-            raise EngineError(
-                f"there is no micro model {model!r}; shipped: "
-                f"{', '.join(_MICRO + name for name in shipped) or 'none'}",
-                kind="bad_request",
-            )
-        return folder
-    path = Path(model).expanduser()
+    path = local_folder(model)
     if path.is_dir():
         return path
     if path.exists():
         raise unusable(model, "it is a file; name the folder that holds config.json")
     if not _HUB_ID.match(model):
         raise unusable(model, "there is no such folder")
-    return _download(model, settings.revision)
+    return _download(model, settings.revision, _WANTED_FROM_HUB)
 
 
-def _download(model: str, revision: str | None) -> Path:
-    """Fetch (or find in the hub's cache) safetensors, configuration and tokenizer: nothing else,
-    so that a pickle is not even downloaded."""
+def local_folder(model: str) -> Path:
+    """Where a path, or the name of a micro model, points to. Raises EngineError for a micro model
+    that is not shipped."""
+    if not model.startswith(_MICRO):
+        return Path(model).expanduser()
+    folder = MICRO_MODELS / model.removeprefix(_MICRO)
+    if not _HUB_ID.match(folder.name) or not folder.is_dir():
+        shipped = sorted(path.name for path in MICRO_MODELS.glob("*") if path.is_dir())
+        raise EngineError(
+            f"there is no micro model {model!r}; shipped: "
+            f"{', '.join(_MICRO + name for name in shipped) or 'none'}",
+            kind="bad_request",
+        )
+    return folder
+
+
+def find_gguf(settings: ModelSettings) -> Path:
+    """The GGUF file that the settings name. Raises EngineError."""
+    model = settings.model
+    path = Path(model).expanduser()
+    if path.is_dir():
+        found = sorted(path.glob("*.gguf"))
+        if len(found) == 1:
+            return found[0]
+        raise unusable(
+            model,
+            f"the folder has {len(found)} *.gguf files; name the file. A model of ours becomes one "
+            "by: train export --gguf",
+        )
+    if not path.is_file():
+        repository, _, name = model.rpartition("/")
+        if not name.endswith(".gguf") or not _HUB_ID.match(repository):
+            raise unusable(
+                model,
+                "there is no such file; llama_cpp takes a GGUF file, or owner/repository/file.gguf "
+                "on the hub",
+            )
+        return _download(repository, settings.revision, [name]) / name
+    with path.open("rb") as file:
+        if file.read(4) != b"GGUF":
+            raise unusable(model, "it is no GGUF file (it does not begin with the letters GGUF)")
+    return path
+
+
+def _download(model: str, revision: str | None, wanted: list[str]) -> Path:
+    """Fetch (or find in the hub's cache) the files of these names: nothing else, so that a pickle
+    is not even downloaded."""
     try:
-        return Path(snapshot_download(model, revision=revision, allow_patterns=_WANTED_FROM_HUB))
+        return Path(snapshot_download(model, revision=revision, allow_patterns=wanted))
     except GatedRepoError as error:
         raise unusable(
             model, "its authors ask for consent: accept the terms on the hub and set HF_TOKEN"

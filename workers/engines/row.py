@@ -30,6 +30,8 @@ class Row:
     """Monotonic seconds at the start of its prefill."""
     matcher: Matcher | None = None
     """Its place in the grammar of the request's JSON schema."""
+    cached: int = 0
+    """Tokens of its prompt that were in memory already."""
     output_ids: list[int] = field(default_factory=list[int])
     logprobs: list[float] = field(default_factory=list[float])
     finish_reason: FinishReason | None = None
@@ -89,6 +91,7 @@ class Row:
             grammar_masked=self.matcher is not None,
             usage=Usage(
                 prompt=len(self.prompt.ids) if first else 0,
+                cached=self.cached if first else 0,
                 completion=len(self.output_ids),
                 source="engine",
             ),

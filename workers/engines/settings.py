@@ -45,9 +45,11 @@ class ModelSettings(SettingsModel):
     """One `[models.<pool>]` table of the configuration."""
 
     engine: str
-    """`torch`, `openai`, `scripted`, or a name registered as a `switchyard.engines` entry point."""
+    """`torch`, `llama_cpp`, `openai`, `scripted`, or a name registered as a `switchyard.engines`
+    entry point."""
     model: str = Field(min_length=1)
-    """torch: a local folder, a hub id, `micro:llm` or `micro:slm`. Else the endpoint's name."""
+    """torch: a local folder, a hub id, `micro:llm` or `micro:slm`. llama_cpp: a GGUF file, or
+    `owner/repository/file.gguf` on the hub. Else the endpoint's name."""
     price: Price = Price()
     """What a million tokens cost. Zero for models on own hardware."""
 
@@ -59,7 +61,11 @@ class ModelSettings(SettingsModel):
     """Default limit of generated tokens per completion."""
 
     max_concurrency: int = Field(default=64, ge=1, le=4096)
-    """Requests in work at once; more wait in the engine. For torch: rows decoded together."""
+    """Requests in work at once; more wait in the engine. For a model in this process: rows decoded
+    together."""
+    max_tokens_in_flight: int | None = Field(default=None, ge=8)
+    """llama_cpp: tokens that the cache has room for, at least one context. Shared prefixes count
+    once; requests wait while there is no room. None is 16 contexts."""
     timeout_seconds: float = Field(default=120.0, gt=0)
     """Longest time for one attempt at an endpoint, from sending to the last byte."""
     connect_timeout_seconds: float = Field(default=10.0, gt=0)
@@ -90,14 +96,17 @@ class ModelSettings(SettingsModel):
     top_k: bool = False
     """The endpoint understands `top_k` (vLLM, llama-server); OpenAI does not."""
     max_context: int | None = Field(default=None, ge=8)
-    """Longest prompt plus output in tokens. For torch at most (and by default) the model's own."""
+    """Longest prompt plus output in tokens. For a model in this process at most (and by default)
+    the model's own."""
 
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
     """`auto` takes a GPU when there is one."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    """`auto`: float32 on a CPU, the checkpoint's own on a GPU."""
+    """torch, `auto`: float32 on a CPU, the checkpoint's own on a GPU. llama_cpp takes the weights
+    as they are in the file; `float32` makes its attention exact, which is slower."""
     threads: int = Field(default=1, ge=1, le=256)
-    """CPU threads of torch. Several processes with more than one each slow each other down."""
+    """CPU threads of a model in this process. Several processes with more than one each slow each
+    other down."""
     revision: str | None = None
     """Branch, tag or commit of a hub model."""
 
@@ -105,10 +114,10 @@ class ModelSettings(SettingsModel):
     """Options of the scripted engine."""
 
     @model_validator(mode="after")
-    def _torch_has_no_endpoint(self) -> Self:
-        if self.engine == "torch" and (self.base_url or self.api_key_env):
+    def _local_models_have_no_endpoint(self) -> Self:
+        if self.engine in ("torch", "llama_cpp") and (self.base_url or self.api_key_env):
             raise ValueError(
-                "engine = 'torch' runs the model in this process and takes no base_url or "
+                f"engine = {self.engine!r} runs the model in this process and takes no base_url or "
                 "api_key_env; use engine = 'openai' for an endpoint"
             )
         return self

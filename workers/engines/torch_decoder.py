@@ -47,7 +47,7 @@ class TorchDecoder(Decoder[LoadedModel]):
         """The job of each row, in the order of the batch."""
         return loaded
 
-    def _context(self) -> AbstractContextManager[object]:
+    def _within(self) -> AbstractContextManager[object]:
         return torch.inference_mode()
 
     def _running(self) -> Sequence[Job]:

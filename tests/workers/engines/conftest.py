@@ -26,3 +26,13 @@ def tiny_model_copy(tiny_model: Path, tmp_path: Path) -> Path:
 def pickle_model(tiny_model: Path, tmp_path: Path) -> Path:
     """The tiny model as a pickle checkpoint."""
     return write_pickle_checkpoint(tiny_model, tmp_path / "pickled")
+
+
+@pytest.fixture(scope="session")
+def tiny_gguf(tiny_model: Path) -> Path:
+    """The tiny model for llama.cpp, in float32."""
+    pytest.importorskip("llama_cpp", reason="needs pip install 'switchyard[gguf]'")
+    from trainers.gguf_export import Precision, export_gguf
+
+    export_gguf(tiny_model, tiny_model.parent / "tiny.gguf", Precision.F32)
+    return tiny_model.parent / "tiny.gguf"

@@ -1,0 +1,218 @@
+"""The llama.cpp engine on a real GGUF file: the tiny model, exported."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.records import Message
+from tests.workers.engines.asking import ask, completions, events, failure, request, user
+from tests.workers.engines.conformance import EngineConformance
+from tests.workers.engines.tiny_model import ANSWER, CONTEXT
+from workers.engines.factory import build_engine
+from workers.engines.protocol import Completion, Engine, EngineError
+from workers.engines.settings import ModelSettings
+
+pytest.importorskip("llama_cpp", reason="needs pip install 'switchyard[gguf]'")
+
+from workers.engines.llama_context import Feed, LlamaContext
+from workers.engines.llama_decoder import LlamaDecoder
+
+# By llguidance's adapter, which still calls it by its old name.
+pytestmark = pytest.mark.filterwarnings("ignore:llama_token_get_attr is deprecated")
+
+SAME = 1e-4
+"""Logprobs of the same ids differ by so much between batches of other shapes, at most."""
+
+
+def settings(file: Path, **fields: object) -> ModelSettings:
+    return ModelSettings.model_validate(
+        {"engine": "llama_cpp", "model": str(file), "dtype": "float32", **fields}
+    )
+
+
+async def started(file: Path, **fields: object) -> Engine:
+    engine = build_engine(settings(file, **fields))
+    await engine.start()
+    return engine
+
+
+def about(topic: int) -> tuple[Message, ...]:
+    """A question that no other one begins like, but for its markup."""
+    return (user(f"{topic} " * 40),)
+
+
+class TestLlamaCppEngine(EngineConformance):
+    schema_answer = None
+
+    @pytest.fixture
+    async def engine(self, tiny_gguf: Path) -> AsyncIterator[Engine]:
+        engine = await started(tiny_gguf)
+        yield engine
+        await engine.close()
+
+    @pytest.fixture
+    async def slow_engine(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
+        """Every step takes 20 ms longer, in the engine's own thread."""
+        decode = LlamaContext.decode
+
+        def linger(self: LlamaContext, feeds: Sequence[Feed]) -> Any:
+            time.sleep(0.02)
+            return decode(self, feeds)
+
+        monkeypatch.setattr(LlamaContext, "decode", linger)
+        return engine
+
+    async def test_the_answer_is_what_the_model_was_trained_on(self, engine: Engine) -> None:
+        assert (await ask(engine)).text == ANSWER
+
+    async def test_ids_and_logprobs_are_those_of_the_torch_engine(
+        self, engine: Engine, tiny_model: Path
+    ) -> None:
+        other = build_engine(ModelSettings(engine="torch", model=str(tiny_model)))
+        await other.start()
+        ours, theirs = await ask(engine), await ask(other)
+        scores = await other.score([*theirs.prompt_ids, *theirs.output_ids])
+        await other.close()
+        assert (ours.prompt_ids, ours.output_ids) == (theirs.prompt_ids, theirs.output_ids)
+        assert ours.logprobs == pytest.approx(theirs.logprobs, abs=SAME)
+        assert await engine.score([*ours.prompt_ids, *ours.output_ids]) == pytest.approx(
+            scores,
+            abs=5e-2,  # ids of the prompt may be very improbable
+        )
+
+    async def test_company_changes_nothing(self, engine: Engine) -> None:
+        alone = [await ask(engine, about(topic)) for topic in range(6)]
+        together = await asyncio.gather(*(ask(engine, about(topic)) for topic in range(6)))
+        assert [each.output_ids for each in together] == [each.output_ids for each in alone]
+
+    async def test_a_shared_beginning_is_computed_once(self, tiny_gguf: Path) -> None:
+        """Eight requests at the same time with the same long role prompt."""
+        engine = await started(tiny_gguf)
+        role = Message(role="system", content="You are a careful caller of tools. " * 6)
+        asked = [(role, user(f"question {place}")) for place in range(8)]
+        found = await asyncio.gather(
+            *(ask(engine, each, sampling={"max_tokens": 5}) for each in asked)
+        )
+        await engine.close()
+        computed = sum(each.usage.prompt - each.usage.cached for each in found)
+        shared = len(found[0].prompt_ids) - 40
+        assert computed < shared + 8 * 40
+
+    async def test_what_is_reused_gives_the_same_answer(self, engine: Engine) -> None:
+        first = await ask(engine, about(3))
+        again = await ask(engine, about(3))
+        assert again.usage.cached == len(first.prompt_ids) - 1
+        assert again.output_ids == first.output_ids
+        assert again.logprobs == pytest.approx(first.logprobs, abs=SAME)
+
+
+async def test_requests_beyond_the_places_wait_for_their_turn(tiny_gguf: Path) -> None:
+    engine = await started(tiny_gguf, max_concurrency=2)
+    found = await asyncio.gather(*(ask(engine, about(topic)) for topic in range(7)))
+    assert all(each.finish_reason in ("stop", "length") for each in found)
+    many = await completions(engine, request(sampling={"n": 5, "temperature": 1.0, "seed": 1}))
+    assert [each.index for each in many] == [0, 1, 2, 3, 4]
+    await engine.close()
+
+
+@pytest.fixture
+def set_back(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether there was a row to set back, each time that cells were wanting."""
+    found: list[bool] = []
+    original = LlamaDecoder._set_back_one  # pyright: ignore[reportPrivateUsage]
+
+    def noting(self: LlamaDecoder) -> bool:
+        found.append(original(self))
+        return found[-1]
+
+    monkeypatch.setattr(LlamaDecoder, "_set_back_one", noting)
+    return found
+
+
+async def test_rows_that_outgrow_the_cells_are_set_back_and_end_with_the_right_logprobs(
+    tiny_gguf: Path, set_back: list[bool]
+) -> None:
+    """Room for a few of the thirty rows."""
+    engine = await started(tiny_gguf, max_context=128, max_tokens_in_flight=128, max_concurrency=30)
+    sampling = {"temperature": 1.0, "seed": 9, "n": 30}
+    found = await completions(engine, request((user("5 " * 40),), sampling=sampling))
+    assert any(set_back)
+    for done in found:
+        scores = await engine.score([*done.prompt_ids, *done.output_ids])
+        assert done.logprobs == pytest.approx(scores[len(done.prompt_ids) - 1 :], abs=SAME)
+    await engine.close()
+
+
+async def test_a_stream_that_is_set_back_has_no_gap_and_no_repeat(
+    tiny_gguf: Path, set_back: list[bool]
+) -> None:
+    engine = await started(tiny_gguf, max_tokens_in_flight=CONTEXT, max_concurrency=10)
+    sampling = {"max_tokens": 150, "temperature": 5.0, "n": 10, "seed": 9}
+    found = await events(engine, request(stream=True, sampling=sampling))
+    assert any(set_back)
+    for index in range(10):
+        pieces = [each for each in found if each.index == index]
+        last = pieces[-1]
+        assert isinstance(last, Completion)
+        assert "".join(each.text for each in pieces[:-1]) == last.text
+    await engine.close()
+
+
+async def test_a_closed_request_gives_its_cells_back_within_a_step(tiny_gguf: Path) -> None:
+    """One place and one context: the next request could not run beside what was cancelled."""
+    engine = await started(tiny_gguf, max_tokens_in_flight=CONTEXT, max_concurrency=1)
+    asked = request((user("x"),), sampling={"max_tokens": 400, "temperature": 3.0}, stream=True)
+    async with aclosing(engine.submit(asked)) as running:
+        await anext(running)
+    assert (await ask(engine)).text == ANSWER
+    assert engine.totals().abandoned_tokens > 0
+    await engine.close()
+
+
+async def test_a_prompt_longer_than_the_context_names_both_numbers(tiny_gguf: Path) -> None:
+    engine = await started(tiny_gguf)
+    error = await failure(engine, request((user("word " * 2 * CONTEXT),)))
+    assert error.kind == "context_overflow"
+    assert f"holds {CONTEXT}" in str(error)
+    await engine.close()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"not a model at all", "no GGUF file"),
+        (b"GGUF\x03\x00\x00\x00 and then garbage", "llama.cpp refuses broken.gguf"),
+    ],
+)
+async def test_a_file_that_is_no_model_is_refused(
+    tmp_path: Path, content: bytes, words: str
+) -> None:
+    file = tmp_path / "broken.gguf"
+    file.write_bytes(content)
+    with pytest.raises(EngineError, match=words) as caught:
+        await started(file)
+    assert caught.value.kind == "bad_request"
+
+
+@pytest.fixture
+def cut_gguf(tiny_gguf: Path, tmp_path: Path) -> Path:
+    file = tmp_path / "cut.gguf"
+    file.write_bytes(tiny_gguf.read_bytes()[:-10_000])
+    return file
+
+
+async def test_a_file_that_was_cut_off_is_refused(cut_gguf: Path) -> None:
+    with pytest.raises(EngineError, match=r"cut\.gguf: .*file bounds"):
+        await started(cut_gguf)
+
+
+async def test_a_file_that_is_not_there_says_what_can_be_named(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=r"owner/repository/file\.gguf"):
+        await started(tmp_path / "missing.gguf")

@@ -1,0 +1,262 @@
+"""A model of transformers as a GGUF file, with its tokenizer, for llama.cpp.
+
+Qwen2, Qwen3 and Llama architectures with a byte-level BPE tokenizer: all that is trained here.
+What cannot be carried over exactly is refused: a tokenizer that llama.cpp would split otherwise
+would give wrong answers without an error.
+
+Tensor names and metadata keys: the GGUF specification, by the `gguf` package of llama.cpp.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import safe_open
+
+from trainers.errors import TrainingError
+
+ARCHITECTURES = {
+    "qwen2": gguf.MODEL_ARCH.QWEN2,
+    "qwen3": gguf.MODEL_ARCH.QWEN3,
+    "llama": gguf.MODEL_ARCH.LLAMA,
+}
+
+_GPT2 = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
+_BYTES_ONLY = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
+_QWEN2 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_LLAMA3 = _QWEN2.replace(r"\p{N}|", r"\p{N}{1,3}|")
+
+
+class Precision(StrEnum):
+    """How the matrices are stored; vectors are always float32."""
+
+    F32 = "f32"
+    F16 = "f16"
+    BF16 = "bf16"
+    Q8_0 = "q8_0"
+    Q4_K_M = "q4_k_m"
+
+
+_STORED = {
+    Precision.F32: (gguf.GGMLQuantizationType.F32, gguf.LlamaFileType.ALL_F32),
+    Precision.F16: (gguf.GGMLQuantizationType.F16, gguf.LlamaFileType.MOSTLY_F16),
+    Precision.BF16: (gguf.GGMLQuantizationType.BF16, gguf.LlamaFileType.MOSTLY_BF16),
+    Precision.Q8_0: (gguf.GGMLQuantizationType.Q8_0, gguf.LlamaFileType.MOSTLY_Q8_0),
+}
+
+
+def export_gguf(model: Path, output: Path, precision: Precision = Precision.F16) -> None:
+    """Write the model in folder `model` to the file `output`, whole or not at all.
+
+    Raises TrainingError for a model that is not there or cannot be carried over exactly, and for
+    `q4_k_m` without llama-cpp-python, whose quantizer makes it.
+    """
+    config = _read(model / "config.json")
+    kind = str(config.get("model_type"))
+    if kind not in ARCHITECTURES:
+        raise TrainingError(
+            f"{model}: a model of type {kind!r} cannot be exported; those that can are: "
+            f"{', '.join(ARCHITECTURES)}"
+        )
+    output.parent.mkdir(parents=True, exist_ok=True)
+    partial = output.with_name(f"{output.name}.partial")
+    try:
+        if precision is Precision.Q4_K_M:
+            whole = output.with_name(f"{output.name}.f32")
+            try:
+                _write(model, config, kind, whole, Precision.F32)
+                _quantize(whole, partial)
+            finally:
+                whole.unlink(missing_ok=True)
+        else:
+            _write(model, config, kind, partial, precision)
+        partial.replace(output)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _write(
+    model: Path, config: dict[str, Any], kind: str, output: Path, precision: Precision
+) -> None:
+    arch = ARCHITECTURES[kind]
+    stored, file_type = _STORED[precision]
+    writer = gguf.GGUFWriter(output, gguf.MODEL_ARCH_NAMES[arch])
+    _add_shape(writer, config, kind, model)
+    writer.add_name(model.resolve().name)
+    writer.add_file_type(file_type)
+    _add_tokenizer(writer, model, int(config["vocab_size"]))
+    layers = int(config["num_hidden_layers"])
+    names = gguf.get_tensor_name_map(arch, layers)
+    tied = bool(config.get("tie_word_embeddings"))
+    for path in sorted(model.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as weights:
+            for name in weights.keys():  # noqa: SIM118 - not a mapping
+                if name == "lm_head.weight" and tied:
+                    continue
+                new = names.get_name(name, try_suffixes=(".weight", ".bias"))
+                if new is None:
+                    raise TrainingError(f"{path}: GGUF has no place for the tensor {name!r}")
+                tensor = weights.get_tensor(name).to(torch.float32)
+                if kind == "llama":
+                    tensor = _permuted(name, tensor, config)
+                _add_tensor(writer, new, tensor.numpy(), stored)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _add_shape(writer: gguf.GGUFWriter, config: dict[str, Any], kind: str, model: Path) -> None:
+    heads = int(config["num_attention_heads"])
+    head_size = int(config.get("head_dim") or config["hidden_size"] // heads)
+    rope: dict[str, Any] = config.get("rope_parameters") or {}
+    if rope.get("rope_type", "default") != "default" or config.get("rope_scaling"):
+        raise TrainingError(f"{model}: scaled rotary positions cannot be exported")
+    theta = rope.get("rope_theta") or config.get("rope_theta") or 10_000.0
+    writer.add_context_length(int(config["max_position_embeddings"]))
+    writer.add_embedding_length(int(config["hidden_size"]))
+    writer.add_block_count(int(config["num_hidden_layers"]))
+    writer.add_feed_forward_length(int(config["intermediate_size"]))
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(int(config.get("num_key_value_heads") or heads))
+    writer.add_key_length(head_size)
+    writer.add_value_length(head_size)
+    writer.add_rope_dimension_count(head_size)
+    writer.add_rope_freq_base(float(theta))
+    writer.add_layer_norm_rms_eps(float(config["rms_norm_eps"]))
+    writer.add_vocab_size(int(config["vocab_size"]))
+
+
+def _add_tokenizer(writer: gguf.GGUFWriter, model: Path, width: int) -> None:
+    saved = _read(model / "tokenizer.json")
+    bpe: dict[str, Any] = saved["model"]
+    splitter = _splitter(saved)
+    if bpe.get("type") != "BPE" or splitter is None:
+        raise TrainingError(
+            f"{model}: its tokenizer splits text in a way that llama.cpp has no name for; "
+            "byte-level BPE like GPT-2's, Qwen2's, Llama 3's or SmolLM's can be exported"
+        )
+    tokens = [f"[PAD{place}]" for place in range(width)]
+    kinds = [gguf.TokenType.UNUSED] * width
+    for text, place in bpe["vocab"].items():
+        tokens[place], kinds[place] = text, gguf.TokenType.NORMAL
+    for added in saved["added_tokens"]:
+        place = added["id"]
+        tokens[place] = added["content"]
+        kinds[place] = gguf.TokenType.CONTROL if added["special"] else gguf.TokenType.USER_DEFINED
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(splitter)
+    writer.add_token_list(tokens)
+    writer.add_token_types(kinds)
+    writer.add_token_merges(
+        [merge if isinstance(merge, str) else " ".join(merge) for merge in bpe["merges"]]
+    )
+    settings = _read(model / "tokenizer_config.json")
+    ids = {text: place for place, text in enumerate(tokens)}
+    for name, add in (
+        ("bos_token", writer.add_bos_token_id),
+        ("eos_token", writer.add_eos_token_id),
+        ("pad_token", writer.add_pad_token_id),
+    ):
+        token: Any = settings.get(name)
+        text = token.get("content") if isinstance(token, dict) else token
+        if text in ids:
+            add(ids[text])
+    writer.add_add_bos_token(False)
+    template = model / "chat_template.jinja"
+    text = template.read_text() if template.is_file() else settings.get("chat_template")
+    if text:
+        writer.add_chat_template(text)
+
+
+def _splitter(saved: dict[str, Any]) -> str | None:
+    """llama.cpp's name for the way in which the tokenizer splits text before BPE."""
+    normalizer: dict[str, Any] = saved.get("normalizer") or {}
+    if normalizer.get("type") not in (None, "NFC"):
+        return None
+    pre: dict[str, Any] = saved.get("pre_tokenizer") or {}
+    parts: list[dict[str, Any]] = pre.get("pretokenizers", [pre])
+    match parts:
+        case [bytes_] if _GPT2.items() <= bytes_.items():
+            return "gpt-2"
+        case [{"type": "Digits", "individual_digits": True}, bytes_] if (
+            _GPT2.items() <= bytes_.items()
+        ):
+            return "smollm"
+        case [{"type": "Split", "pattern": {"Regex": pattern}}, bytes_] if (
+            _BYTES_ONLY.items() <= bytes_.items()
+        ):
+            return {_QWEN2: "qwen2", _LLAMA3: "llama-bpe"}.get(pattern)
+        case _:
+            return None
+
+
+def _permuted(name: str, tensor: torch.Tensor, config: dict[str, Any]) -> torch.Tensor:
+    """Llama's queries and keys: transformers rotates halves, llama.cpp neighbours."""
+    heads = int(config["num_attention_heads"])
+    if name.endswith("q_proj.weight"):
+        count = heads
+    elif name.endswith("k_proj.weight"):
+        count = int(config.get("num_key_value_heads") or heads)
+    else:
+        return tensor
+    return (
+        tensor.reshape(count, 2, tensor.shape[0] // count // 2, tensor.shape[1])
+        .swapaxes(1, 2)
+        .reshape(tensor.shape)
+        .contiguous()
+    )
+
+
+def _add_tensor(
+    writer: gguf.GGUFWriter,
+    name: str,
+    values: NDArray[np.float32],
+    stored: gguf.GGMLQuantizationType,
+) -> None:
+    if values.ndim < 2 or stored is gguf.GGMLQuantizationType.F32:
+        writer.add_tensor(name, values)
+        return
+    if stored is gguf.GGMLQuantizationType.Q8_0 and values.shape[-1] % 32:
+        stored = gguf.GGMLQuantizationType.F16  # rows of Q8_0 come in blocks of 32
+    writer.add_tensor(name, gguf.quants.quantize(values, stored), raw_dtype=stored)
+
+
+def _quantize(source: Path, target: Path) -> None:
+    try:
+        import llama_cpp
+
+        from workers.engines.llama_context import begin_listening, last_error
+    except ImportError as error:
+        raise TrainingError(
+            "q4_k_m is made by llama.cpp's quantizer: pip install 'switchyard[gguf]', or choose "
+            "q8_0"
+        ) from error
+    begin_listening()
+    parameters = llama_cpp.llama_model_quantize_default_params()
+    parameters.ftype = llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_M
+    code = llama_cpp.llama_model_quantize(
+        str(source).encode(), str(target).encode(), ctypes.pointer(parameters)
+    )
+    if code != 0:
+        raise TrainingError(f"llama.cpp could not quantize {source}: {last_error()}")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise TrainingError(f"{path} is missing: name a model's folder") from error
+    except ValueError as error:
+        raise TrainingError(f"{path} cannot be read: {error}") from error

@@ -1,0 +1,159 @@
+"""llama.cpp's context, reduced to what continuous batching needs: decode tokens of many sequences
+in one call, copy and drop a sequence's cells. Owned by one thread.
+
+The structures of llama.cpp change between releases: the constraints file pins the exact version.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import llama_cpp
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.engines.protocol import EngineError
+
+MAX_SEQUENCES = 256
+"""LLAMA_MAX_SEQ, a constant of llama.cpp's sources."""
+
+_ERROR_LEVEL = 4
+_errors: deque[str] = deque(maxlen=4)
+"""What llama.cpp last complained of: its functions return no reasons."""
+
+
+@llama_cpp.llama_log_callback
+def _collect(level: int, text: bytes, _: object) -> None:
+    if level == _ERROR_LEVEL and text.strip():
+        _errors.append(text.decode(errors="replace").strip())
+
+
+def begin_listening() -> None:
+    """Keep llama.cpp's log off the terminal, and its errors for `last_error`."""
+    llama_cpp.llama_log_set(_collect, ctypes.c_void_p(0))
+    _errors.clear()
+
+
+def last_error() -> str:
+    """What llama.cpp said since `begin_listening`."""
+    return "; ".join(_errors) or "llama.cpp gives no reason"
+
+
+class CellsFull(Exception):
+    """No room for the batch in the cache; nothing was changed."""
+
+
+@dataclass
+class Feed:
+    """Tokens of one sequence in a batch, at the positions from `start`. Logits are wanted after
+    each of the last `wanted` of them."""
+
+    sequence: int
+    start: int
+    tokens: Sequence[int]
+    wanted: int = 0
+
+
+class LlamaContext:
+    """Room for `cells` tokens, shared by up to `sequences` sequences (a token that several of
+    them have in common is held once), and batches of up to `batch` tokens."""
+
+    def __init__(
+        self, model: Any, *, cells: int, sequences: int, batch: int, threads: int, exact: bool
+    ) -> None:
+        """`exact`: attention in float32 throughout (logits within 1e-5 of torch's on float32
+        weights, instead of 1e-2). Raises EngineError."""
+        parameters = llama_cpp.llama_context_default_params()
+        parameters.n_ctx = cells
+        parameters.n_batch = batch
+        parameters.n_ubatch = min(batch, parameters.n_ubatch)
+        parameters.n_seq_max = sequences
+        parameters.kv_unified = True
+        parameters.n_threads = parameters.n_threads_batch = threads
+        if exact:
+            # Flash attention would compute in float16 even with this cache.
+            parameters.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+            parameters.type_k = parameters.type_v = llama_cpp.GGML_TYPE_F32
+        begin_listening()
+        context = llama_cpp.llama_init_from_model(model, parameters)
+        if context is None:
+            raise EngineError(
+                f"a cache for {cells} tokens cannot be had: {last_error()}; lower "
+                "max_tokens_in_flight or max_context of this pool",
+                kind="unavailable",
+                retryable=True,
+            )
+        self._context = context
+        memory = llama_cpp.llama_get_memory(context)
+        assert memory is not None
+        self._memory = memory
+        vocab = llama_cpp.llama_model_get_vocab(model)
+        assert vocab is not None
+        self._vocabulary = llama_cpp.llama_vocab_n_tokens(vocab)
+        self.cells = llama_cpp.llama_n_ctx(context)
+        self.batch = batch
+        self._tokens = np.zeros(batch, dtype=np.int32)
+        self._positions = np.zeros(batch, dtype=np.int32)
+        self._sequences = np.zeros(batch, dtype=np.int32)
+        self._wanted = np.zeros(batch, dtype=np.int8)
+        self._ones = np.ones(batch, dtype=np.int32)
+        integer = ctypes.POINTER(ctypes.c_int32)
+        step = self._sequences.itemsize
+        self._each_sequence = (integer * batch)(
+            *(
+                ctypes.cast(self._sequences.ctypes.data + step * place, integer)
+                for place in range(batch)
+            )
+        )
+        self._batch = llama_cpp.llama_batch(
+            n_tokens=0,
+            token=self._tokens.ctypes.data_as(integer),
+            embd=None,
+            pos=self._positions.ctypes.data_as(integer),
+            n_seq_id=self._ones.ctypes.data_as(integer),
+            seq_id=self._each_sequence,
+            logits=self._wanted.ctypes.data_as(ctypes.POINTER(ctypes.c_int8)),
+        )
+
+    def decode(self, feeds: Sequence[Feed]) -> NDArray[np.float32]:
+        """Run the model over all feeds in one call.
+
+        Returns the wanted logits [wanted in all, vocabulary] in the order of the feeds; they are
+        overwritten by the next call. Raises CellsFull, or EngineError if the model fails: then the
+        feeds' sequences are in an unknown state.
+        """
+        size = 0
+        self._wanted[:] = 0
+        for feed in feeds:
+            end = size + len(feed.tokens)
+            self._tokens[size:end] = feed.tokens
+            self._positions[size:end] = np.arange(feed.start, feed.start + len(feed.tokens))
+            self._sequences[size:end] = feed.sequence
+            self._wanted[end - feed.wanted : end] = 1
+            size = end
+        self._batch.n_tokens = size
+        code = llama_cpp.llama_decode(self._context, self._batch)
+        if code == 1:
+            raise CellsFull
+        if code != 0:
+            raise EngineError(f"llama.cpp cannot decode (code {code}): {last_error()}")
+        rows = sum(feed.wanted for feed in feeds)
+        if rows == 0:
+            return np.empty((0, self._vocabulary), dtype=np.float32)
+        logits = llama_cpp.llama_get_logits(self._context)
+        return np.ctypeslib.as_array(logits, shape=(rows, self._vocabulary))
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Let `target` have the first `length` tokens of `source` too; no data is moved."""
+        llama_cpp.llama_memory_seq_cp(self._memory, source, target, 0, length)
+
+    def drop(self, sequence: int) -> None:
+        """Give back what only this sequence holds."""
+        llama_cpp.llama_memory_seq_rm(self._memory, sequence, -1, -1)
+
+    def close(self) -> None:
+        llama_cpp.llama_free(self._context)

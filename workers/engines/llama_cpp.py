@@ -1,0 +1,20 @@
+"""Models in this process, by llama.cpp: quantized or full, any architecture it knows (GGUF)."""
+
+from __future__ import annotations
+
+from workers.engines.llama_decoder import LlamaDecoder
+from workers.engines.llama_loading import LoadedGguf
+from workers.engines.local import LocalEngine
+from workers.engines.settings import ModelSettings
+
+
+class LlamaCppEngine(LocalEngine[LoadedGguf]):
+    """See `LocalEngine`."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__(settings, LlamaDecoder)
+
+
+def engine(settings: ModelSettings) -> LlamaCppEngine:
+    """Entry point of the factory."""
+    return LlamaCppEngine(settings)

@@ -1,0 +1,150 @@
+"""Loads a GGUF file by llama.cpp: weights, tokenizer and chat template all come out of it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+import llama_cpp
+from llama_cpp.llama_chat_format import Jinja2ChatFormatter
+
+from agents.records import Message, ToolSpec
+from workers.engines.chat_prompt import template_messages, template_tools
+from workers.engines.llama_context import begin_listening, last_error
+from workers.engines.model_files import find_gguf, model_name, unusable
+from workers.engines.settings import ModelSettings
+
+if TYPE_CHECKING:
+    from llguidance import LLTokenizer
+
+_PIECE_BYTES = 16 * 1024
+"""Longest text of one token."""
+
+
+class VocabCodec:
+    """A `TextCodec` over the tokenizer in the file: control tokens are text like any other."""
+
+    def __init__(self, vocab: Any) -> None:
+        self._vocab = vocab
+        self._buffer = ctypes.create_string_buffer(_PIECE_BYTES)
+        self._pieces: dict[int, bytes] = {}
+
+    def encode(self, text: str) -> list[int]:
+        raw = text.encode()
+        room = len(raw) + 8
+        while True:
+            ids = (ctypes.c_int32 * room)()
+            # Not with the file's own beginning of text: chat templates write theirs. But with
+            # control tokens read as such.
+            count = llama_cpp.llama_tokenize(self._vocab, raw, len(raw), ids, room, False, True)
+            if count >= 0:
+                return list(ids[:count])
+            room = -count
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return b"".join(map(self.piece, ids)).decode(errors="replace")
+
+    def piece(self, token: int) -> bytes:
+        """The bytes of one token, which may be no whole character."""
+        known = self._pieces.get(token)
+        if known is None:
+            size = llama_cpp.llama_token_to_piece(
+                self._vocab, token, self._buffer, _PIECE_BYTES, 0, True
+            )
+            known = self._pieces[token] = self._buffer.raw[: max(size, 0)]
+        return known
+
+
+@dataclass(frozen=True)
+class LoadedGguf:
+    """See `workers.engines.decoder.Loaded`."""
+
+    base: str
+    model: Any
+    vocab: Any
+    codec: VocabCodec
+    formatter: Jinja2ChatFormatter
+    end_ids: frozenset[int]
+    max_context: int
+    vocabulary: int
+    control_tokens: tuple[str, ...]
+    """The tokenizer's control tokens, longest first."""
+
+    def render(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> str:
+        """See `Loaded.render`."""
+        shaped: Any = template_messages(messages, self.control_tokens)
+        offered: Any = template_tools(tools)
+        try:
+            return self.formatter(messages=shaped, tools=offered).prompt
+        except jinja2.TemplateError as error:
+            raise ValueError(str(error)) from error
+
+    def grammar_tokenizer(self) -> LLTokenizer:
+        """See `Loaded.grammar_tokenizer`."""
+        from llguidance.llamacpp import lltokenizer_from_vocab
+
+        return lltokenizer_from_vocab(self.vocab, eos_token=sorted(self.end_ids) or None)
+
+    def close(self) -> None:
+        """Give the weights back; nothing of it may be used afterwards."""
+        llama_cpp.llama_model_free(self.model)
+
+
+def load_gguf(settings: ModelSettings) -> LoadedGguf:
+    """Read the model into memory. Takes seconds, blocks.
+
+    Raises EngineError: `bad_request` for a file that is not there or not whole, `unavailable`
+    (retryable) if the hub cannot be reached.
+    """
+    path = find_gguf(settings)
+    begin_listening()
+    llama_cpp.llama_backend_init()
+    parameters = llama_cpp.llama_model_default_params()
+    parameters.n_gpu_layers = 0 if settings.device == "cpu" else -1
+    model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
+    if model is None:
+        raise unusable(settings.model, f"llama.cpp refuses {path.name}: {last_error()}")
+    vocab = llama_cpp.llama_model_get_vocab(model)
+    template = llama_cpp.llama_model_chat_template(model, None)
+    if vocab is None or template is None:
+        llama_cpp.llama_model_free(model)
+        raise unusable(
+            settings.model, "the file has no chat template; take an instruct model's GGUF"
+        )
+    codec = VocabCodec(vocab)
+    count = llama_cpp.llama_vocab_n_tokens(vocab)
+    own_context = llama_cpp.llama_model_n_ctx_train(model)
+    return LoadedGguf(
+        base=model_name(settings.model),
+        model=model,
+        vocab=vocab,
+        codec=codec,
+        formatter=Jinja2ChatFormatter(
+            template.decode(),
+            eos_token=codec.decode(_named(int(llama_cpp.llama_vocab_eos(vocab)))),
+            bos_token=codec.decode(_named(int(llama_cpp.llama_vocab_bos(vocab)))),
+        ),
+        end_ids=frozenset(
+            token for token in range(count) if llama_cpp.llama_vocab_is_eog(vocab, token)
+        ),
+        max_context=min(own_context, settings.max_context or own_context),
+        vocabulary=count,
+        control_tokens=_control_tokens(vocab, codec, count),
+    )
+
+
+def _named(token: int) -> list[int]:
+    """A special token that the file may not name (-1)."""
+    return [token] if token >= 0 else []
+
+
+def _control_tokens(vocab: Any, codec: VocabCodec, count: int) -> tuple[str, ...]:
+    names = {
+        codec.decode([token])
+        for token in range(count)
+        if llama_cpp.llama_vocab_is_control(vocab, token)
+    }
+    return tuple(sorted((name for name in names if len(name) > 1), key=len, reverse=True))

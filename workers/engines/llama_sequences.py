@@ -1,0 +1,135 @@
+"""Which sequence holds which tokens in a llama.cpp context, and which cells that takes.
+
+A cell holds the keys and values of one token at one position. A sequence that begins like another
+shares that one's cells, so a role's prompt is computed once however many requests begin with it.
+A finished sequence stays for a while, for the next turn of its conversation or the next request
+of its role, and is given up when its cells or its place are needed.
+
+A prefix is shared only within one key (the adapter and its version): the same tokens have other
+keys and values under another adapter (llama.cpp#26207).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+class SequenceMemory(Protocol):
+    """What a context does to the cells; see `LlamaContext`."""
+
+    def copy(self, source: int, target: int, length: int) -> None: ...
+
+    def drop(self, sequence: int) -> None: ...
+
+
+@dataclass(eq=False)
+class Held:
+    """One sequence, and its tokens that have been computed."""
+
+    number: int
+    key: Hashable
+    tokens: list[int] = field(default_factory=list[int])
+    cells: list[int] = field(default_factory=list[int])
+    """Names of its cells, one for each token; equal names are one cell."""
+
+
+class Sequences:
+    """At most `in_work` sequences that grow and `kept` finished ones, in `cells` cells."""
+
+    def __init__(self, memory: SequenceMemory, *, cells: int, in_work: int, kept: int) -> None:
+        self._memory = memory
+        self._capacity = cells
+        self._kept_places = kept
+        self._free = list(range(in_work + kept))
+        self._in_work: list[Held] = []
+        self._kept: list[Held] = []
+        """Finished ones, the least recently used first."""
+        self._names = itertools.count()
+        self._uses: Counter[int] = Counter()
+
+    @property
+    def free_cells(self) -> int:
+        """Cells that no sequence holds."""
+        return self._capacity - len(self._uses)
+
+    @property
+    def spare_cells(self) -> int:
+        """Cells that no sequence in work holds: what there is after giving up all kept ones."""
+        return self._capacity - len({cell for held in self._in_work for cell in held.cells})
+
+    def longest_prefix(self, key: Hashable, ids: Sequence[int]) -> tuple[Held | None, int]:
+        """The sequence that has computed most of the beginning of `ids`, and how much."""
+        best: Held | None = None
+        most = 0
+        for held in (*self._in_work, *self._kept):
+            if held.key == key and (same := common_prefix(held.tokens, ids)) > most:
+                best, most = held, same
+        return best, most
+
+    def open(self, key: Hashable, source: Held | None = None, length: int = 0) -> Held:
+        """A sequence that begins with the first `length` tokens of `source`."""
+        if source is not None and source in self._kept:
+            self._kept.remove(source)
+            self._kept.append(source)
+        held = Held(self._free.pop(), key)
+        self._in_work.append(held)
+        if source is not None and length:
+            held.tokens = source.tokens[:length]
+            held.cells = source.cells[:length]
+            self._uses.update(held.cells)
+            self._memory.copy(source.number, held.number, length)
+        return held
+
+    def extend(self, held: Held, tokens: Sequence[int]) -> None:
+        """Note that these tokens were computed behind what the sequence held."""
+        held.tokens.extend(tokens)
+        cells = list(itertools.islice(self._names, len(tokens)))
+        held.cells.extend(cells)
+        self._uses.update(cells)
+
+    def finish(self, held: Held) -> None:
+        """Keep a sequence that is no longer in work, for those that begin like it."""
+        self._in_work.remove(held)
+        self._kept.append(held)
+        while len(self._kept) > self._kept_places:
+            self.give_up_one()
+
+    def drop(self, held: Held) -> None:
+        """Give back a sequence at once."""
+        (self._kept if held in self._kept else self._in_work).remove(held)
+        self._memory.drop(held.number)
+        self._uses.subtract(held.cells)
+        for cell in held.cells:
+            if not self._uses[cell]:
+                del self._uses[cell]
+        self._free.append(held.number)
+
+    def give_up_one(self) -> bool:
+        """Drop the kept sequence that was used least recently; False if there is none."""
+        if not self._kept:
+            return False
+        self.drop(self._kept[0])
+        return True
+
+    def forget(self, key: Hashable) -> None:
+        """Drop every kept sequence of that key."""
+        for held in [held for held in self._kept if held.key == key]:
+            self.drop(held)
+
+
+def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many tokens two lists have in common at their beginnings."""
+    low, high = 0, min(len(a), len(b))
+    if a[:high] == b[:high]:
+        return high
+    while low + 1 < high:
+        middle = (low + high) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
