@@ -6,10 +6,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 EXTRAS := torch,train,bench,dev
 
-.PHONY: help install demo test lint types floors compose-check clean
+.PHONY: help install gguf demo test lint types floors compose-check clean
 
 help:
 	@echo "make install   create $(VENV) with every extra but gguf (which compiles llama.cpp)"
+	@echo "make gguf      add the llama.cpp engine (compiles for about five minutes)"
 	@echo "make demo      three questions and a benchmark on the micro models, under a minute"
 	@echo "make test      style, types, floors, compose file, and the whole test suite"
 	@echo "make clean     remove $(VENV)"
@@ -24,6 +25,11 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	@touch $@
+
+# Compiles llama.cpp: about five minutes on two cores.
+gguf: install
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --constraint constraints.txt --editable '.[gguf]'
 
 demo: install
 	@$(BIN)/python -m runtime.demo
