@@ -235,8 +235,7 @@ def _add_tensor(
 
 def _quantize(source: Path, target: Path) -> None:
     try:
-        import llama_cpp
-
+        from workers.engines.llama_api import llama
         from workers.engines.llama_context import begin_listening, last_error
     except ImportError as error:
         raise TrainingError(
@@ -244,9 +243,9 @@ def _quantize(source: Path, target: Path) -> None:
             "q8_0"
         ) from error
     begin_listening()
-    parameters = llama_cpp.llama_model_quantize_default_params()
-    parameters.ftype = llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_M
-    code = llama_cpp.llama_model_quantize(
+    parameters = llama.llama_model_quantize_default_params()
+    parameters.ftype = llama.LLAMA_FTYPE_MOSTLY_Q4_K_M
+    code = llama.llama_model_quantize(
         str(source).encode(), str(target).encode(), ctypes.pointer(parameters)
     )
     if code != 0:

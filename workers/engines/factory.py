@@ -16,7 +16,7 @@ ENTRY_POINT_GROUP = "switchyard.engines"
 
 BUILT_IN: dict[str, str] = {
     "torch": "workers.engines.torch",
-    "llama_cpp": "workers.engines.llama_cpp",
+    "llama_cpp": "workers.engines.llamacpp",
     "openai": "workers.engines.openai",
     "scripted": "workers.engines.scripted",
 }

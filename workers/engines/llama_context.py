@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
+from workers.engines.llama_api import llama
 from workers.engines.protocol import EngineError
 
 MAX_SEQUENCES = 256
@@ -26,7 +26,7 @@ _errors: deque[str] = deque(maxlen=4)
 """What llama.cpp last complained of: its functions return no reasons."""
 
 
-@llama_cpp.llama_log_callback
+@llama.llama_log_callback
 def _collect(level: int, text: bytes, _: object) -> None:
     if level == _ERROR_LEVEL and text.strip():
         _errors.append(text.decode(errors="replace").strip())
@@ -34,7 +34,7 @@ def _collect(level: int, text: bytes, _: object) -> None:
 
 def begin_listening() -> None:
     """Keep llama.cpp's log off the terminal, and its errors for `last_error`."""
-    llama_cpp.llama_log_set(_collect, ctypes.c_void_p(0))
+    llama.llama_log_set(_collect, ctypes.c_void_p(0))
     _errors.clear()
 
 
@@ -67,7 +67,7 @@ class LlamaContext:
     ) -> None:
         """`exact`: attention in float32 throughout (logits within 1e-5 of torch's on float32
         weights, instead of 1e-2). Raises EngineError."""
-        parameters = llama_cpp.llama_context_default_params()
+        parameters = llama.llama_context_default_params()
         parameters.n_ctx = cells
         parameters.n_batch = batch
         parameters.n_ubatch = min(batch, parameters.n_ubatch)
@@ -76,10 +76,10 @@ class LlamaContext:
         parameters.n_threads = parameters.n_threads_batch = threads
         if exact:
             # Flash attention would compute in float16 even with this cache.
-            parameters.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
-            parameters.type_k = parameters.type_v = llama_cpp.GGML_TYPE_F32
+            parameters.flash_attn_type = llama.LLAMA_FLASH_ATTN_TYPE_DISABLED
+            parameters.type_k = parameters.type_v = llama.GGML_TYPE_F32
         begin_listening()
-        context = llama_cpp.llama_init_from_model(model, parameters)
+        context = llama.llama_init_from_model(model, parameters)
         if context is None:
             raise EngineError(
                 f"a cache for {cells} tokens cannot be had: {last_error()}; lower "
@@ -88,13 +88,13 @@ class LlamaContext:
                 retryable=True,
             )
         self._context = context
-        memory = llama_cpp.llama_get_memory(context)
+        memory = llama.llama_get_memory(context)
         assert memory is not None
         self._memory = memory
-        vocab = llama_cpp.llama_model_get_vocab(model)
+        vocab = llama.llama_model_get_vocab(model)
         assert vocab is not None
-        self._vocabulary = llama_cpp.llama_vocab_n_tokens(vocab)
-        self.cells = llama_cpp.llama_n_ctx(context)
+        self._vocabulary = llama.llama_vocab_n_tokens(vocab)
+        self.cells = llama.llama_n_ctx(context)
         self.batch = batch
         self._tokens = np.zeros(batch, dtype=np.int32)
         self._positions = np.zeros(batch, dtype=np.int32)
@@ -109,7 +109,7 @@ class LlamaContext:
                 for place in range(batch)
             )
         )
-        self._batch = llama_cpp.llama_batch(
+        self._batch = llama.llama_batch(
             n_tokens=0,
             token=self._tokens.ctypes.data_as(integer),
             embd=None,
@@ -136,7 +136,7 @@ class LlamaContext:
             self._wanted[end - feed.wanted : end] = 1
             size = end
         self._batch.n_tokens = size
-        code = llama_cpp.llama_decode(self._context, self._batch)
+        code = llama.llama_decode(self._context, self._batch)
         if code == 1:
             raise CellsFull
         if code != 0:
@@ -144,16 +144,16 @@ class LlamaContext:
         rows = sum(feed.wanted for feed in feeds)
         if rows == 0:
             return np.empty((0, self._vocabulary), dtype=np.float32)
-        logits = llama_cpp.llama_get_logits(self._context)
+        logits = llama.llama_get_logits(self._context)
         return np.ctypeslib.as_array(logits, shape=(rows, self._vocabulary))
 
     def copy(self, source: int, target: int, length: int) -> None:
         """Let `target` have the first `length` tokens of `source` too; no data is moved."""
-        llama_cpp.llama_memory_seq_cp(self._memory, source, target, 0, length)
+        llama.llama_memory_seq_cp(self._memory, source, target, 0, length)
 
     def drop(self, sequence: int) -> None:
         """Give back what only this sequence holds."""
-        llama_cpp.llama_memory_seq_rm(self._memory, sequence, -1, -1)
+        llama.llama_memory_seq_rm(self._memory, sequence, -1, -1)
 
     def close(self) -> None:
-        llama_cpp.llama_free(self._context)
+        llama.llama_free(self._context)

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jinja2
-import llama_cpp
-from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
 from agents.records import Message, ToolSpec
 from workers.engines.chat_prompt import template_messages, template_tools
+from workers.engines.llama_api import chat_format, llama
 from workers.engines.llama_context import begin_listening, last_error
 from workers.engines.model_files import find_gguf, model_name, unusable
 from workers.engines.settings import ModelSettings
@@ -39,7 +38,7 @@ class VocabCodec:
             ids = (ctypes.c_int32 * room)()
             # Not with the file's own beginning of text: chat templates write theirs. But with
             # control tokens read as such.
-            count = llama_cpp.llama_tokenize(self._vocab, raw, len(raw), ids, room, False, True)
+            count = llama.llama_tokenize(self._vocab, raw, len(raw), ids, room, False, True)
             if count >= 0:
                 return list(ids[:count])
             room = -count
@@ -51,7 +50,7 @@ class VocabCodec:
         """The bytes of one token, which may be no whole character."""
         known = self._pieces.get(token)
         if known is None:
-            size = llama_cpp.llama_token_to_piece(
+            size = llama.llama_token_to_piece(
                 self._vocab, token, self._buffer, _PIECE_BYTES, 0, True
             )
             known = self._pieces[token] = self._buffer.raw[: max(size, 0)]
@@ -66,7 +65,7 @@ class LoadedGguf:
     model: Any
     vocab: Any
     codec: VocabCodec
-    formatter: Jinja2ChatFormatter
+    formatter: Any
     end_ids: frozenset[int]
     max_context: int
     vocabulary: int
@@ -90,7 +89,7 @@ class LoadedGguf:
 
     def close(self) -> None:
         """Give the weights back; nothing of it may be used afterwards."""
-        llama_cpp.llama_model_free(self.model)
+        llama.llama_model_free(self.model)
 
 
 def load_gguf(settings: ModelSettings) -> LoadedGguf:
@@ -101,34 +100,34 @@ def load_gguf(settings: ModelSettings) -> LoadedGguf:
     """
     path = find_gguf(settings)
     begin_listening()
-    llama_cpp.llama_backend_init()
-    parameters = llama_cpp.llama_model_default_params()
+    llama.llama_backend_init()
+    parameters = llama.llama_model_default_params()
     parameters.n_gpu_layers = 0 if settings.device == "cpu" else -1
-    model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
+    model = llama.llama_model_load_from_file(str(path).encode(), parameters)
     if model is None:
         raise unusable(settings.model, f"llama.cpp refuses {path.name}: {last_error()}")
-    vocab = llama_cpp.llama_model_get_vocab(model)
-    template = llama_cpp.llama_model_chat_template(model, None)
+    vocab = llama.llama_model_get_vocab(model)
+    template = llama.llama_model_chat_template(model, None)
     if vocab is None or template is None:
-        llama_cpp.llama_model_free(model)
+        llama.llama_model_free(model)
         raise unusable(
             settings.model, "the file has no chat template; take an instruct model's GGUF"
         )
     codec = VocabCodec(vocab)
-    count = llama_cpp.llama_vocab_n_tokens(vocab)
-    own_context = llama_cpp.llama_model_n_ctx_train(model)
+    count = llama.llama_vocab_n_tokens(vocab)
+    own_context = llama.llama_model_n_ctx_train(model)
     return LoadedGguf(
         base=model_name(settings.model),
         model=model,
         vocab=vocab,
         codec=codec,
-        formatter=Jinja2ChatFormatter(
+        formatter=chat_format.Jinja2ChatFormatter(
             template.decode(),
-            eos_token=codec.decode(_named(int(llama_cpp.llama_vocab_eos(vocab)))),
-            bos_token=codec.decode(_named(int(llama_cpp.llama_vocab_bos(vocab)))),
+            eos_token=codec.decode(_named(int(llama.llama_vocab_eos(vocab)))),
+            bos_token=codec.decode(_named(int(llama.llama_vocab_bos(vocab)))),
         ),
         end_ids=frozenset(
-            token for token in range(count) if llama_cpp.llama_vocab_is_eog(vocab, token)
+            token for token in range(count) if llama.llama_vocab_is_eog(vocab, token)
         ),
         max_context=min(own_context, settings.max_context or own_context),
         vocabulary=count,
@@ -145,6 +144,6 @@ def _control_tokens(vocab: Any, codec: VocabCodec, count: int) -> tuple[str, ...
     names = {
         codec.decode([token])
         for token in range(count)
-        if llama_cpp.llama_vocab_is_control(vocab, token)
+        if llama.llama_vocab_is_control(vocab, token)
     }
     return tuple(sorted((name for name in names if len(name) > 1), key=len, reverse=True))
