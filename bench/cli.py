@@ -21,7 +21,12 @@ app = typer.Typer(
 )
 # The benches of the bus stand beside the benchmarks, each a module with `register(app)`.
 register_all(
-    app, [name for name in ("bench.bus_bench", "bench.faults") if find_spec(name, None) is not None]
+    app,
+    [
+        name
+        for name in ("bench.bus_bench", "bench.engine_bench", "bench.faults")
+        if find_spec(name, None) is not None
+    ],
 )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from bench.checkers import PRIMARY
 from bench.results import Result
+from runtime.tables import figures
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -45,7 +46,7 @@ class RunProgress:
         self._began = time.monotonic()
         self._last_line = float("-inf")
         self._live: Live | None = None
-        self._state = ""
+        self._stopping = ""
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
@@ -102,9 +103,10 @@ class RunProgress:
     def notice(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def state(self, text: str) -> None:
-        """What the display says below the table from now on; a line where there is none."""
-        self._state = text
+    def stopping(self, text: str) -> None:
+        """What the display says below the table from now on, instead of the time that is left; a
+        line where there is no display."""
+        self._stopping = text
         if self._live is None:
             self.notice(text)
 
@@ -125,13 +127,10 @@ class RunProgress:
     def table(self) -> RenderableType:
         """The live display."""
         from rich.console import Group
-        from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=None, pad_edge=False)
-        table.add_column("arm")
-        for name in ("done", "right", "accuracy", "tokens/run", "$"):
-            table.add_column(name, justify="right")
+        money = ["$"] if self._spent else []
+        table = figures("arm", "done", "right", "accuracy", "tokens/run", *money, words=("arm",))
         each = self._jobs // max(1, len(self._arms))
         for arm in self._arms:
             right = self._results[arm]
@@ -142,9 +141,11 @@ class RunProgress:
                 f"{sum(right):,}",
                 f"{sum(right) / n:.1%}" if n else "–",
                 f"{self._tokens[arm] / n:,.0f}" if n else "–",
-                f"{self._cost[arm] / 1e6:.4f}",
+                *([f"{self._cost[arm] / 1e6:.4f}"] if self._spent else []),
             )
-        return Group(table, Text(self._totals()), *([Text(self._state)] if self._state else []))
+        return Group(
+            table, Text(self._totals()), *([Text(self._stopping)] if self._stopping else [])
+        )
 
     def _count(self, result: Result) -> None:
         self._results[result.arm].append(result.verdicts[PRIMARY])
@@ -157,11 +158,11 @@ class RunProgress:
             f"{self._earlier + self._finished:,} of {self._jobs:,} runs",
             f"{self._flying:,} in flight",
             f"{tokens:,} tokens",
-            f"${self._spent / 1e6:.4f}",
-            f"${self.dollars_per_hour:.2f}/h",
         ]
+        if self._spent:
+            parts += [f"${self._spent / 1e6:.4f}", f"${self.dollars_per_hour:.2f}/h"]
         left = self.seconds_left
-        if left is not None and left > 0:
+        if left and not self._stopping:
             parts.append(f"{_clock(left)} left")
         return ", ".join(parts)
 

@@ -28,6 +28,7 @@ from bench.progress import RunProgress
 from bench.report.facts import Facts
 from bench.report.writer import write_reports
 from bench.runner import GRACE_SECONDS, Ending, Runner
+from runtime.words import counted
 
 if TYPE_CHECKING:
     from runtime.config import Settings
@@ -148,7 +149,7 @@ async def conduct(
     if ending is Ending.INTERRUPTED:
         if in_flight:
             progress.notice(
-                f"{in_flight} runs go on at the workers; resuming collects their answers."
+                f"The workers go on with {counted(in_flight, 'run')}; resuming collects the rest."
             )
         progress.notice(f"Stopped. Go on with: bench resume {directory.path}")
         return Ended(ending, directory, None)
@@ -283,9 +284,9 @@ def _on_interrupt(runner: Runner, progress: RunProgress, grace: float) -> Callab
             # At once: no clean-up that could hang. The logs are append-only and whole.
             os._exit(EXIT_INTERRUPTED)
         runner.interrupt()
-        progress.state(
-            f"Stopping: nothing more is admitted, {runner.in_flight} runs in flight have "
-            f"{grace:.0f} s. Press Ctrl-C again to leave at once."
+        progress.stopping(
+            f"Stopping: nothing more is admitted; {grace:.0f} s for what is in flight "
+            f"({counted(runner.in_flight, 'run')}). Press Ctrl-C again to leave at once."
         )
 
     signals = (signal.SIGINT, signal.SIGTERM)

@@ -59,15 +59,18 @@ def _print_line(entry: Prediction, score: Score) -> None:
 def _print_table(predictions: list[Prediction], scores: list[Score]) -> None:
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
     from bench.checkers import CHECKERS, DESCRIPTIONS
     from bench.statistics import wilson
+    from runtime.tables import figures
+    from runtime.words import counted
 
     console = Console()
-    table = Table(title=f"{len(scores)} predictions", title_justify="left")
-    for column in ("checker", "right", "accuracy", "95 % interval", "rule"):
-        table.add_column(column, justify="left" if column in {"checker", "rule"} else "right")
+    table = figures(
+        *("checker", "right", "accuracy", "95 % interval", "rule"),
+        words=("checker", "rule"),
+        title=counted(len(scores), "prediction"),
+    )
     for name in CHECKERS:
         right = sum(score.verdicts.as_dict()[name] for score in scores)
         interval = wilson(right, len(scores))
@@ -87,7 +90,7 @@ def _print_table(predictions: list[Prediction], scores: list[Score]) -> None:
     if not differing:
         console.print("The checkers agree on every line (strict, which needs `####`, left out).")
         return
-    console.print(f"{len(differing)} lines on which the checkers disagree:")
+    console.print(f"{counted(len(differing), 'line')} on which the checkers disagree:")
     for entry, score in differing[:40]:
         verdicts = score.verdicts.as_dict()
         yes = ", ".join(name for name in CHECKERS if verdicts[name]) or "none"

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bench.commands.run import Json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from bench.comparison import Compared
 
 
 def register(app: typer.Typer) -> None:
@@ -29,7 +34,6 @@ def compare(
     intervals of the differences."""
     from bench.comparison import compare_directories
     from bench.errors import UsageError
-    from bench.report import figures as say
 
     pairs: list[tuple[str, str]] = []
     for part in (arms or "").split(","):
@@ -44,26 +48,33 @@ def compare(
         print(json.dumps([one.as_dict() for one in found]))
         return
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(title=f"A = {a}, B = {b}", title_justify="left")
-    for name in ("A", "B"):
-        table.add_column(name)
-    for name in ("n", "A right", "B right", "only A", "only B", "A − B, points", "McNemar p",
-                 "tokens A − B"):  # fmt: skip
-        table.add_column(name, justify="right")
-    for one in found:
-        gap, tokens = one.accuracy, one.tokens
-        table.add_row(
-            one.arm_a,
-            one.arm_b,
-            str(one.table.n),
-            say.share((one.table.both + one.table.only_a) / one.table.n),
-            say.share((one.table.both + one.table.only_b) / one.table.n),
-            str(one.table.only_a),
-            str(one.table.only_b),
-            f"{say.points(gap.estimate)} [{say.points(gap.low)}, {say.points(gap.high)}]",
-            say.probability(one.p),
-            f"{tokens.estimate:+,.1f}",
-        )
-    Console().print(table)
+    console = Console(highlight=False)
+    console.print(f"A = {a}\nB = {b}\n", markup=False, soft_wrap=True)
+    console.print(_table(found))
+
+
+def _table(found: list[Compared]) -> Table:
+    """One column per pair: a pair has more figures than a line of a terminal has room for."""
+    from bench.report import figures as say
+    from runtime.tables import figures
+
+    pairs = (one.arm_a if one.arm_a == one.arm_b else f"{one.arm_a}:{one.arm_b}" for one in found)
+    table = figures("", *pairs, words=("",))
+    columns = [
+        {
+            "questions": f"{one.table.n:,}",
+            "A right": say.share((one.table.both + one.table.only_a) / one.table.n),
+            "B right": say.share((one.table.both + one.table.only_b) / one.table.n),
+            "only A right": f"{one.table.only_a:,}",
+            "only B right": f"{one.table.only_b:,}",
+            "A − B, points": say.points(one.accuracy.estimate),
+            "  95 %": f"{say.points(one.accuracy.low)} to {say.points(one.accuracy.high)}",
+            "McNemar p": say.probability(one.p),
+            "tokens A − B": f"{one.tokens.estimate:+,.1f}",
+        }
+        for one in found
+    ]
+    for name in columns[0]:
+        table.add_row(name, *(column[name] for column in columns))
+    return table

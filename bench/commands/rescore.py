@@ -28,6 +28,7 @@ def rescore(
         print(json.dumps({"changed": len(changes), "changes": changes}))
         return
     from bench.report.terminal import print_report
+    from runtime.words import counted
 
     for change in changes[:40]:
         print(
@@ -37,5 +38,5 @@ def rescore(
         )
     if len(changes) > 40:
         print(f"… and {len(changes) - 40} more")
-    print(f"{len(changes)} verdicts changed")
+    print(f"{counted(len(changes), 'verdict')} changed")
     print_report(facts, directory)

@@ -29,8 +29,8 @@ sub-answers are held against."""
 MAX_LINE = 1_000_000
 
 WHERE = (
-    "Get it from https://github.com/openai/grade-school-math (folder grade_school_math/data, "
-    "files train.jsonl and test.jsonl) and point to it: --data PATH (a file, or a folder that "
+    "Get them from https://github.com/openai/grade-school-math (folder grade_school_math/data, "
+    "files train.jsonl and test.jsonl) and point to them: --data PATH (a file, or a folder that "
     f"has math/gsm8k/ or grade_school_math/data/ or the files themselves), or {VARIABLE}=FOLDER "
     "in the environment."
 )

@@ -8,19 +8,20 @@ from bench.checkers import PRIMARY
 from bench.report import figures as say
 from bench.report.facts import Facts
 from bench.report.sections import compat_figure, headline, title
+from runtime.tables import figures
 
 
 def print_report(facts: Facts, path: Path | None = None) -> None:
     """Tables on stdout; the full report's place at the end."""
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
     console = Console()
-    table = Table(title=escape(title(facts)), title_justify="left")
-    table.add_column("arm")
-    for name in ("right", "accuracy", "95 %", "tokens/question", "$/1,000", "median latency"):
-        table.add_column(name, justify="right")
+    table = figures(
+        *("arm", "right", "accuracy", "95 %", "tokens/\nquestion", "$/1,000", "median\nlatency"),
+        words=("arm",),
+        title=title(facts),
+    )
     for name, arm in facts.results["arms"].items():
         score = arm["accuracy"][PRIMARY]
         money = arm["micro_dollars_per_question"]
@@ -49,14 +50,12 @@ def print_report(facts: Facts, path: Path | None = None) -> None:
 def print_compat(facts: Facts) -> None:
     """Delegate's own bookkeeping beside ours, with the reason of each difference."""
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(title="In Delegate's books, and in ours", title_justify="left")
-    for name in ("arm", "figure"):
-        table.add_column(name)
-    table.add_column("Delegate's rule", justify="right")
-    table.add_column("ours", justify="right")
-    table.add_column("why they differ", ratio=1)
+    table = figures(
+        *("arm", "figure", "Delegate's\nrule", "ours", "why they differ"),
+        words=("arm", "figure", "why they differ"),
+        title="In Delegate's books, and in ours",
+    )
     for row in facts.results["delegate"]:
         table.add_row(
             row["arm"],

@@ -1,0 +1,61 @@
+"""llama.cpp's own llama-batched-bench, and ours on the same batch."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+from agents.records import Message, SamplingParams
+from bench.errors import BenchError
+from workers.engines.factory import build_engine
+from workers.engines.protocol import Completion, GenerateRequest
+from workers.engines.settings import ModelSettings
+
+PLACES = 16
+GENERATED = 64
+PROMPT = 300
+
+
+async def theirs(binary: Path, gguf: Path, *, threads: int) -> float:
+    """Seconds for one prompt of 300 tokens shared by 16 sequences of 64 tokens each.
+
+    Raises `BenchError` if the program cannot be run or says something else than expected.
+    """
+    process = await asyncio.create_subprocess_exec(
+        str(binary), "-m", str(gguf), "-c", "4096", "-npp", str(PROMPT), "-ntg", str(GENERATED),
+        "-npl", str(PLACES), "-pps", "-t", str(threads), "-tb", str(threads), "-kvu",
+        "--output-format", "jsonl",
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    out, _ = await process.communicate()
+    lines = [line for line in out.decode(errors="replace").splitlines() if line.startswith("{")]
+    if process.returncode != 0 or not lines:
+        raise BenchError(f"{binary} failed (exit code {process.returncode})")
+    return float(json.loads(lines[-1])["t"])
+
+
+async def ours(gguf: Path, *, threads: int) -> float:
+    """Seconds for the same through the engine: one request for 16 completions."""
+    engine = build_engine(
+        ModelSettings(engine="llama_cpp", model=str(gguf), threads=threads, max_concurrency=PLACES)
+    )
+    await engine.start()
+    try:
+        # A first one, so that nothing is made for the first time within the measured time.
+        for words in (1, PROMPT):
+            request = GenerateRequest(
+                id=f"batched-{words}",
+                messages=(Message(role="user", content="a " * words),),
+                sampling=SamplingParams(temperature=1.0, seed=1, max_tokens=GENERATED, n=PLACES),
+            )
+            started = time.perf_counter()
+            tokens = 0
+            async for event in engine.submit(request):
+                if isinstance(event, Completion):
+                    tokens += event.usage.completion
+            seconds = time.perf_counter() - started
+        return seconds * PLACES * GENERATED / tokens
+    finally:
+        await engine.close()

@@ -1,0 +1,70 @@
+"""The weights that `bench engine` measures on, as safetensors and as GGUF."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.errors import UsageError
+
+RANDOM = "random-100m"
+LIKE = "micro:llm"
+"""Whose tokenizer and chat template the model with random weights has."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """One model in both formats."""
+
+    name: str
+    folder: Path
+    gguf: Path | None
+
+
+def prepare(model: str, precision: str, scratch: Path, *, with_gguf: bool) -> Weights:
+    """Make what is missing in `scratch`. Raises `UsageError`."""
+    from trainers.gguf_export import Precision, export_gguf
+    from workers.engines.model_files import local_folder
+
+    if precision not in set(Precision):
+        raise UsageError(f"--precision is one of {', '.join(Precision)}; got {precision!r}")
+    folder = _random(scratch / "random") if model == RANDOM else local_folder(model)
+    if not (folder / "config.json").is_file():
+        raise UsageError(f"--model {model}: there is no folder with a config.json")
+    gguf = scratch / f"{precision}.gguf"
+    if with_gguf:
+        export_gguf(folder, gguf, Precision(precision))
+    return Weights(model, folder, gguf if with_gguf else None)
+
+
+def _random(folder: Path) -> Path:
+    """A Qwen2 of about 100 million parameters, in float16. So large that arithmetic decides and not
+    the time between two steps."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    from workers.engines.model_files import local_folder
+
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=2048,
+        hidden_size=768,
+        intermediate_size=3072,
+        num_hidden_layers=10,
+        num_attention_heads=12,
+        num_key_value_heads=4,
+        max_position_embeddings=4096,
+        tie_word_embeddings=False,
+        eos_token_id=2,
+        bos_token_id=None,
+        pad_token_id=0,
+    )
+    model: Any = Qwen2ForCausalLM(config)
+    with torch.no_grad():
+        model.lm_head.weight[:3] = 0.0  # control tokens: never the greatest, so nothing ends early
+    model.to(torch.float16).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(local_folder(LIKE) / name, folder)
+    return folder

@@ -1,0 +1,72 @@
+"""The tables of `bench engine`."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.engine_bench.figures import Figures, Report
+from bench.engine_bench.workload import Measured
+
+
+def show(report: Report, console: Console) -> None:
+    """Print every figure with its spread, then the ratios."""
+    console.print(
+        f"\n{report.model}; GGUF {report.precision}, torch float32; {report.machine}. Medians over "
+        "the repeats (least–greatest); latencies over all their requests and tokens."
+    )
+    for name, about in report.about.items():
+        console.print(f"  {name}: {about}")
+    for places, peers in report.figures.items():
+        table = Table(title=f"{places} in flight", title_justify="left")
+        table.add_column("")
+        for heading in (
+            "tokens/s", "first token ms p50", "p99", "per token ms p50", "p99",
+            "request s p99", "prompt computed", "reused",
+        ):  # fmt: skip
+            table.add_column(heading, justify="right")
+        for name, figures in peers.items():
+            table.add_row(name, *_cells(figures))
+        console.print(table)
+    if report.batched:
+        theirs, ours = zip(*report.batched, strict=True)
+        console.print(
+            "16 sequences of 64 tokens behind one prompt of 300: llama-batched-bench "
+            f"{_range(theirs)} s, ours {_range(ours)} s"
+        )
+    table = Table(title="Tokens per second, ours to theirs", title_justify="left")
+    table.add_column("ratio")
+    table.add_column("median (least–greatest)", justify="right")
+    for name, (middle, least, greatest) in report.ratios().items():
+        table.add_row(name, f"{middle:.2f} ({least:.2f}–{greatest:.2f})")
+    console.print(table)
+
+
+def _cells(figures: Figures) -> list[str]:
+    middle, least, greatest = figures.rate
+    computed, reused = figures.prompt
+
+    def first(run: Measured) -> list[float]:
+        return run.first_token
+
+    def each(run: Measured) -> list[float]:
+        return run.per_token
+
+    return [
+        f"{middle:,.0f} ({least:,.0f}–{greatest:,.0f})",
+        _ms(figures.seconds(first, 0.5)),
+        _ms(figures.seconds(first, 0.99)),
+        _ms(figures.seconds(each, 0.5)),
+        _ms(figures.seconds(each, 0.99)),
+        f"{figures.seconds(lambda run: run.whole, 0.99):.2f}",
+        f"{computed:,}" if computed or reused else "?",
+        f"{reused:,}" if computed or reused else "?",
+    ]
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:,.1f}"
+
+
+def _range(values: tuple[float, ...]) -> str:
+    return f"{min(values):.2f}–{max(values):.2f}"

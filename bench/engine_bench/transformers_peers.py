@@ -1,0 +1,127 @@
+"""What transformers itself offers, as peers of `bench engine`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import GenerationConfig, PreTrainedTokenizerFast
+
+from bench.engine_bench.workload import Ask, Measured, Timing
+
+LONGEST_WAIT = 600.0
+
+
+class _Transformers:
+    """The model, and prompts by its chat template."""
+
+    def __init__(self, folder: Path, *, threads: int) -> None:
+        self._folder = folder
+        self._threads = threads
+
+    async def start(self) -> None:
+        transformers.utils.logging.set_verbosity_error()
+        transformers.utils.logging.disable_progress_bar()
+        self._tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(
+            self._folder, padding_side="left"
+        )
+        self._model: Any = transformers.AutoModelForCausalLM.from_pretrained(
+            self._folder, dtype=torch.float32
+        ).eval()
+
+    async def close(self) -> None:
+        del self._model
+
+    def _prompt(self, ask: Ask) -> str:
+        return str(
+            self._tokenizer.apply_chat_template(
+                [{"role": "user", "content": ask.text}],
+                add_generation_prompt=True,
+                tokenize=False,
+            )
+        )
+
+    def _ids(self, ask: Ask) -> list[int]:
+        return list(self._tokenizer.encode(self._prompt(ask), add_special_tokens=False))
+
+
+class StaticBatch(_Transformers):
+    """As many requests at once as may be in flight; a batch ends with its longest answer."""
+
+    name = "generate"
+    about = "transformers' generate on static batches of as many requests as may be in flight"
+
+    async def run(self, asks: Sequence[Ask], concurrency: int) -> Measured:
+        return await asyncio.to_thread(self._run, asks, concurrency)
+
+    @torch.inference_mode()
+    def _run(self, asks: Sequence[Ask], concurrency: int) -> Measured:
+        torch.set_num_threads(self._threads)
+        end = self._model.generation_config.eos_token_id
+        started = time.perf_counter()
+        tokens = 0
+        timings: list[Timing] = []
+        for first in range(0, len(asks), concurrency):
+            batch = asks[first : first + concurrency]
+            inputs = self._tokenizer(
+                [self._prompt(each) for each in batch],
+                return_tensors="pt", padding=True, add_special_tokens=False,
+            )  # fmt: skip
+            inputs.pop("token_type_ids", None)
+            found = self._model.generate(
+                **inputs,
+                max_new_tokens=max(each.max_tokens for each in batch),
+                do_sample=False,
+                pad_token_id=self._tokenizer.pad_token_id,
+            )
+            done = time.perf_counter()
+            for each, row in zip(batch, found[:, inputs["input_ids"].shape[1] :], strict=True):
+                wanted: list[int] = row[: each.max_tokens].tolist()
+                useful = wanted.index(end) + 1 if end in wanted else len(wanted)
+                tokens += useful
+                timings.append(Timing(started, [done] * useful))
+        return Measured(time.perf_counter() - started, tokens, timings)
+
+
+class ContinuousBatch(_Transformers):
+    """All requests are handed over at once; its scheduler takes as many as it likes."""
+
+    name = "continuous batching"
+    about = "transformers' ContinuousBatchingManager, given all requests at once"
+
+    async def run(self, asks: Sequence[Ask], concurrency: int) -> Measured:
+        return await asyncio.to_thread(self._run, asks)
+
+    def _run(self, asks: Sequence[Ask]) -> Measured:
+        torch.set_num_threads(self._threads)
+        prompts = [self._ids(each) for each in asks]
+        manager = self._model.init_continuous_batching(
+            generation_config=GenerationConfig(
+                do_sample=False,
+                eos_token_id=self._model.generation_config.eos_token_id,
+                pad_token_id=self._tokenizer.pad_token_id,
+            )
+        )
+        manager.start()
+        try:
+            started = time.perf_counter()
+            for ids, each in zip(prompts, asks, strict=True):
+                manager.add_request(ids, max_new_tokens=each.max_tokens)
+            tokens = 0
+            timings: list[Timing] = []
+            while len(timings) < len(asks):
+                found = manager.get_result(timeout=LONGEST_WAIT)
+                if found is None:
+                    raise TimeoutError(f"no result within {LONGEST_WAIT:g} s")
+                if found.is_finished():
+                    count = len(found.generated_tokens)
+                    tokens += count
+                    timings.append(Timing(started, [time.perf_counter()] * count))
+            return Measured(time.perf_counter() - started, tokens, timings)
+        finally:
+            manager.stop(block=True)

@@ -1,0 +1,123 @@
+"""The requests of `bench engine`, and the measures taken of them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import statistics
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Protocol
+
+ROLE = "You solve one part of a larger task. " + " ".join(
+    f"Rule {number}: read the numbers as they are written, name the step, then carry it out."
+    for number in range(1, 11)
+)
+"""About 300 tokens for the micro models' tokenizer; every request begins with it."""
+
+PER_PLACE = 3
+"""Requests for each place: enough that places are filled again and again."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One request: a user's message, since not every chat template knows a system's."""
+
+    text: str
+    max_tokens: int
+
+
+@dataclass
+class Timing:
+    """When one request was sent and when each of its tokens came; seconds of one clock."""
+
+    sent: float
+    tokens: list[float] = field(default_factory=list[float])
+    prompt: int = 0
+    reused: int = 0
+    """Tokens of the prompt that had been computed before."""
+
+
+@dataclass
+class Measured:
+    """One run of a workload through one peer."""
+
+    seconds: float
+    tokens: int
+    timings: list[Timing] = field(default_factory=list[Timing])
+    """Empty where a peer tells no times."""
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens / self.seconds
+
+    @property
+    def first_token(self) -> list[float]:
+        return [each.tokens[0] - each.sent for each in self.timings if each.tokens]
+
+    @property
+    def per_token(self) -> list[float]:
+        return [b - a for each in self.timings for a, b in pairwise(each.tokens)]
+
+    @property
+    def whole(self) -> list[float]:
+        return [each.tokens[-1] - each.sent for each in self.timings if each.tokens]
+
+
+class Peer(Protocol):
+    """Something that serves the model."""
+
+    name: str
+    about: str
+
+    async def start(self) -> None: ...
+
+    async def run(self, asks: Sequence[Ask], concurrency: int) -> Measured:
+        """Answer all of them, at most `concurrency` at a time."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+def asks(concurrency: int, seed: int) -> list[Ask]:
+    """Questions of mixed lengths, with answers of mixed lengths; the same for the same seed."""
+    dice = random.Random(f"{concurrency}/{seed}")
+    return [
+        Ask(
+            f"{ROLE}\n\nCase {dice.randrange(10_000)}: "
+            + " ".join(str(dice.randrange(1000)) for _ in range(dice.randrange(4, 20))),
+            dice.randrange(16, 97),
+        )
+        for _ in range(max(4, PER_PLACE * concurrency))
+    ]
+
+
+async def closed_loop(
+    asks: Sequence[Ask],
+    concurrency: int,
+    ask: Callable[[Ask, Timing], AsyncIterator[int]],
+) -> Measured:
+    """Keep `concurrency` requests in flight. `ask` yields how many tokens have just come."""
+    left = iter(asks)
+    timings: list[Timing] = []
+
+    async def place() -> None:
+        for each in left:
+            timing = Timing(time.perf_counter())
+            timings.append(timing)
+            async for count in ask(each, timing):
+                timing.tokens.extend([time.perf_counter()] * count)
+
+    started = time.perf_counter()
+    await asyncio.gather(*(place() for _ in range(concurrency)))
+    seconds = time.perf_counter() - started
+    return Measured(seconds, sum(len(each.tokens) for each in timings), timings)
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """Nan for no values."""
+    if len(values) < 2:
+        return values[0] if values else float("nan")
+    return statistics.quantiles(values, n=1000, method="inclusive")[round(share * 1000) - 1]
