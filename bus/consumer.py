@@ -42,6 +42,9 @@ log = structlog.get_logger("bus.consumer")
 SIZE_SLACK = 1024
 """A retry rewrites the envelope: its attempt may take more digits than its sender's check saw."""
 
+MAX_REASON_CHARS = 1_000
+"""Of what a run remembers of its last failure."""
+
 Handler = Callable[[Delivery], Awaitable[None]]
 
 
@@ -269,8 +272,9 @@ class Consumer:
             lambda: scripts.call(
                 self.bus.redis,
                 "retry",
-                [lease.stream, delivery.shard.delayed(delivery.stream)],
+                [lease.stream, delivery.shard.delayed(delivery.stream),
+                 delivery.shard.run(envelope.run_id)],
                 [lease.group, lease.entry, lease.consumer, lease.count, int(delay * 1000),
-                 again.to_json()],
+                 again.to_json(), reason[:MAX_REASON_CHARS].encode(errors="replace")],
             ),
         )  # fmt: skip

@@ -19,6 +19,8 @@ class RunState:
     outcome: str = ""
     answer: str = ""
     reason: str = ""
+    failure: str = ""
+    """Why a message of the run is tried again, if no step was committed since."""
     tokens: int = 0
     micro_dollars: int = 0
     deadline: float = 0.0
@@ -48,6 +50,7 @@ def run_state_of(run_id: str, fields: dict[bytes, bytes], steps: list[bytes]) ->
         outcome=text(b"outcome"),
         answer=text(b"answer"),
         reason=text(b"reason"),
+        failure=text(b"failure"),
         tokens=int(fields.get(b"tokens", b"0")),
         micro_dollars=int(fields.get(b"micro", b"0")),
         deadline=seconds(b"deadline"),

@@ -102,6 +102,7 @@ for n = 1, tonumber(ARGV[1]) do
     if outcome ~= '' then
       end_run(k, run_id, outcome, answer, reason, opts)
     else
+      redis.call('HDEL', k.run, 'failure')  -- the run gets on
       if open ~= '' then
         redis.call('HSET', k.run, 'join:' .. open, branches,
           'then:' .. open, continuation_stream .. '\n' .. continuation)

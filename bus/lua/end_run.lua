@@ -2,6 +2,7 @@
 --
 -- end_run(k, run_id, outcome, answer, reason, opts)
 --   k = {run=, journal=, log=, usage=, active=, trajectories=, history=}: keys of one shard.
+--   A run that ends at its deadline says what it failed at before, too.
 --   Marks the run ended, publishes its whole trajectory, tells its client, bounds the life of
 --   all that is left. The caller has checked that the run is active.
 -- Race closed: ending and publishing are one script, so there is no ended run without a
@@ -61,6 +62,8 @@ end
 
 local function end_run(k, run_id, outcome, answer, reason, opts)
   local now = now_ms()
+  local failure = redis.call('HGET', k.run, 'failure')
+  if outcome == 'deadline' and failure then reason = reason .. '; last error: ' .. failure end
   redis.call('HSET', k.run, 'state', 'ended', 'outcome', outcome, 'answer', answer,
     'reason', reason, 'ended', now)
   redis.call('ZREM', k.active, run_id)

@@ -18,7 +18,7 @@ if ARGV[3] ~= '' then
     if ARGV[7] == '1' then return 'over' end
     if state[2] ~= 'error' then return 'ended' end
     redis.call('HSET', run, 'state', 'active', 'deadline', ARGV[4])
-    redis.call('HDEL', run, 'outcome', 'answer', 'reason', 'ended')
+    redis.call('HDEL', run, 'outcome', 'answer', 'reason', 'ended', 'failure')
     redis.call('HINCRBY', run, 'generation', 1)
     for _, key in ipairs({run, KEYS[6], KEYS[7], KEYS[8]}) do
       redis.call('PEXPIREAT', key, ARGV[4] + ARGV[5])

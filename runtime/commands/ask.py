@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from agents.records import JsonObject, Trajectory
     from runtime.client import Client
     from runtime.config import Settings
+    from runtime.deployment import Deployment
 
 
 def register(app: typer.Typer) -> None:
@@ -42,7 +43,10 @@ def register(app: typer.Typer) -> None:
         redis_url: RedisUrl = None,
         as_json: AsJson = False,
     ) -> None:
-        """Ask the running deployment; exit code 0 if it answered, 1 if not."""
+        """Ask the running deployment; exit code 0 if it answered, 1 if not.
+
+        What holds the answer up is told on stderr meanwhile.
+        """
         import asyncio
 
         from runtime.deployment import find
@@ -51,11 +55,12 @@ def register(app: typer.Typer) -> None:
         from runtime.question import read_question
 
         text = read_question(question)
-        settings = find(redis_url=redis_url).settings
+        where = find(redis_url=redis_url)
+        settings = where.settings
         options: JsonObject = {"calculator": calculator}
         trajectory = asyncio.run(
             _asked(
-                settings,
+                where,
                 text,
                 workflow=workflow or settings.workflow,
                 options=options,
@@ -97,7 +102,7 @@ def parse_policies(words: list[str], settings: Settings) -> dict[str, str]:
 
 
 async def _asked(
-    settings: Settings,
+    where: Deployment,
     question: str,
     *,
     workflow: str,
@@ -111,8 +116,15 @@ async def _asked(
     import asyncio
 
     from agents.records import Budget
+    from bus import tasks
     from runtime.client import Client
+    from runtime.dialogue import harmless
+    from runtime.hold_ups import tell_hold_ups
 
+    def say(hold_up: str) -> None:
+        print(harmless(hold_up), file=sys.stderr)
+
+    settings = where.settings
     async with Client.connect(settings.bus, settings.policies) as client:
         run = client.new_run(
             question,
@@ -123,8 +135,8 @@ async def _asked(
             seed=seed,
             budget=Budget(seconds=seconds),
         )
-        await _warn_of_absent_workers(client, tuple(run.policies))
         await client.submit(run)
+        telling = asyncio.create_task(tell_hold_ups(client.bus, run, where, say))
         try:
             if show:
                 return await show_run(client, run.id)
@@ -132,6 +144,8 @@ async def _asked(
         except asyncio.CancelledError:
             await client.cancel(run.id)
             raise
+        finally:
+            await tasks.end([telling])
 
 
 async def show_run(client: Client, run_id: str) -> Trajectory:
@@ -161,18 +175,3 @@ async def show_run(client: Client, run_id: str) -> Trajectory:
         printer.step(step)
     printer.end(trajectory)
     return trajectory
-
-
-async def _warn_of_absent_workers(client: Client, roles: tuple[str, ...]) -> None:
-    """A question to a role that nobody serves would wait for its deadline without a word."""
-    from bus import present
-    from workers.messages import role_stream
-
-    served = {stream for worker in await present(client.bus) for stream in worker.streams}
-    absent = [role for role in roles if role_stream(role) not in served]
-    if absent:
-        print(
-            f"no worker serves {', '.join(absent)} right now; the run waits until one does"
-            " (`runtime status`)",
-            file=sys.stderr,
-        )

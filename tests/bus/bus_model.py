@@ -64,6 +64,8 @@ class Run:
     guards: dict[str, tuple[str, int, str]] = field(default_factory=dict[str, tuple[str, int, str]])
     joins: dict[str, tuple[int, Message]] = field(default_factory=dict[str, tuple[int, "Message"]])
     generation: int = 0
+    failure: str = ""
+    """What was tried again last, while no commit came after it."""
     turns: int = 1
 
     def __repr__(self) -> str:
@@ -127,6 +129,7 @@ async def assert_same(
         assert [json.loads(step) for step in steps] == run.journal
         assert fields[b"state"].decode() == run.state
         assert fields.get(b"outcome", b"").decode() == run.outcome
+        assert fields.get(b"failure", b"").decode() == run.failure
         assert int(fields[b"generation"]) == run.generation
         kept = [each for each in messages if each.run is run and each.place == "kept"]
         assert sum(name.startswith(b"kept:") for name in fields) == len(kept)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from bus import Bus, Delivery, Finish, Outgoing, RunEnded, StepCommit
+from bus import Bus, Delivery, Finish, Outgoing, Retry, RunEnded, StepCommit
 from tests.bus.payloads import admit, note
 from tests.bus.serving import ended, finishing, pending, serving, until
 
@@ -118,6 +118,37 @@ async def test_a_run_ends_at_its_deadline_though_its_handler_works_on(bus: Bus) 
     assert took >= 0.5
     assert (await bus.run_state(run_id)).outcome == "deadline"
     assert not await bus.end_run(run_id, "deadline", "again", only_if_overdue=True)
+
+
+async def test_a_run_that_failed_until_its_deadline_says_at_what(bus: Bus) -> None:
+    async def handler(delivery: Delivery) -> None:
+        raise Retry("no endpoint " + "x" * 10_000, 60)
+
+    async with serving(bus, ["planner"], handler):
+        run_id = await admit(bus, seconds=0.5)
+        await ended(bus, run_id)
+    state = await bus.run_state(run_id)
+    assert (state.outcome, state.failure[:12]) == ("deadline", "no endpoint ")
+    assert state.reason.startswith("its deadline passed; last error: no endpoint xxx")
+    assert len(state.reason) < 1_100, "bounded"
+
+
+async def test_a_failure_that_was_overcome_is_forgotten(bus: Bus) -> None:
+    seen: list[str] = []
+
+    async def handler(delivery: Delivery) -> None:
+        run_id = delivery.envelope.run_id
+        seen.append((await bus.run_state(run_id)).failure)
+        if len(seen) == 1:
+            raise Retry("not yet", 0.01)
+        onward = Outgoing("slm", note(run_id, turn=1))
+        await delivery.commit(StepCommit(b"{}", publish=(onward,)))
+
+    async with serving(bus, ["planner"], handler):
+        run_id = await admit(bus, seconds=1)
+        await ended(bus, run_id)
+    assert seen == ["", "not yet"]
+    assert (await bus.run_state(run_id)).reason == "its deadline passed"
 
 
 async def test_a_run_over_its_money_ends_and_hands_nothing_over(bus: Bus) -> None:

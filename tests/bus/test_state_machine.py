@@ -256,6 +256,8 @@ class BusMachine(RuleBasedStateMachine):
             message.place, message.holder = "gone", None
             if finish is not None:
                 self.end(run, finish.outcome)
+            else:
+                run.failure = ""
             run.turns += 2
             if join is not None:
                 run.joins[join[0]] = (join[1], join[2])
@@ -306,13 +308,17 @@ class BusMachine(RuleBasedStateMachine):
         again = token.delivery.envelope.model_copy(update={"attempt": attempt})
         got = self.do(
             scripts.call(
-                self.bus.redis, "retry", [lease.stream, self.shard.delayed(message.stream)],
-                [GROUP, lease.entry, lease.consumer, lease.count, 60_000, again.to_json()],
+                self.bus.redis, "retry",
+                [lease.stream, self.shard.delayed(message.stream), self.shard.run(message.run.id)],
+                [GROUP, lease.entry, lease.consumer, lease.count, 60_000, again.to_json(),
+                 message.guard],
             )
         )  # fmt: skip
         assert got == (b"ok" if token.valid else b"lost")
         if token.valid:
             message.place, message.holder, message.attempt = "delayed", None, attempt
+            if message.run.state == "active":
+                message.run.failure = message.guard
 
     @precondition(_has_tokens)
     @rule(which=WHICH)
@@ -452,7 +458,7 @@ class BusMachine(RuleBasedStateMachine):
         message.letter = ""
         message.attempt = 0
         if run.state == "ended":
-            run.state, run.outcome = "active", ""
+            run.state, run.outcome, run.failure = "active", "", ""
             run.generation += 1
             self.adopt_kept(run)
         self.publish(message)

@@ -1,0 +1,69 @@
+"""What a run waits for, told to the one who asked while it waits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from agents.records import Run
+from bus import OUTAGE, Bus, present
+from runtime.deployment import Deployment
+from runtime.status import supervisor_status
+from workers.messages import inference_stream, role_stream
+
+LOOK_SECONDS = 2.0
+"""Between two looks: as often as workers say that they are there."""
+
+
+async def tell_hold_ups(
+    bus: Bus, run: Run, deployment: Deployment, say: Callable[[str], None]
+) -> None:
+    """Say what holds the run up, each thing when it begins, until cancelled."""
+    told: list[str] = []
+    while True:
+        with contextlib.suppress(*OUTAGE):  # the client itself tells of those
+            found = await hold_ups(bus, run, deployment)
+            for line in found:
+                if line not in told:
+                    say(line)
+            told = found
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def hold_ups(bus: Bus, run: Run, deployment: Deployment) -> list[str]:
+    """One line per thing: roles and pools that no worker serves, workers of this machine that
+    were given up, and why the last step is tried again."""
+    ready = {
+        stream
+        for worker in await present(bus)
+        if worker.state == "ready"
+        for stream in worker.streams
+    }
+    absent = [role for role in run.policies if role_stream(role) not in ready]
+    absent += [
+        f"the pool {pool}"
+        for pool in sorted(set(run.policies.values()))
+        if inference_stream(pool) not in ready
+    ]
+    found: list[str] = []
+    if absent:
+        found.append(
+            f"no worker serves {', '.join(absent)} right now; the run waits until one does"
+            " (`runtime status`)"
+        )
+        found += [
+            f"{worker['name']} is broken: {worker['reason']}: {_last_words(worker['last_lines'])}"
+            for worker in (supervisor_status(deployment) or {}).get("workers", [])
+            if worker["state"] == "broken"
+        ]
+    failure = (await bus.run_state(run.id)).failure
+    if failure:
+        found.append(f"a step failed and is tried again: {failure}")
+    return found
+
+
+def _last_words(lines: list[str]) -> str:
+    """The error message that a worker ended with, its hint included; else its last line."""
+    begin = max((at for at, line in enumerate(lines) if line.startswith("error: ")), default=-1)
+    return " ".join(line.strip() for line in lines[begin:])
