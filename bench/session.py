@@ -20,7 +20,7 @@ from bench.arms import Arm, named
 from bench.checkers import Scorer
 from bench.client import RunClient
 from bench.datasets import Request, load
-from bench.errors import EXIT_INTERRUPTED, EXIT_OK, UsageError
+from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UsageError
 from bench.journal import Journal
 from bench.ledger import read_ledger, total
 from bench.output import Manifest, OutputDirectory, PoolFacts, manifest_items
@@ -64,7 +64,9 @@ class Ended:
 
     @property
     def exit_code(self) -> int:
-        return EXIT_INTERRUPTED if self.ending is Ending.INTERRUPTED else EXIT_OK
+        if self.ending is Ending.INTERRUPTED:
+            return EXIT_INTERRUPTED
+        return EXIT_FAILED if self.facts and self.facts.broken_arms else EXIT_OK
 
 
 Connect = Callable[[], AbstractAsyncContextManager[RunClient]]
@@ -248,6 +250,7 @@ def brief(ended: Ended) -> dict[str, Any]:
                     arm["accuracy"]["numeric"]["low"],
                     arm["accuracy"]["numeric"]["high"],
                 ],
+                "outcomes": arm["outcomes"],
                 "usage": arm["usage"],
                 "median_seconds": ended.facts.timings["arms"][name]["wall"]["p50"],
             }

@@ -188,8 +188,7 @@ class Consumer:
         if attempts > self.bus.settings.max_attempts:
             await bury(
                 self.bus, shard, stream, lease, body,
-                f"delivered {attempts - 1} times without an end: its handler kills or outlives "
-                "its worker",
+                f"deliveries without an end: {attempts - 1}; its handler kills or outlives its worker",
             )  # fmt: skip
             return
         delivery = Delivery(self.bus, shard, stream, lease, envelope, payload)
@@ -259,7 +258,7 @@ class Consumer:
         if attempt >= settings.max_attempts:
             await bury(
                 self.bus, delivery.shard, delivery.stream, lease, body,
-                f"failed {attempt} times; last: {reason}", trace=trace, envelope=envelope,
+                f"failed attempts: {attempt}; last: {reason}", trace=trace, envelope=envelope,
             )  # fmt: skip
             return
         if delay is None:

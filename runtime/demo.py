@@ -52,7 +52,6 @@ def main() -> int:
             *("bench", "wordproblems", "--arms", "llm,router,slm", "--samples", str(SAMPLES)),
             *("--seed", str(SEED), "--output", str(results)),
         )
-        print(f"\nreport: {(results / 'report.html').absolute()}")
     except StepFailed as error:
         code = error.code
         _show_logs(state)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from runtime.status import Status, WorkerStatus
+from runtime.tables import figures
+from runtime.words import counted
 
 COLOURS = {
     "ready": "green",
@@ -34,9 +35,7 @@ def rendered(status: Status) -> RenderableType:
         stream for stream in status.streams if stream.waiting or stream.leased or stream.delayed
     ]
     if busy:
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        for column in ("stream", "waiting", "leased", "delayed"):
-            table.add_column(column, justify="left" if column == "stream" else "right")
+        table = figures("stream", "waiting", "leased", "delayed", words=("stream",))
         for stream in busy:
             table.add_row(stream.name, str(stream.waiting), str(stream.leased), str(stream.delayed))
         parts += [Text(), table]
@@ -47,7 +46,10 @@ def rendered(status: Status) -> RenderableType:
     if status.dead_letters:
         parts += [
             Text(),
-            Text(f"{status.dead_letters} dead letters: `runtime dead ls` shows why", style="red"),
+            Text(
+                f"{counted(status.dead_letters, 'dead letter')}: `runtime dead ls` shows why",
+                style="red",
+            ),
         ]
     if status.bus_error:
         parts += [Text(), Text(f"the bus can't be asked: {status.bus_error}", style="red")]
@@ -62,8 +64,8 @@ def _head(status: Status) -> Text:
     server = status.redis.get("server")
     head.append(f"  bus {server + ' at ' if server else ''}{status.redis.get('url', '')}")
     head.append(
-        f"\n{status.runs_in_flight} runs in flight, {status.unrecorded} to be recorded,"
-        f" {sum(stream.waiting for stream in status.streams)} messages waiting,"
+        f"\n{counted(status.runs_in_flight, 'run')} in flight, {status.unrecorded} to be recorded,"
+        f" {counted(sum(stream.waiting for stream in status.streams), 'message')} waiting,"
         f" {sum(stream.leased for stream in status.streams)} leased\n"
     )
     return head
@@ -72,10 +74,10 @@ def _head(status: Status) -> Text:
 def _workers(status: Status) -> RenderableType:
     if not status.workers:
         return Text("no workers", style="red")
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("worker", "state", "busy", "pid", "up", "restarts", "version", "does"):
-        right = column in ("busy", "pid", "up", "restarts")
-        table.add_column(column, justify="right" if right else "left", overflow="fold")
+    table = figures(
+        *("worker", "state", "busy", "pid", "up", "restarts", "version", "does"),
+        words=("worker", "state", "version", "does"),
+    )
     for worker in status.workers:
         table.add_row(
             worker.name,

@@ -35,7 +35,7 @@ def test_the_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
         "from tests.bench.local_client import LocalClient\n"
         "class Told(RunProgress):\n"
         "    def admitted(self, job):\n        print('admitted', flush=True)\n"
-        "    def state(self, text):\n        print('stopping', flush=True)\n"
+        "    def stopping(self, text):\n        print('stopping', flush=True)\n"
         "async def main():\n"
         "    made = manifest(items(6), arms=('llm',), concurrency=2)\n"
         "    directory = created(Path(sys.argv[1]), made)\n"

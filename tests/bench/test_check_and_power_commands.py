@@ -44,7 +44,7 @@ def test_check_without_json_prints_intervals_and_disagreements(tmp_path: Path) -
     done = bench("check", str(path))
     assert done.returncode == 0
     assert "math_verify" in done.stdout
-    assert "1 lines on which the checkers disagree" in done.stdout
+    assert "1 line on which the checkers disagree" in done.stdout
 
 
 def test_check_names_every_bad_line_and_scores_nothing(tmp_path: Path) -> None:

@@ -123,6 +123,36 @@ def test_compare_pairs_two_benchmarks_question_by_question(finished: Path, copy:
     assert bench("compare", str(finished), str(copy), "--arms", "llm:slm").returncode == 0
 
 
+def test_every_figure_of_three_arms_stands_whole_on_eighty_columns(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is cut off, and no line is broken."""
+    monkeypatch.setenv("COLUMNS", "80")
+    reported = bench("report", str(copy)).stdout
+    compared = bench("compare", str(copy), str(copy)).stdout
+    assert "…" not in reported + compared
+    for arm in ("llm   ", "router", "slm   "):
+        assert f"{arm}    7/8    87.5 %  52.9 – 97.8  " in reported
+    assert "A right            87.5 %      87.5 %      87.5 %\n" in compared
+    assert "0.0 to 0.0  0.0 to 0.0  0.0 to 0.0\n" in compared
+
+
+def test_progress_speaks_of_money_only_where_something_has_a_price(
+    capsys: pytest.CaptureFixture[str], finished: Path
+) -> None:
+    """And no more of the time that is left once it is told to stop."""
+    results = list(OutputDirectory(finished).stored().results.values())
+    for spent in (0, 20_000):
+        progress = RunProgress(("llm", "router", "slm"))
+        progress.started(len(results), [], 0)
+        progress.finished(results[0], spent)
+        progress.stopping("Stopping.")
+        progress.stop()
+        said = capsys.readouterr().err
+        assert ("$0.0200" in said) == ("/h" in said) == bool(spent)
+        assert " left" not in said
+
+
 def test_compare_refuses_what_cannot_be_paired(finished: Path, tmp_path: Path) -> None:
     """Other questions, other meanings of an id, unknown arms."""
     other = tmp_path / "other"

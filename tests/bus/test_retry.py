@@ -64,7 +64,7 @@ async def test_crashes_and_retries_count_together(bus: Bus) -> None:
         assert (await worker.heard("took"))[1:] == ["1", "3"]
         await ended(bus, run_id)
     [letter] = await letters(bus)
-    assert "failed 4 times; last: later" in letter.reason
+    assert "failed attempts: 4; last: later" in letter.reason
 
 
 async def test_a_retry_that_waits_survives_a_restart_of_redis(own_server: RedisProcess) -> None:

@@ -1,0 +1,8 @@
+"""Small words that several programs print."""
+
+from __future__ import annotations
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 step`, `2 steps`, `1,319 questions`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
