@@ -4,6 +4,8 @@ from __future__ import annotations
 
 EXIT_OK = 0
 EXIT_FAILED = 1
+"""What was asked for could not be done, or every run of an arm ended in an error or at its
+deadline: its figures say nothing of its models."""
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 

@@ -66,7 +66,10 @@ def register(app: typer.Typer) -> None:
             split="held_out",
         )
     )
-    app.command("run")(run)
+    app.command("run", help=f"{inspect.getdoc(run)}\n\n{ENDS}")(run)
+
+
+ENDS = "Exit code 1 if every run of an arm ended in an error or at its deadline, 130 after Ctrl-C."
 
 
 def _of(dataset: str, about: str, **defaults: object) -> Callable[..., None]:
@@ -82,7 +85,7 @@ def _of(dataset: str, about: str, **defaults: object) -> Callable[..., None]:
             option.replace(default=defaults.get(option.name, option.default)) for option in of_run
         ]
     )
-    command.__doc__ = about
+    command.__doc__ = f"{about}\n\n{ENDS}"
     return command
 
 

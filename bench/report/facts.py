@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
-from agents.records import UsageEntry
+from agents.records import Outcome, UsageEntry
 from bench.checkers import CHECKERS, PRIMARY
 from bench.compat import compare_books
 from bench.errors import OutputError
@@ -32,6 +32,8 @@ from bench.statistics import (
 from bench.taxonomy import Class, classify
 
 REPORT_VERSION = 1
+BROKEN = (Outcome.ERROR, Outcome.DEADLINE)
+"""Ends of a run that are no answer, not even a wrong one."""
 
 
 @dataclass
@@ -58,6 +60,9 @@ class ArmRuns:
     def by_item(self) -> dict[str, Result]:
         return {result.item: result for result in self.results}
 
+    def broken(self) -> list[Result]:
+        return [result for result in self.results if result.outcome in BROKEN]
+
 
 @dataclass
 class Facts:
@@ -69,6 +74,11 @@ class Facts:
     results: dict[str, Any]
     timings: dict[str, Any]
     notices: list[str]
+
+    @property
+    def broken_arms(self) -> list[str]:
+        """Arms of which every run broke."""
+        return [arm.name for arm in self.arms if arm.results and arm.broken() == arm.results]
 
     def as_json(self) -> dict[str, Any]:
         return {"version": REPORT_VERSION, "results": self.results, "timings": self.timings}
@@ -92,7 +102,7 @@ def compute(manifest: Manifest, stored: Stored, entries: Sequence[UsageEntry]) -
         )
     arms = [_arm(name, manifest, stored, items) for name in manifest.arms]
     _charge(arms, stored, entries)
-    notices = [*stored.notices, *_checks(arms, stored, entries)]
+    notices = [*stored.notices, *_broken(arms), *_checks(arms, stored, entries)]
     return Facts(
         manifest,
         arms,
@@ -137,6 +147,19 @@ def _charge(arms: list[ArmRuns], stored: Stored, entries: Sequence[UsageEntry]) 
         arm.paid += one
         arm.pools[entry.policy.name] = arm.pools.get(entry.policy.name, Sum()) + one
         arm.per_run[entry.run_id] = arm.per_run.get(entry.run_id, Sum()) + one
+
+
+def _broken(arms: list[ArmRuns]) -> list[str]:
+    """That runs broke, which a table of right answers does not tell from wrong ones."""
+    broken = [result for arm in arms for result in arm.broken()]
+    if not broken:
+        return []
+    counts = Counter(str(result.outcome) for result in broken)
+    parts = ", ".join(f"{outcome} {count:,}" for outcome, count in counts.most_common())
+    buried = any((result.reason or "").startswith("dead letter") for result in broken)
+    where = "`runtime dead ls` lists the dead letters" if buried else "the report says why"
+    runs = sum(len(arm.results) for arm in arms)
+    return [f"{len(broken):,} of {runs:,} runs ended in errors ({parts}): {where}"]
 
 
 def _checks(arms: list[ArmRuns], stored: Stored, entries: Sequence[UsageEntry]) -> list[str]:
