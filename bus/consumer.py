@@ -188,7 +188,8 @@ class Consumer:
         if attempts > self.bus.settings.max_attempts:
             await bury(
                 self.bus, shard, stream, lease, body,
-                f"deliveries without an end: {attempts - 1}; its handler kills or outlives its worker",
+                f"deliveries without an end: {attempts - 1}; its handler kills or outlives "
+                "its worker",
             )  # fmt: skip
             return
         delivery = Delivery(self.bus, shard, stream, lease, envelope, payload)

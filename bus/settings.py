@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 class BusSettings(BaseModel):
     """Every process of one deployment must hold the same values."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     redis_url: str = Field(default="redis://127.0.0.1:6379/0", repr=False)
     """`redis://`, `rediss://` or `unix://` URL. May carry a password, so it is never printed;

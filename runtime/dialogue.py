@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from agents.records import Call, Outcome, Step, ToolCall, Trajectory
+from runtime.words import counted
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Terminal control and the characters that turn the direction of text; line feed and tab stay."""
@@ -141,8 +142,7 @@ class DialoguePrinter:
             line.append("answer  ", style="bold")
             line.append(harmless(trajectory.answer), style="bold green")
         else:
-            line.append(trajectory.outcome.value, style="bold red")
-            line.append(f"  {harmless(trajectory.reason or '')}")
+            line.append(harmless(ended_how(trajectory)), style="bold red")
         self._console.print(line, soft_wrap=True)
         self._console.print(Text(summary_of(trajectory), style="dim"), soft_wrap=True)
 
@@ -159,8 +159,7 @@ def decision_of(step: Step) -> str:
     data = step.decision.data
     match step.decision.kind:
         case "delegate":
-            count = len(_problems(step))
-            return f"delegates {count} problem{'s' if count != 1 else ''}"
+            return f"delegates {counted(len(_problems(step)), 'problem')}"
         case "answer":
             return f"answers {harmless(str(data.get('answer')))}"
         case "escalate":
@@ -180,9 +179,16 @@ def summary_of(trajectory: Trajectory) -> str:
     seconds = max(0.0, trajectory.ended - trajectory.run.created)
     money = f", {cost:.6f} USD" if cost else ""
     return (
-        f"{len(trajectory.steps)} steps, {len(calls)} calls, {prompt} + {completion} tokens{money},"
-        f" {milliseconds(seconds)}  (run {trajectory.run.id})"
+        f"{counted(len(trajectory.steps), 'step')}, {counted(len(calls), 'call')},"
+        f" {prompt} + {completion} tokens{money}, {milliseconds(seconds)}"
+        f"  (run {trajectory.run.id})"
     )
+
+
+def ended_how(trajectory: Trajectory) -> str:
+    """Why there is no answer: `cancelled by its user`, `error: …`."""
+    outcome, reason = trajectory.outcome.value, trajectory.reason or ""
+    return reason if reason.startswith(outcome) else f"{outcome}: {reason}"
 
 
 def succeeded(trajectory: Trajectory) -> bool:

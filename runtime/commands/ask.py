@@ -74,11 +74,11 @@ def register(app: typer.Typer) -> None:
         if as_json:
             typer.echo(trajectory.model_dump_json())
         elif quiet:
-            from runtime.dialogue import harmless
+            from runtime.dialogue import ended_how, harmless
 
             typer.echo(harmless(trajectory.answer or ""))
             if trajectory.answer is None:
-                print(f"{trajectory.outcome}: {trajectory.reason}", file=sys.stderr)
+                print(harmless(ended_how(trajectory)), file=sys.stderr)
         if not succeeded(trajectory):
             raise typer.Exit(EXIT_FAILED)
 
@@ -142,7 +142,8 @@ async def _asked(
                 return await show_run(client, run.id)
             return await client.wait(run.id)
         except asyncio.CancelledError:
-            await client.cancel(run.id)
+            if await client.cancel(run.id):
+                print(f"\ncancelled (run {run.id})", file=sys.stderr)
             raise
         finally:
             await tasks.end([telling])

@@ -31,6 +31,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """List dead letters, newest first."""
         from bus import dead_letters
+        from runtime.tables import listing
 
         async def first(bus: Bus) -> list[DeadLetter]:
             found: list[DeadLetter] = []
@@ -41,14 +42,15 @@ def register(app: typer.Typer) -> None:
             return found
 
         letters = _on_bus(redis_url, first)
-        for letter in letters:
-            if as_json:
-                typer.echo(json.dumps(_as_json(letter)))
-            else:
-                reason = letter.reason.splitlines()[0][:100] if letter.reason else ""
-                typer.echo(f"{letter.id}  {letter.stream}  {letter.run_id or '-'}  {reason}")
-        if not letters and not as_json:
-            typer.echo("no dead letters")
+        if as_json:
+            typer.echo(json.dumps([_as_json(letter) for letter in letters]))
+            return
+        rows = [
+            (one.id, one.stream, one.run_id or "-", (one.reason.splitlines() or [""])[0][:100])
+            for one in letters
+        ]
+        lines = listing(("letter", "stream", "run", "reason"), rows)
+        typer.echo("\n".join(lines) if rows else "no dead letters")
 
     @dead.command("show")
     def show(  # pyright: ignore[reportUnusedFunction]
@@ -89,7 +91,11 @@ def register(app: typer.Typer) -> None:
 def _as_json(letter: DeadLetter) -> dict[str, object]:
     from dataclasses import asdict
 
-    return {**asdict(letter), "envelope": letter.envelope.decode("utf-8", "replace")}
+    try:
+        envelope = json.loads(letter.envelope)
+    except (ValueError, RecursionError):
+        envelope = letter.envelope.decode("utf-8", "replace")
+    return {**asdict(letter), "envelope": envelope}
 
 
 def _on_bus(redis_url: str | None, question: Callable[[Bus], Awaitable[T]]) -> T:

@@ -62,17 +62,21 @@ def _ls(redis_url: str | None, *, as_json: bool) -> None:
 
     from runtime.deployment import find
     from runtime.jobs import listed
+    from runtime.tables import listing
 
     found = asyncio.run(listed(find(redis_url=redis_url).settings))
     if as_json:
         typer.echo(json.dumps([job.model_dump() for job in found]))
         return
-    for job in found:
-        seconds = f"  {job.seconds:.0f} s" if job.seconds is not None else ""
-        typer.echo(f"{job.id}  {job.state}{seconds}  {job.command}")
+    rows = [
+        (job.id, job.state, "" if job.seconds is None else f"{job.seconds:.0f} s", job.command)
+        for job in found
+    ]
+    heading, *lines = listing(("job", "state", "time", "command"), rows, numbers=("time",))
+    typer.echo(heading if found else "no jobs")
+    for job, line in zip(found, lines, strict=True):
+        typer.echo(line)
         if job.output:
             typer.echo(f"    results: {job.output}")
         if job.reason:
             typer.echo(f"    {job.reason}")
-    if not found:
-        typer.echo("no jobs")

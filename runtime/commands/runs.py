@@ -34,20 +34,25 @@ def register(app: typer.Typer) -> None:
         """List the newest runs on the bus."""
         from runtime.dialogue import harmless, milliseconds
         from runtime.run_history import lines
+        from runtime.tables import listing
 
         found = _on_bus(redis_url, lambda client, _: lines(client.bus, limit, only_active=active))
         if as_json:
             typer.echo(json.dumps([line.as_json() for line in found]))
             return
-        for line in found:
-            question = harmless(" ".join(line.question.split()))[:60]
-            result = harmless(line.answer) if line.answer else line.state
-            typer.echo(
-                f"{line.id}  {line.state:<9} {line.workflow:<9} {milliseconds(line.seconds):>8}"
-                f"  {line.tokens:>6} tokens  {result[:20]:<20}  {question}"
+        rows = [
+            (
+                *(line.id, line.state, line.workflow, milliseconds(line.seconds)),
+                str(line.tokens or ""),
+                harmless(" ".join(line.answer.split()))[:20],
+                harmless(" ".join(line.question.split()))[:60],
             )
-        if not found:
-            typer.echo("no runs")
+            for line in found
+        ]
+        head = ("run", "state", "workflow", "time", "tokens", "answer", "question")
+        typer.echo(
+            "\n".join(listing(head, rows, numbers=("time", "tokens"))) if rows else "no runs"
+        )
 
     @runs.command("show")
     def show(  # pyright: ignore[reportUnusedFunction]
@@ -57,6 +62,7 @@ def register(app: typer.Typer) -> None:
         from rich.console import Console
 
         from runtime.dialogue import DialoguePrinter, harmless
+        from runtime.words import counted
 
         found = _on_bus(redis_url, lambda client, where: _found(client, where, run_id))
         if as_json:
@@ -67,7 +73,7 @@ def register(app: typer.Typer) -> None:
         for step in found.steps:
             printer.step(step)
         if found.ended is None:
-            typer.echo(f"\nstill going on: {len(found.steps)} steps so far")
+            typer.echo(f"\nstill going on: {counted(len(found.steps), 'step')} so far")
         else:
             printer.end(found.ended)
 

@@ -138,7 +138,11 @@ def test_a_run_past_its_deadline_is_a_failure_with_its_reason(shared: Deployment
 def test_runs_are_listed_shown_and_replayed_from_the_journal(
     shared: Deployment, run_id: str
 ) -> None:
-    assert run_id in shared.ok("runs", "ls")
+    heading, *lines = shared.ok("runs", "ls").splitlines()
+    line = next(line for line in lines if line.startswith(run_id))
+    assert line.split()[1:3] == ["answered", "delegate"]
+    assert line.index("29") == heading.index("answer")
+    assert line.index("Tom") == heading.index("question")
     listed = json.loads(shared.ok("runs", "ls", "--json"))
     assert next(line for line in listed if line["id"] == run_id)["answer"] == "29"
     assert "answer  29" in shared.ok("runs", "show", run_id[9:])
@@ -187,14 +191,31 @@ def test_a_run_can_be_cancelled_while_it_waits(shared: Deployment) -> None:
     active = until(
         lambda: json.loads(shared.ok("runs", "ls", "--active", "--json")), "run in flight"
     )
+    assert shared.ok("runs", "ls", "--active").count("active") == 1
     shared.ok("runs", "cancel", active[0]["id"])
     output, _ = asking.communicate(timeout=60)
     shared.ok("scale", "planner=1")
     until(lambda: shared.workers("planner"), "planner")
     assert asking.returncode == EXIT_FAILED
     assert '"outcome":"cancelled"' in output
+    assert shared.ok("runs", "show", active[0]["id"]).count("cancelled") == 1
     done = shared.run("runs", "cancel", active[0]["id"])
     assert "is over" in one_error(done)
+
+
+def test_ctrl_c_cancels_the_run_and_says_so(shared: Deployment) -> None:
+    shared.ok("scale", "planner=0")
+    until(lambda: not shared.workers("planner"), "end of the planners")
+    asking = shared.start("ask", QUESTION)
+    active = until(
+        lambda: json.loads(shared.ok("runs", "ls", "--active", "--json")), "run in flight"
+    )
+    asking.send_signal(signal.SIGINT)
+    output, _ = asking.communicate(timeout=LIMIT)
+    shared.ok("scale", "planner=1")
+    until(lambda: shared.workers("planner"), "planner")
+    assert asking.returncode == 130
+    assert f"cancelled (run {active[0]['id']})" in output
 
 
 # -- watching ------------------------------------------------------------------------------------
@@ -250,6 +271,7 @@ def test_logs_of_one_kind_and_of_all(shared: Deployment, run_id: str) -> None:
 
 def test_no_dead_letters_is_said_and_an_unknown_one_is_an_error(shared: Deployment) -> None:
     assert "no dead letters" in shared.ok("dead", "ls")
+    assert shared.ok("dead", "ls", "--json") == "[]\n"
     for command in ("show", "replay"):
         done = shared.run("dead", command, "0/1-1")
         assert done.returncode == EXIT_USAGE
@@ -257,22 +279,23 @@ def test_no_dead_letters_is_said_and_an_unknown_one_is_an_error(shared: Deployme
     assert "name one letter, or say --all" in one_error(shared.run("dead", "purge"))
 
 
+@pytest.mark.parametrize(
+    ("body", "shown"), [(b"caf\xe9", "caf\ufffd"), (b'{"caf\xc3\xa9": 1}', {"café": 1})]
+)
 def test_a_message_that_is_no_envelope_is_listed_with_its_reason_and_shown_whole(
-    shared: Deployment,
+    shared: Deployment, body: bytes, shown: object
 ) -> None:
     run = shared.state.running()
     assert run is not None
     prefix = resolved_file(shared.state.resolved).bus.prefix
     with redis.Redis.from_url(run.redis_url) as admin:
-        admin.xadd(f"{{{prefix}:0}}:work:role:planner", {"e": b"caf\xe9"})
-    listed = until(
-        lambda: [line for line in shared.ok("dead", "ls").splitlines() if "envelope" in line],
-        "dead letter",
-    )
-    assert len(listed) == 1
-    assert "role:planner  -  MalformedEnvelope: not an envelope: the whole message" in listed[0]
-    letter_id = listed[0].split()[0]
-    assert json.loads(shared.ok("dead", "show", letter_id))["envelope"] == "caf\ufffd"
+        admin.xadd(f"{{{prefix}:0}}:work:role:planner", {"e": body})
+    [letter] = until(lambda: json.loads(shared.ok("dead", "ls", "--json")), "dead letter")
+    letter_id = letter["id"]
+    heading, listed = shared.ok("dead", "ls").splitlines()
+    assert heading.split() == ["letter", "stream", "run", "reason"]
+    assert listed.index("MalformedEnvelope: not an envelope: ") == heading.index("reason")
+    assert json.loads(shared.ok("dead", "show", letter_id))["envelope"] == shown
     refused = one_error(shared.run("dead", "replay", letter_id))
     assert f"dead letter {letter_id} can't be replayed: not an envelope" in refused
     assert f"`runtime dead purge {letter_id}` deletes it" in refused
@@ -385,6 +408,12 @@ def test_config_prints_toml_that_is_a_profile_again(nowhere: Deployment, tmp_pat
     assert again == json.loads(nowhere.ok(*asked, "--json"))
     assert again["workers"]["slm"]["count"] == 9
     assert "qwen2.5" in again["models"]
+
+
+def test_every_key_of_the_configuration_says_what_it_means(nowhere: Deployment) -> None:
+    lines = nowhere.ok("config", "--keys").splitlines()
+    for key, meaning in zip(lines, [*lines[1:], ""], strict=True):
+        assert key.startswith("    ") or meaning.startswith("    "), key
 
 
 def test_config_and_doctor_hide_passwords_and_keys(nowhere: Deployment) -> None:
