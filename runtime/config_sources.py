@@ -22,6 +22,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource
 
 from runtime.child_death import PARENT_VARIABLE
 from runtime.errors import ConfigError
+from runtime.shipped_profiles import PROFILE_DIR, profile_names
 
 ENV_PREFIX = "SWITCHYARD_"
 ENV_DELIMITER = "__"
@@ -32,7 +33,6 @@ ENV_OUTSIDE_CONFIG = frozenset(
 """Variables with our prefix that are no configuration keys: where state and data sets lie, which
 profile to take, and what a supervisor tells its workers."""
 
-PROFILE_DIR = Path(__file__).parent / "profiles"
 MAX_EXTENDS = 8
 MAX_CONFIG_BYTES = 1 << 20
 
@@ -57,10 +57,6 @@ class Layer:
         if self.names is None:
             return dotted
         return ENV_PREFIX + dotted.replace(".", ENV_DELIMITER).upper()
-
-
-def profile_names() -> list[str]:
-    return sorted(path.stem for path in PROFILE_DIR.glob("*.toml"))
 
 
 def profile_layers(profile: str) -> list[Layer]:

@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
+from runtime.shipped_profiles import profile_names
+
 Profile = Annotated[
     str | None,
     typer.Option(
         "--profile",
         "-p",
-        help="micro, delegate, scripted, or the path of a .toml file.",
+        help=f"{', '.join(profile_names())}, or the path of a .toml file.",
         envvar="SWITCHYARD_PROFILE",
         show_default="micro",
     ),

@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from runtime import config
-from runtime.config_sources import key_paths, profile_names
+from runtime.cli import app
+from runtime.config_sources import key_paths
 from runtime.errors import ConfigError
+from runtime.shipped_profiles import profile_names
 
 BARE: dict[str, str] = {}
 
@@ -28,6 +31,12 @@ def error_of(profile: str = "micro", *overrides: str, **environ: str) -> str:
 @pytest.mark.parametrize("profile", profile_names())
 def test_every_shipped_profile_is_valid(profile: str) -> None:
     assert load(profile).workers["planner"].roles
+
+
+@pytest.mark.parametrize("command", ["up", "worker", "status", "config", "doctor"])
+def test_help_names_every_shipped_profile(command: str) -> None:
+    said = CliRunner().invoke(app, [command, "--help"]).output
+    assert ", ".join(profile_names()) in " ".join(said.split())
 
 
 def test_the_delegate_profile_differs_from_micro_in_its_two_models_alone() -> None:
