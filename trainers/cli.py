@@ -90,20 +90,29 @@ def evaluate(
 
 @app.command()
 def export(
-    model: Annotated[str, typer.Argument(help="Folder of a model, micro:llm or micro:slm.")],
+    model: Annotated[
+        str, typer.Argument(help="Folder of a model or a LoRA adapter, micro:llm or micro:slm.")
+    ],
     gguf: Annotated[Path, typer.Option(help="The file to write, for llama.cpp.")],
     precision: Annotated[
-        str, typer.Option(metavar="f32|f16|bf16|q8_0|q4_k_m", help="Of the matrices.")
+        str, typer.Option(metavar="f32|f16|bf16|q8_0|q4_k_m", help="Of a model's matrices.")
     ] = "f16",
+    base: Annotated[str | None, typer.Option(help="Of an adapter: the model it is for.")] = None,
 ) -> None:
-    """Write a model, its tokenizer and its chat template into one GGUF file."""
-    from trainers.gguf_export import Precision, export_gguf
+    """Write a model with its tokenizer and chat template, or an adapter, into one GGUF file."""
+    from trainers.gguf_export import Precision, export_gguf, export_gguf_adapter
     from workers.engines.model_files import local_folder
 
     if precision not in set(Precision):
         raise TrainingError(f"--precision is one of {', '.join(Precision)}; got {precision!r}")
-    export_gguf(local_folder(model), gguf, Precision(precision))
-    typer.echo(f"{gguf}: {gguf.stat().st_size / 1e6:.1f} MB, {precision}")
+    folder = local_folder(model)
+    if (folder / "adapter_config.json").is_file():
+        if base is None:
+            raise TrainingError(f"{folder} is an adapter: name its model by --base")
+        export_gguf_adapter(folder, local_folder(base), gguf)
+    else:
+        export_gguf(folder, gguf, Precision(precision))
+    typer.echo(f"{gguf}: {gguf.stat().st_size / 1e6:.1f} MB")
 
 
 def _measure(llm: Path | None, slm: Path | None, samples: int, *, record: bool = True) -> None:

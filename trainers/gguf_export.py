@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,44 @@ def export_gguf(model: Path, output: Path, precision: Precision = Precision.F16)
         partial.replace(output)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
+    """Write a LoRA in PEFT's format, trained on the model in folder `base`, to the file `output`.
+
+    Raises TrainingError for one that is not there or is no plain LoRA.
+    """
+    config = _read(base / "config.json")
+    kind = str(config.get("model_type"))
+    settings = _read(adapter / "adapter_config.json")
+    if kind not in ARCHITECTURES or settings.get("peft_type") != "LORA":
+        raise TrainingError(f"{adapter}: only a LoRA of {', '.join(ARCHITECTURES)} can be exported")
+    rank, alpha = int(settings["r"]), float(settings["lora_alpha"])
+    names = gguf.get_tensor_name_map(ARCHITECTURES[kind], int(config["num_hidden_layers"]))
+    output.parent.mkdir(parents=True, exist_ok=True)
+    partial = output.with_name(f"{output.name}.partial")
+    writer = gguf.GGUFWriter(partial, gguf.MODEL_ARCH_NAMES[ARCHITECTURES[kind]])
+    writer.add_type(gguf.GGUFType.ADAPTER)
+    writer.add_string(gguf.Keys.Adapter.TYPE, "lora")
+    # llama.cpp divides by the rank; rank-stabilized LoRA is scaled by alpha / sqrt(rank).
+    scaled = alpha * math.sqrt(rank) if settings.get("use_rslora") else alpha
+    writer.add_float32(gguf.Keys.Adapter.LORA_ALPHA, scaled)
+    with safe_open(adapter / "adapter_model.safetensors", framework="pt") as weights:
+        for name in weights.keys():  # noqa: SIM118 - not a mapping
+            module, found, part = name.removeprefix("base_model.model.").partition(".lora_")
+            new = names.get_name(module)
+            if not found or new is None:
+                raise TrainingError(f"{adapter}: GGUF has no place for the tensor {name!r}")
+            tensor = weights.get_tensor(name).to(torch.float32)
+            if kind == "llama" and part == "B.weight":
+                tensor = _permuted(f"{module}.weight", tensor, config)
+            suffix = "lora_a" if part == "A.weight" else "lora_b"
+            writer.add_tensor(f"{new}.weight.{suffix}", tensor.contiguous().numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    partial.replace(output)
 
 
 def _write(

@@ -19,9 +19,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from agents.records import Message, ToolSpec
+from workers.engines.adapters import AdapterVersion
 from workers.engines.chat_prompt import Prompt, TextCodec, build_prompt
 from workers.engines.grammar import Matcher
 from workers.engines.protocol import EngineError, EngineEvent, GenerateRequest
@@ -79,6 +80,7 @@ class Job:
     request: GenerateRequest
     events: asyncio.Queue[EngineEvent | EngineError]
     seed: int
+    adapter: AdapterVersion | None = None
     matcher: Matcher | None = None
     """At the beginning of the grammar; each row follows a copy of its own."""
     ids: list[int] = field(default_factory=list[int])
@@ -90,6 +92,7 @@ class Job:
 @dataclass
 class _Score:
     ids: Sequence[int]
+    adapter: AdapterVersion | None
     result: Future[list[float]] = field(default_factory=Future[list[float]])
 
 
@@ -98,11 +101,22 @@ class _Abandon:
     job: Job
 
 
+@dataclass
+class _Load:
+    path: str
+    result: Future[Any] = field(default_factory=Future[Any])
+
+
+@dataclass
+class _Unload:
+    adapter: AdapterVersion
+
+
 class _Stop:
     pass
 
 
-_Command = Job | _Score | _Abandon | _Stop
+_Command = Job | _Score | _Abandon | _Load | _Unload | _Stop
 
 
 class Decoder(ABC, Generic[L]):
@@ -144,10 +158,20 @@ class Decoder(ABC, Generic[L]):
         """Nobody waits for this job any more: it need not be finished."""
         self._commands.put(_Abandon(job))
 
-    def score(self, ids: Sequence[int]) -> Future[list[float]]:
-        score = _Score(ids)
+    def score(self, ids: Sequence[int], adapter: AdapterVersion | None) -> Future[list[float]]:
+        score = _Score(ids, adapter)
         self._commands.put(score)
         return score.result
+
+    def load_adapter(self, path: str) -> Future[Any]:
+        """What the decoder makes of the adapter at `path`: the weights of an `AdapterVersion`."""
+        load = _Load(path)
+        self._commands.put(load)
+        return load.result
+
+    def unload_adapter(self, adapter: AdapterVersion) -> None:
+        """No request has it any more: give its memory back."""
+        self._commands.put(_Unload(adapter))
 
     # What a subclass does, in the thread.
 
@@ -175,8 +199,16 @@ class Decoder(ABC, Generic[L]):
         """Take the rows of these jobs out of work, and give back what they hold."""
 
     @abstractmethod
-    def _scored(self, ids: list[int]) -> list[float]:
+    def _scored(self, ids: list[int], adapter: AdapterVersion | None) -> list[float]:
         """See `Engine.score`; the ids are checked."""
+
+    @abstractmethod
+    def _adapter_from(self, path: str) -> Any:
+        """Read an adapter into memory. Raises EngineError."""
+
+    @abstractmethod
+    def _forget_adapter(self, adapter: AdapterVersion) -> None:
+        """Give back the memory of an adapter, and what was computed with it."""
 
     def _failure_of(self, error: Exception) -> EngineError:
         """What a requester is told of an exception out of the model's code."""
@@ -220,11 +252,11 @@ class Decoder(ABC, Generic[L]):
                 case Job() as job:
                     self._send(job, failure)
                     self._deliver()
-                case _Score() as score:
-                    score.result.set_exception(failure)
+                case _Score(result=result) | _Load(result=result):
+                    result.set_exception(failure)
                 case _Stop():
                     until_stopped = False
-                case _Abandon():
+                case _Abandon() | _Unload():
                     continue
 
     def _take_commands(self) -> bool:
@@ -242,8 +274,12 @@ class Decoder(ABC, Generic[L]):
                 case _Abandon(job=job):
                     # Giving back may need memory itself, and so may fail.
                     self._guarded(lambda job=job: self._drop(job), [job])
-                case _Score():
-                    self._score(command)
+                case _Score(result=result, ids=ids, adapter=adapter):
+                    self._answer(result, lambda ids=ids, of=adapter: self._score(list(ids), of))
+                case _Load(result=result, path=path):
+                    self._answer(result, lambda path=path: self._adapter_from(path))
+                case _Unload(adapter=adapter):
+                    self._forget_adapter(adapter)
                 case _Stop():
                     return False
 
@@ -271,19 +307,21 @@ class Decoder(ABC, Generic[L]):
         for job in jobs:
             self._send(job, failure)
 
-    def _score(self, score: _Score) -> None:
-        if not score.result.set_running_or_notify_cancel():
+    def _answer(self, result: Future[Any], work: Callable[[], Any]) -> None:
+        if not result.set_running_or_notify_cancel():
             return
         try:
-            ids = list(score.ids)
-            self._check_ids("score", ids)
-            if len(ids) > self._model.max_context:
-                raise context_overflow("score", len(ids), self._model.max_context)
-            score.result.set_result(self._scored(ids))
+            result.set_result(work())
         except EngineError as error:
-            score.result.set_exception(error)
+            result.set_exception(error)
         except Exception as error:  # noqa: BLE001 - as in `_guarded`
-            score.result.set_exception(self._failure_of(error))
+            result.set_exception(self._failure_of(error))
+
+    def _score(self, ids: list[int], adapter: AdapterVersion | None) -> list[float]:
+        self._check_ids("score", ids)
+        if len(ids) > self._model.max_context:
+            raise context_overflow("score", len(ids), self._model.max_context)
+        return self._scored(ids, adapter)
 
     # What every subclass needs.
 
@@ -330,6 +368,7 @@ class Decoder(ABC, Generic[L]):
             end_ids=self._model.end_ids,
             codec=self._model.codec,
             started=started,
+            adapter=job.adapter,
             matcher=None if job.matcher is None else job.matcher.copy(),
         )
 

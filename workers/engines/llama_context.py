@@ -147,6 +147,16 @@ class LlamaContext:
         logits = llama.llama_get_logits(self._context)
         return np.ctypeslib.as_array(logits, shape=(rows, self._vocabulary))
 
+    def use_adapter(self, adapter: Any) -> None:
+        """Compute what is decoded from now on with this adapter (None: without one)."""
+        if adapter is None:
+            code = llama.llama_set_adapters_lora(self._context, None, 0, None)
+        else:
+            one = (llama.llama_adapter_lora_p_ctypes * 1)(adapter)
+            code = llama.llama_set_adapters_lora(self._context, one, 1, (ctypes.c_float * 1)(1.0))
+        if code != 0:
+            raise EngineError(f"llama.cpp cannot use the adapter (code {code}): {last_error()}")
+
     def copy(self, source: int, target: int, length: int) -> None:
         """Let `target` have the first `length` tokens of `source` too; no data is moved."""
         llama.llama_memory_seq_cp(self._memory, source, target, 0, length)

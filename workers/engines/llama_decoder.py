@@ -14,14 +14,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from workers.engines.adapters import AdapterVersion
 from workers.engines.decoder import Decoder, Job, cannot_continue
 from workers.engines.llama_context import MAX_SEQUENCES, CellsFull, Feed, LlamaContext
-from workers.engines.llama_loading import LoadedGguf, load_gguf
+from workers.engines.llama_loading import (
+    LoadedGguf,
+    free_gguf_adapter,
+    load_gguf,
+    load_gguf_adapter,
+)
 from workers.engines.llama_sequences import Held, Sequences, common_prefix
 from workers.engines.protocol import EngineError
 from workers.engines.row import Row
@@ -51,7 +58,9 @@ CELLS_FOR = 16
 """Rows of the longest kind that the cells suffice for, unless max_tokens_in_flight says more or
 less. Most requests are far shorter than the context."""
 
-_Key = tuple[str, int] | None
+QUANTUM = 8
+"""Steps that the rows of one adapter go on while those of another wait: the adapter is the whole
+context's, so they cannot share a step."""
 
 
 @dataclass(eq=False)
@@ -112,6 +121,10 @@ class LlamaDecoder(Decoder[LoadedGguf]):
         self._lanes: list[Lane] = []
         """In the order of their admission."""
         self._parked: deque[Parked] = deque()
+        self._adapter: AdapterVersion | None = None
+        """Of the rows whose turn it is."""
+        self._steps = 0
+        """That they have had in a row."""
         return loaded
 
     def _unload(self) -> None:
@@ -140,11 +153,11 @@ class LlamaDecoder(Decoder[LoadedGguf]):
         while self._parked:
             parked = self._parked[0]
             ids = [*parked.row.prompt.ids, *parked.row.output_ids]
-            source, length = self._sequences.longest_prefix(_key(parked.job), ids[:-1])
+            source, length = self._sequences.longest_prefix(parked.job.adapter, ids[:-1])
             if not self._room_for(len(ids) - length):
                 return
             self._parked.popleft()
-            held = self._sequences.open(_key(parked.job), source, length)
+            held = self._sequences.open(parked.job.adapter, source, length)
             self._lanes.append(Lane(parked.job, parked.row, held, ids[length:]))
         passed: list[Job] = []
         while self._waiting:
@@ -153,7 +166,7 @@ class LlamaDecoder(Decoder[LoadedGguf]):
                 continue
             # Logits are needed from the prompt's last token on.
             beginning = job.rows[0].prompt.ids[:-1]
-            source, length = self._sequences.longest_prefix(_key(job), beginning)
+            source, length = self._sequences.longest_prefix(job.adapter, beginning)
             if self._is_about_to_be_read(job, beginning, length + WORTH_WAITING):
                 passed.append(job)
             elif self._room_for(len(job.ids) - length):
@@ -166,7 +179,7 @@ class LlamaDecoder(Decoder[LoadedGguf]):
     def _enter(self, job: Job, source: Held | None, length: int) -> None:
         row, *siblings = job.rows
         row.cached = length
-        held = self._sequences.open(_key(job), source, length)
+        held = self._sequences.open(job.adapter, source, length)
         given = list(job.request.resume_ids)
         self._lanes.append(Lane(job, row, held, job.ids[length:], given, siblings=siblings))
 
@@ -181,7 +194,7 @@ class LlamaDecoder(Decoder[LoadedGguf]):
         return any(
             common_prefix([*lane.held.tokens, *lane.pending], beginning) >= tokens
             for lane in self._lanes
-            if len(lane.pending) > 1 and lane.held.key == _key(job)
+            if len(lane.pending) > 1 and lane.held.key == job.adapter
         )
 
     # One step.
@@ -215,11 +228,13 @@ class LlamaDecoder(Decoder[LoadedGguf]):
 
     def _plan(self) -> list[tuple[Lane, Feed]]:
         """What to feed in this step; makes room for it."""
+        self._choose_adapter()
         while True:
-            writing = [lane for lane in self._lanes if lane.writing]
+            lanes = [lane for lane in self._lanes if lane.job.adapter is self._adapter]
+            writing = [lane for lane in lanes if lane.writing]
             budget = READ_BESIDE if writing else READ_ALONE
             feeds = [(lane, self._feed(lane, 1)) for lane in writing]
-            for lane in self._lanes:
+            for lane in lanes:
                 if budget and not lane.writing:
                     feed = self._feed(lane, budget)
                     budget -= len(feed.tokens)
@@ -229,6 +244,17 @@ class LlamaDecoder(Decoder[LoadedGguf]):
                 pass
             if self._sequences.free_cells >= needed or not self._set_back_one():
                 return feeds
+
+    def _choose_adapter(self) -> None:
+        """Whose turn it is: the same rows' for a quantum of steps, then those after them."""
+        present = list(dict.fromkeys(lane.job.adapter for lane in self._lanes))
+        self._steps += 1
+        if self._adapter in present and (self._steps <= QUANTUM or len(present) == 1):
+            return
+        if self._adapter in present:
+            present = present[present.index(self._adapter) + 1 :] + present
+        self._adapter, self._steps = present[0], 1
+        self._context.use_adapter(None if self._adapter is None else self._adapter.weights)
 
     @staticmethod
     def _feed(lane: Lane, limit: int) -> Feed:
@@ -322,13 +348,14 @@ class LlamaDecoder(Decoder[LoadedGguf]):
 
     # Scores.
 
-    def _scored(self, ids: list[int]) -> list[float]:
+    def _scored(self, ids: list[int], adapter: AdapterVersion | None) -> list[float]:
         """In a sequence of its own, which is given back at once."""
         while self._sequences.free_cells < len(ids):
             if not self._sequences.give_up_one() and not self._set_back_one():
                 raise _no_cells(self._context.cells)
         number = self._places + KEPT
         result: list[float] = []
+        self._context.use_adapter(None if adapter is None else adapter.weights)
         try:
             for start in range(0, len(ids) - 1, SCORE_CHUNK):
                 chunk = ids[start : min(start + SCORE_CHUNK, len(ids) - 1)]
@@ -340,12 +367,20 @@ class LlamaDecoder(Decoder[LoadedGguf]):
             raise _no_cells(self._context.cells) from error
         finally:
             self._context.drop(number)
+            self._context.use_adapter(None if self._adapter is None else self._adapter.weights)
         return result
 
+    # Adapters.
 
-def _key(job: Job) -> _Key:
-    """What besides the tokens decides what a cell holds."""
-    return None if job.request.adapter is None else (job.request.adapter, 0)
+    def _adapter_from(self, path: str) -> Any:
+        return load_gguf_adapter(self._model, path)
+
+    def _forget_adapter(self, adapter: AdapterVersion) -> None:
+        self._sequences.forget(adapter)
+        if self._adapter is adapter:
+            self._adapter = None
+            self._context.use_adapter(None)
+        free_gguf_adapter(adapter.weights)
 
 
 def _no_cells(cells: int) -> EngineError:

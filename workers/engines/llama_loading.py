@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jinja2
@@ -13,7 +14,7 @@ from agents.records import Message, ToolSpec
 from workers.engines.chat_prompt import template_messages, template_tools
 from workers.engines.llama_api import chat_format, llama
 from workers.engines.llama_context import begin_listening, last_error
-from workers.engines.model_files import find_gguf, model_name, unusable
+from workers.engines.model_files import check_gguf, find_gguf, model_name, unusable
 from workers.engines.settings import ModelSettings
 
 if TYPE_CHECKING:
@@ -133,6 +134,27 @@ def load_gguf(settings: ModelSettings) -> LoadedGguf:
         vocabulary=count,
         control_tokens=_control_tokens(vocab, codec, count),
     )
+
+
+def load_gguf_adapter(loaded: LoadedGguf, path: str) -> Any:
+    """A LoRA for this model, from a GGUF file or a folder that has an `adapter.gguf`.
+
+    Raises EngineError `bad_request` for one that is not there, not whole, or of another model.
+    """
+    file = Path(path).expanduser()
+    if file.is_dir():
+        file = file / "adapter.gguf"
+    check_gguf(file, path)
+    begin_listening()
+    adapter = llama.llama_adapter_lora_init(loaded.model, str(file).encode())
+    if adapter is None:
+        raise unusable(path, f"llama.cpp refuses {file.name}: {last_error()}")
+    return adapter
+
+
+def free_gguf_adapter(adapter: Any) -> None:
+    """Give the memory of an adapter back."""
+    llama.llama_adapter_lora_free(adapter)
 
 
 def _named(token: int) -> list[int]:

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from typing import Generic
 
+from workers.engines.adapters import Adapters, AdapterVersion
 from workers.engines.decoder import Decoder, Job, L, new_seed
 from workers.engines.grammar import GrammarCompiler
 from workers.engines.in_flight import InFlight
@@ -38,6 +39,7 @@ class LocalEngine(Generic[L]):
         self._decoder: Decoder[L] | None = None
         self._loaded: L | None = None
         self._grammars: GrammarCompiler | None = None
+        self._adapters = Adapters(self._give_back)
         self._calls = self._prompt_tokens = self._completion_tokens = 0
 
     @property
@@ -58,7 +60,7 @@ class LocalEngine(Generic[L]):
             json_schema=True,
             seeds=True,
             score=True,
-            adapters=False,
+            adapters=True,
             continuation=True,
             max_context=self._loaded.max_context if self._loaded else None,
         )
@@ -84,9 +86,12 @@ class LocalEngine(Generic[L]):
         refuse_unsupported(request, self.capabilities, self.name)
         decoder = self._running
         seed = request.sampling.seed
-        job = Job(request, asyncio.Queue(), new_seed() if seed is None else seed)
         done: list[Completion] = []
-        with self._in_flight.enter(request) as ticket:
+        with (
+            self._adapters.use(request.adapter) as adapter,
+            self._in_flight.enter(request) as ticket,
+        ):
+            job = Job(request, asyncio.Queue(), new_seed() if seed is None else seed, adapter)
             if request.json_schema is not None and self._grammars is not None:
                 # Not in the decoder's thread, where a large schema would hold up every row.
                 compiling = asyncio.to_thread(self._grammars.matcher, request.json_schema)
@@ -111,19 +116,26 @@ class LocalEngine(Generic[L]):
 
     async def score(self, ids: Sequence[int], adapter: str | None = None) -> list[float]:
         """See `Engine.score`; runs between two decoding steps."""
-        if adapter is not None:
-            raise EngineError(f"no adapter {adapter!r} is loaded", kind="unknown_adapter")
-        return await asyncio.wrap_future(self._running.score(ids))
+        with self._adapters.use(adapter) as version:
+            return await asyncio.wrap_future(self._running.score(ids, version))
 
     async def load_adapter(self, name: str, path: str, version: int) -> None:
-        raise EngineError(
-            f"adapter {name!r}: this engine does not serve adapters yet; merge it into the "
-            "model's weights and name the merged model",
-            kind="unknown_adapter",
-        )
+        """See `Engine.load_adapter`. Requests in work go on with the version they began with.
+
+        Raises EngineError `bad_request` for an adapter that is not there, not whole, or of
+        another model; then the version before goes on serving.
+        """
+        if self._adapters.version(name) == version:
+            return
+        weights = await asyncio.wrap_future(self._running.load_adapter(path))
+        self._adapters.put(AdapterVersion(name, version, weights))
 
     async def unload_adapter(self, name: str) -> None:
-        raise EngineError(f"no adapter {name!r} is loaded", kind="unknown_adapter")
+        self._adapters.remove(name)
+
+    def _give_back(self, version: AdapterVersion) -> None:
+        if self._decoder is not None:
+            self._decoder.unload_adapter(version)
 
     def totals(self) -> EngineTotals:
         abandoned = self._decoder.abandoned_tokens if self._decoder else 0

@@ -82,10 +82,19 @@ def find_gguf(settings: ModelSettings) -> Path:
                 "on the hub",
             )
         return _download(repository, settings.revision, [name]) / name
-    with path.open("rb") as file:
-        if file.read(4) != b"GGUF":
-            raise unusable(model, "it is no GGUF file (it does not begin with the letters GGUF)")
+    check_gguf(path, model)
     return path
+
+
+def check_gguf(path: Path, model: str) -> None:
+    """Raises EngineError if there is no such file, or it is none of that format."""
+    try:
+        with path.open("rb") as file:
+            begins_well = file.read(4) == b"GGUF"
+    except OSError as error:
+        raise unusable(model, f"{path.name} cannot be read: {error.strerror}") from error
+    if not begins_well:
+        raise unusable(model, "it is no GGUF file (it does not begin with the letters GGUF)")
 
 
 def _download(model: str, revision: str | None, wanted: list[str]) -> Path:
@@ -111,6 +120,19 @@ def _download(model: str, revision: str | None, wanted: list[str]) -> Path:
 
 
 def check_files(folder: Path) -> None:
+    """Raises EngineError unless the folder holds a whole model in a safe format."""
+    check_safetensors(folder)
+    for name in ("config.json", "tokenizer.json"):
+        if not (folder / name).is_file():
+            raise unusable(folder.name, f"{name} is missing")
+    try:
+        json.loads((folder / "config.json").read_text())
+    except (ValueError, OSError) as error:
+        raise unusable(folder.name, f"config.json cannot be read: {error}") from error
+
+
+def check_safetensors(folder: Path) -> None:
+    """Raises EngineError for a folder without weights, with pickles, or with damaged weights."""
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
         pickles = [path.name for pattern in _PICKLES for path in sorted(folder.glob(pattern))]
@@ -121,13 +143,6 @@ def check_files(folder: Path) -> None:
                 "is read; convert them to safetensors",
             )
         raise unusable(folder.name, "it has no *.safetensors file")
-    for name in ("config.json", "tokenizer.json"):
-        if not (folder / name).is_file():
-            raise unusable(folder.name, f"{name} is missing")
-    try:
-        json.loads((folder / "config.json").read_text())
-    except (ValueError, OSError) as error:
-        raise unusable(folder.name, f"config.json cannot be read: {error}") from error
     for path in weights:
         try:
             with safe_open(path, framework="pt"):

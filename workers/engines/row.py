@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 from agents.records import FinishReason, Usage
+from workers.engines.adapters import AdapterVersion
 from workers.engines.chat_prompt import Prompt, TextCodec
 from workers.engines.grammar import Matcher
 from workers.engines.protocol import Completion, Delta, GenerateRequest
@@ -28,6 +29,7 @@ class Row:
     codec: TextCodec
     started: float
     """Monotonic seconds at the start of its prefill."""
+    adapter: AdapterVersion | None = None
     matcher: Matcher | None = None
     """Its place in the grammar of the request's JSON schema."""
     cached: int = 0
@@ -98,4 +100,6 @@ class Row:
             first_token_seconds=self._first_token,
             decode_seconds=max(0.0, time.perf_counter() - self.started - self._first_token),
             extends_previous=self.prompt.extends_previous,
+            adapter=None if self.adapter is None else self.adapter.name,
+            adapter_version=0 if self.adapter is None else self.adapter.version,
         )

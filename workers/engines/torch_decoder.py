@@ -13,12 +13,14 @@ from contextlib import AbstractContextManager
 import torch
 from transformers import DynamicCache
 
+from workers.engines.adapters import AdapterVersion
 from workers.engines.decoder import Decoder, Job, cannot_continue
 from workers.engines.kv_batch import KVBatch
 from workers.engines.protocol import EngineError
 from workers.engines.row import Row
 from workers.engines.sampling import choose_tokens, forbid, given_logprobs
 from workers.engines.torch_loading import LoadedModel, load_model
+from workers.engines.torch_lora import Lora, LoraLayers
 
 SCORE_CHUNK = 256
 """Tokens scored per forward pass: bounds the logits in memory to 256 x vocabulary floats."""
@@ -42,6 +44,7 @@ class TorchDecoder(Decoder[LoadedModel]):
         torch.set_num_threads(self._settings.threads)
         loaded = load_model(self._settings)
         self._batch = KVBatch(loaded.model, loaded.device)
+        self._loras = LoraLayers(loaded.model, loaded.device)
         self._rows: list[Row] = []
         self._jobs: list[Job] = []
         """The job of each row, in the order of the batch."""
@@ -84,6 +87,7 @@ class TorchDecoder(Decoder[LoadedModel]):
         """Prefill a group together, and give each of its rows its first token. A request to be
         continued comes alone."""
         resumed = list(group[0].request.resume_ids)
+        self._loras.use([_lora(job.adapter) for job in group])
         prefill = self._batch.prefill([job.ids for job in group], keep=len(resumed) + 1)
         if resumed:
             (job,) = group
@@ -105,6 +109,7 @@ class TorchDecoder(Decoder[LoadedModel]):
         self._push_all(range(first, len(self._rows)), tokens, logprobs)
 
     def _step(self) -> None:
+        self._loras.use([_lora(row.adapter) for row in self._rows])
         logits = self._batch.step([row.output_ids[-1] for row in self._rows])
         tokens, logprobs = _choose(logits, self._rows)
         self._push_all(range(len(self._rows)), tokens, logprobs)
@@ -159,7 +164,8 @@ class TorchDecoder(Decoder[LoadedModel]):
                 raise cannot_continue(row)
             row.push(token, logprob)
 
-    def _scored(self, ids: list[int]) -> list[float]:
+    def _scored(self, ids: list[int], adapter: AdapterVersion | None) -> list[float]:
+        self._loras.use([_lora(adapter)])
         cache = DynamicCache()
         result: list[float] = []
         for start in range(0, len(ids) - 1, SCORE_CHUNK):
@@ -172,6 +178,16 @@ class TorchDecoder(Decoder[LoadedModel]):
             known = logits.float().log_softmax(dim=-1)
             result.extend(known.gather(-1, targets[:, None])[:, 0].tolist())
         return result
+
+    def _adapter_from(self, path: str) -> Lora:
+        return self._loras.read(path)
+
+    def _forget_adapter(self, adapter: AdapterVersion) -> None:
+        """Nothing to do: the last reference to its tensors goes with it."""
+
+
+def _lora(adapter: AdapterVersion | None) -> Lora | None:
+    return None if adapter is None else adapter.weights
 
 
 def _choose(logits: torch.Tensor, rows: Sequence[Row]) -> tuple[list[int], list[float]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.workers.engines.tiny_lora import make_tiny_lora
 from tests.workers.engines.tiny_model import make_tiny_model, write_pickle_checkpoint
 
 
@@ -36,3 +37,21 @@ def tiny_gguf(tiny_model: Path) -> Path:
 
     export_gguf(tiny_model, tiny_model.parent / "tiny.gguf", Precision.F32)
     return tiny_model.parent / "tiny.gguf"
+
+
+@pytest.fixture(scope="session")
+def tiny_loras(tiny_model: Path) -> list[Path]:
+    """Three adapters of the tiny model, in PEFT's format."""
+    return [
+        make_tiny_lora(tiny_model, tiny_model.parent / f"lora-{seed}", seed) for seed in range(3)
+    ]
+
+
+@pytest.fixture(scope="session")
+def tiny_gguf_loras(tiny_model: Path, tiny_loras: list[Path]) -> list[Path]:
+    """The same for llama.cpp."""
+    from trainers.gguf_export import export_gguf_adapter
+
+    for folder in tiny_loras:
+        export_gguf_adapter(folder, tiny_model, folder / "adapter.gguf")
+    return tiny_loras

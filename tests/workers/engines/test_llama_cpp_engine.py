@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Hashable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from agents.records import Message
+from tests.workers.engines.adapter_conformance import AdapterConformance
 from tests.workers.engines.asking import ask, completions, events, failure, request, user
 from tests.workers.engines.conformance import EngineConformance
 from tests.workers.engines.tiny_model import ANSWER, CONTEXT
@@ -23,6 +24,7 @@ pytest.importorskip("llama_cpp", reason="needs pip install 'switchyard[gguf]'")
 
 from workers.engines.llama_context import Feed, LlamaContext
 from workers.engines.llama_decoder import LlamaDecoder
+from workers.engines.llama_sequences import Held, Sequences
 
 # By llguidance's adapter, which still calls it by its old name.
 pytestmark = pytest.mark.filterwarnings("ignore:llama_token_get_attr is deprecated")
@@ -48,8 +50,12 @@ def about(topic: int) -> tuple[Message, ...]:
     return (user(f"{topic} " * 40),)
 
 
-class TestLlamaCppEngine(EngineConformance):
+class TestLlamaCppEngine(EngineConformance, AdapterConformance):
     schema_answer = None
+
+    @pytest.fixture
+    def adapters(self, tiny_gguf_loras: list[Path]) -> list[Path]:
+        return tiny_gguf_loras
 
     @pytest.fixture
     async def engine(self, tiny_gguf: Path) -> AsyncIterator[Engine]:
@@ -104,6 +110,26 @@ class TestLlamaCppEngine(EngineConformance):
         computed = sum(each.usage.prompt - each.usage.cached for each in found)
         shared = len(found[0].prompt_ids) - 40
         assert computed < shared + 8 * 40
+
+    async def test_a_cache_that_ignores_the_adapter_would_mix_them_up(
+        self, engine: Engine, adapters: list[Path], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """llama.cpp#26207, reproduced: with prefixes shared across adapters the first token's
+        logprob is that of no adapter. So the test above can fail."""
+        await engine.load_adapter("red", str(adapters[0]), 1)
+        by_key = Sequences.longest_prefix
+
+        def naive(self: Sequences, _: Hashable, ids: Sequence[int]) -> tuple[Held | None, int]:
+            every = {held.key for held in (*self._in_work, *self._kept)}  # pyright: ignore[reportPrivateUsage]
+            found = [by_key(self, key, ids) for key in every]
+            return max(found, key=lambda each: each[1], default=(None, 0))
+
+        await ask(engine)
+        monkeypatch.setattr(Sequences, "longest_prefix", naive)
+        mixed = await ask(engine, adapter="red")
+        scores = await engine.score([*mixed.prompt_ids, *mixed.output_ids], "red")
+        assert mixed.usage.cached > 0
+        assert mixed.logprobs != pytest.approx(scores[len(mixed.prompt_ids) - 1 :], abs=0.05)
 
     async def test_what_is_reused_gives_the_same_answer(self, engine: Engine) -> None:
         first = await ask(engine, about(3))

@@ -13,6 +13,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from agents.records import Message
+from tests.workers.engines.adapter_conformance import AdapterConformance
 from tests.workers.engines.asking import (
     QUESTION,
     ask,
@@ -32,8 +33,12 @@ def settings(folder: Path, **fields: object) -> ModelSettings:
     return ModelSettings.model_validate({"engine": "torch", "model": str(folder), **fields})
 
 
-class TestTorchEngine(EngineConformance):
+class TestTorchEngine(EngineConformance, AdapterConformance):
     schema_answer = None
+
+    @pytest.fixture
+    def adapters(self, tiny_loras: list[Path]) -> list[Path]:
+        return tiny_loras
 
     @pytest.fixture
     async def engine(self, tiny_model: Path) -> AsyncIterator[TorchEngine]:

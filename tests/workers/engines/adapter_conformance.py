@@ -1,0 +1,117 @@
+"""What every engine that serves adapters does with them. Inherit beside `EngineConformance`."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from tests.workers.engines.asking import ask, failure, request
+from workers.engines.protocol import Completion, Engine, EngineError
+
+NAMES = ("red", "green", "blue")
+SAME = 1e-4
+"""Logprobs of the same ids differ by so much between batches of other shapes, at most."""
+
+
+class AdapterConformance:
+    """Define the fixtures `engine` (started) and `adapters` (paths of three adapters)."""
+
+    @pytest.fixture
+    async def equipped(self, engine: Engine, adapters: list[Path]) -> Engine:
+        for name, path in zip(NAMES, adapters, strict=True):
+            await engine.load_adapter(name, str(path), 1)
+        return engine
+
+    async def test_each_adapter_changes_the_answer(self, equipped: Engine) -> None:
+        found = [await ask(equipped, adapter=name) for name in (None, *NAMES)]
+        assert len({each.output_ids for each in found}) == 4
+        assert [(each.adapter, each.adapter_version) for each in found] == [
+            (None, 0), ("red", 1), ("green", 1), ("blue", 1),
+        ]  # fmt: skip
+
+    async def test_rows_of_several_adapters_together_are_as_each_alone(
+        self, equipped: Engine
+    ) -> None:
+        asked = [(f"{topic} " * 20, name) for topic in range(3) for name in (None, *NAMES)]
+        sampling = {"max_tokens": 30}
+        alone = [await ask(equipped, text, adapter=name, sampling=sampling) for text, name in asked]
+        together = await asyncio.gather(
+            *(ask(equipped, text, adapter=name, sampling=sampling) for text, name in asked)
+        )
+        for one, other in zip(alone, together, strict=True):
+            assert other.output_ids == one.output_ids
+            assert other.logprobs == pytest.approx(one.logprobs, abs=SAME)
+
+    async def test_what_one_adapter_computed_never_reaches_another(
+        self, equipped: Engine, adapters: list[Path]
+    ) -> None:
+        """The same prompt under each, one after another: llama.cpp#26207 mixes them up."""
+        for name in (*NAMES, None, *NAMES):
+            done = await ask(equipped, adapter=name)
+            scores = await equipped.score([*done.prompt_ids, *done.output_ids], name)
+            assert done.logprobs == pytest.approx(scores[len(done.prompt_ids) - 1 :], abs=SAME)
+
+    async def test_a_request_keeps_the_version_that_it_began_with(
+        self, equipped: Engine, adapters: list[Path]
+    ) -> None:
+        asked = request(adapter="red", sampling={"max_tokens": 40}, stream=True)
+        before = await ask(equipped, adapter="red", sampling={"max_tokens": 40})
+        async with aclosing(equipped.submit(asked)) as running:
+            await anext(running)
+            await equipped.load_adapter("red", str(adapters[1]), 2)
+            after = await ask(equipped, adapter="red", sampling={"max_tokens": 40})
+            rest = [event async for event in running]
+        old = rest[-1]
+        assert isinstance(old, Completion)
+        assert (old.adapter_version, old.output_ids) == (1, before.output_ids)
+        green = await ask(equipped, adapter="green", sampling={"max_tokens": 40})
+        assert (after.adapter_version, after.output_ids) == (2, green.output_ids)
+
+    async def test_many_in_flight_survive_a_swap_unmixed(
+        self, equipped: Engine, adapters: list[Path]
+    ) -> None:
+        sampling = {"max_tokens": 25}
+        wanted = {
+            version: (await ask(equipped, adapter=name, sampling=sampling)).output_ids
+            for version, name in ((1, "red"), (2, "blue"))
+        }
+        early = [
+            asyncio.create_task(ask(equipped, adapter="red", sampling=sampling)) for _ in range(32)
+        ]
+        await asyncio.sleep(0)
+        await equipped.load_adapter("red", str(adapters[2]), 2)
+        late = await asyncio.gather(
+            *(ask(equipped, adapter="red", sampling=sampling) for _ in range(8))
+        )
+        found = [*await asyncio.gather(*early), *late]
+        assert all(each.output_ids == wanted[each.adapter_version] for each in found)
+        assert {each.adapter_version for each in late} == {2}
+        assert found[0].adapter_version == 1
+
+    async def test_an_adapter_that_cannot_be_read_is_refused_and_the_old_one_goes_on(
+        self, equipped: Engine, tmp_path: Path
+    ) -> None:
+        before = await ask(equipped, adapter="red")
+        with pytest.raises(EngineError) as caught:
+            await equipped.load_adapter("red", str(tmp_path / "missing"), 2)
+        assert caught.value.kind == "bad_request"
+        assert "missing" in str(caught.value)
+        after = await ask(equipped, adapter="red")
+        assert (after.adapter_version, after.output_ids) == (1, before.output_ids)
+
+    async def test_an_unknown_adapter_names_those_that_are_loaded(self, equipped: Engine) -> None:
+        error = await failure(equipped, request(adapter="pink"))
+        assert error.kind == "unknown_adapter"
+        assert "blue, green, red" in str(error)
+
+    async def test_an_unloaded_adapter_is_unknown_and_can_come_back(
+        self, equipped: Engine, adapters: list[Path]
+    ) -> None:
+        before = await ask(equipped, adapter="red")
+        await equipped.unload_adapter("red")
+        assert (await failure(equipped, request(adapter="red"))).kind == "unknown_adapter"
+        await equipped.load_adapter("red", str(adapters[1]), 1)
+        assert (await ask(equipped, adapter="red")).output_ids != before.output_ids

@@ -1,0 +1,83 @@
+"""Which version of each adapter serves new requests, and which still serve those that began before.
+
+A request keeps the version that it started with to its end. A version that was replaced is given
+back when its last request has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from workers.engines.protocol import EngineError
+
+
+@dataclass(eq=False)
+class AdapterVersion:
+    """One set of weights in memory."""
+
+    name: str
+    version: int
+    weights: Any
+    """What the decoder made of them."""
+    users: int = 0
+    replaced: bool = False
+
+
+class Adapters:
+    """The adapters of one engine. `give_back` is called with each version that is done with."""
+
+    def __init__(self, give_back: Callable[[AdapterVersion], None]) -> None:
+        self._give_back = give_back
+        self._current: dict[str, AdapterVersion] = {}
+
+    def version(self, name: str) -> int | None:
+        """The version that new requests get; None if the adapter is unknown."""
+        found = self._current.get(name)
+        return None if found is None else found.version
+
+    def put(self, new: AdapterVersion) -> None:
+        """Let new requests have this version."""
+        old = self._current.pop(new.name, None)
+        self._current[new.name] = new
+        if old is not None:
+            self._replace(old)
+
+    def remove(self, name: str) -> None:
+        """Let no new request have this adapter. Raises EngineError `unknown_adapter`."""
+        if name not in self._current:
+            raise self._unknown(name)
+        self._replace(self._current.pop(name))
+
+    @contextmanager
+    def use(self, name: str | None) -> Generator[AdapterVersion | None]:
+        """The current version of an adapter, kept until the end of the block. None for None.
+
+        Raises EngineError `unknown_adapter`.
+        """
+        if name is None:
+            yield None
+            return
+        found = self._current.get(name)
+        if found is None:
+            raise self._unknown(name)
+        found.users += 1
+        try:
+            yield found
+        finally:
+            found.users -= 1
+            if found.replaced and not found.users:
+                self._give_back(found)
+
+    def _replace(self, old: AdapterVersion) -> None:
+        old.replaced = True
+        if not old.users:
+            self._give_back(old)
+
+    def _unknown(self, name: str) -> EngineError:
+        known = ", ".join(sorted(self._current)) or "none"
+        return EngineError(
+            f"no adapter {name!r} is loaded (loaded: {known})", kind="unknown_adapter"
+        )
