@@ -158,7 +158,12 @@ def _endpoint(subject: str, model: ModelSettings, *, online: bool) -> Finding:
         )
     key = f"key from {variable}" if variable else "no key"
     if not online:
-        return Finding("ok", subject, f"{model.model} at {where} ({key}; --online tries it)")
+        return Finding(
+            "warn",
+            subject,
+            f"{model.model} at {where} ({key}): not tried",
+            "--online asks it, free of charge.",
+        )
     return _tried(subject, model, variable)
 
 
@@ -182,7 +187,8 @@ def _tried(subject: str, model: ModelSettings, variable: str | None) -> Finding:
         )
     if answer.status_code != 200:
         return Finding("warn", subject, f"{base} answers {answer.status_code}", "try again later.")
-    return Finding("ok", subject, f"{model.model} at {base}: answers, key accepted")
+    key = "key accepted" if variable else "asked without a key"
+    return Finding("ok", subject, f"{model.model} at {base}: answers, {key}")
 
 
 def _weights(subject: str, pool: str, model: ModelSettings) -> Finding:

@@ -50,9 +50,11 @@ def estimates(settings: Settings) -> Iterator[str]:
             if model is not None:
                 dollars = samples * _dollars(model, assumed)
                 by_arm[assumed.arm] = by_arm.get(assumed.arm, 0.0) + dollars
-        arms = ", ".join(f"{arm} {dollars:.2f}" for arm, dollars in by_arm.items())
+        # Rounded before they are added, so that the sum is that of the parts beside it.
+        cents = {arm: round(dollars * 100) for arm, dollars in by_arm.items()}
+        arms = ", ".join(f"{arm} {part / 100:.2f}" for arm, part in cents.items())
         yield (
-            f"about {sum(by_arm.values()):.2f} USD for bench gsm8k on {samples} questions"
+            f"about {sum(cents.values()) / 100:.2f} USD for bench gsm8k on {samples} questions"
             f" ({arms}); assumes e.g. {ASSUMED[1].prompt} prompt and {ASSUMED[1].completion}"
             " completion tokens per question in the router arm, nothing cached"
         )

@@ -1,14 +1,18 @@
-"""What the doctor says of models from the hub, by a cache of the test's own."""
+"""What the doctor says of models from the hub, by a cache of the test's own, of endpoints, and of
+money."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.runtime.conftest import Deployment
+from workers.scripted_api import ScriptedServer, ServerOptions
 
 MODEL = "someone/some-model"
 WHOLE = "1" * 40
@@ -65,3 +69,44 @@ def test_only_the_revision_that_a_pool_asks_for_counts_as_being_here(
     )
     found = {each["subject"]: each["says"] for each in json.loads(done.stdout)["findings"]}
     assert says in found["model llm"]
+
+
+KEY_VARIABLE = "TEST_ENDPOINT_KEY"
+
+
+@pytest.mark.parametrize(
+    ("key", "online", "level", "says"),
+    [
+        ("", False, "warn", "(no key): not tried"),
+        ("", True, "ok", "answers, asked without a key"),
+        ("sesame", False, "warn", f"(key from {KEY_VARIABLE}): not tried"),
+        ("sesame", True, "ok", "answers, key accepted"),
+    ],
+)
+async def test_an_endpoint_counts_as_well_only_once_it_was_asked(
+    nowhere: Deployment, key: str, online: bool, level: str, says: str
+) -> None:
+    async with ScriptedServer(ServerOptions()) as api:
+        chosen = [f"models.llm.base_url={api.url}"]
+        if key:
+            chosen.append(f"models.llm.api_key_env={KEY_VARIABLE}")
+        words = [word for assignment in chosen for word in ("--set", assignment)]
+        done = await asyncio.to_thread(
+            nowhere.run,
+            *("doctor", "--json", "--profile", "endpoint", *words),
+            *(["--online"] if online else []),
+            env={KEY_VARIABLE: key},
+        )
+    found = {each["subject"]: each for each in json.loads(done.stdout)["findings"]}["model llm"]
+    assert found["level"] == level
+    assert says in found["says"]
+    assert ("--online asks it" in found["do"]) == (not online)
+
+
+def test_the_parts_of_the_cost_add_up_to_the_whole(nowhere: Deployment) -> None:
+    said = nowhere.run("doctor", "--profile", "delegate", env={"OPENAI_API_KEY": ""}).stdout
+    found = re.findall(r"about (\S+) USD .* questions \((.*?)\)", said)
+    assert len(found) == 2
+    for whole, parts in found:
+        cents = [int(part.rpartition(" ")[2].replace(".", "")) for part in parts.split(", ")]
+        assert sum(cents) == int(whole.replace(".", ""))
