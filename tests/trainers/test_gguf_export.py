@@ -1,0 +1,133 @@
+"""What `train export` writes is the same model: llama.cpp reads it and gives the same logits."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from trainers.errors import TrainingError
+from trainers.gguf_export import Precision, export_gguf
+from workers.engines.factory import build_engine
+from workers.engines.model_files import MICRO_MODELS
+from workers.engines.settings import ModelSettings
+
+SHAPE: dict[str, Any] = {
+    "vocab_size": 2048,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+    "eos_token_id": 2,
+    "bos_token_id": None,
+    # Far from the flat logits and the zero biases of a fresh model: they agree with anything.
+    "initializer_range": 0.5,
+}
+MODELS: dict[str, Any] = {
+    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPE, tie_word_embeddings=True)),
+    "qwen2 untied": lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPE, tie_word_embeddings=False)),
+    "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SHAPE, head_dim=32)),
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(**SHAPE, **{"rope_theta": 5e5})),
+}
+
+
+def run_train(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "trainers.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100)
+
+
+def with_tokenizer(folder: Path) -> Path:
+    """Give a model the micro-LLM's tokenizer and chat template."""
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(MICRO_MODELS / "llm" / name, folder)
+    return folder
+
+
+def model(folder: Path, kind: str) -> Path:
+    torch.manual_seed(3)
+    made = MODELS[kind]()
+    with torch.no_grad():
+        for name, parameter in made.named_parameters():
+            if name.endswith("bias"):
+                parameter.normal_(std=0.5)
+    made.save_pretrained(folder)
+    return with_tokenizer(folder)
+
+
+@pytest.mark.parametrize("kind", list(MODELS))
+async def test_an_exported_model_scores_text_as_before(tmp_path: Path, kind: str) -> None:
+    pytest.importorskip("llama_cpp", reason="needs pip install 'switchyard[gguf]'")
+    folder, file = model(tmp_path / "model", kind), tmp_path / "model.gguf"
+    export_gguf(folder, file, Precision.F32)
+    ids = torch.randint(20, 2000, (60,), generator=torch.Generator().manual_seed(1)).tolist()
+    scores: list[list[float]] = []
+    for engine, place in (("torch", folder), ("llama_cpp", file)):
+        loaded = build_engine(ModelSettings(engine=engine, model=str(place), dtype="float32"))
+        await loaded.start()
+        scores.append(await loaded.score(ids))
+        await loaded.close()
+    assert scores[1] == pytest.approx(scores[0], abs=2e-3)
+
+
+@pytest.mark.parametrize("precision", list(Precision))
+def test_every_precision_can_be_asked_for_on_the_command_line(
+    tmp_path: Path, precision: Precision
+) -> None:
+    if precision is Precision.Q4_K_M:
+        pytest.importorskip("llama_cpp", reason="needs pip install 'switchyard[gguf]'")
+    file = tmp_path / "deep" / "slm.gguf"
+    done = run_train("export", "micro:slm", "--gguf", str(file), "--precision", precision)
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in file.parent.iterdir()] == ["slm.gguf"]
+    assert file.read_bytes()[:4] == b"GGUF"
+
+
+def test_a_tokenizer_that_llama_cpp_would_split_otherwise_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(MICRO_MODELS / "slm", folder)
+    saved = json.loads((folder / "tokenizer.json").read_text())
+    saved["pre_tokenizer"]["pretokenizers"][0] = {"type": "Whitespace"}
+    (folder / "tokenizer.json").write_text(json.dumps(saved))
+    with pytest.raises(TrainingError, match="splits text in a way"):
+        export_gguf(folder, tmp_path / "model.gguf")
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model_type": "gpt_neox"}, "'gpt_neox' cannot be exported"),
+        ({"rope_parameters": {"rope_type": "yarn"}}, "scaled rotary positions"),
+    ],
+)
+def test_what_cannot_be_carried_over_exactly_is_refused(
+    tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(MICRO_MODELS / "slm", folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **changes}))
+    with pytest.raises(TrainingError, match=words):
+        export_gguf(folder, tmp_path / "model.gguf")
+
+
+def test_a_folder_without_a_model_says_so(tmp_path: Path) -> None:
+    done = run_train("export", str(tmp_path), "--gguf", str(tmp_path / "x.gguf"))
+    assert done.returncode != 0
+    assert "config.json is missing: name a model's folder" in done.stderr
