@@ -39,11 +39,12 @@ SHAPE: dict[str, Any] = {
     # Far from the flat logits and the zero biases of a fresh model: they agree with anything.
     "initializer_range": 0.5,
 }
+LLAMA: dict[str, Any] = {**SHAPE, "rope_theta": 5e5}
 MODELS: dict[str, Any] = {
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPE, tie_word_embeddings=True)),
     "qwen2 untied": lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPE, tie_word_embeddings=False)),
     "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SHAPE, head_dim=32)),
-    "llama": lambda: LlamaForCausalLM(LlamaConfig(**SHAPE, **{"rope_theta": 5e5})),
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(**LLAMA)),
 }
 
 
