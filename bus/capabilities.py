@@ -24,6 +24,13 @@ up to two seconds while a sync is under way, and has answered the client before:
 half of that sentence."""
 
 
+def appended(appendfsync: str) -> str:
+    """In words, what an append-only file that is synced like this may lose."""
+    if appendfsync not in DURABILITY:
+        return "appendonly yes, appendfsync not known (the server does not allow CONFIG GET)"
+    return f"appendonly yes, appendfsync {appendfsync}: {DURABILITY[appendfsync]}"
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """One server as it describes itself."""
@@ -40,8 +47,8 @@ class Server:
     def durability(self) -> str:
         """In words, what a power failure may cost."""
         if not self.appendonly:
-            return "none: a restart loses everything (turn on appendonly)"
-        return DURABILITY.get(self.appendfsync, "unknown (CONFIG is not allowed)")
+            return "appendonly no: a restart loses everything (turn it on)"
+        return appended(self.appendfsync)
 
 
 async def probe(redis: Redis) -> Server:

@@ -17,11 +17,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from bus.capabilities import appended
 from runtime import redis_binary
 from runtime.config import Settings
 from runtime.doctor_cost import estimates
 from runtime.errors import UserError
-from runtime.redis_server import DURABILITY
 from runtime.state import MAX_SOCKET_PATH, StateDirectory
 from workers.engines.settings import ModelSettings
 
@@ -76,9 +76,8 @@ def _redis(settings: Settings, state: StateDirectory) -> Iterator[Finding]:
     except UserError as error:
         yield Finding("missing", "redis", str(error.args[0]), error.hint)
         return
-    policy = settings.redis.appendfsync
     yield Finding(
-        "ok", "redis", f"{binary} ({binary.path}); appendfsync {policy}: {DURABILITY[policy]}"
+        "ok", "redis", f"{binary} ({binary.path}); {appended(settings.redis.appendfsync)}"
     )
     inside = state.path / "redis.sock"
     if settings.redis.listen == "unix" and len(os.fsencode(inside)) > MAX_SOCKET_PATH:

@@ -1,17 +1,18 @@
-"""The supervisor's ear on the bus: which workers say that they are ready."""
+"""The supervisor's ear on the bus: what its server is, and which workers say they are ready."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from bus import Bus, present, probe
+from bus import Bus, Server, present, probe
 from runtime.config import Settings
 
 
 async def connect(
     settings: Settings,
-) -> tuple[Callable[[], Awaitable[set[str]]], Callable[[], Awaitable[None]]]:
-    """A function that names the workers that are ready, and one that closes the connection.
+) -> tuple[Server, Callable[[], Awaitable[set[str]]], Callable[[], Awaitable[None]]]:
+    """The server, a function that names the workers that are ready, and one that closes the
+    connection.
 
     Raises `BusUnavailable` when Redis can't be reached, or is none that keeps what it accepts.
     """
@@ -19,7 +20,7 @@ async def connect(
     try:
         await bus.start()
         await bus.check_writable()
-        await probe(bus.redis)
+        server = await probe(bus.redis)
     except BaseException:
         await bus.close()
         raise
@@ -27,4 +28,4 @@ async def connect(
     async def ready() -> set[str]:
         return {worker.name for worker in await present(bus) if worker.state != "starting"}
 
-    return ready, bus.close
+    return server, ready, bus.close

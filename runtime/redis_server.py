@@ -22,7 +22,6 @@ import redis
 import redis.asyncio
 import redis.exceptions
 
-from bus.capabilities import DURABILITY
 from runtime import redis_binary
 from runtime.child_death import dies_with_parent
 from runtime.config import RedisServerSettings
@@ -57,11 +56,6 @@ class RedisServer:
         if self._settings.listen == "tcp":
             return f"redis://:{self._password}@127.0.0.1:{self._port}/0"
         return f"unix://:{self._password}@{quote(str(self.socket_path))}?db=0"
-
-    @property
-    def durability(self) -> str:
-        policy = self._settings.appendfsync
-        return f"appendonly yes, appendfsync {policy}: {DURABILITY[policy]}"
 
     @property
     def pid(self) -> int | None:

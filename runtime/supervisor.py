@@ -18,7 +18,7 @@ from typing import Any
 
 import structlog
 
-from bus import tasks
+from bus import Server, tasks
 from runtime import __version__
 from runtime.config import Settings
 from runtime.control import ControlServer
@@ -32,6 +32,9 @@ log = structlog.get_logger("runtime.supervisor")
 
 Presence = Callable[[], Awaitable[set[str]]]
 """Names of the workers that the bus has heard of lately."""
+
+Connect = Callable[[Settings], Awaitable[tuple[Server, Presence, Callable[[], Awaitable[None]]]]]
+"""Joins the bus: its server, who is there, and how to leave."""
 
 DRAIN_ORDER = ("roles", "services", "writers")
 """Role workers first: to finish a step they still need models and tools. The recorder last: the
@@ -49,7 +52,7 @@ class Supervisor:
         state: StateDirectory,
         *,
         profile: str,
-        connect: Callable[[Settings], Awaitable[tuple[Presence, Callable[[], Awaitable[None]]]]],
+        connect: Connect,
         launch_command: tuple[str, ...] | None = None,
     ) -> None:
         self.settings = settings
@@ -57,6 +60,7 @@ class Supervisor:
         self.profile = profile
         self.redis: RedisServer | None = None
         self.redis_restarts = 0
+        self._durability = ""
         self._connect = connect
         self._command = launch_command
         self._slots: dict[str, list[WorkerSlot]] = {kind: [] for kind in settings.workers}
@@ -92,10 +96,11 @@ class Supervisor:
                     server=str(self.redis.binary),
                     pid=self.redis.pid,
                     seconds=round(self.redis.started_in, 3),
-                    durability=self.redis.durability,
                 )
                 background.append(asyncio.create_task(self._keep_redis(self.redis)))
-            presence, close_presence = await self._connect(self.settings)
+            server, presence, close_presence = await self._connect(self.settings)
+            self._durability = server.durability
+            log.info("bus joined", url=self.settings.bus.safe_url, durability=self._durability)
             write_private(self.state.resolved, self.settings.to_json())
             lock.publish(
                 RunFile(
@@ -315,7 +320,7 @@ class Supervisor:
                 "own": server is not None,
                 "server": None if server is None else str(server.binary),
                 "pid": None if server is None else server.pid,
-                "durability": None if server is None else server.durability,
+                "durability": self._durability,
                 "restarts": self.redis_restarts,
             },
             "workers": [

@@ -337,8 +337,24 @@ async def test_the_server_describes_itself(own_server: RedisProcess) -> None:
         server = await probe(bus.redis)
         assert server.name.lower() == own_server.binary.flavour
         assert server.appendonly
-        assert "power failure can take what the kernel" in server.durability
+        assert server.durability.startswith("appendonly yes, appendfsync no: a power failure can")
         assert not server.cluster
+
+
+async def test_what_a_server_keeps_is_not_guessed_where_it_does_not_say(
+    own_server: RedisProcess,
+) -> None:
+    with redis.Redis.from_url(own_server.url) as admin:
+        admin.execute_command("ACL", "SETUSER", "managed", "on", ">pw", "~*", "+@all", "-config")
+    managed = quick_settings(own_server.url.replace("unix://", "unix://managed:pw@"))
+    async with Bus(managed) as bus:
+        assert (await probe(bus.redis)).durability == (
+            "appendonly yes, appendfsync not known (the server does not allow CONFIG GET)"
+        )
+    configure(own_server.url, appendonly="no")
+    for settings in (managed, quick_settings(own_server.url)):
+        async with Bus(settings) as bus:
+            assert (await probe(bus.redis)).durability.startswith("appendonly no: a restart loses")
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-lru"])
