@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from agents.environments.word_problems import SCHEMES
 from trainers.errors import UnreadableModel
 from trainers.recipes import Recipe
-from trainers.skills import SKILLS, read_skills, table
+from trainers.skills import SKILLS, markdown, read_skills
 
 FACTS = "training.json"
 CARD = "README.md"
@@ -92,7 +92,7 @@ numbers; *unseen combinations*: known links in an order that training never show
 wordings*: every sentence said in a way that training never shows; *unseen structures*: at least
 one link that training never shows.
 
-{table(read_skills(folder)) if read_skills(folder) else "Not measured yet: run `train eval`."}
+{markdown(read_skills(folder)) if read_skills(folder) else "Not measured yet: run `train eval`."}
 
 ## Use
 

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from runtime.words import counted
 from trainers.errors import TrainingError
 
+if TYPE_CHECKING:
+    from trainers.skills import Skill
+
 app = typer.Typer(
+    name="train",
+    help="Train models and measure their skill.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Train models and measure their skill.",
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-@app.callback()
-def _root() -> None:  # pyright: ignore[reportUnusedFunction]
-    """Train models and measure their skill."""
 
 
 @app.command()
@@ -38,10 +41,11 @@ def sft(
 ) -> None:
     """Train a micro model from scratch on generated dialogues, measure it, write its card.
 
-    Run it again to go on after a crash or Ctrl-C.
+    Run it again to go on after a crash or Ctrl-C; what is finished is not done again.
     """
     from trainers.recipes import recipe
     from trainers.sft import Progress, train
+    from trainers.skills import read_skills
 
     chosen = recipe(model)
     changes = {"steps": steps, "seed": seed, "batch": batch}
@@ -61,18 +65,20 @@ def sft(
             checkpoint_every=checkpoint_every,
             on_progress=show,
             on_checkpoint=lambda step: typer.echo(f"checkpoint at step {step}"),
+            say=typer.echo,
         )
     except KeyboardInterrupt:
         # Here, because typer turns it into a silent exit.
         typer.echo("stopped; go on with the same command, without --restart", err=True)
         raise typer.Exit(130) from None
     typer.echo(
-        f"{model}: {facts.steps} steps, {facts.tokens:,} tokens, {facts.seconds / 60:.1f} minutes; "
-        f"last loss {facts.last_loss:.4f}; model in {output}"
+        f"{model}: {counted(facts.steps, 'step')}, {facts.tokens:,} tokens, "
+        f"{facts.seconds / 60:.1f} minutes; last loss {facts.last_loss:.4f}; model in {output}"
     )
     if samples:
         is_llm = model == "micro-llm"
-        _measure(output if is_llm else None, None if is_llm else output, samples)
+        known = [skill for skill in read_skills(output) if skill.asked >= samples]
+        _measure(output if is_llm else None, None if is_llm else output, samples, known=known)
 
 
 @app.command("eval")
@@ -115,13 +121,19 @@ def export(
     typer.echo(f"{gguf}: {gguf.stat().st_size / 1e6:.1f} MB")
 
 
-def _measure(llm: Path | None, slm: Path | None, samples: int, *, record: bool = True) -> None:
+def _measure(
+    llm: Path | None,
+    slm: Path | None,
+    samples: int,
+    *,
+    record: bool = True,
+    known: Sequence[Skill] = (),
+) -> None:
+    """Measure what is not `known` yet, and show all of it."""
     from trainers.card import write_card
     from trainers.models import load_model
-    from trainers.skills import Skill, Task, add_skills, measure, splits, table
+    from trainers.skills import Task, add_skills, measure, splits
 
-    big = load_model(llm) if llm else None
-    small = load_model(slm) if slm else None
     both: tuple[tuple[Task, bool], ...] = (("delegate", True), ("delegate", False))
     of_big: tuple[tuple[Task, bool], ...] = (
         ("llm", True), ("llm", False), ("llm_sub_tasks", True), ("llm_sub_tasks", False),
@@ -129,23 +141,45 @@ def _measure(llm: Path | None, slm: Path | None, samples: int, *, record: bool =
     of_small: tuple[tuple[Task, bool], ...] = (
         ("slm_sub_tasks", True), ("slm_sub_tasks", False), ("slm", True), ("slm", False),
     )  # fmt: skip
-    tasks = [
-        *(both if big and small else ()), *(of_big if big else ()), *(of_small if small else ()),
+    tasks: list[tuple[Task, bool]] = [
+        *(both if llm and slm else ()), *(of_big if llm else ()), *(of_small if slm else ()),
     ]  # fmt: skip
+    left: list[tuple[Task, bool, str]] = [
+        (task, calculator, split)
+        for task, calculator in tasks
+        for split in splits()
+        if (task, calculator, split) not in {skill.key for skill in known}
+    ]
     measured: list[Skill] = []
-    for task, calculator in tasks:
-        for split in splits():
+    if left:
+        big = load_model(llm) if llm else None
+        small = load_model(slm) if slm else None
+        typer.echo(f"measuring on {counted(samples, 'problem')} per split…", err=True)
+        for task, calculator, split in left:
             skill = measure(task, split, samples=samples, calculator=calculator, llm=big, slm=small)
             measured.append(skill)
-            tool = "calculator" if calculator else "no tool"
-            typer.echo(f"{task}, {tool}, {split}: {skill.shown()}", err=True)
-    typer.echo(table(measured))
+            typer.echo(f"{skill.title}: {skill.shown()}", err=True)
+    else:
+        typer.echo("measured already; `train eval` measures again", err=True)
+    _show([*known, *measured])
     if record:
         for folder, own in ((llm, "llm"), (slm, "slm")):
             if folder is not None:
                 mine = [s for s in measured if s.task.startswith((own, "delegate"))]
                 add_skills(folder, mine)
                 write_card(folder)
+
+
+def _show(skills: Sequence[Skill]) -> None:
+    """A table to read on a terminal, Markdown elsewhere."""
+    from trainers.skills import markdown, table
+
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        Console(highlight=False).print(table(skills))
+    else:
+        typer.echo(markdown(skills))
 
 
 def main() -> None:

@@ -84,7 +84,9 @@ def load_model(folder: Path) -> Model:
     import torch
     from safetensors import SafetensorError
     from transformers import Qwen2ForCausalLM
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     try:
         network = Qwen2ForCausalLM.from_pretrained(
             folder, dtype=torch.float32, local_files_only=True

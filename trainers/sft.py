@@ -71,6 +71,7 @@ def train(
     checkpoint_every: int = 200,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     on_checkpoint: Callable[[int], None] = lambda step: None,
+    say: Callable[[str], None] = lambda text: None,
 ) -> TrainingFacts:
     """Train to the recipe's last step, resuming from the checkpoint in `output` if there is one,
     and write the model there (fp16 safetensors, configuration, tokenizer, template).
@@ -81,7 +82,9 @@ def train(
     finished = None if restart else read_facts(output)
     if finished is not None:
         require_same_recipe(finished.recipe, recipe, output)
+        say(f"the model in {output} is finished; --restart trains it anew")
         return finished
+    say(f"learning the tokenizer from {TOKENIZER_DIALOGUES:,} dialogues…")
     keep_freed_memory()
     import torch
 
@@ -101,6 +104,8 @@ def train(
     if checkpoint is not None:
         require_same_recipe(checkpoint.state.recipe, recipe, output)
         losses = _restore(training, checkpoint)
+    begins = f"goes on from step {training.step}" if training.step else "begins"
+    say(f"training {begins}, {recipe.steps:,} steps in all")
 
     def save() -> None:
         _save(training, output, losses)

@@ -9,14 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from agents.environments.word_problems import HELD_OUT, SubTask, generate
+from runtime.tables import figures
 from trainers.dialogues import question_with_type
 from trainers.models import Model
 from trainers.rollouts import Arm, attempt
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 SKILLS = "skills.json"
 SEED = 2026
@@ -30,6 +34,7 @@ TITLES: dict[Task, str] = {
     "llm_sub_tasks": "sub-tasks, micro-LLM",
     "slm_sub_tasks": "sub-tasks, micro-SLM",
 }
+TOOLS = {True: "calculator", False: "none"}
 
 
 class Skill(BaseModel):
@@ -43,6 +48,17 @@ class Skill(BaseModel):
     seed: int = SEED
     outcomes: str = Field(pattern=r"^[01]+$")
     """`1` for each problem solved, `0` for each that was not, in order."""
+
+    @property
+    def key(self) -> tuple[Task, bool, str]:
+        """What was measured; a later measurement of the same replaces this one."""
+        return self.task, self.calculator, self.split
+
+    @property
+    def title(self) -> str:
+        """That in words."""
+        task, tool = TITLES[self.task], TOOLS[self.calculator]
+        return f"{task} (tool: {tool}), {self.split.replace('_', ' ')}"
 
     @property
     def right(self) -> int:
@@ -120,25 +136,37 @@ def read_skills(folder: Path) -> list[Skill]:
 
 def add_skills(folder: Path, measured: Sequence[Skill]) -> list[Skill]:
     """Keep new measurements beside the old ones, replacing those of the same task and split."""
-    kept = {(s.task, s.calculator, s.split): s for s in [*read_skills(folder), *measured]}
+    kept = {skill.key: skill for skill in [*read_skills(folder), *measured]}
     skills = list(kept.values())
     (folder / SKILLS).write_bytes(_SKILLS.dump_json(skills, indent=1) + b"\n")
     return skills
 
 
-def table(skills: Sequence[Skill]) -> str:
+def markdown(skills: Sequence[Skill]) -> str:
     """A Markdown table: one line per task, one column per split."""
+    head, *rows = _rows(skills)
+    lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
+    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
+
+
+def table(skills: Sequence[Skill]) -> Table:
+    """The same for a terminal: narrow enough for 80 columns."""
+    (task, _, *columns), *rows = _rows(skills)
+    made = figures(task, *(column.replace(" ", "\n") for column in columns), words=(task,))
+    for title, tool, *cells in rows:
+        made.add_row(f"{title} (tool: {tool})", *(cell.replace(" (", "\n(") for cell in cells))
+    return made
+
+
+def _rows(skills: Sequence[Skill]) -> list[list[str]]:
+    """The heading, then one row per task."""
     columns = splits()
-    lines = [
-        "| task | tool | n | " + " | ".join(c.replace("_", " ") for c in columns) + " |",
-        "|---|---|---|" + "---|" * len(columns),
-    ]
+    rows = [["task", "tool", "n", *(column.replace("_", " ") for column in columns)]]
     for task, title in TITLES.items():
-        for calculator in (True, False):
+        for calculator, tool in TOOLS.items():
             row = {s.split: s for s in skills if s.task == task and s.calculator == calculator}
             if row:
-                cells = [row[c].shown() if c in row else "–" for c in columns]
                 asked = max(skill.asked for skill in row.values())
-                tool = "calculator" if calculator else "none"
-                lines.append(f"| {title} | {tool} | {asked} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+                cells = (row[c].shown() if c in row else "–" for c in columns)
+                rows.append([title, tool, str(asked), *cells])
+    return rows

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 
 from trainers.errors import UnreadableModel
 from trainers.models import Model, load_model
 from trainers.rollouts import attempt, complete
 from trainers.sft import train
-from trainers.skills import Skill, add_skills, read_skills, table, wilson
+from trainers.skills import (
+    Skill,
+    Task,
+    add_skills,
+    markdown,
+    read_skills,
+    splits,
+    table,
+    wilson,
+)
 
 from .tiny import TINY
 
@@ -85,4 +96,17 @@ def test_new_measurements_replace_old_ones_of_the_same_kind(tmp_path: Path) -> N
     add_skills(tmp_path, [old, other])
     add_skills(tmp_path, [new])
     assert {s.outcomes for s in read_skills(tmp_path)} == {"1111", "01"}
-    assert "100.0 %" in table(read_skills(tmp_path))
+    assert "100.0 %" in markdown(read_skills(tmp_path))
+
+
+def test_the_table_for_a_terminal_stands_whole_on_eighty_columns() -> None:
+    tasks: tuple[Task, ...] = ("delegate", "slm_sub_tasks")
+    skills = [
+        Skill(task=task, split=split, calculator=True, outcomes="1" * 400)
+        for task in tasks
+        for split in splits()
+    ]
+    out = io.StringIO()
+    Console(file=out, width=80).print(table(skills))
+    assert out.getvalue().count("(99.0–100.0)") == 2 * len(splits())
+    assert "sub-tasks" in out.getvalue()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ from trainers.errors import (
 from trainers.models import WEIGHTS, load_model
 from trainers.recipes import recipe
 from trainers.sft import Progress, train
+from trainers.skills import Skill, Task, add_skills, read_skills, splits
 
 from .tiny import TINY
 
@@ -83,6 +86,8 @@ def test_a_run_killed_with_minus_9_and_resumed_has_the_same_weights_bit_for_bit(
     assert not (tmp_path / WEIGHTS).exists()
     done = run(*arguments)
     assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("learning the tokenizer from 8,000 dialogues…\n")
+    assert re.search(r"^training goes on from step \d+, 12 steps in all$", done.stdout, re.M)
     assert (tmp_path / WEIGHTS).read_bytes() == uninterrupted
 
 
@@ -110,6 +115,29 @@ def test_a_finished_run_is_not_repeated(tmp_path: Path) -> None:
     assert train(TINY, tmp_path) == first == read_facts(tmp_path)
     assert (tmp_path / WEIGHTS).stat().st_mtime_ns == before
     assert not list(tmp_path.glob("checkpoint-*"))
+
+
+def test_a_finished_command_run_again_says_so_and_measures_only_what_is_not_measured(
+    tmp_path: Path,
+) -> None:
+    begun = run(*SHORT, "--output", str(tmp_path))
+    assert "training begins, 12 steps in all" in begun.stdout
+    tasks: tuple[Task, ...] = ("slm", "slm_sub_tasks")
+    *known, missing = (
+        Skill(task=task, split=split, calculator=calculator, outcomes="0")
+        for task, calculator, split in product(tasks, (True, False), splits())
+    )
+    add_skills(tmp_path, known)
+    again = [*SHORT[:-1], "1", "--output", str(tmp_path)]
+    measured = run(*again)
+    assert measured.stdout.startswith(f"the model in {tmp_path} is finished; --restart")
+    [heading, line] = measured.stderr.splitlines()
+    assert heading == "measuring on 1 problem per split…"
+    assert line.startswith("sub-tasks, micro-SLM (tool: none), unseen structures: ")
+    assert {skill.key for skill in read_skills(tmp_path)} >= {missing.key}
+    last = run(*again)
+    assert last.stderr == "measured already; `train eval` measures again\n"
+    assert last.stdout == measured.stdout
 
 
 def test_a_folder_begun_with_other_settings_is_refused(tmp_path: Path) -> None:
@@ -183,6 +211,13 @@ def test_too_little_disk_is_said_before_training(tmp_path: Path) -> None:
 def test_an_unknown_recipe_is_refused_with_the_names_that_there_are() -> None:
     with pytest.raises(UnknownModel, match="'micro-lm'; choose one of: micro-llm, micro-slm"):
         recipe("micro-lm")
+
+
+def test_minus_h_is_help_in_plain_text() -> None:
+    done = run("-h")
+    assert done.returncode == 0
+    assert "--checkpoint-every" in done.stdout
+    assert "─" not in done.stdout
 
 
 def test_a_users_mistake_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
