@@ -101,6 +101,10 @@ class KnownRun:
     steps: tuple[Step, ...]
     ended: Trajectory | None
 
+    @classmethod
+    def whole(cls, ended: Trajectory) -> KnownRun:
+        return cls(ended.run, ended.steps, ended)
+
     def trajectory(self) -> Trajectory:
         """Raises `InputError` while the run goes on."""
         if self.ended is None:
@@ -117,13 +121,21 @@ async def find_run(bus: Bus, fragment: str, store: Path) -> KnownRun:
     state = await bus.run_state(run_id)
     if state.active:
         return KnownRun(run_of(state), steps_of(state), None)
-    ended = trajectory_of(state) if state.state != "missing" else from_store(store, run_id)
-    if ended is None:
+    if state.state != "missing":
+        return KnownRun.whole(trajectory_of(state))
+    found = recorded(store, run_id)
+    if found is None:
         raise RunUnknown(
             f"neither the bus nor the store in {store} has a run {run_id}",
             hint="`runtime runs ls` lists those on the bus.",
         )
-    return KnownRun(ended.run, ended.steps, ended)
+    return found
+
+
+def recorded(store: Path, run_id: str) -> KnownRun | None:
+    """A run of the store by its whole id."""
+    ended = from_store(store, run_id)
+    return None if ended is None else KnownRun.whole(ended)
 
 
 def from_store(store: Path, run_id: str) -> Trajectory | None:

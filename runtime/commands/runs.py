@@ -58,13 +58,13 @@ def register(app: typer.Typer) -> None:
     def show(  # pyright: ignore[reportUnusedFunction]
         run_id: RunId, redis_url: RedisUrl = None, as_json: AsJson = False
     ) -> None:
-        """Show a run's dialogue, also while it goes on."""
+        """Show a run's dialogue, also while it goes on; by its whole id also after `down`."""
         from rich.console import Console
 
         from runtime.dialogue import DialoguePrinter, harmless
         from runtime.words import counted
 
-        found = _on_bus(redis_url, lambda client, where: _found(client, where, run_id))
+        found = _known(redis_url, run_id)
         if as_json:
             typer.echo(found.trajectory().model_dump_json())
             return
@@ -83,20 +83,18 @@ def register(app: typer.Typer) -> None:
 
         Asks no model. Exit code 1 if something comes out differently.
         """
+        import asyncio
+
         from agents.replay import replay as replayed
         from runtime.errors import EXIT_FAILED
 
-        async def again(client: Client, where: Deployment) -> int:
-            found = (await _found(client, where, run_id)).trajectory()
-            result = await replayed(found)
-            typer.echo(f"{result.steps} of {len(found.steps)} steps came out as recorded")
-            for difference in result.divergences:
-                typer.echo(f"differs: {difference}")
-            return 0 if result.reproduced else EXIT_FAILED
-
-        code = _on_bus(redis_url, again)
-        if code:
-            raise typer.Exit(code)
+        found = _known(redis_url, run_id).trajectory()
+        result = asyncio.run(replayed(found))
+        typer.echo(f"{result.steps} of {len(found.steps)} steps came out as recorded")
+        for difference in result.divergences:
+            typer.echo(f"differs: {difference}")
+        if not result.reproduced:
+            raise typer.Exit(EXIT_FAILED)
 
     @runs.command("fork")
     def fork(  # pyright: ignore[reportUnusedFunction]
@@ -139,6 +137,25 @@ def register(app: typer.Typer) -> None:
             return whole
 
         typer.echo(f"cancelled {_on_bus(redis_url, cancelled)}")
+
+
+def _known(redis_url: str | None, run_id: str) -> KnownRun:
+    """A run of the deployment; where none runs, one that it left in the store of this state
+    directory. Raises `InputError`, `RunUnknown`, or `Unreachable` for a run that isn't there."""
+    from runtime.errors import Unreachable
+    from runtime.run_history import recorded
+    from runtime.state import StateDirectory
+
+    try:
+        return _on_bus(redis_url, lambda client, where: _found(client, where, run_id))
+    except Unreachable as error:
+        found = recorded(StateDirectory.from_environment().store, run_id)
+        if found is None:
+            raise Unreachable(
+                f"{error.args[0]}, and the store there has no run whose whole id is {run_id}",
+                hint=error.hint,
+            ) from None
+        return found
 
 
 async def _found(client: Client, where: Deployment, run_id: str) -> KnownRun:

@@ -11,6 +11,7 @@ import socket
 import psutil
 import pytest
 
+from runtime.errors import EXIT_UNREACHABLE
 from runtime.run_history import from_store
 from tests.redis_process import RedisProcess
 from tests.runtime.conftest import LIMIT, QUICK, Deployment, until
@@ -31,6 +32,21 @@ def test_up_ask_down_and_nothing_is_left(deployment: Deployment) -> None:
     deployment.ok("down")
     assert deployment.processes() == []
     assert deployment.state.running() is None
+
+
+def test_after_down_a_run_is_shown_and_replayed_from_the_store_by_its_whole_id(
+    deployment: Deployment,
+) -> None:
+    deployment.up()
+    run_id = deployment.ask(QUESTION)["run"]["id"]
+    deployment.ok("down")
+    assert "answer  29" in deployment.ok("runs", "show", run_id)
+    assert json.loads(deployment.ok("runs", "show", run_id, "--json"))["answer"] == "29"
+    assert "3 of 3 steps came out as recorded" in deployment.ok("runs", "replay", run_id)
+    for command in ("show", "replay"):
+        unknown = deployment.run("runs", command, run_id[:-1])
+        assert unknown.returncode == EXIT_UNREACHABLE
+        assert f"no run whose whole id is {run_id[:-1]}" in unknown.stderr
 
 
 def test_a_second_up_in_the_same_directory_names_the_first(deployment: Deployment) -> None:
