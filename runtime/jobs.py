@@ -42,6 +42,8 @@ log = structlog.get_logger("runtime.jobs")
 FUNCTION = "run_program"
 QUEUE_LIFE_SECONDS = 30 * 86_400
 STOP_SECONDS = 20.0
+CANCEL_GRACE_SECONDS = 10.0
+"""Until a worker hears of a cancel, and until what it stopped is listed as ended."""
 RETRY_SECONDS = 2.0
 MAX_TRIES = 1_000
 """A drain or a crash of the worker counts as a try to arq; neither is the job's fault."""
@@ -67,7 +69,7 @@ class JobView(BaseModel):
     """One job as `runtime jobs` lists it."""
 
     id: str
-    state: Literal["queued", "running", "done", "failed", "cancelled"]
+    state: Literal["queued", "running", "cancelling", "done", "failed", "cancelled"]
     command: str
     output: str
     log: str = ""
@@ -84,6 +86,10 @@ def queue_name(settings: Settings) -> str:
 
 def claim_key(settings: Settings, job_id: str) -> str:
     return f"{settings.bus.prefix}:job-claim:{job_id}"
+
+
+def cancel_key(settings: Settings, job_id: str) -> str:
+    return f"{settings.bus.prefix}:job-cancel:{job_id}"
 
 
 def to_json(value: Any) -> bytes:
@@ -138,16 +144,26 @@ async def listed(settings: Settings) -> list[JobView]:
     try:
         for queued in await pool.queued_jobs(queue_name=name):
             job_id = str(queued.job_id)
-            running = await _job(pool, settings, job_id).status() == JobStatus.in_progress
-            views[job_id] = _view(
-                job_id, queued.args, "running" if running else "queued"
-            ).model_copy(update={"queued": queued.enqueue_time.timestamp()})
+            state = await _state(pool, settings, job_id)
+            views[job_id] = _view(job_id, queued.args, state).model_copy(
+                update={"queued": queued.enqueue_time.timestamp()}
+            )
         for ended in await pool.all_job_results():
             if ended.queue_name == name:
                 views[str(ended.job_id)] = _ended(ended)
     finally:
         await pool.aclose(close_connection_pool=True)
     return sorted(views.values(), key=lambda view: view.queued, reverse=True)
+
+
+async def _state(pool: ArqRedis, settings: Settings, job_id: str) -> str:
+    """Of a job that has not ended."""
+    # arq takes its own mark away as soon as it begins to stop a job.
+    asked = await pool.zscore(abort_jobs_ss, job_id) is not None
+    if asked or await pool.exists(cancel_key(settings, job_id)):
+        return "cancelling"
+    running = await _job(pool, settings, job_id).status() == JobStatus.in_progress
+    return "running" if running else "queued"
 
 
 def _view(job_id: str, args: Any, state: str) -> JobView:
@@ -182,7 +198,7 @@ def _ended(ended: Any) -> JobView:
 
 
 async def cancel(settings: Settings, job_id: str) -> None:
-    """Ask for a job's end; a running one is stopped within a second, a queued one never starts.
+    """Ask for a job's end; a queued one never starts, a running one has `STOP_SECONDS` to stop.
 
     Raises `InputError` when it is over or unknown.
     """
@@ -194,6 +210,9 @@ async def cancel(settings: Settings, job_id: str) -> None:
                 f"job {job_id} is {'over' if status == JobStatus.complete else 'not known'}",
                 hint="`runtime jobs` lists them.",
             )
+        # First our mark: it outlasts arq's by the time that the job may take to stop.
+        life = int((STOP_SECONDS + CANCEL_GRACE_SECONDS) * 1000)
+        await pool.set(cancel_key(settings, job_id), "1", px=life)
         await pool.zadd(abort_jobs_ss, {job_id: int(time.time() * 1000)})
         await pool.expire(abort_jobs_ss, QUEUE_LIFE_SECONDS)
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,3 +38,9 @@ def listing(
         ).rstrip()
         for row in (head, *rows)
     ]
+
+
+def one_line(text: str) -> str:
+    """As much of it as the terminal's width holds; all of it where there is no terminal."""
+    width = get_terminal_size((len(text), 0)).columns
+    return text if len(text) <= width else f"{text[: width - 1]}…"

@@ -37,7 +37,7 @@ def register(app: typer.Typer) -> None:
         from runtime.deployment import find
 
         asyncio.run(jobs.cancel(find(redis_url=redis_url).settings, job_id))
-        typer.echo(f"{job_id}: cancelled")
+        typer.echo(f"{job_id}: cancelling (`runtime jobs` says when it has ended)")
 
     @jobs.command("log")
     def log(  # pyright: ignore[reportUnusedFunction]
@@ -62,7 +62,7 @@ def _ls(redis_url: str | None, *, as_json: bool) -> None:
 
     from runtime.deployment import find
     from runtime.jobs import listed
-    from runtime.tables import listing
+    from runtime.tables import listing, one_line
 
     found = asyncio.run(listed(find(redis_url=redis_url).settings))
     if as_json:
@@ -75,7 +75,7 @@ def _ls(redis_url: str | None, *, as_json: bool) -> None:
     heading, *lines = listing(("job", "state", "time", "command"), rows, numbers=("time",))
     typer.echo(heading if found else "no jobs")
     for job, line in zip(found, lines, strict=True):
-        typer.echo(line)
+        typer.echo(one_line(line))
         if job.output:
             typer.echo(f"    results: {job.output}")
         if job.reason:

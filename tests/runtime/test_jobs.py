@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import redis
 
@@ -44,6 +45,10 @@ def queue(deployment: Deployment, output: Path, samples: int) -> str:
 def listed(deployment: Deployment, job_id: str) -> dict[str, Any]:
     found = json.loads(deployment.ok("jobs", "ls", "--json"))
     return next(job for job in found if job["id"] == job_id)
+
+
+def benches(deployment: Deployment) -> list[psutil.Process]:
+    return [p for p in deployment.processes() if any("bench.cli" in word for word in p.cmdline())]
 
 
 def test_a_queued_benchmark_runs_and_is_listed_with_its_results(
@@ -108,13 +113,34 @@ def test_a_running_job_can_be_cancelled_and_is_stopped(
     deployment.up("models.llm.scripted.latency_seconds=20")
     job_id = queue(deployment, tmp_path / "results", samples=12)
     until(lambda: (tmp_path / "results" / "manifest.json").exists(), "begun benchmark")
-    deployment.ok("jobs", "cancel", job_id)
-    until(lambda: listed(deployment, job_id)["state"] == "cancelled", "cancelled job")
-    assert not [
-        p for p in deployment.processes() if any("bench.cli" in word for word in p.cmdline())
-    ]
+    assert f"{job_id}: cancelling" in deployment.ok("jobs", "cancel", job_id)
+    states: list[str] = []
+
+    def over() -> bool:
+        running = bool(benches(deployment))  # before the state, which may only lag
+        states.append(listed(deployment, job_id)["state"])
+        return states[-1] == "cancelled" and not running
+
+    until(over, "cancelled job")
+    assert states[0] == "cancelling", "its process has yet to stop"
+    assert set(states) == {"cancelling", "cancelled"}
     done = deployment.run("jobs", "cancel", job_id)
     assert "is over" in done.stderr
+
+
+def test_a_queued_job_is_shown_as_cancelling_until_a_worker_drops_it_and_takes_one_line(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    deployment.up("workers.jobs.count=0")
+    job_id = queue(deployment, tmp_path / "results", samples=1)
+    deployment.ok("jobs", "cancel", job_id)
+    assert listed(deployment, job_id)["state"] == "cancelling"
+    narrow = deployment.ok("jobs", env={"COLUMNS": "60"}).splitlines()[1]
+    assert narrow.startswith(f"{job_id}  cancelling")
+    assert (len(narrow), narrow[-1]) == (60, "…")
+    deployment.ok("scale", "jobs=1")
+    until(lambda: listed(deployment, job_id)["state"] == "cancelled", "cancelled job")
+    assert not (tmp_path / "results").exists()
 
 
 def test_what_is_on_the_queue_is_json_and_never_pickle(
