@@ -4,7 +4,7 @@ Delivery is at least once, effects are exactly once. The bus knows nothing of ag
 runs, steps and usage entries are bytes to it.
 """
 
-from bus import dead_letters
+from bus import dead_letters, policies
 from bus.bus import Admission, Bus
 from bus.capabilities import Server, probe
 from bus.commit import Finish, Join, Outgoing, StepCommit
@@ -32,6 +32,7 @@ from bus.errors import (
 )
 from bus.keys import Keys, Shard
 from bus.log_consumer import LogConsumer
+from bus.policies import Policy, PolicyError, pool_of
 from bus.presence import WorkerPresence, announce, present
 from bus.registry import Registry
 from bus.replies import error_reply
@@ -63,6 +64,8 @@ __all__ = [
     "MessageTooLarge",
     "Outgoing",
     "Overloaded",
+    "Policy",
+    "PolicyError",
     "Registry",
     "Reject",
     "RequestError",
@@ -80,6 +83,8 @@ __all__ = [
     "announce",
     "dead_letters",
     "error_reply",
+    "policies",
+    "pool_of",
     "present",
     "probe",
     "traceparent_of",

@@ -21,6 +21,8 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p:s}:history` | stream: audit, only with `history` on | stream life |
 | `{p}:worker:<name>` | string: presence of one worker | three beats |
 | `{p}:workers` | sorted set: worker names by last beat | stream life |
+| `{p}:policies` | hash: versions of each policy, and the one in use | policy life |
+| `{p}:policy-changes` | stream: names of policies that changed | policy life |
 | `{p}:control` | hash: wishes of the operator (wanted worker counts) | stream life |
 
 *Stream life* is renewed by every writer and by every sweep, and is longer than any run may last,
@@ -37,6 +39,8 @@ DAY_MS = 86_400_000
 STREAM_LIFE_MS = 7 * DAY_MS
 """A run lasts one day at most; a stream that nobody has touched for seven is garbage."""
 DEAD_LIFE_MS = 30 * DAY_MS
+POLICY_LIFE_MS = 90 * DAY_MS
+"""Renewed by every worker that serves a model."""
 INBOX_LIFE_MS = 600_000
 """Renewed by every write and by its reader; a dead process's inbox goes after ten minutes."""
 GROUP = "workers"
@@ -133,6 +137,14 @@ class Keys:
     @property
     def workers(self) -> str:
         return f"{{{self.prefix}}}:workers"
+
+    @property
+    def policies(self) -> str:
+        return f"{{{self.prefix}}}:policies"
+
+    @property
+    def policy_changes(self) -> str:
+        return f"{{{self.prefix}}}:policy-changes"
 
     @property
     def control(self) -> str:

@@ -16,6 +16,7 @@ from bus import Delivery, RunEnded, error_reply
 from workers.engines.protocol import Completion, Delta, Engine, EngineError, GenerateRequest
 from workers.engines.settings import ModelSettings, cost_micro_dollars
 from workers.messages import CompletionPayload, calls
+from workers.policies import PolicyFollower
 from workers.token_stream import TokenStream
 
 log = structlog.get_logger("workers.gpu")
@@ -28,6 +29,7 @@ class Pool:
         self.name = name
         self.settings = settings
         self.engine = engine
+        self.policies = PolicyFollower(name, engine)
 
     async def handle(self, delivery: Delivery) -> None:
         """Answer one request. An engine's error becomes an error reply: the role decides."""
@@ -79,6 +81,7 @@ class Pool:
             sampling=sampling,
             previous_ids=payload.previous_ids,
             json_schema=payload.json_schema,
+            adapter=self.policies.adapter(payload.policy or self.name),
             deadline=deadline,
             stream=payload.stream,
         )

@@ -8,7 +8,15 @@ from collections.abc import Sequence
 from agents.errors import RequestFailed
 from agents.records import Call, JsonObject, Message, Run, SamplingParams, ToolSpec
 from agents.workflows import policy_of
-from bus import DeadlineExceeded, Envelope, Inbox, MessageTooLarge, RequestError, traceparent_of
+from bus import (
+    DeadlineExceeded,
+    Envelope,
+    Inbox,
+    MessageTooLarge,
+    RequestError,
+    pool_of,
+    traceparent_of,
+)
 from workers.messages import (
     TOOL_STREAM,
     CompletionPayload,
@@ -45,10 +53,12 @@ class BusHost:
         json_schema: JsonObject | None = None,
     ) -> tuple[Call, ...]:
         """See `agents.protocols.Host.complete`."""
-        pool = policy_of(self._run, self._agent)
+        policy = policy_of(self._run, self._agent)
+        pool = pool_of(policy)
         payload = CompletionPayload(
             agent=self._agent,
             pool=pool,
+            policy=policy,
             messages=tuple(messages),
             tools=tuple(tools),
             sampling=sampling,

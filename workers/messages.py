@@ -31,6 +31,8 @@ class CompletionPayload(Record):
 
     agent: str
     pool: str
+    policy: str = ""
+    """The pool, or pool/adapter. Empty, from an older sender: the pool."""
     messages: tuple[Message, ...] = Field(min_length=1)
     tools: tuple[ToolSpec, ...] = ()
     sampling: SamplingParams | None = None

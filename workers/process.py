@@ -10,14 +10,14 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
 import structlog
 
-from bus import Bus, Consumer, Inbox, LogConsumer, WorkerPresence, announce
+from bus import Bus, Consumer, Inbox, LogConsumer, WorkerPresence, announce, policies
 from bus.tasks import end
 from workers.engines import build_engine
 from workers.garbage import collect_rarely
@@ -154,15 +154,30 @@ class Worker:
             stack.push_async_callback(engine.close)
             pool = Pool(name, model, engine)
             pools.append(pool)
+            await self._follow_policies(pool, stack)
             self._consume([inference_stream(name)], pool.handle, model.max_concurrency)
 
         def details() -> dict[str, Any]:
             return {
                 "models": {pool.name: pool.engine.base for pool in pools},
                 "totals": {pool.name: vars(pool.engine.totals()) for pool in pools},
+                "policies": {k: v for pool in pools for k, v in pool.policies.state().items()},
             }
 
         self._details = details
+
+    async def _follow_policies(self, pool: Pool, stack: AsyncExitStack) -> None:
+        """Serve what is published now before the first request, and every change from then on."""
+        following = aclosing(policies.follow(self._bus))
+        changes = await stack.enter_async_context(following)
+        await pool.policies.apply(await anext(changes))
+
+        async def go_on() -> None:
+            async for found in changes:
+                await pool.policies.apply(found)
+
+        task = asyncio.create_task(go_on(), name=f"policies-{pool.name}")
+        stack.push_async_callback(end, [task])
 
     def _build_recorder(self, settings: RecorderSettings) -> None:
         from workers.recorder import (

@@ -25,6 +25,7 @@ from bus import (
     StepCommit,
     TokenWriter,
     dead_letters,
+    policies,
     scripts,
 )
 from bus.log_consumer import Entry
@@ -114,6 +115,7 @@ async def test_all_keys_of_a_script_call_carry_one_hash_tag(
                 await ended(bus, run_id)
             doomed = await admit(bus, "nobody")
             await bus.cancel(doomed)
+            await policies.publish(bus, "slm", "/adapter")
         for reader in readers:
             reader.drain()
         await asyncio.gather(*reading)

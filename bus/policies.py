@@ -1,0 +1,160 @@
+"""Which weights each policy is served with: its published versions, and the one in use.
+
+A policy is a model pool (`slm`), or a pool with an adapter of its own name (`slm/caller`). Version
+0 is the pool's model without an adapter. Publishing, pinning and rolling back change the version
+that new requests get; whoever serves a policy is told at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncGenerator, Callable
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from bus import scripts
+from bus.bus import Bus
+from bus.connection import OUTAGE, pause_before
+from bus.errors import BusError
+from bus.keys import POLICY_LIFE_MS
+
+MAX_VERSIONS = 200
+"""Kept for each policy; the oldest go first."""
+REFRESH_SECONDS = 30.0
+"""Between two looks at everything, whatever was told: a restarted server may have lost a word."""
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_.-]{1,64})?")
+
+
+class PolicyError(BusError):
+    """A policy or a version that there is not; the message says which there are."""
+
+
+class PolicyVersion(BaseModel):
+    """One set of adapter weights."""
+
+    model_config = ConfigDict(frozen=True)
+
+    version: int
+    path: str
+    """Of the adapter, as every worker that serves the policy sees it."""
+    published: float
+    """Unix seconds."""
+
+
+class Policy(BaseModel):
+    """A policy's versions, and which is in use."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    versions: tuple[PolicyVersion, ...] = ()
+    current: int = 0
+    earlier: tuple[int, ...] = ()
+    """Versions that were in use before, the last one last: what a rollback goes back to."""
+
+    @property
+    def pool(self) -> str:
+        return pool_of(self.name)
+
+    def path_of(self, version: int) -> str | None:
+        """Where the adapter of a version is; None for version 0, or one that is not kept."""
+        return next((each.path for each in self.versions if each.version == version), None)
+
+    def published(self, path: str, now: float) -> Policy:
+        """With a new version, in use."""
+        number = max((each.version for each in self.versions), default=0) + 1
+        new = PolicyVersion(version=number, path=path, published=now)
+        kept = (*self.versions, new)[-MAX_VERSIONS:]
+        return self.model_copy(update={"versions": kept})._using(number)
+
+    def pinned(self, version: int) -> Policy:
+        """With this version in use. Raises PolicyError."""
+        known = [0, *(each.version for each in self.versions)]
+        if version not in known:
+            raise PolicyError(
+                f"policy {self.name!r} has no version {version}; there are: "
+                f"{', '.join(map(str, known))}"
+            )
+        return self._using(version)
+
+    def rolled_back(self) -> Policy:
+        """With the version in use that was in use before. Raises PolicyError."""
+        if not self.earlier:
+            raise PolicyError(f"policy {self.name!r} had no other version in use before")
+        *earlier, before = self.earlier
+        return self.model_copy(update={"current": before, "earlier": tuple(earlier)})
+
+    def _using(self, version: int) -> Policy:
+        earlier = (*self.earlier, self.current)[-MAX_VERSIONS:]
+        return self.model_copy(update={"current": version, "earlier": earlier})
+
+
+def pool_of(policy: str) -> str:
+    """The model pool whose workers serve a policy."""
+    return policy.partition("/")[0]
+
+
+async def policies(bus: Bus) -> list[Policy]:
+    """All that were ever published, by name."""
+    found = await bus.redis.hgetall(bus.keys.policies)  # pyright: ignore[reportGeneralTypeIssues]
+    return sorted((_read(body) for body in found.values()), key=lambda each: each.name)
+
+
+async def change(bus: Bus, name: str, to: Callable[[Policy], Policy]) -> Policy:
+    """Replace a policy's state by what `to` makes of it; returns the new state.
+
+    Raises PolicyError for a name that cannot be one, and what `to` raises.
+    """
+    if not _NAME.fullmatch(name):
+        raise PolicyError(
+            f"{name!r} is no policy's name: a pool, or pool/adapter, of letters, digits, - and _"
+        )
+    keys = [bus.keys.policies, bus.keys.policy_changes]
+    while True:
+        before: bytes = await bus.redis.hget(bus.keys.policies, name) or b""  # pyright: ignore
+        after = to(_read(before) if before else Policy(name=name))
+        args = [name, before, after.model_dump_json().encode(), POLICY_LIFE_MS]
+        if await scripts.call(bus.redis, "policy", keys, args):
+            return after
+
+
+async def publish(bus: Bus, name: str, path: str) -> Policy:
+    """Let new requests of a policy be answered with the adapter at `path`."""
+    return await change(bus, name, lambda policy: policy.published(path, time.time()))
+
+
+async def follow(bus: Bus) -> AsyncGenerator[list[Policy]]:
+    """All policies now, and again whenever one may have changed. Outlasts outages."""
+    last = b"0-0"
+    failures = 0
+    while True:
+        try:
+            # Before the state is read: a change in between is told once more, and not missed.
+            newest = await bus.redis.xrevrange(bus.keys.policy_changes, count=1)
+            last = newest[0][0] if newest else b"0-0"
+            if await bus.redis.pexpire(bus.keys.policies, POLICY_LIFE_MS):
+                await bus.redis.pexpire(bus.keys.policy_changes, POLICY_LIFE_MS)
+            yield await policies(bus)
+            failures = 0
+            waited = 0.0
+            while waited < REFRESH_SECONDS:
+                found = await bus.blocking.xread(
+                    {bus.keys.policy_changes: last},
+                    count=1,
+                    block=int(bus.settings.block_seconds * 1000),
+                )
+                if found:
+                    break
+                waited += bus.settings.block_seconds
+        except OUTAGE:
+            failures += 1
+            await asyncio.sleep(pause_before(failures))
+
+
+def _read(body: bytes) -> Policy:
+    try:
+        return Policy.model_validate_json(body)
+    except ValidationError as error:
+        raise PolicyError(f"a policy on the bus cannot be read: {error}") from error

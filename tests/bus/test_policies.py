@@ -1,0 +1,76 @@
+"""Policies: published versions, the one in use, and how those who serve them hear of it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from bus import Bus, Policy, PolicyError, policies
+from bus.connection import outlast
+from tests.conftest import quick_settings
+from tests.redis_process import RedisProcess
+
+
+async def test_each_publication_is_a_version_of_its_own_and_in_use(bus: Bus) -> None:
+    for number in (1, 2):
+        found = await policies.publish(bus, "slm/caller", f"/adapters/{number}")
+        assert (found.current, found.path_of(number)) == (number, f"/adapters/{number}")
+    (stored,) = await policies.policies(bus)
+    assert stored == found
+    assert stored.pool == "slm"
+
+
+async def test_publications_at_the_same_time_are_all_kept(bus: Bus) -> None:
+    await asyncio.gather(*(policies.publish(bus, "slm", f"/{n}") for n in range(10)))
+    (stored,) = await policies.policies(bus)
+    assert [each.version for each in stored.versions] == list(range(1, 11))
+    assert {each.path for each in stored.versions} == {f"/{n}" for n in range(10)}
+    assert stored.current == 10
+
+
+async def test_a_rollback_goes_back_one_use_at_a_time_to_the_model_itself(bus: Bus) -> None:
+    for number in (1, 2, 3):
+        await policies.publish(bus, "slm", f"/{number}")
+    await policies.change(bus, "slm", lambda policy: policy.pinned(1))
+    seen = [(await policies.change(bus, "slm", Policy.rolled_back)).current for _ in range(4)]
+    assert seen == [3, 2, 1, 0]
+    with pytest.raises(PolicyError, match="no other version in use before"):
+        await policies.change(bus, "slm", Policy.rolled_back)
+
+
+async def test_a_version_that_there_is_not_cannot_be_pinned(bus: Bus) -> None:
+    await policies.publish(bus, "slm", "/1")
+    with pytest.raises(PolicyError, match="no version 7; there are: 0, 1"):
+        await policies.change(bus, "slm", lambda policy: policy.pinned(7))
+
+
+@pytest.mark.parametrize("name", ["", "a b", "slm/", "slm/../x/y", "x" * 65, "slm/caller\n"])
+async def test_a_name_that_is_none_is_refused(bus: Bus, name: str) -> None:
+    with pytest.raises(PolicyError, match="no policy's name"):
+        await policies.publish(bus, name, "/1")
+
+
+async def test_who_follows_hears_of_every_change(bus: Bus) -> None:
+    async with aclosing(policies.follow(bus)) as changes, asyncio.timeout(30):
+        assert await anext(changes) == []
+        for number in (1, 2):
+            published = await policies.publish(bus, "slm", f"/{number}")
+            while await anext(changes) != [published]:
+                continue
+
+
+async def test_who_follows_outlasts_a_redis_that_restarts(
+    own_server: RedisProcess,
+) -> None:
+    bus = Bus(quick_settings(own_server.url))
+    async with bus, aclosing(policies.follow(bus)) as changes, asyncio.timeout(60):
+        await anext(changes)
+        waiting = asyncio.ensure_future(anext(changes))
+        own_server.kill()
+        own_server.start()
+        published = await outlast("publish", lambda: policies.publish(bus, "slm", "/1"))
+        found = await waiting
+        while found != [published]:
+            found = await anext(changes)

@@ -1,0 +1,163 @@
+"""A gpu worker serves what is published, from the next request on, and never mixes versions."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from agents.records import Call, SamplingParams
+from bus import (
+    Admission,
+    Bus,
+    BusSettings,
+    Envelope,
+    Inbox,
+    Policy,
+    RequestError,
+    policies,
+    present,
+)
+from tests.bus.payloads import new_run_id
+from tests.conftest import quick_settings
+from tests.redis_process import RedisProcess
+from tests.workers.engines.asking import QUESTION, user
+from tests.workers.engines.tiny_lora import make_tiny_lora
+from tests.workers.processes import workers_running
+from workers.engines.settings import ModelSettings
+from workers.messages import CompletionPayload, calls, inference_stream, registry
+from workers.settings import GpuWorkerSettings
+
+FEW = SamplingParams(temperature=0.0, max_tokens=25)
+
+
+class Asker:
+    """A run that asks for completions, as a role worker would."""
+
+    def __init__(self, bus: Bus, inbox: Inbox, run_id: str) -> None:
+        self.bus = bus
+        self._inbox = inbox
+        self._run_id = run_id
+        self._count = 0
+
+    async def ask(self, policy: str) -> Call:
+        self._count += 1
+        payload = CompletionPayload(
+            agent="slm", pool="slm", policy=policy, messages=(user(QUESTION),), sampling=FEW, seed=1
+        )
+        envelope = Envelope(
+            type="completion",
+            run_id=self._run_id,
+            turn=0,
+            branch=0,
+            deadline=time.time() + 100,
+            reply_key=f"{self._run_id}/0.0/{self._count}",
+            payload=payload.model_dump(mode="json"),
+        )
+        (call,) = calls.validate_json(await self._inbox.request(inference_stream("slm"), envelope))
+        return call
+
+    async def served(self, name: str, **wanted: object) -> dict[str, object]:
+        """Wait until the gpu worker says so of a policy."""
+        async with asyncio.timeout(60):
+            while True:
+                for worker in await present(self.bus):
+                    state = worker.details.get("policies", {}).get(name, {})
+                    if wanted.items() <= state.items():
+                        return state
+                await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def serving(bus: BusSettings, model: Path, folder: Path) -> AsyncGenerator[Asker]:
+    """A real gpu worker process with the tiny model."""
+    pool = ModelSettings(engine="torch", model=str(model), max_concurrency=16)
+    worker = GpuWorkerSettings(bus=bus, name="gpu", models={"slm": pool})
+    async with (
+        workers_running([worker], folder),
+        Bus(bus, registry()) as here,
+        Inbox(here) as inbox,
+    ):
+        run_id = new_run_id()
+        await here.admit(Admission(run_id, b"{}", time.time() + 100, ()))
+        yield Asker(here, inbox, run_id)
+
+
+@pytest.fixture
+def settings(any_server: RedisProcess) -> BusSettings:
+    return quick_settings(any_server.url, lease_seconds=5)
+
+
+@pytest.fixture
+async def asker(settings: BusSettings, tiny_model: Path, tmp_path: Path) -> AsyncIterator[Asker]:
+    async with serving(settings, tiny_model, tmp_path) as asker:
+        yield asker
+
+
+async def test_a_version_published_while_32_requests_are_in_flight_drops_and_mixes_none(
+    asker: Asker, tiny_loras: list[Path]
+) -> None:
+    await policies.publish(asker.bus, "slm/red", str(tiny_loras[0]))
+    await asker.served("slm/red", version=1)
+    wanted = {0: await asker.ask("slm"), 1: await asker.ask("slm/red")}
+    early = [asyncio.create_task(asker.ask("slm/red")) for _ in range(32)]
+    await policies.publish(asker.bus, "slm/red", str(tiny_loras[1]))
+    await asker.served("slm/red", version=2)
+    wanted[2] = await asker.ask("slm/red")
+    found = await asyncio.gather(*early)
+    assert {call.output_ids for call in wanted.values()} == {
+        wanted[version].output_ids for version in (0, 1, 2)
+    }
+    assert len({call.output_ids for call in wanted.values()}) == 3
+    assert len(found) == 32
+    assert all(call.output_ids == wanted[call.policy.version].output_ids for call in found)
+    assert wanted[2].policy.model_dump() == {
+        "name": "slm", "base": wanted[0].policy.base, "adapter": "slm/red", "version": 2,
+    }  # fmt: skip
+
+
+async def test_a_pool_can_be_served_with_an_adapter_and_rolled_back_to_its_model(
+    asker: Asker, tiny_loras: list[Path]
+) -> None:
+    plain = await asker.ask("slm")
+    await policies.publish(asker.bus, "slm", str(tiny_loras[0]))
+    await asker.served("slm", version=1)
+    assert (await asker.ask("slm")).output_ids != plain.output_ids
+    await policies.change(asker.bus, "slm", Policy.rolled_back)
+    await asker.served("slm", version=0)
+    again = await asker.ask("slm")
+    assert (again.output_ids, again.policy) == (plain.output_ids, plain.policy)
+
+
+async def test_a_version_that_cannot_be_loaded_is_refused_and_the_one_before_serves(
+    asker: Asker, tiny_model: Path, tiny_loras: list[Path], tmp_path: Path
+) -> None:
+    await policies.publish(asker.bus, "slm/red", str(tiny_loras[0]))
+    await asker.served("slm/red", version=1)
+    broken = make_tiny_lora(tiny_model, tmp_path / "broken", 7)
+    (broken / "adapter_model.safetensors").write_bytes(b"garbage")
+    await policies.publish(asker.bus, "slm/red", str(broken))
+    state = await asker.served("slm/red", refused=2)
+    assert state["version"] == 1
+    assert "adapter_model.safetensors is damaged" in str(state["reason"])
+    assert (await asker.ask("slm/red")).policy.version == 1
+
+
+async def test_a_worker_that_starts_later_serves_the_last_version_that_can_be_loaded(
+    settings: BusSettings, tiny_model: Path, tiny_loras: list[Path], tmp_path: Path
+) -> None:
+    async with Bus(settings) as bus:
+        await policies.publish(bus, "slm/red", str(tiny_loras[0]))
+        await policies.publish(bus, "slm/red", str(tmp_path / "missing"))
+    async with serving(settings, tiny_model, tmp_path) as asker:
+        assert (await asker.ask("slm/red")).policy.version == 1
+
+
+async def test_a_policy_that_was_never_published_is_an_error_of_its_own(asker: Asker) -> None:
+    with pytest.raises(RequestError, match="no adapter 'slm/pink' is loaded") as caught:
+        await asker.ask("slm/pink")
+    assert caught.value.kind == "unknown_adapter"
