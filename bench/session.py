@@ -223,10 +223,11 @@ def with_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Setting
 def needed_pools(arm: Arm, policies: dict[str, str]) -> set[str]:
     """The pools that an arm's roles are served by."""
     from agents.workflows import policies_for, workflows
+    from bus import pool_of
 
     roles = workflows.get(arm.workflow).roles
     ours = {role: pool for role, pool in policies.items() if role in roles}
-    return set(policies_for(arm.workflow, {**ours, **arm.policies}).values())
+    return {pool_of(each) for each in policies_for(arm.workflow, {**ours, **arm.policies}).values()}
 
 
 def brief(ended: Ended) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from bus.policies import pool_of
 from bus.settings import BusSettings
 from runtime.config_sources import (
     Layer,
@@ -124,7 +125,7 @@ class Settings(BaseSettings):
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     """Pools of models by name."""
     policies: dict[str, str] = Field(default_factory=dict)
-    """Role → pool that serves its completions."""
+    """Role → policy that serves its completions: a pool, or pool/adapter."""
     workers: dict[str, WorkerSettings] = Field(default_factory=dict)
     """Worker processes by kind."""
     workflow: str = "delegate"
@@ -167,11 +168,11 @@ class Settings(BaseSettings):
                         f"workers.{kind}.models names the pool {pool!r}, which [models] doesn't"
                         f" have ({', '.join(self.models) or 'it is empty'})"
                     )
-        for role, pool in self.policies.items():
-            if pool not in self.models:
+        for role, policy in self.policies.items():
+            if pool_of(policy) not in self.models:
                 raise ValueError(
-                    f"policies.{role} names the pool {pool!r}, which [models] doesn't have"
-                    f" ({', '.join(self.models) or 'it is empty'})"
+                    f"policies.{role} names the pool {pool_of(policy)!r}, which [models] doesn't"
+                    f" have ({', '.join(self.models) or 'it is empty'})"
                 )
         return self
 

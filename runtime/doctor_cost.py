@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agents.records import Usage
+from bus import pool_of
 from runtime.config import Settings
 from workers.engines.settings import ModelSettings, cost_micro_dollars
 
@@ -46,7 +47,7 @@ def estimates(settings: Settings) -> Iterator[str]:
     for samples in SAMPLES:
         by_arm: dict[str, float] = {}
         for assumed in ASSUMED:
-            model = settings.models.get(settings.policies.get(assumed.role, ""))
+            model = settings.models.get(pool_of(settings.policies.get(assumed.role, "")))
             if model is not None:
                 dollars = samples * _dollars(model, assumed)
                 by_arm[assumed.arm] = by_arm.get(assumed.arm, 0.0) + dollars

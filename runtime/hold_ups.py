@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable
 
 from agents.records import Run
-from bus import OUTAGE, Bus, present
+from bus import OUTAGE, Bus, pool_of, present
 from runtime.deployment import Deployment
 from runtime.status import supervisor_status
 from workers.messages import inference_stream, role_stream
@@ -43,7 +43,7 @@ async def hold_ups(bus: Bus, run: Run, deployment: Deployment) -> list[str]:
     absent = [role for role in run.policies if role_stream(role) not in ready]
     absent += [
         f"the pool {pool}"
-        for pool in sorted(set(run.policies.values()))
+        for pool in sorted(set(map(pool_of, run.policies.values())))
         if inference_stream(pool) not in ready
     ]
     found: list[str] = []

@@ -17,6 +17,8 @@ log = structlog.get_logger("workers.policies")
 class Served:
     """What became of one policy here."""
 
+    wanted: int = 0
+    """The version in use by the last word from the bus."""
     version: int = 0
     """That new requests get; 0 is the model without an adapter."""
     refused: int | None = None
@@ -51,7 +53,8 @@ class PolicyFollower:
         for policy in policies:
             if policy.pool == self._pool:
                 served = self._served.setdefault(policy.name, Served())
-                if policy.current not in (served.version, served.refused):
+                if policy.current != served.wanted:
+                    served.wanted = policy.current
                     await self._change(policy, served)
 
     async def _change(self, policy: Policy, served: Served) -> None:

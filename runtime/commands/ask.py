@@ -84,20 +84,21 @@ def register(app: typer.Typer) -> None:
 
 
 def parse_policies(words: list[str], settings: Settings) -> dict[str, str]:
-    """`--policy ROLE=POOL` options. Raises `InputError`."""
+    """`--policy ROLE=POOL` or `ROLE=POOL/ADAPTER` options. Raises `InputError`."""
+    from bus import pool_of
     from runtime.errors import InputError
 
     policies: dict[str, str] = {}
     for word in words:
-        role, _, pool = word.partition("=")
-        if not (role and pool):
+        role, _, policy = word.partition("=")
+        if not (role and policy):
             raise InputError(f"{word!r} is not ROLE=POOL", hint="as in --policy solo=slm.")
-        if pool not in settings.models:
+        if pool_of(policy) not in settings.models:
             raise InputError(
-                f"--policy {word}: there is no pool {pool!r}",
+                f"--policy {word}: there is no pool {pool_of(policy)!r}",
                 hint=f"pools: {', '.join(settings.models)}",
             )
-        policies[role] = pool
+        policies[role] = policy
     return policies
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +12,6 @@ from runtime.commands.options import AsJson, RedisUrl
 if TYPE_CHECKING:
     from bus import Bus, DeadLetter
 
-T = TypeVar("T")
 LetterId = Annotated[str, typer.Argument(metavar="ID", help="As `runtime dead ls` prints it.")]
 
 
@@ -31,6 +29,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """List dead letters, newest first."""
         from bus import dead_letters
+        from runtime.commands.on_bus import on_bus
         from runtime.tables import listing
 
         async def first(bus: Bus) -> list[DeadLetter]:
@@ -41,7 +40,7 @@ def register(app: typer.Typer) -> None:
                     break
             return found
 
-        letters = _on_bus(redis_url, first)
+        letters = on_bus(redis_url, first)
         if as_json:
             typer.echo(json.dumps([_as_json(letter) for letter in letters]))
             return
@@ -58,8 +57,9 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Show one letter whole: reason, traceback, envelope."""
         from bus import dead_letters
+        from runtime.commands.on_bus import on_bus
 
-        letter = _on_bus(redis_url, lambda bus: dead_letters.show(bus, letter_id))
+        letter = on_bus(redis_url, lambda bus: dead_letters.show(bus, letter_id))
         typer.echo(json.dumps(_as_json(letter), indent=2, ensure_ascii=False))
 
     @dead.command("replay")
@@ -68,8 +68,9 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Send a letter back to its stream and wake its run; do so once its cause is mended."""
         from bus import dead_letters
+        from runtime.commands.on_bus import on_bus
 
-        stream = _on_bus(redis_url, lambda bus: dead_letters.replay(bus, letter_id))
+        stream = on_bus(redis_url, lambda bus: dead_letters.replay(bus, letter_id))
         typer.echo(f"sent to {stream}")
 
     @dead.command("purge")
@@ -80,11 +81,12 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Delete one dead letter, or all of them."""
         from bus import dead_letters
+        from runtime.commands.on_bus import on_bus
         from runtime.errors import InputError
 
         if (letter_id is None) == (not everything):
             raise InputError("name one letter, or say --all")
-        gone = _on_bus(redis_url, lambda bus: dead_letters.purge(bus, letter_id))
+        gone = on_bus(redis_url, lambda bus: dead_letters.purge(bus, letter_id))
         typer.echo(f"{gone} purged")
 
 
@@ -96,22 +98,3 @@ def _as_json(letter: DeadLetter) -> dict[str, object]:
     except (ValueError, RecursionError):
         envelope = letter.envelope.decode("utf-8", "replace")
     return {**asdict(letter), "envelope": envelope}
-
-
-def _on_bus(redis_url: str | None, question: Callable[[Bus], Awaitable[T]]) -> T:
-    import asyncio
-
-    from bus import Bus, BusError, BusUnavailable
-    from runtime.deployment import find
-    from runtime.errors import InputError
-
-    async def asked() -> T:
-        async with Bus(find(redis_url=redis_url).settings.bus) as bus:
-            return await question(bus)
-
-    try:
-        return asyncio.run(asked())
-    except BusUnavailable:
-        raise
-    except BusError as error:
-        raise InputError(str(error)) from error

@@ -1,0 +1,28 @@
+"""One question to the bus of a deployment, for commands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from bus import Bus, BusError, BusUnavailable
+from runtime.deployment import find
+from runtime.errors import InputError
+
+T = TypeVar("T")
+
+
+def on_bus(redis_url: str | None, question: Callable[[Bus], Awaitable[T]]) -> T:
+    """The answer. Raises `InputError` for what the bus refuses, `BusUnavailable`, `Unreachable`."""
+
+    async def asked() -> T:
+        async with Bus(find(redis_url=redis_url).settings.bus) as bus:
+            return await question(bus)
+
+    try:
+        return asyncio.run(asked())
+    except BusUnavailable:
+        raise
+    except BusError as error:
+        raise InputError(str(error)) from error

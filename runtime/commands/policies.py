@@ -1,0 +1,158 @@
+"""`runtime policies ls|publish|pin|rollback`: which weights new requests are answered with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from runtime.commands.options import AsJson, RedisUrl
+
+if TYPE_CHECKING:
+    from bus import Bus, Policy
+
+Name = Annotated[
+    str, typer.Argument(metavar="POLICY", help="A pool (slm), or pool/adapter (slm/caller).")
+]
+Wait = Annotated[
+    float, typer.Option(help="Seconds to wait for the workers that serve it to say so.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    policies = typer.Typer(
+        no_args_is_help=True,
+        help="Adapters of the models: published, pinned and rolled back while requests run.",
+    )
+    app.add_typer(policies, name="policies")
+
+    @policies.command("ls")
+    def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:  # pyright: ignore[reportUnusedFunction]
+        """List policies, their versions, and what each worker serves."""
+        from bus import policies as stored
+        from bus import present
+        from runtime.commands.on_bus import on_bus
+        from runtime.tables import listing
+
+        async def question(bus: Bus) -> tuple[list[Policy], dict[str, dict[str, str]]]:
+            workers = await present(bus)
+            served = {
+                worker.name: {
+                    name: _said(state) for name, state in worker.details.get("policies", {}).items()
+                }
+                for worker in workers
+            }
+            return await stored.policies(bus), served
+
+        found, served = on_bus(redis_url, question)
+        rows = [
+            (
+                policy.name,
+                str(policy.current),
+                policy.path_of(policy.current) or "the model itself",
+                "; ".join(
+                    f"{worker}: {states[policy.name]}"
+                    for worker, states in served.items()
+                    if policy.name in states
+                )
+                or "nobody",
+            )
+            for policy in found
+        ]
+        if as_json:
+            typer.echo(json.dumps([policy.model_dump() for policy in found]))
+        elif rows:
+            typer.echo("\n".join(listing(("policy", "version", "weights", "served by"), rows)))
+        else:
+            typer.echo("no policy was published: every pool is served with its model alone")
+
+    @policies.command("publish")
+    def publish(  # pyright: ignore[reportUnusedFunction]
+        name: Name,
+        adapter: Annotated[
+            Path, typer.Argument(help="Folder of a LoRA (PEFT), or a GGUF file for llama_cpp.")
+        ],
+        redis_url: RedisUrl = None,
+        wait: Wait = 30.0,
+    ) -> None:
+        """Answer new requests of a policy with this adapter. Those in work end as they began."""
+        import time
+
+        from runtime.errors import InputError
+
+        if not adapter.exists():
+            raise InputError(f"{adapter} does not exist", hint="name a folder, or a .gguf file.")
+        path = str(adapter.resolve())
+        _change(name, redis_url, wait, lambda policy: policy.published(path, time.time()))
+
+    @policies.command("pin")
+    def pin(  # pyright: ignore[reportUnusedFunction]
+        name: Name,
+        version: Annotated[int, typer.Argument(min=0, help="0 is the model without an adapter.")],
+        redis_url: RedisUrl = None,
+        wait: Wait = 30.0,
+    ) -> None:
+        """Answer new requests of a policy with this version."""
+        _change(name, redis_url, wait, lambda policy: policy.pinned(version))
+
+    @policies.command("rollback")
+    def rollback(name: Name, redis_url: RedisUrl = None, wait: Wait = 30.0) -> None:  # pyright: ignore[reportUnusedFunction]
+        """Answer new requests of a policy with what was in use before."""
+        _change(name, redis_url, wait, lambda policy: policy.rolled_back())
+
+
+def _change(name: str, redis_url: str | None, wait: float, to: Callable[[Policy], Policy]) -> None:
+    """Change a policy, and tell what became of it. Exit code 1 if a worker refused it."""
+    import asyncio
+
+    from bus import policies, pool_of, present
+    from runtime.commands.on_bus import on_bus
+    from runtime.deployment import find
+    from runtime.errors import EXIT_FAILED, InputError
+
+    pools = find(redis_url=redis_url).settings.models
+    if pool_of(name) not in pools:
+        raise InputError(f"there is no pool {pool_of(name)!r}", hint=f"pools: {', '.join(pools)}")
+
+    async def question(bus: Bus) -> tuple[Policy, dict[str, str], bool]:
+        policy = await policies.change(bus, name, to)
+        states: dict[str, str] = {}
+        refused = False
+        end = asyncio.get_running_loop().time() + wait
+        while True:
+            serving = [
+                worker
+                for worker in await present(bus)
+                if policy.pool in worker.details.get("models", {})
+            ]
+            for worker in serving:
+                state = worker.details.get("policies", {}).get(name)
+                if state is not None and policy.current in (state["version"], state["refused"]):
+                    states[worker.name] = _said(state)
+                    refused = refused or state["refused"] == policy.current
+            done = bool(serving) and all(worker.name in states for worker in serving)
+            if done or asyncio.get_running_loop().time() > end:
+                waiting = {
+                    worker.name: "not yet" for worker in serving if worker.name not in states
+                }
+                return policy, states | waiting, refused
+            await asyncio.sleep(0.2)
+
+    policy, states, refused = on_bus(redis_url, question)
+    weights = policy.path_of(policy.current) or "the model itself"
+    typer.echo(f"{name}: version {policy.current} ({weights})")
+    for worker, said in states.items():
+        typer.echo(f"  {worker}: {said}")
+    if not states:
+        typer.echo(f"  no worker serves the pool {policy.pool} now; one that starts will")
+    if refused:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _said(state: dict[str, object]) -> str:
+    if state["refused"] is None:
+        return f"serves version {state['version']}"
+    return f"refuses version {state['refused']}, serves {state['version']}: {state['reason']}"

@@ -1,0 +1,47 @@
+"""`runtime policies` on a running deployment, whose scripted engine serves no adapters."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from runtime.errors import EXIT_FAILED, EXIT_USAGE
+from tests.runtime.conftest import Deployment
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def test_a_version_that_the_workers_refuse_is_told_with_the_reason_and_can_be_rolled_back(
+    shared: Deployment, tmp_path: Path
+) -> None:
+    done = shared.run("policies", "publish", "slm", str(tmp_path))
+    assert done.returncode == EXIT_FAILED
+    assert f"slm: version 1 ({tmp_path})" in done.stdout
+    assert "refuses version 1, serves 0" in done.stdout
+    assert "slm" in shared.ok("policies", "ls")
+    said = shared.ok("policies", "rollback", "slm")
+    assert "slm: version 0 (the model itself)" in said
+    assert "serves version 0" in said
+    (policy,) = json.loads(shared.ok("policies", "ls", "--json"))
+    assert (policy["name"], policy["current"], len(policy["versions"])) == ("slm", 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("publish", "slm", "/nowhere/at/all"), "/nowhere/at/all does not exist"),
+        (("publish", "pink", "."), "there is no pool 'pink'"),
+        (("pin", "llm", "7"), "no version 7; there are: 0"),
+        (("rollback", "llm"), "no other version in use before"),
+        (("pin", "slm/a b", "0"), "no policy's name"),
+    ],
+)
+def test_what_cannot_be_done_is_one_error(
+    shared: Deployment, arguments: tuple[str, ...], words: str
+) -> None:
+    done = shared.run("policies", *arguments)
+    assert done.returncode == EXIT_USAGE
+    assert done.stderr.count("error: ") == 1
+    assert words in done.stderr
