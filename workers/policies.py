@@ -17,8 +17,8 @@ log = structlog.get_logger("workers.policies")
 class Served:
     """What became of one policy here."""
 
-    wanted: int = 0
-    """The version in use by the last word from the bus."""
+    seen: int = 0
+    """The version in use by the last word from the bus that was acted on."""
     version: int = 0
     """That new requests get; 0 is the model without an adapter."""
     refused: int | None = None
@@ -53,9 +53,9 @@ class PolicyFollower:
         for policy in policies:
             if policy.pool == self._pool:
                 served = self._served.setdefault(policy.name, Served())
-                if policy.current != served.wanted:
-                    served.wanted = policy.current
+                if policy.current != served.seen:
                     await self._change(policy, served)
+                    served.seen = policy.current
 
     async def _change(self, policy: Policy, served: Served) -> None:
         served.refused, served.reason = None, ""

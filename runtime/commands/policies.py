@@ -130,7 +130,7 @@ def _change(name: str, redis_url: str | None, wait: float, to: Callable[[Policy]
             ]
             for worker in serving:
                 state = worker.details.get("policies", {}).get(name)
-                if state is not None and policy.current in (state["version"], state["refused"]):
+                if state is not None and state["seen"] == policy.current:
                     states[worker.name] = _said(state)
                     refused = refused or state["refused"] == policy.current
             done = bool(serving) and all(worker.name in states for worker in serving)
