@@ -23,7 +23,7 @@ def engine(
     ] = "random-100m",
     precision: Annotated[
         str, typer.Option(metavar="f32|f16|bf16|q8_0|q4_k_m", help="Of the GGUF made of it.")
-    ] = "f16",
+    ] = "bf16",
     only: Annotated[
         str, typer.Option(metavar="both|llama_cpp|torch", help="Which of our engines.")
     ] = "both",

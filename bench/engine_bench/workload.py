@@ -87,8 +87,8 @@ def asks(concurrency: int, seed: int) -> list[Ask]:
     return [
         Ask(
             f"{ROLE}\n\nCase {dice.randrange(10_000)}: "
-            + " ".join(str(dice.randrange(1000)) for _ in range(dice.randrange(4, 20))),
-            dice.randrange(16, 97),
+            + " ".join(str(dice.randrange(1000)) for _ in range(dice.randrange(2, 12))),
+            dice.randrange(32, 129),
         )
         for _ in range(max(4, PER_PLACE * concurrency))
     ]

@@ -141,8 +141,8 @@ def test_runs_are_listed_shown_and_replayed_from_the_journal(
     heading, *lines = shared.ok("runs", "ls").splitlines()
     line = next(line for line in lines if line.startswith(run_id))
     assert line.split()[1:3] == ["answered", "delegate"]
-    assert line.index("29") == heading.index("answer")
-    assert line.index("Tom") == heading.index("question")
+    assert line[heading.index("answer") :].startswith("29 ")
+    assert line[heading.index("question") :].startswith("Tom")
     listed = json.loads(shared.ok("runs", "ls", "--json"))
     assert next(line for line in listed if line["id"] == run_id)["answer"] == "29"
     assert "answer  29" in shared.ok("runs", "show", run_id[9:])

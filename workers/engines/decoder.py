@@ -384,7 +384,6 @@ class Decoder(ABC, Generic[L]):
     def _push(self, job: Job, row: Row, token: int, logprob: float) -> None:
         """Give a row its token and send what comes of it. Raises EngineError if its grammar
         cannot go on."""
-        job.generated += 1
         delta = row.push(token, logprob)
         if job.request.stream:
             self._send(job, delta)

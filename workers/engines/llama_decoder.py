@@ -302,6 +302,7 @@ class LlamaDecoder(Decoder[LoadedGguf]):
             self._fail(list(dict.fromkeys(lane.job for lane in lanes)), EngineError(str(error)))
             return
         for lane, token, logprob in zip(lanes, tokens, logprobs, strict=True):
+            lane.job.generated += 1
             if lane in self._lanes and self._guarded(
                 lambda lane=lane, token=token, logprob=logprob: self._push(
                     lane.job, lane.row, token, logprob

@@ -98,15 +98,16 @@ class LocalEngine(Generic[L]):
                 job.matcher = await ticket.guard(compiling)
             decoder.add(job)
             try:
-                while len(done) < request.sampling.n:
-                    event = await ticket.guard(job.events.get())
-                    if isinstance(event, EngineError):
-                        raise event
-                    if isinstance(event, Completion):
-                        done.append(event)
-                        if len(done) == request.sampling.n:
-                            self._count(done)
-                    yield event
+                with ticket.telling(job.events.put_nowait):
+                    while len(done) < request.sampling.n:
+                        event = await job.events.get()
+                        if isinstance(event, EngineError):
+                            raise event
+                        if isinstance(event, Completion):
+                            done.append(event)
+                            if len(done) == request.sampling.n:
+                                self._count(done)
+                        yield event
             finally:
                 if len(done) < request.sampling.n:
                     decoder.abandon(job)

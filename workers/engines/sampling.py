@@ -17,6 +17,7 @@ batch's shape, so a token whose probability border lies that close to the draw c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -49,31 +50,36 @@ def choose_tokens(
     Raises FloatingPointError if a row's logits are not finite where it samples.
     """
     scores = logits.float()
-    tokens = torch.empty(len(rows), dtype=torch.long, device=scores.device)
-    logprobs = torch.empty(len(rows), dtype=torch.float32, device=scores.device)
     greedy = [i for i, row in enumerate(rows) if row.temperature == 0.0]
-    sampled = [i for i, row in enumerate(rows) if row.temperature > 0.0]
-    if greedy:
-        raw = scores if not sampled else scores[greedy]
-        chosen = raw.argmax(dim=-1)
-        tokens[greedy] = chosen
-        logprobs[greedy] = raw.log_softmax(dim=-1).gather(-1, chosen[:, None])[:, 0]
-    if sampled:
+    if len(greedy) == len(rows):
+        tokens, logprobs = _greedy(scores)
+    else:
+        sampled = [i for i, row in enumerate(rows) if row.temperature > 0.0]
         parameters = [rows[i] for i in sampled]
-        support = sampling_logprobs(scores if not greedy else scores[sampled], parameters)
+        support = sampling_logprobs(scores[sampled] if greedy else scores, parameters)
         draws = torch.tensor(
             [rows[i].draw(positions[i]) for i in sampled],
             dtype=torch.float64,
             device=scores.device,
         )
-        chosen = _inverse_cdf(support, draws)
-        tokens[sampled] = chosen
-        logprobs[sampled] = support.gather(-1, chosen[:, None])[:, 0]
-    if not bool(torch.isfinite(logprobs).all()):
+        tokens = _inverse_cdf(support, draws)
+        logprobs = support.gather(-1, tokens[:, None])[:, 0]
+        if greedy:
+            of_greedy = _greedy(scores[greedy])
+            order = torch.tensor([*greedy, *sampled], device=scores.device).argsort()
+            tokens = torch.cat([of_greedy[0], tokens])[order]
+            logprobs = torch.cat([of_greedy[1], logprobs])[order]
+    found = logprobs.tolist()
+    if not all(map(math.isfinite, found)):
         raise FloatingPointError(
             "the model's logits are not finite (NaN or infinity); try dtype = 'float32'"
         )
-    return tokens.tolist(), logprobs.tolist()
+    return tokens.tolist(), found
+
+
+def _greedy(scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    best = scores.max(dim=-1)
+    return best.indices, best.values - scores.logsumexp(dim=-1)
 
 
 def forbid(logits: torch.Tensor, allowed: Sequence[bytes | None]) -> torch.Tensor:

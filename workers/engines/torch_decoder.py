@@ -120,6 +120,7 @@ class TorchDecoder(Decoder[LoadedModel]):
         failed: list[Job] = []
         for place, token, logprob in zip(places, tokens, logprobs, strict=True):
             job = self._jobs[place]
+            job.generated += 1
             if job not in failed:
                 try:
                     self._push(job, self._rows[place], token, logprob)
