@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -17,10 +17,10 @@ log = structlog.get_logger("workers.policies")
 class Served:
     """What became of one policy here."""
 
-    seen: int = 0
-    """The version in use by the last word from the bus that was acted on."""
-    version: int = 0
-    """That new requests get; 0 is the model without an adapter."""
+    seen: int | None = None
+    """The version in use by the last word from the bus that was acted on; None before the first."""
+    version: int | None = None
+    """That new requests get; 0 is the model without an adapter, None is nothing yet."""
     refused: int | None = None
     """A later version that could not be loaded."""
     reason: str = ""
@@ -36,12 +36,19 @@ class PolicyFollower:
         self._served: dict[str, Served] = {}
 
     def adapter(self, policy: str) -> str | None:
-        """The adapter that a request of this policy asks the engine for."""
+        """The adapter that a request of this policy asks the engine for.
+
+        Raises EngineError `unknown_adapter` while none of the policy's versions could be loaded:
+        the plain model's answer would be taken for the adapter's. A pool's own policy has the
+        plain model to go on with until the first version that can be loaded.
+        """
         served = self._served.get(policy)
-        if served is not None:
-            return policy if served.version else None
-        # Never published: the engine says so of an adapter, and of the pool there is the model.
-        return None if policy == self._pool else policy
+        if served is None:
+            # Never published: the engine says so of an adapter, and of the pool there is the model.
+            return None if policy == self._pool else policy
+        if served.version is None:
+            raise _nothing_served(policy, served)
+        return policy if served.version else None
 
     def state(self) -> dict[str, dict[str, object]]:
         """For the worker's presence."""
@@ -52,18 +59,22 @@ class PolicyFollower:
         could be goes on serving."""
         for policy in policies:
             if policy.pool == self._pool:
-                served = self._served.setdefault(policy.name, Served())
+                served = self._served.setdefault(policy.name, self._before(policy.name))
                 if policy.current != served.seen:
                     await self._change(policy, served)
                     served.seen = policy.current
 
+    def _before(self, policy: str) -> Served:
+        """What serves a policy before its first version."""
+        return Served(version=0 if policy == self._pool else None)
+
     async def _change(self, policy: Policy, served: Served) -> None:
         served.refused, served.reason = None, ""
-        for version in (policy.current, *reversed(policy.earlier)):
+        for version in self._wanted(policy):
             if version == served.version:
                 return
             try:
-                await self._load(policy, version)
+                await self._load(policy, version, served)
             except EngineError as error:
                 if version == policy.current:
                     served.refused, served.reason = version, str(error)
@@ -75,11 +86,36 @@ class PolicyFollower:
                 log.info("policy serves", policy=policy.name, version=version)
                 return
 
-    async def _load(self, policy: Policy, version: int) -> None:
+    def _wanted(self, policy: Policy) -> Iterator[int]:
+        """The version in use, then those that it may be replaced by, the last one in use first."""
+        in_use = (*policy.earlier, policy.current)
+        # A rollback may choose the plain model. That an adapter's first version follows upon
+        # nothing is no such choice.
+        if in_use[:2] == (0, 1) and policy.name != self._pool:
+            in_use = in_use[1:]
+        return reversed(in_use)
+
+    async def _load(self, policy: Policy, version: int, served: Served) -> None:
         path = policy.path_of(version)
         if version == 0:
-            await self._engine.unload_adapter(policy.name)
+            if served.version:
+                await self._engine.unload_adapter(policy.name)
         elif path is None:
             raise EngineError(f"version {version} is no longer kept", kind="bad_request")
         else:
             await self._engine.load_adapter(policy.name, path, version)
+
+
+def _nothing_served(policy: str, served: Served) -> EngineError:
+    if served.refused is None:
+        return EngineError(
+            f"policy {policy!r}: its first version is still being loaded",
+            kind="unknown_adapter",
+            retryable=True,
+        )
+    return EngineError(
+        f"policy {policy!r} has no version that could be loaded; version {served.refused} was "
+        f"refused: {served.reason}. Publish one that can be loaded, or pin version 0, which is "
+        "the model without an adapter",
+        kind="unknown_adapter",
+    )

@@ -155,4 +155,5 @@ def _change(name: str, redis_url: str | None, wait: float, to: Callable[[Policy]
 def _said(state: dict[str, object]) -> str:
     if state["refused"] is None:
         return f"serves version {state['version']}"
-    return f"refuses version {state['refused']}, serves {state['version']}: {state['reason']}"
+    instead = "nothing" if state["version"] is None else state["version"]
+    return f"refuses version {state['refused']}, serves {instead}: {state['reason']}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -28,11 +29,31 @@ from tests.redis_process import RedisProcess
 from tests.workers.engines.asking import QUESTION, user
 from tests.workers.engines.tiny_lora import make_tiny_lora
 from tests.workers.processes import workers_running
+from workers.engines.protocol import EngineError
 from workers.engines.settings import ModelSettings
+from workers.engines.torch import TorchEngine
 from workers.messages import CompletionPayload, calls, inference_stream, registry
+from workers.policies import PolicyFollower
 from workers.settings import GpuWorkerSettings
 
 FEW = SamplingParams(temperature=0.0, max_tokens=25)
+
+
+def published(name: str, *paths: Path) -> Policy:
+    """A policy with these versions, the last one in use."""
+    policy = Policy(name=name)
+    for path in paths:
+        policy = policy.published(str(path), time.time())
+    return policy
+
+
+@pytest.fixture
+async def follower(tiny_model: Path) -> AsyncIterator[PolicyFollower]:
+    """Of a worker that has just started."""
+    engine = TorchEngine(ModelSettings(engine="torch", model=str(tiny_model)))
+    await engine.start()
+    yield PolicyFollower("slm", engine)
+    await engine.close()
 
 
 class Asker:
@@ -147,6 +168,17 @@ async def test_a_version_that_cannot_be_loaded_is_refused_and_the_one_before_ser
     assert (await asker.ask("slm/red")).policy.version == 1
 
 
+async def test_a_policy_whose_first_version_is_refused_is_an_error_and_not_the_plain_model(
+    settings: BusSettings, tiny_model: Path, tmp_path: Path
+) -> None:
+    async with Bus(settings) as bus:
+        await policies.publish(bus, "slm/red", str(tmp_path / "missing"))
+    async with serving(settings, tiny_model, tmp_path) as asker:
+        with pytest.raises(RequestError, match=r"version 1 was refused: .*missing") as told:
+            await asker.ask("slm/red")
+        assert (told.value.kind, told.value.retryable) == ("unknown_adapter", False)
+
+
 async def test_a_worker_that_starts_later_serves_the_last_version_that_can_be_loaded(
     settings: BusSettings, tiny_model: Path, tiny_loras: list[Path], tmp_path: Path
 ) -> None:
@@ -161,3 +193,70 @@ async def test_a_policy_that_was_never_published_is_an_error_of_its_own(asker: A
     with pytest.raises(RequestError, match="no adapter 'slm/pink' is loaded") as caught:
         await asker.ask("slm/pink")
     assert caught.value.kind == "unknown_adapter"
+
+
+async def test_no_plain_model_stands_in_for_an_adapter_that_never_loaded(
+    follower: PolicyFollower, tmp_path: Path, tiny_loras: list[Path]
+) -> None:
+    refused = published("slm/red", tmp_path / "missing", tmp_path / "missing too")
+    await follower.apply([refused])
+    with pytest.raises(EngineError, match=r"version 2 was refused: .*missing too") as told:
+        follower.adapter("slm/red")
+    assert told.value.kind == "unknown_adapter"
+    await follower.apply([refused.published(str(tiny_loras[0]), time.time())])
+    assert follower.adapter("slm/red") == "slm/red"
+
+
+async def test_a_pool_whose_first_version_is_refused_goes_on_with_its_model(
+    follower: PolicyFollower, tmp_path: Path
+) -> None:
+    await follower.apply([published("slm", tmp_path / "missing")])
+    assert follower.adapter("slm") is None
+    assert follower.state()["slm"]["refused"] == 1
+
+
+async def test_the_plain_model_answers_for_an_adapter_where_it_was_chosen(
+    follower: PolicyFollower, tmp_path: Path, tiny_loras: list[Path]
+) -> None:
+    """By a rollback; and it goes on when a later version is refused."""
+    chosen = published("slm/red", tiny_loras[0]).rolled_back()
+    await follower.apply([chosen])
+    assert follower.adapter("slm/red") is None
+    await follower.apply([chosen.published(str(tmp_path / "missing"), time.time())])
+    assert follower.adapter("slm/red") is None
+    assert follower.state()["slm/red"]["refused"] == 2
+
+
+async def test_a_rollback_after_a_refusal_is_to_the_plain_model(
+    follower: PolicyFollower, tmp_path: Path
+) -> None:
+    refused = published("slm/red", tmp_path / "missing")
+    await follower.apply([refused])
+    await follower.apply([refused.rolled_back()])
+    assert follower.adapter("slm/red") is None
+    assert follower.state()["slm/red"]["refused"] is None
+
+
+async def test_a_rollback_to_a_version_that_is_gone_keeps_the_one_that_serves(
+    follower: PolicyFollower, tiny_loras: list[Path], tmp_path: Path
+) -> None:
+    gone = Path(shutil.copytree(tiny_loras[0], tmp_path / "gone"))
+    policy = published("slm/red", gone, tiny_loras[1])
+    await follower.apply([policy])
+    shutil.rmtree(gone)
+    await follower.apply([policy.rolled_back()])
+    assert follower.adapter("slm/red") == "slm/red"
+    state = follower.state()["slm/red"]
+    assert (state["version"], state["refused"]) == (2, 1)
+
+
+async def test_a_request_that_comes_while_the_first_version_is_loaded_may_ask_again(
+    follower: PolicyFollower, tiny_loras: list[Path]
+) -> None:
+    loading = asyncio.create_task(follower.apply([published("slm/red", tiny_loras[0])]))
+    await asyncio.sleep(0)
+    with pytest.raises(EngineError, match="still being loaded") as told:
+        follower.adapter("slm/red")
+    assert told.value.retryable
+    await loading
+    assert follower.adapter("slm/red") == "slm/red"
