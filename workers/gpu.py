@@ -13,7 +13,14 @@ import structlog
 
 from agents.records import Call, Latency, PolicyRef, UsageEntry
 from bus import Delivery, RunEnded, error_reply
-from workers.engines.protocol import Completion, Delta, Engine, EngineError, GenerateRequest
+from workers.engines.protocol import (
+    Completion,
+    Delta,
+    Engine,
+    EngineBroken,
+    EngineError,
+    GenerateRequest,
+)
 from workers.engines.settings import ModelSettings, cost_micro_dollars
 from workers.messages import CompletionPayload, calls
 from workers.policies import PolicyFollower
@@ -32,7 +39,10 @@ class Pool:
         self.policies = PolicyFollower(name, engine)
 
     async def handle(self, delivery: Delivery) -> None:
-        """Answer one request. An engine's error becomes an error reply: the role decides."""
+        """Answer one request. An engine's error becomes an error reply: the role decides.
+
+        Raises `EngineBroken`: the request is for another worker to answer.
+        """
         payload = delivery.payload
         assert isinstance(payload, CompletionPayload)
         envelope = delivery.envelope
@@ -49,6 +59,8 @@ class Pool:
             if stream is not None:
                 request = request.model_copy(update={"resume_ids": await stream.resume()})
             done = await self._generate(request, stream)
+        except EngineBroken:
+            raise
         except EngineError as error:
             log.warning("completion failed", pool=self.name, kind=error.kind, error=str(error))
             reply = error_reply(error.kind, f"{self.name}: {error}", retryable=error.retryable)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import AsyncExitStack, aclosing
 from importlib.metadata import version
 from pathlib import Path
@@ -17,9 +17,21 @@ from typing import Any, Protocol
 
 import structlog
 
-from bus import Bus, Consumer, Inbox, LogConsumer, WorkerPresence, announce, policies
+from bus import (
+    Bus,
+    Consumer,
+    Delivery,
+    Inbox,
+    LogConsumer,
+    Retry,
+    WorkerPresence,
+    announce,
+    policies,
+)
+from bus.consumer import Handler
 from bus.tasks import end
 from workers.engines import build_engine
+from workers.engines.protocol import EngineBroken
 from workers.garbage import collect_rarely
 from workers.gpu import Pool
 from workers.messages import TOOL_STREAM, inference_stream, registry, role_stream
@@ -51,6 +63,7 @@ class Worker:
         self.name = settings.name or f"{settings.kind}-{os.getpid()}"
         self._bus = Bus(settings.bus, registry(), join_seconds=join_seconds)
         self._state = "starting"
+        self._broken: EngineBroken | None = None
         self._servers: list[Server] = []
         self._streams: list[str] = []
         self._details: Callable[[], dict[str, Any]] = dict
@@ -59,7 +72,9 @@ class Worker:
         )
 
     async def run(self) -> None:
-        """Serve until drained. Raises `BusUnavailable` if the bus can't be joined at the start."""
+        """Serve until drained. Raises `BusUnavailable` if the bus can't be joined at the start,
+        `EngineError` if a model can't be loaded, `EngineBroken` after draining if one can't go on.
+        """
         collect_rarely()
         stop = asyncio.Event()
         serving = asyncio.create_task(self._serve(stop), name="serve")
@@ -99,6 +114,8 @@ class Worker:
                 await asyncio.gather(*tasks)
             finally:
                 await end(tasks)
+        if self._broken is not None:
+            raise self._broken
         log.info("stopped", worker=self.name)
 
     async def _join(self, stack: AsyncExitStack, stop: asyncio.Event) -> bool:
@@ -117,6 +134,9 @@ class Worker:
 
     async def _drain_on(self, stop: asyncio.Event) -> None:
         await stop.wait()
+        self._drain()
+
+    def _drain(self) -> None:
         self._state = "draining"
         for server in self._servers:
             server.drain()
@@ -155,7 +175,7 @@ class Worker:
             pool = Pool(name, model, engine)
             pools.append(pool)
             await self._follow_policies(pool, stack)
-            self._consume([inference_stream(name)], pool.handle, model.max_concurrency)
+            self._consume([inference_stream(name)], self._handler(pool), model.max_concurrency)
 
         def details() -> dict[str, Any]:
             return {
@@ -165,6 +185,22 @@ class Worker:
             }
 
         self._details = details
+
+    def _handler(self, pool: Pool) -> Handler:
+        """The pool's own, until its engine breaks. Then its requests go back to the bus, what other
+        pools have in hand is finished, and the worker ends: only a new process helps."""
+
+        async def handle(delivery: Delivery) -> None:
+            try:
+                await pool.handle(delivery)
+            except EngineBroken as error:
+                if self._broken is None:
+                    self._broken = error
+                    log.error("this worker ends", worker=self.name, pool=pool.name, why=str(error))
+                    self._drain()
+                raise Retry(str(error)) from error
+
+        return handle
 
     async def _follow_policies(self, pool: Pool, stack: AsyncExitStack) -> None:
         """Serve what is published now before the first request, and every change from then on."""
@@ -205,9 +241,7 @@ class Worker:
                 )
         self._details = lambda: {"rows": sum(table.rows for table in tables)}
 
-    def _consume(
-        self, streams: list[str], handler: Callable[..., Coroutine[Any, Any, None]], places: int
-    ) -> None:
+    def _consume(self, streams: list[str], handler: Handler, places: int) -> None:
         self._streams += streams
         self._servers.append(
             Consumer(self._bus, streams, handler, concurrency=places, worker=self.name)

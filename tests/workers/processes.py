@@ -43,16 +43,17 @@ def deployment(
     ]
 
 
-def spawn(settings: WorkerBase, folder: Path) -> subprocess.Popen[bytes]:
-    """Start `python -m workers`; its output goes to a file in `folder`."""
+def spawn(
+    settings: WorkerBase, folder: Path, *, module: Sequence[str] = ("workers",)
+) -> subprocess.Popen[bytes]:
+    """Start `python -m workers`, or another module that takes the settings as its last argument;
+    its output goes to a file in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{settings.name}.json"
     body = settings.model_dump(mode="json")
     path.write_text(settings.model_validate(body).model_dump_json())
     with (folder / f"{settings.name}.log").open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "workers", str(path)], stdout=log, stderr=log
-        )
+        return subprocess.Popen([sys.executable, "-m", *module, str(path)], stdout=log, stderr=log)
 
 
 @contextlib.asynccontextmanager

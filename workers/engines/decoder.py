@@ -25,7 +25,7 @@ from agents.records import Message, ToolSpec
 from workers.engines.adapters import AdapterVersion
 from workers.engines.chat_prompt import Prompt, TextCodec, build_prompt
 from workers.engines.grammar import Matcher
-from workers.engines.protocol import EngineError, EngineEvent, GenerateRequest
+from workers.engines.protocol import EngineBroken, EngineError, EngineEvent, GenerateRequest
 from workers.engines.request_checks import context_overflow
 from workers.engines.row import Row
 from workers.engines.sampling import RowSampling
@@ -231,10 +231,8 @@ class Decoder(ABC, Generic[L]):
                     self._deliver()
         except BaseException as error:  # noqa: BLE001 - told to everybody who waits
             _log.exception("the %s engine's thread can't go on", self.kind)
-            failure = EngineError(
-                f"the {self.kind} engine can't go on: {type(error).__name__}: {error}",
-                kind="unavailable",
-                retryable=True,
+            failure = EngineBroken(
+                f"the {self.kind} engine can't go on: {type(error).__name__}: {error}"
             )
             for job in dict.fromkeys([*self._running(), *self._waiting]):
                 self._send(job, failure)

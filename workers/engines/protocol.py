@@ -169,3 +169,11 @@ class EngineDeadline(EngineError):
     """The request's deadline passed while it was queued or generating."""
 
     kind = "deadline"
+
+
+class EngineBroken(EngineError):
+    """The engine can't go on in this process, whoever asks: only a process that is started anew
+    has one that works."""
+
+    kind = "unavailable"
+    retryable = True

@@ -1,0 +1,45 @@
+"""A model's thread that dies takes its worker with it, so that a supervisor starts a new one."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from bus import Bus, Inbox
+from tests.bus.serving import until
+from tests.conftest import quick_settings
+from tests.redis_process import RedisProcess
+from tests.workers.processes import spawn
+from tests.workers.streaming import ask_streaming
+from workers.engines.settings import ModelSettings
+from workers.messages import registry
+from workers.process import Worker
+from workers.settings import GpuWorkerSettings
+
+
+async def test_a_worker_whose_engine_broke_ends_and_its_requests_are_answered_by_the_next(
+    any_server: RedisProcess, tiny_model: Path, tmp_path: Path
+) -> None:
+    settings = quick_settings(any_server.url, lease_seconds=5)
+    models = {"slm": ModelSettings(engine="torch", model=str(tiny_model))}
+    broken = GpuWorkerSettings(bus=settings, name="broken", models=models)
+    process = spawn(broken, tmp_path, module=("tests.workers.faulty_worker", "breaks"))
+    try:
+        async with Bus(settings, registry()) as bus, Inbox(bus) as inbox:
+            asked = [await ask_streaming(bus, inbox, "slm", seed) for seed in range(4)]
+            await until(lambda: process.poll() is not None, "end of the worker", 60)
+            log = (tmp_path / "broken.log").read_text()
+            whole = broken.model_copy(update={"name": "whole"})
+            next_one = asyncio.create_task(Worker(whole).run())
+            async with asyncio.timeout(60):
+                answers = [await each.call(bus) for each in asked]
+            next_one.cancel()
+            await next_one
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 1
+    why = "the torch engine can't go on: RuntimeError: the device was lost"
+    assert f"gpu worker: {why}" in log.splitlines()
+    assert "this worker ends" in log
+    assert [each.reader.text for each in asked] == [call.text for call in answers]

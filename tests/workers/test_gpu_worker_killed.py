@@ -1,0 +1,133 @@
+"""kill -9 of a gpu worker with 16 streamed requests in flight for each of its models: another goes
+on with them, and nobody who reads along can tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from agents.records import Call, UsageEntry
+from bus import Bus, BusSettings, Inbox
+from tests.bus.serving import pending, until
+from tests.conftest import quick_settings
+from tests.redis_process import RedisProcess
+from tests.workers.processes import spawn, workers_running
+from tests.workers.streaming import Reader, Streamed, ask_streaming
+from workers.engines.settings import ModelSettings
+from workers.messages import inference_stream, registry
+from workers.settings import GpuWorkerSettings
+
+IN_FLIGHT = 16
+WITHIN = 90.0
+"""Seconds, for anything that is waited for here: two processes load torch on a busy machine."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one request."""
+
+    before: int
+    """Tokens that had been published when the worker was killed."""
+    call: Call
+    read: Reader
+    usage: list[UsageEntry]
+
+
+@pytest.fixture(scope="module")
+def outcomes(
+    _shared_servers: dict[str, RedisProcess],
+    tiny_model: Path,
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, list[Outcome]]:
+    """Of each engine's requests, after the kill of the worker that had all of them in hand."""
+    models = {"torch": ModelSettings(engine="torch", model=str(tiny_model))}
+    if find_spec("llama_cpp") is not None:
+        gguf = str(request.getfixturevalue("tiny_gguf"))
+        models["llama_cpp"] = ModelSettings(engine="llama_cpp", model=gguf, dtype="float32")
+    server = next(iter(_shared_servers.values()))
+    settings = quick_settings(server.url, lease_seconds=1.5)
+    return asyncio.run(_kill_one_of_two(settings, models, tmp_path_factory.mktemp("workers")))
+
+
+async def _kill_one_of_two(
+    settings: BusSettings, models: dict[str, ModelSettings], folder: Path
+) -> dict[str, list[Outcome]]:
+    first = GpuWorkerSettings(bus=settings, name="first", models=models)
+    doomed = spawn(first, folder, module=("tests.workers.faulty_worker", "slows"))
+    try:
+        async with Bus(settings, registry()) as bus, Inbox(bus) as inbox:
+            asked = {
+                # A greedy row draws the same tokens as its neighbours; a sampled one its own.
+                pool: [
+                    await ask_streaming(bus, inbox, pool, seed, temperature=1.5 * (seed % 2))
+                    for seed in range(IN_FLIGHT)
+                ]
+                for pool in models
+            }
+            everything = [each for streamed in asked.values() for each in streamed]
+
+            async def held() -> bool:
+                return [await pending(bus, inference_stream(pool)) for pool in models] == [
+                    IN_FLIGHT
+                ] * len(models)
+
+            await until(held, "worker that has all requests in hand", WITHIN)
+            second = first.model_copy(update={"name": "second"})
+            async with workers_running([second], folder):
+                log = folder / "second.log"
+                await until(lambda: " ready " in log.read_text(), "second worker", WITHIN)
+                await until(lambda: all(each.reader.ids for each in everything), "texts", WITHIN)
+                doomed.kill()
+                before = {each: len(each.reader.ids) for each in everything}
+                assert not any(each.reply.done() for each in everything)
+                return {
+                    pool: [await _outcome(bus, each, before[each]) for each in streamed]
+                    for pool, streamed in asked.items()
+                }
+    finally:
+        doomed.kill()
+        doomed.wait()
+
+
+async def _outcome(bus: Bus, streamed: Streamed, before: int) -> Outcome:
+    async with asyncio.timeout(WITHIN):
+        call = await streamed.call(bus)
+        return Outcome(before, call, streamed.reader, await streamed.usage(bus))
+
+
+@pytest.fixture(params=["torch", "llama_cpp"])
+def of_engine(request: pytest.FixtureRequest, outcomes: dict[str, list[Outcome]]) -> list[Outcome]:
+    if request.param not in outcomes:
+        pytest.skip("needs pip install 'switchyard[gguf]'")
+    return outcomes[request.param]
+
+
+def test_every_request_of_a_worker_that_was_killed_in_mid_text_is_answered_by_another(
+    of_engine: list[Outcome],
+) -> None:
+    assert len(of_engine) == IN_FLIGHT
+    assert all(0 < each.before < len(each.call.output_ids) for each in of_engine)
+    assert all(each.call.trainable for each in of_engine)
+    assert len({each.call.text for each in of_engine}) > 1
+
+
+def test_followers_that_resume_by_id_see_neither_a_gap_nor_a_repeat(
+    of_engine: list[Outcome],
+) -> None:
+    for each in of_engine:
+        assert each.read.text == each.call.text
+        assert tuple(each.read.ids) == each.call.output_ids
+        assert each.read.restarts == 0
+
+
+def test_each_answer_stands_in_the_ledger_once(of_engine: list[Outcome]) -> None:
+    for each in of_engine:
+        used = Counter(entry.call_id for entry in each.usage if not entry.discarded)
+        assert used == {each.call.id: 1}
