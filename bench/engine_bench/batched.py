@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import time
 from pathlib import Path
 
@@ -18,26 +19,32 @@ GENERATED = 64
 PROMPT = 300
 
 
-async def theirs(binary: Path, gguf: Path, *, threads: int) -> float:
+def theirs(binary: Path, gguf: Path, *, threads: int) -> float:
     """Seconds for one prompt of 300 tokens shared by 16 sequences of 64 tokens each.
 
     Raises `BenchError` if the program cannot be run or says something else than expected.
     """
-    process = await asyncio.create_subprocess_exec(
-        str(binary), "-m", str(gguf), "-c", "4096", "-npp", str(PROMPT), "-ntg", str(GENERATED),
-        "-npl", str(PLACES), "-pps", "-t", str(threads), "-tb", str(threads), "-kvu",
-        "--output-format", "jsonl",
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+    process = subprocess.run(
+        [
+            str(binary), "-m", str(gguf), "-c", "4096", "-npp", str(PROMPT), "-ntg", str(GENERATED),
+            "-npl", str(PLACES), "-pps", "-t", str(threads), "-tb", str(threads), "-kvu",
+            "--output-format", "jsonl",
+        ],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, check=False,
     )  # fmt: skip
-    out, _ = await process.communicate()
-    lines = [line for line in out.decode(errors="replace").splitlines() if line.startswith("{")]
+    printed = process.stdout.decode(errors="replace").splitlines()
+    lines = [line for line in printed if line.startswith("{")]
     if process.returncode != 0 or not lines:
         raise BenchError(f"{binary} failed (exit code {process.returncode})")
     return float(json.loads(lines[-1])["t"])
 
 
-async def ours(gguf: Path, *, threads: int) -> float:
+def ours(gguf: Path, *, threads: int) -> float:
     """Seconds for the same through the engine: one request for 16 completions."""
+    return asyncio.run(_ours(gguf, threads))
+
+
+async def _ours(gguf: Path, threads: int) -> float:
     engine = build_engine(
         ModelSettings(engine="llama_cpp", model=str(gguf), threads=threads, max_concurrency=PLACES)
     )

@@ -6,17 +6,29 @@ import asyncio
 import json
 import os
 import tempfile
+from collections.abc import Callable
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
 
 import typer
 from rich.console import Console
 
 from bench.engine_bench import batched, page, report
-from bench.engine_bench.figures import Figures, Report
+from bench.engine_bench.figures import (
+    CONTINUOUS,
+    GENERATE,
+    OURS_LLAMA,
+    OURS_TORCH,
+    SERVER,
+    Figures,
+    Report,
+)
 from bench.engine_bench.models import Weights, prepare
-from bench.engine_bench.workload import Peer, asks
+from bench.engine_bench.workload import Measured, Peer, asks
 from bench.errors import UsageError
 
 
@@ -55,9 +67,17 @@ def measure(plan: Plan, *, as_json: bool) -> None:
             "llama-cpp-python is not installed: pip install 'switchyard[gguf]', or --only torch"
         )
     places = plan.places()
-    with tempfile.TemporaryDirectory(prefix="bench-engine-") as scratch:
-        weights = prepare(plan.model, plan.precision, Path(scratch), with_gguf=plan.only != "torch")
-        found = asyncio.run(_measure(plan, places, weights, Console(stderr=True)))
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-engine-") as scratch,
+        # A process for each task: the threads and caches that one leaves behind (a second OpenMP
+        # pool alone costs the next a third of its speed) are not measured with another.
+        ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as alone,
+    ):
+        with_gguf = plan.only != "torch"
+        making = alone.submit(
+            prepare, plan.model, plan.precision, Path(scratch), with_gguf=with_gguf
+        )
+        found = _measure(plan, places, making.result(), alone, Console(stderr=True))
     console = Console()
     report.show(found, console)
     page.write(found, plan.output)
@@ -66,51 +86,61 @@ def measure(plan: Plan, *, as_json: bool) -> None:
         typer.echo(json.dumps(found.as_json()))
 
 
-async def _measure(plan: Plan, places: list[int], weights: Weights, progress: Console) -> Report:
+def _measure(
+    plan: Plan, places: list[int], weights: Weights, alone: Executor, progress: Console
+) -> Report:
     machine = f"{os.cpu_count()} cores, {plan.threads} threads for each engine"
     found = Report(weights.name, plan.precision, machine, {}, {})
     for count in places:
         peers = _peers(plan, weights, count)
         for repeat in range(plan.repeats):
-            for peer in peers:
-                progress.print(
-                    f"{count} in flight, repeat {repeat + 1} of {plan.repeats}: {peer.name}…"
-                )
-                # Started anew each time: nothing is left in a cache from an earlier repeat.
-                await peer.start()
-                try:
-                    await peer.run(asks(1, seed=-1), 1)
-                    measured = await peer.run(asks(count, seed=repeat), count)
-                finally:
-                    await peer.close()
-                found.about[peer.name] = peer.about
-                found.figures.setdefault(count, {}).setdefault(peer.name, Figures()).add(measured)
+            for name, make in peers.items():
+                progress.print(f"{count} in flight, repeat {repeat + 1} of {plan.repeats}: {name}…")
+                about, measured = alone.submit(_run, make, count, repeat).result()
+                found.about[name] = about
+                found.figures.setdefault(count, {}).setdefault(name, Figures()).add(measured)
     if plan.batched_bench is not None and weights.gguf is not None:
         for repeat in range(plan.repeats):
             progress.print(f"llama-batched-bench, repeat {repeat + 1} of {plan.repeats}…")
-            theirs = await batched.theirs(plan.batched_bench, weights.gguf, threads=plan.threads)
-            mine = await batched.ours(weights.gguf, threads=plan.threads)
+            theirs = batched.theirs(plan.batched_bench, weights.gguf, threads=plan.threads)
+            mine = alone.submit(batched.ours, weights.gguf, threads=plan.threads).result()
             found.batched.append((theirs, mine))
     return found
 
 
-def _peers(plan: Plan, weights: Weights, places: int) -> list[Peer]:
+def _run(make: Callable[[], Peer], count: int, repeat: int) -> tuple[str, Measured]:
+    """Start one peer, warm it up, let it answer; what it is and how it did."""
+
+    async def run() -> tuple[str, Measured]:
+        peer = make()
+        await peer.start()
+        try:
+            await peer.run(asks(1, seed=-1), 1)
+            return peer.about, await peer.run(asks(count, seed=repeat), count)
+        finally:
+            await peer.close()
+
+    return asyncio.run(run())
+
+
+def _peers(plan: Plan, weights: Weights, places: int) -> dict[str, Callable[[], Peer]]:
+    """What makes each peer, by its name."""
     from bench.engine_bench.ours import OurEngine
 
-    peers: list[Peer] = []
+    peers: dict[str, Callable[[], Peer]] = {}
     if weights.gguf is not None:
         from bench.engine_bench.packaged_server import PackagedServer
 
-        peers += [
-            OurEngine("llama_cpp", str(weights.gguf), threads=plan.threads, places=places),
-            PackagedServer(weights.gguf, context=1024, threads=plan.threads),
-        ]
+        peers[OURS_LLAMA] = partial(
+            OurEngine, "llama_cpp", str(weights.gguf), threads=plan.threads, places=places
+        )
+        peers[SERVER] = partial(PackagedServer, weights.gguf, context=1024, threads=plan.threads)
     if plan.only != "llama_cpp":
         from bench.engine_bench.transformers_peers import ContinuousBatch, StaticBatch
 
-        peers += [
-            OurEngine("torch", str(weights.folder), threads=plan.threads, places=places),
-            StaticBatch(weights.folder, threads=plan.threads),
-            ContinuousBatch(weights.folder, threads=plan.threads),
-        ]
+        peers[OURS_TORCH] = partial(
+            OurEngine, "torch", str(weights.folder), threads=plan.threads, places=places
+        )
+        peers[GENERATE] = partial(StaticBatch, weights.folder, threads=plan.threads)
+        peers[CONTINUOUS] = partial(ContinuousBatch, weights.folder, threads=plan.threads)
     return peers

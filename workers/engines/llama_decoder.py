@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from workers.engines.adapters import AdapterVersion
@@ -32,7 +31,7 @@ from workers.engines.llama_loading import (
 from workers.engines.llama_sequences import Held, Sequences, common_prefix
 from workers.engines.protocol import EngineError
 from workers.engines.row import Row
-from workers.engines.sampling import choose_tokens, forbid, given_logprobs
+from workers.engines.sampling import choose_tokens, forbid, given_logprobs, raw_logprobs
 
 KEPT = 8
 """Finished sequences that stay in memory, at most."""
@@ -97,7 +96,6 @@ class LlamaDecoder(Decoder[LoadedGguf]):
     kind = "llama_cpp"
 
     def _load(self) -> LoadedGguf:
-        torch.set_num_threads(1)  # it only samples here
         loaded = load_gguf(self._settings)
         self._places = min(self._settings.max_concurrency, MAX_SEQUENCES - KEPT - 1)
         cells = self._settings.max_tokens_in_flight or loaded.max_context * min(
@@ -291,7 +289,7 @@ class LlamaDecoder(Decoder[LoadedGguf]):
         if not rows:
             return
         lanes = [lane for lane, _ in rows]
-        stacked = torch.from_numpy(np.stack([logits for _, logits in rows]))
+        stacked = np.stack([logits for _, logits in rows])
         try:
             tokens, logprobs = choose_tokens(
                 forbid(stacked, [lane.row.allowed for lane in lanes]),
@@ -318,7 +316,7 @@ class LlamaDecoder(Decoder[LoadedGguf]):
         job, row = lane.job, lane.row
         job.generated = len(lane.given)
         for token, logits in zip(lane.given, lane.given_logits, strict=True):
-            here = forbid(torch.from_numpy(logits[None].copy()), [row.allowed])
+            here = forbid(logits[None], [row.allowed])
             (logprob,) = given_logprobs(here, row.sampling, [token])
             if logprob == float("-inf") or row.finish_reason is not None:
                 raise cannot_continue(row)
@@ -361,15 +359,17 @@ class LlamaDecoder(Decoder[LoadedGguf]):
             for start in range(0, len(ids) - 1, SCORE_CHUNK):
                 chunk = ids[start : min(start + SCORE_CHUNK, len(ids) - 1)]
                 logits = self._context.decode([Feed(number, start, chunk, len(chunk))])
-                known = torch.from_numpy(logits).log_softmax(dim=-1)
-                targets = torch.tensor(ids[start + 1 : start + 1 + len(chunk)])
-                result.extend(known.gather(-1, targets[:, None])[:, 0].tolist())
+                result.extend(raw_logprobs(logits, ids[start + 1 : start + 1 + len(chunk)]))
         except CellsFull as error:
             raise _no_cells(self._context.cells) from error
         finally:
             self._context.drop(number)
             self._context.use_adapter(None if self._adapter is None else self._adapter.weights)
         return result
+
+    def _rows_in_work(self) -> dict[str, int]:
+        rows = len(self._lanes) + len(self._parked)
+        return {"rows": rows, **self._sequences.in_work(self._context.length)}
 
     # Adapters.
 

@@ -2,8 +2,9 @@
 
 The log-probability is that of the distribution the token was drawn from: softmax of the logits
 divided by the temperature, cut to the top k, then to the smallest set that holds top_p of the
-mass, renormalised. Greedy rows draw nothing; by convention they report the softmax of the raw
-logits, which is what a later sample at temperature 1 would be compared with.
+mass, renormalised. Tokens as likely as the last one kept are kept too, so that the support does
+not depend on their order. Greedy rows draw nothing; by convention they report the softmax of the
+raw logits, which is what a later sample at temperature 1 would be compared with.
 
 A row with a grammar chooses among the tokens that the grammar allows: the logits of all others
 are minus infinity before anything else happens (`forbid`), for greedy rows too. So its
@@ -13,6 +14,8 @@ Draws are counter-based: the uniform number behind the token at position t of a 
 hash of (seed, index, t). So a row's tokens depend neither on its neighbours in the batch nor on
 where it was interrupted, except through the last bits of the logits: these do vary with the
 batch's shape, so a token whose probability border lies that close to the draw can differ.
+
+Arrays are of torch or of NumPy, whichever the logits are: written once by the array API standard.
 """
 
 from __future__ import annotations
@@ -20,10 +23,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import torch
+import numpy as np
+from array_api_compat import array_namespace, device
 
 from workers.engines.faults import unit_interval
+
+Array = Any
+"""A torch.Tensor or a numpy.ndarray; the packages have no common type."""
 
 
 @dataclass(frozen=True)
@@ -42,47 +50,55 @@ class RowSampling:
 
 
 def choose_tokens(
-    logits: torch.Tensor, rows: Sequence[RowSampling], positions: Sequence[int]
+    logits: Array, rows: Sequence[RowSampling], positions: Sequence[int]
 ) -> tuple[list[int], list[float]]:
     """Next token and its log-probability for every row.
 
     logits: [rows, vocabulary], any float type; computed in float32, summed in float64.
     Raises FloatingPointError if a row's logits are not finite where it samples.
     """
-    scores = logits.float()
+    xp = array_namespace(logits)
+    scores = xp.astype(logits, xp.float32)
     greedy = [i for i, row in enumerate(rows) if row.temperature == 0.0]
-    if len(greedy) == len(rows):
-        tokens, logprobs = _greedy(scores)
-    else:
-        sampled = [i for i, row in enumerate(rows) if row.temperature > 0.0]
-        parameters = [rows[i] for i in sampled]
-        support = sampling_logprobs(scores[sampled] if greedy else scores, parameters)
-        draws = torch.tensor(
-            [rows[i].draw(positions[i]) for i in sampled],
-            dtype=torch.float64,
-            device=scores.device,
-        )
-        tokens = _inverse_cdf(support, draws)
-        logprobs = support.gather(-1, tokens[:, None])[:, 0]
-        if greedy:
-            of_greedy = _greedy(scores[greedy])
-            order = torch.tensor([*greedy, *sampled], device=scores.device).argsort()
-            tokens = torch.cat([of_greedy[0], tokens])[order]
-            logprobs = torch.cat([of_greedy[1], logprobs])[order]
-    found = logprobs.tolist()
-    if not all(map(math.isfinite, found)):
+    sampled = [i for i, row in enumerate(rows) if row.temperature > 0.0]
+    tokens, logprobs = [0] * len(rows), [0.0] * len(rows)
+    for places, choose in ((greedy, _likeliest), (sampled, _drawn)):
+        if places:
+            chosen = choose(
+                scores if len(places) == len(rows) else scores[places, :],
+                [rows[i] for i in places],
+                [positions[i] for i in places],
+            )
+            for i, token, logprob in zip(places, *chosen, strict=True):
+                tokens[i], logprobs[i] = token, logprob
+    if not all(map(math.isfinite, logprobs)):
         raise FloatingPointError(
             "the model's logits are not finite (NaN or infinity); try dtype = 'float32'"
         )
-    return tokens.tolist(), found
+    return tokens, logprobs
 
 
-def _greedy(scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    best = scores.max(dim=-1)
-    return best.indices, best.values - scores.logsumexp(dim=-1)
+def _likeliest(
+    scores: Array, rows: Sequence[RowSampling], positions: Sequence[int]
+) -> tuple[list[int], list[float]]:
+    xp = array_namespace(scores)
+    tokens = xp.argmax(scores, axis=-1)
+    # The greatest score itself becomes 0, so its log-probability is what the others add.
+    return tokens.tolist(), (-_logsumexp(scores - _highest(scores)))[:, 0].tolist()
 
 
-def forbid(logits: torch.Tensor, allowed: Sequence[bytes | None]) -> torch.Tensor:
+def _drawn(
+    scores: Array, rows: Sequence[RowSampling], positions: Sequence[int]
+) -> tuple[list[int], list[float]]:
+    xp = array_namespace(scores)
+    support = sampling_logprobs(scores, rows)
+    draws = [row.draw(position) for row, position in zip(rows, positions, strict=True)]
+    on = {"dtype": xp.float64, "device": device(scores)}
+    tokens = _inverse_cdf(support, xp.asarray(draws, **on)).tolist()
+    return tokens, _of(tokens, support)
+
+
+def forbid(logits: Array, allowed: Sequence[bytes | None]) -> Array:
     """Minus infinity for what each row's grammar does not allow next; other rows as they are.
 
     logits: [rows, vocabulary]; same shape back. allowed: for each row None (everything), or one
@@ -91,70 +107,94 @@ def forbid(logits: torch.Tensor, allowed: Sequence[bytes | None]) -> torch.Tenso
     places = [place for place, bits in enumerate(allowed) if bits is not None]
     if not places:
         return logits
-    joined = bytearray().join(bits for bits in allowed if bits is not None)
-    packed = torch.frombuffer(joined, dtype=torch.uint8).view(len(places), -1, 1)
-    each_bit = [1 << place for place in range(8)]
-    bits = packed.to(logits.device) & torch.tensor(
-        each_bit, dtype=torch.uint8, device=logits.device
-    )
-    dropped = bits.flatten(1)[:, : logits.shape[-1]] == 0
-    result = logits.clone()
-    for place, gone in zip(places, dropped, strict=True):
-        result[place].masked_fill_(gone, -torch.inf)
+    xp = array_namespace(logits)
+    joined = b"".join(bits for bits in allowed if bits is not None)
+    packed = np.frombuffer(joined, dtype=np.uint8).reshape(len(places), -1)
+    bits = np.unpackbits(packed, axis=1, bitorder="little")[:, : logits.shape[-1]]
+    kept = xp.asarray(bits.astype(bool), device=device(logits))
+    result = xp.asarray(logits, copy=True)
+    result[places, :] = xp.where(kept, logits[places, :], -xp.inf)
     return result
 
 
-def given_logprobs(logits: torch.Tensor, row: RowSampling, tokens: Sequence[int]) -> list[float]:
+def given_logprobs(logits: Array, row: RowSampling, tokens: Sequence[int]) -> list[float]:
     """Log-probabilities of tokens that were drawn before (by another worker) from `logits`.
 
     logits: [tokens, vocabulary]. Minus infinity for a token that this row could not have drawn.
     """
-    scores = logits.float()
     if row.temperature == 0.0:
-        known = scores.log_softmax(dim=-1)
-    else:
-        known = sampling_logprobs(scores, [row] * len(tokens))
-    index = torch.tensor(tokens, dtype=torch.long, device=scores.device)
-    return known.gather(-1, index[:, None])[:, 0].tolist()
+        return raw_logprobs(logits, tokens)
+    xp = array_namespace(logits)
+    return _of(tokens, sampling_logprobs(xp.astype(logits, xp.float32), [row] * len(tokens)))
 
 
-def sampling_logprobs(scores: torch.Tensor, rows: Sequence[RowSampling]) -> torch.Tensor:
+def raw_logprobs(logits: Array, tokens: Sequence[int]) -> list[float]:
+    """Log-probability of each token under the softmax of its row of [tokens, vocabulary]."""
+    xp = array_namespace(logits)
+    return _of(tokens, _log_softmax(xp.astype(logits, xp.float32)))
+
+
+def _of(tokens: Sequence[int], logprobs: Array) -> list[float]:
+    xp = array_namespace(logprobs)
+    index = xp.asarray(tokens, dtype=xp.int64, device=device(logprobs))
+    return xp.take_along_axis(logprobs, index[:, None], axis=-1)[:, 0].tolist()
+
+
+def sampling_logprobs(scores: Array, rows: Sequence[RowSampling]) -> Array:
     """Log-probabilities after temperature, top_k and top_p; minus infinity outside the support.
 
     scores: [rows, vocabulary] float32; every row has a temperature above 0. Same shape back.
     """
-    temperature = torch.tensor([row.temperature for row in rows], device=scores.device)
+    xp = array_namespace(scores)
+    on = {"device": device(scores)}
+    temperature = xp.asarray([row.temperature for row in rows], dtype=xp.float32, **on)
     scaled = scores / temperature[:, None]
-    if any(row.top_k for row in rows):
-        scaled = _keep_top_k(scaled, [row.top_k for row in rows])
-    if any(row.top_p < 1.0 for row in rows):
-        scaled = _keep_top_p(scaled, [row.top_p for row in rows])
-    return scaled.log_softmax(dim=-1)
+    if any(row.top_k or row.top_p < 1.0 for row in rows):
+        scaled = xp.where(scaled >= _lowest_kept(scaled, rows), scaled, -xp.inf)
+    return _log_softmax(scaled)
 
 
-def _keep_top_k(scaled: torch.Tensor, limits: Sequence[int]) -> torch.Tensor:
-    """Ties with the k-th score are kept too, so that the support does not depend on the order."""
+def _lowest_kept(scaled: Array, rows: Sequence[RowSampling]) -> Array:
+    """The score of the last token in each row's support, [rows, 1]."""
+    xp = array_namespace(scaled)
+    on = {"device": device(scaled)}
     vocabulary = scaled.shape[-1]
-    wanted = [min(limit, vocabulary) if limit else vocabulary for limit in limits]
-    largest = scaled.topk(max(wanted), dim=-1).values
-    index = torch.tensor(wanted, device=scaled.device)[:, None] - 1
-    return scaled.masked_fill(scaled < largest.gather(-1, index), -torch.inf)
+    ordered = xp.sort(scaled, axis=-1, descending=True)
+    last = [min(row.top_k or vocabulary, vocabulary) - 1 for row in rows]
+    index = xp.asarray(last, dtype=xp.int64, **on)[:, None]
+    lowest = xp.take_along_axis(ordered, index, axis=-1)
+    if all(row.top_p == 1.0 for row in rows):
+        return lowest
+    kept = xp.where(ordered >= lowest, ordered, -xp.inf)
+    mass = xp.exp(xp.astype(kept - _highest(kept), xp.float64))
+    before = xp.cumulative_sum(mass, axis=-1) - mass
+    # A row with top_p = 1 keeps everything, whatever rounding does to the sum.
+    shares = [row.top_p if row.top_p < 1.0 else math.inf for row in rows]
+    limit = xp.asarray(shares, dtype=xp.float64, **on)[:, None]
+    within = (before < limit * xp.sum(mass, axis=-1, keepdims=True)) & (mass > 0.0)
+    return xp.min(xp.where(within, kept, xp.inf), axis=-1, keepdims=True)
 
 
-def _keep_top_p(scaled: torch.Tensor, limits: Sequence[float]) -> torch.Tensor:
-    ordered, order = scaled.sort(dim=-1, descending=True, stable=True)
-    probabilities = ordered.double().softmax(dim=-1)
-    before = probabilities.cumsum(dim=-1) - probabilities
-    limit = torch.tensor(limits, dtype=torch.float64, device=scaled.device)[:, None]
-    # A row with top_p = 1 keeps everything, whatever rounding did to the sum.
-    dropped = (before >= limit) & (limit < 1.0)
-    return scaled.masked_fill(torch.zeros_like(dropped).scatter(-1, order, dropped), -torch.inf)
+def _highest(scores: Array) -> Array:
+    return array_namespace(scores).max(scores, axis=-1, keepdims=True)
 
 
-def _inverse_cdf(logprobs: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+def _logsumexp(shifted: Array) -> Array:
+    """[rows, 1]; for scores whose maximum is near 0."""
+    xp = array_namespace(shifted)
+    return xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
+
+
+def _log_softmax(scores: Array) -> Array:
+    shifted = scores - _highest(scores)
+    return shifted - _logsumexp(shifted)
+
+
+def _inverse_cdf(logprobs: Array, draws: Array) -> Array:
     """The first token whose cumulative probability exceeds the draw; [rows] of token ids."""
-    cumulative = logprobs.double().exp().cumsum(dim=-1)
+    xp = array_namespace(logprobs)
+    cumulative = xp.cumulative_sum(xp.exp(xp.astype(logprobs, xp.float64)), axis=-1)
     total = cumulative[:, -1]
     # Rounding may lift draw * total to the total itself, where no token lies.
-    target = torch.minimum(draws * total, torch.nextafter(total, torch.zeros_like(total)))
-    return torch.searchsorted(cumulative, target[:, None], right=True)[:, 0]
+    target = xp.minimum(draws * total, xp.nextafter(total, xp.zeros_like(total)))
+    return xp.sum(xp.astype(cumulative <= target[:, None], xp.int64), axis=-1)

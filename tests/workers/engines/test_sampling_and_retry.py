@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from email.utils import format_datetime
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -17,6 +18,7 @@ from workers.engines.retry import RetryPolicy, retry_after_seconds
 from workers.engines.sampling import (
     RowSampling,
     choose_tokens,
+    forbid,
     given_logprobs,
     sampling_logprobs,
 )
@@ -61,6 +63,28 @@ def test_the_support_is_a_distribution_over_the_likeliest_tokens(
         assert int(kept.sum()) <= row.top_k
 
 
+@given(st.lists(rows, min_size=1, max_size=5), st.integers(0, 1000), st.integers(0, 99))
+def test_numpy_and_torch_choose_alike(batch: list[RowSampling], seed: int, position: int) -> None:
+    logits = logits_of(seed, len(batch))
+    positions = [position] * len(batch)
+    tokens, logprobs = choose_tokens(logits, batch, positions)
+    assert choose_tokens(logits.numpy(), batch, positions) == (
+        tokens,
+        pytest.approx(logprobs, abs=1e-5),
+    )
+
+
+@given(st.integers(0, 1000), st.sets(st.integers(0, 49), min_size=1))
+def test_numpy_and_torch_forbid_alike(seed: int, allowed: set[int]) -> None:
+    logits = logits_of(seed, 3)
+    bits = bytearray(8)
+    for token in allowed:
+        bits[token // 8] |= 1 << token % 8
+    masked = forbid(logits, [None, bytes(bits), None])
+    assert torch.isfinite(masked[1]).nonzero()[:, 0].tolist() == sorted(allowed)
+    assert np.array_equal(forbid(logits.numpy(), [None, bytes(bits), None]), masked.numpy())
+
+
 def test_draws_follow_the_distribution() -> None:
     logits = torch.tensor([[2.0, 1.0, 0.0, -1.0]])
     draws = 20_000
@@ -82,6 +106,12 @@ def test_a_greedy_row_reports_the_softmax_of_the_raw_logits() -> None:
     tokens, logprobs = choose_tokens(logits, [greedy], [0])
     assert tokens == [1]
     assert logprobs == pytest.approx([float(logits.log_softmax(-1)[0, 1])])
+
+
+def test_tokens_as_likely_as_the_last_one_kept_are_kept_too() -> None:
+    logits = torch.tensor([[2.0, 1.0, 1.0, 0.0]])
+    for row in (RowSampling(1.0, 1.0, 2, seed=0, index=0), RowSampling(1.0, 0.7, 0, 0, 0)):
+        assert torch.isfinite(sampling_logprobs(logits, [row]))[0].tolist() == [True] * 3 + [False]
 
 
 def test_logits_that_are_no_numbers_are_an_error() -> None:
