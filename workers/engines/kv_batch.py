@@ -1,138 +1,184 @@
-"""The keys and values of the rows that are decoded together.
+"""The rows that are decoded together, and the passes of the model that read and extend them.
 
-Rows are left-padded to one length, so that the newest token of every row stands in the last
-column. A row joins with the cache of its own prefill, and leaves without waiting for the others.
-Positions count a row's real tokens only; the mask hides the padding. Owned by one thread.
+A row joins with the reading of its prompt, behind a beginning that was computed before if there
+is one, and leaves without waiting for the others. Positions count a row's own tokens; a mask
+hides from each row what is not its own. Owned by one thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.nn.functional import pad
-from transformers import DynamicCache
 
+from workers.engines.kv_cache import KVCache, States
 
-@dataclass(frozen=True)
-class Prefill:
-    """Prompts that were run: their cache, their lengths [prompts], and the logits
-    [prompts, keep, vocabulary] after their last tokens."""
-
-    cache: Any
-    lengths: torch.Tensor
-    logits: torch.Tensor
+READ_AT_ONCE = 512
+"""Tokens of a long prompt that are read behind a beginning in one pass: bounds the mask to so many
+times the context."""
 
 
 class KVBatch:
-    """Cache of [rows, heads, columns, head size] per layer, and each row's count of tokens."""
+    """Each row's count of computed tokens, and its keys and values."""
 
     def __init__(self, model: Any, device: torch.device) -> None:
         self._model = model
         self._device = device
-        self._cache: Any = None
-        self._lengths = torch.zeros(0, dtype=torch.long, device=device)
+        self._cache = KVCache()
+        self._lengths: list[int] = []
+        self._windows = _windows(model.config.get_text_config())
 
     def __len__(self) -> int:
-        return int(self._lengths.shape[0])
+        return len(self._lengths)
 
-    def prefill(self, prompts: Sequence[Sequence[int]], *, keep: int = 1) -> Prefill:
-        """Run prompts by themselves, without joining them, and keep the logits after each of
-        their last `keep` tokens."""
-        cache = DynamicCache()
-        longest = max(map(len, prompts))
-        lengths = torch.tensor([len(ids) for ids in prompts], device=self._device)
-        tokens = torch.tensor(
-            [[*[0] * (longest - len(ids)), *ids] for ids in prompts], device=self._device
-        )
-        mask = positions = None
-        if bool((lengths != longest).any()):
-            mask = _mask(lengths, longest)
-            positions = (mask.cumsum(dim=-1) - 1).clamp(min=0)
-        output = self._model(
-            input_ids=tokens,
-            attention_mask=mask,
-            position_ids=positions,
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=keep,
-        )
-        return Prefill(cache, lengths, output.logits)
+    def read(
+        self,
+        prompts: Sequence[Sequence[int]],
+        beginnings: Sequence[States],
+        copies: Sequence[int],
+        *,
+        keep: int = 1,
+    ) -> torch.Tensor:
+        """Append `copies[i]` rows with prompt i, of which `beginnings[i]` (none is an empty list)
+        was computed before: at most all but the last `keep` tokens.
 
-    def join(self, prefill: Prefill, copies: Sequence[int]) -> None:
-        """Append `copies[i]` rows with the cache of prompt i.
-
-        If memory runs out on the way, some layers have the new rows and some don't: then the
-        whole batch is cleared before the error goes on.
+        Returns the logits [prompts, keep, vocabulary] after the last tokens. If it fails, the
+        batch has the rows that it had; if memory runs out, perhaps none.
         """
-        cache, lengths = prefill.cache, prefill.lengths
-        if any(count != 1 for count in copies):
-            index = torch.arange(len(copies), device=self._device).repeat_interleave(
-                torch.tensor(copies, device=self._device)
-            )
-            cache.batch_select_indices(index)
-            lengths = lengths[index]
-        if self._cache is None:
-            self._cache, self._lengths = cache, lengths
-            return
-        columns = max(int(cache.get_seq_length()), int(self._cache.get_seq_length()))
-        try:
-            for mine, theirs in zip(self._cache.layers, cache.layers, strict=True):
-                mine.keys = _joined(mine.keys, theirs.keys, columns)
-                mine.values = _joined(mine.values, theirs.values, columns)
-        except RuntimeError:
-            self.clear()
-            raise
-        self._lengths = torch.cat([self._lengths, lengths])
+        first = len(self)
+        starts = [each[0][0].shape[1] if each else 0 for each in beginnings]
+        lengths = [len(ids) for ids in prompts]
+        longest = max(length - start for length, start in zip(lengths, starts, strict=True))
+        self._fit(first + sum(copies), max(start + longest for start in starts))
+        for place, states in enumerate(beginnings):
+            if states:
+                self._cache.write(first + place, states)
+        if len(prompts) == 1 and starts[0]:
+            (ids,), (start,) = prompts, starts
+            while len(ids) - start > max(READ_AT_ONCE, keep):
+                end = min(start + READ_AT_ONCE, len(ids) - keep)
+                self._forward(first, [ids[:end]], [start])
+                start = end
+            starts = [start]
+        logits = self._forward(first, prompts, starts, keep)
+        # From the last one on: no prompt's row is taken by copies before it was copied itself.
+        end = first + sum(copies)
+        for place in reversed(range(len(prompts))):
+            for target in range(end - copies[place], end):
+                if target != first + place:
+                    self._cache.copy_row(first + place, target, lengths[place])
+            end -= copies[place]
+        for length, count in zip(lengths, copies, strict=True):
+            self._lengths += [length] * count
+        return logits
 
     def step(self, tokens: Sequence[int]) -> torch.Tensor:
         """Feed one token per row; returns the logits [rows, vocabulary] after it."""
-        columns = int(self._cache.get_seq_length()) + 1
-        lengths = self._lengths + 1
-        mask = None
-        if bool((lengths != columns).any()):
-            mask = _mask(lengths, columns)
-        output = self._model(
-            input_ids=torch.tensor(tokens, dtype=torch.long, device=self._device)[:, None],
-            attention_mask=mask,
-            position_ids=self._lengths[:, None],
-            past_key_values=self._cache,
-            use_cache=True,
-        )
-        self._lengths = lengths
-        return output.logits[:, -1]
+        longest = max(self._lengths) + 1
+        self._fit(len(self), longest)
+        fed = torch.tensor([list(tokens), self._lengths], device=self._device)
+        level = min(self._lengths) + 1 == longest
+        mask = None if level else self._mask(fed[1][:, None], longest)
+        self._cache.aim(0, fed[1][:, None], before=longest - 1, seen=longest)
+        logits = self._run(fed[0][:, None], fed[1][:, None], mask, 1)
+        self._lengths = [length + 1 for length in self._lengths]
+        return logits[:, -1]
 
-    def keep(self, rows: Sequence[int]) -> None:
-        """Let all other rows leave, and drop the columns that are padding in every row left."""
-        if not rows:
+    def states(self, row: int, length: int) -> States:
+        """The keys and values of a row's first tokens, to be read before the batch changes."""
+        return self._cache.read(row, length)
+
+    def computed(self, row: int) -> int:
+        """Tokens of a row whose keys and values are here."""
+        return self._lengths[row]
+
+    def keep(self, places: Sequence[int]) -> None:
+        """Let row `places[i]` be row i, and all others leave. A row may only move forward, into
+        the place of one that leaves."""
+        if not places:
             self.clear()
             return
-        index = torch.tensor(rows, dtype=torch.long, device=self._device)
-        self._lengths = self._lengths[index]
-        columns = int(self._lengths.max())
-        for layer in self._cache.layers:
-            layer.keys = layer.keys[index, :, -columns:]
-            layer.values = layer.values[index, :, -columns:]
+        for target, source in enumerate(places):
+            if target != source:
+                self._cache.copy_row(source, target, self._lengths[source])
+        self._lengths = [self._lengths[source] for source in places]
 
     def clear(self) -> None:
-        """Forget every row."""
-        self._cache = None
-        self._lengths = self._lengths[:0]
+        """Forget every row, and give the memory back."""
+        self._cache.free()
+        self._lengths = []
+
+    def wipe(self) -> None:
+        """Make sure that nothing is left of rows that failed."""
+        self._cache.wipe(len(self))
+
+    def _fit(self, rows: int, columns: int) -> None:
+        try:
+            self._cache.fit(rows, max([columns, *self._lengths]))
+        except RuntimeError:
+            self.clear()
+            raise
+
+    def _forward(
+        self, first: int, rows: Sequence[Sequence[int]], starts: Sequence[int], keep: int = 1
+    ) -> torch.Tensor:
+        """Run what stands behind `starts` in the rows from `first` on; logits [rows, keep, ...].
+
+        Rows with fewer tokens are padded on the left, so that the last tokens of all stand in one
+        column of the logits. What the padding computes is written behind the row's end, where
+        nobody sees it and later tokens overwrite it.
+        """
+        fresh = [ids[start:] for ids, start in zip(rows, starts, strict=True)]
+        longest = max(map(len, fresh))
+        missing = [longest - len(each) for each in fresh]
+        tokens = torch.tensor(
+            [[*[0] * gap, *each] for gap, each in zip(missing, fresh, strict=True)],
+            device=self._device,
+        )
+        ahead = torch.arange(longest, device=self._device)[None, :]
+        gaps = torch.tensor(missing, device=self._device)[:, None]
+        places = torch.tensor(starts, device=self._device)[:, None] + ahead - gaps
+        padding = ahead < gaps
+        columns = torch.where(padding, places + longest, places)
+        seen = max(map(len, rows))
+        plain = not any(missing) and not any(starts)
+        mask = None if plain else self._mask(columns, seen)
+        self._cache.aim(first, columns, before=0, seen=seen)
+        return self._run(tokens, places.clamp(min=0), mask, keep)
+
+    def _run(
+        self, tokens: torch.Tensor, positions: torch.Tensor, mask: Any, keep: int
+    ) -> torch.Tensor:
+        return self._model(
+            input_ids=tokens,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=self._cache,
+            use_cache=True,
+            logits_to_keep=keep,
+        ).logits
+
+    def _mask(self, columns: torch.Tensor, seen: int) -> Any:
+        """What is added to the attention scores [rows, 1, tokens, seen]: nothing where a token
+        sees itself or one before it, minus infinity elsewhere. By kind of layer, if the model has
+        several."""
+        each = torch.arange(seen, device=self._device)
+        masks: dict[str, torch.Tensor] = {}
+        for kind, window in self._windows.items():
+            hidden = each > columns[..., None]
+            if window is not None:
+                hidden |= each <= columns[..., None] - window
+            masks[kind] = torch.zeros(
+                hidden.shape, dtype=self._model.dtype, device=self._device
+            ).masked_fill_(hidden, -torch.inf)[:, None]
+        return masks if len(masks) > 1 else next(iter(masks.values()))
 
 
-def _mask(lengths: torch.Tensor, columns: int) -> torch.Tensor:
-    """1 where a row's real tokens stand, 0 on the padding before them; [rows, columns]."""
-    column = torch.arange(columns, device=lengths.device)
-    return (column[None, :] >= (columns - lengths)[:, None]).long()
-
-
-def _joined(ours: torch.Tensor, theirs: torch.Tensor, columns: int) -> torch.Tensor:
-    return torch.cat([_widen(ours, columns), _widen(theirs, columns)])
-
-
-def _widen(tensor: torch.Tensor, columns: int) -> torch.Tensor:
-    """Pad [rows, heads, columns, size] on the left of its columns."""
-    missing = columns - tensor.shape[-2]
-    return pad(tensor, (0, 0, missing, 0)) if missing else tensor
+def _windows(config: Any) -> dict[str, int | None]:
+    """How far back each kind of layer sees; None is to the beginning."""
+    window: int | None = getattr(config, "sliding_window", None)
+    kinds: list[str] = getattr(config, "layer_types", None) or []
+    if "sliding_attention" in kinds:
+        return {"full_attention": None, "sliding_attention": window}
+    return {"full_attention": None if "full_attention" in kinds else window}

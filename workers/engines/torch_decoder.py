@@ -1,14 +1,17 @@
 """Decodes with a model of transformers: all rows together, one token a step.
 
 Iteration-level batching: a row leaves with its last token, and a waiting request joins before
-the next step. Prompts of similar length that wait together are prefilled together.
+the next step. A prompt that begins like one in memory is read from behind that beginning on, and
+prompts of which similarly much is left to read are read together.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 import torch
 from transformers import DynamicCache
@@ -16,6 +19,9 @@ from transformers import DynamicCache
 from workers.engines.adapters import AdapterVersion
 from workers.engines.decoder import Decoder, Job, cannot_continue
 from workers.engines.kv_batch import KVBatch
+from workers.engines.kv_cache import States
+from workers.engines.llama_sequences import common_prefix
+from workers.engines.prefix_cache import PrefixCache, shares_more
 from workers.engines.protocol import EngineError
 from workers.engines.row import Row
 from workers.engines.sampling import choose_tokens, forbid, given_logprobs
@@ -32,7 +38,30 @@ rows in work do not wait long for their next token."""
 PADDING = 1.25
 """Prefilling together pays (2.5 times on short prompts) until padding is a fifth of the work."""
 
+WORTH_REUSING = 16
+"""Tokens of a beginning that are worth a copy instead of being computed again. A prompt waits for
+the reading of another one that has so many tokens more in common with it than any in memory."""
+
+KEPT_TOKENS = 8192
+"""Of finished sequences, kept for prompts that begin like them: those of some twenty requests, so
+that the roles' prompts stay. Never more than a quarter of max_tokens_in_flight."""
+
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A waiting request that is about to be read, and what is in memory of its prompt."""
+
+    job: Job
+    known: States
+    length: int
+    """Tokens that are in memory."""
+
+    @property
+    def fresh(self) -> int:
+        """Tokens to be computed."""
+        return len(self.job.ids) - self.length
 
 
 class TorchDecoder(Decoder[LoadedModel]):
@@ -44,6 +73,8 @@ class TorchDecoder(Decoder[LoadedModel]):
         torch.set_num_threads(self._settings.threads)
         loaded = load_model(self._settings)
         self._batch = KVBatch(loaded.model, loaded.device)
+        bound = self._settings.max_tokens_in_flight
+        self._prefixes = PrefixCache(KEPT_TOKENS if bound is None else min(KEPT_TOKENS, bound // 4))
         self._loras = LoraLayers(loaded.model, loaded.device)
         self._rows: list[Row] = []
         self._jobs: list[Job] = []
@@ -65,47 +96,86 @@ class TorchDecoder(Decoder[LoadedModel]):
         self._keep([job not in jobs for job in self._jobs])
 
     def _admit(self) -> None:
-        """Prefill waiting requests, first come first served, while rows are free. A request
-        with more completions than there are rows runs alone."""
-        group: list[Job] = []
-        while self._waiting:
-            job = self._waiting[0]
-            busy = len(self._rows) + sum(each.request.sampling.n for each in group)
-            if busy and busy + job.request.sampling.n > self._settings.max_concurrency:
-                break
-            self._waiting.popleft()
-            if not self._guarded(lambda job=job: self._prepare(job), [job]):
-                continue
-            if group and not _worth_padding([*group, job]):
-                self._guarded(lambda jobs=group: self._begin(jobs), group)
-                group = []
-            group.append(job)
-        if group:
-            self._guarded(lambda: self._begin(group), group)
+        """Read waiting requests, first come, first served, while there is room."""
+        while group := self._next_group():
+            jobs = [reading.job for reading in group]
+            self._guarded(lambda group=group: self._begin(group), jobs)
 
-    def _begin(self, group: list[Job]) -> None:
-        """Prefill a group together, and give each of its rows its first token. A request to be
+    def _next_group(self) -> list[Reading]:
+        """Waiting requests to be read together. One of which much will be in memory when another
+        one of them has been read lets those behind it pass."""
+        group: list[Reading] = []
+        passed: list[Job] = []
+        while self._waiting:
+            job = self._waiting.popleft()
+            if not job.rows and not self._guarded(lambda job=job: self._prepare(job), [job]):
+                continue
+            ahead = [*(reading.job for reading in group), *passed]
+            reading = self._reading(job)
+            if not self._room_for([*ahead, job]):
+                passed.append(job)
+                break
+            if _is_about_to_be_read(reading, group):
+                passed.append(job)
+            elif group and not _worth_padding([*group, reading]):
+                passed.append(job)
+                break
+            else:
+                group.append(reading)
+        self._waiting.extendleft(reversed(passed))
+        return group
+
+    def _room_for(self, jobs: Sequence[Job]) -> bool:
+        """Whether these may join. A request that is more than there is room for runs alone."""
+        rows = [*self._rows, *(row for job in jobs for row in job.rows)]
+        if len(rows) == len(jobs[-1].rows):
+            return True
+        bound = self._settings.max_tokens_in_flight
+        longest = max(len(row.prompt.ids) + row.limit for row in rows)
+        fits = bound is None or len(rows) * longest <= bound - self._prefixes.budget
+        return fits and len(rows) <= self._settings.max_concurrency
+
+    def _reading(self, job: Job) -> Reading:
+        # Logits are needed from the prompt's last token on.
+        beginning = job.rows[0].prompt.ids[:-1]
+        known, length = self._prefixes.longest(job.adapter, beginning, WORTH_REUSING - 1)
+        place = None
+        for at, other in enumerate(self._jobs):
+            if other.adapter is job.adapter and shares_more(other.ids, beginning, length):
+                place, length = at, common_prefix(other.ids, beginning)
+        if place is not None:
+            known = self._batch.states(place, length)
+        return Reading(job, known, length if known else 0)
+
+    def _begin(self, group: list[Reading]) -> None:
+        """Read a group together, and give each of its rows its first token. A request to be
         continued comes alone."""
-        resumed = list(group[0].request.resume_ids)
-        self._loras.use([_lora(job.adapter) for job in group])
-        prefill = self._batch.prefill([job.ids for job in group], keep=len(resumed) + 1)
+        jobs = [reading.job for reading in group]
+        resumed = list(jobs[0].request.resume_ids)
+        self._loras.use([_lora(job.adapter) for job in jobs])
+        logits = self._batch.read(
+            [job.ids for job in jobs],
+            [reading.known for reading in group],
+            [len(job.rows) for job in jobs],
+            keep=len(resumed) + 1,
+        )
+        first = len(self._rows)
+        for reading in group:
+            reading.job.rows[0].cached = reading.length
+            self._rows.extend(reading.job.rows)
+            self._jobs.extend(reading.job for _ in reading.job.rows)
         if resumed:
-            (job,) = group
+            (job,) = jobs
             job.generated = len(resumed)
-            self._resume(job.rows[0], prefill.logits[0, :-1], resumed)
+            self._resume(job.rows[0], logits[0, :-1], resumed)
             if job.rows[0].finish_reason is not None:
                 self._send(job, job.rows[0].completion())
+                self._remove([job])
                 return
-        rows = [(row, job) for job in group for row in job.rows]
-        copies = [len(job.rows) for job in group]
-        logits = prefill.logits[:, -1].repeat_interleave(
-            torch.tensor(copies, device=prefill.logits.device), dim=0
+        copies = torch.tensor([len(job.rows) for job in jobs], device=logits.device)
+        tokens, logprobs = _choose(
+            logits[:, -1].repeat_interleave(copies, dim=0), self._rows[first:]
         )
-        tokens, logprobs = _choose(logits, [row for row, _ in rows])
-        self._batch.join(prefill, copies)
-        first = len(self._rows)
-        self._rows.extend(row for row, _ in rows)
-        self._jobs.extend(job for _, job in rows)
         self._push_all(range(first, len(self._rows)), tokens, logprobs)
 
     def _step(self) -> None:
@@ -127,6 +197,8 @@ class TorchDecoder(Decoder[LoadedModel]):
                 except EngineError as error:
                     failed.append(job)
                     self._send(job, error)
+                if self._rows[place].finish_reason is not None:
+                    self._remember(place)
         self._keep(
             [
                 row.finish_reason is None and job not in failed
@@ -135,11 +207,27 @@ class TorchDecoder(Decoder[LoadedModel]):
         )
 
     def _keep(self, wanted: Sequence[bool]) -> None:
-        places = [place for place, stays in enumerate(wanted) if stays]
-        if len(places) < len(self._rows):
-            self._batch.keep(places)
-            self._rows = [self._rows[place] for place in places]
-            self._jobs = [self._jobs[place] for place in places]
+        """Let the other rows leave. The last rows take the places that become free: so only they
+        are copied."""
+        count = sum(wanted)
+        if count == len(self._rows):
+            return
+        movers = deque(place for place in range(count, len(self._rows)) if wanted[place])
+        places = [place if wanted[place] else movers.popleft() for place in range(count)]
+        self._batch.keep(places)
+        self._rows = [self._rows[place] for place in places]
+        self._jobs = [self._jobs[place] for place in places]
+
+    def _remember(self, place: int) -> None:
+        """Keep what was computed for a finished row, for prompts that begin like it."""
+        row, computed = self._rows[place], self._batch.computed(place)
+        tokens = [*row.prompt.ids, *row.output_ids][:computed]
+        try:
+            self._prefixes.put(row.adapter, tokens, lambda: self._batch.states(place, computed))
+        except RuntimeError as error:
+            if not _is_out_of_memory(error):
+                raise
+            self._prefixes.clear()
 
     def _fail(self, jobs: Sequence[Job], failure: EngineError) -> None:
         if len(self._batch) != len(self._rows):
@@ -148,11 +236,11 @@ class TorchDecoder(Decoder[LoadedModel]):
             self._batch.clear()
             self._rows, self._jobs = [], []
         super()._fail(jobs, failure)
+        self._batch.wipe()
 
     def _failure_of(self, error: Exception) -> EngineError:
-        if isinstance(error, torch.OutOfMemoryError) or any(
-            words in str(error) for words in ("can't allocate memory", "out of memory")
-        ):
+        if _is_out_of_memory(error):
+            self._prefixes.clear()
             return _out_of_memory(error)
         return super()._failure_of(error)
 
@@ -180,11 +268,15 @@ class TorchDecoder(Decoder[LoadedModel]):
             result.extend(known.gather(-1, targets[:, None])[:, 0].tolist())
         return result
 
+    def _rows_in_work(self) -> dict[str, int]:
+        return {"rows": len(self._rows), "rows in the cache": len(self._batch)}
+
     def _adapter_from(self, path: str) -> Lora:
         return self._loras.read(path)
 
     def _forget_adapter(self, adapter: AdapterVersion) -> None:
-        """Nothing to do: the last reference to its tensors goes with it."""
+        """What was computed with it goes; its tensors go with the last reference to them."""
+        self._prefixes.forget(adapter)
 
 
 def _lora(adapter: AdapterVersion | None) -> Lora | None:
@@ -200,11 +292,27 @@ def _choose(logits: torch.Tensor, rows: Sequence[Row]) -> tuple[list[int], list[
     )
 
 
-def _worth_padding(group: Sequence[Job]) -> bool:
-    lengths = [len(job.ids) for job in group]
+def _worth_padding(group: Sequence[Reading]) -> bool:
+    lengths = [reading.fresh for reading in group]
     padded = max(lengths) * len(lengths)
-    alone = any(job.request.resume_ids for job in group)
+    alone = any(reading.job.request.resume_ids for reading in group)
     return not alone and padded <= min(PREFILL_TOKENS, PADDING * sum(lengths))
+
+
+def _is_about_to_be_read(reading: Reading, group: Sequence[Reading]) -> bool:
+    """Whether so much more of its beginning will be in memory when the group has been read."""
+    beginning = reading.job.rows[0].prompt.ids[:-1]
+    return any(
+        other.job.adapter is reading.job.adapter
+        and shares_more(other.job.ids, beginning, reading.length + WORTH_REUSING - 1)
+        for other in group
+    )
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or any(
+        words in str(error) for words in ("can't allocate memory", "out of memory")
+    )
 
 
 def _out_of_memory(error: BaseException) -> EngineError:

@@ -1,0 +1,317 @@
+"""What the torch engine keeps of prompts it has read, and how much it holds at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.records import Message
+from tests.workers.engines.asking import ask, completions, failure, request, user
+from workers.engines.adapters import AdapterVersion
+from workers.engines.llama_sequences import common_prefix
+from workers.engines.prefix_cache import PrefixCache
+from workers.engines.protocol import Completion
+from workers.engines.settings import ModelSettings
+from workers.engines.torch import TorchEngine
+from workers.engines.torch_decoder import TorchDecoder
+
+ROLE = Message(role="system", content="Write down each step of the calculation. " * 4)
+SAME = 1e-4
+"""Logprobs of the same ids differ by so much between batches of other shapes, at most."""
+
+Start = Callable[..., Any]
+
+
+@pytest.fixture
+async def start(tiny_model: Path) -> AsyncIterator[Start]:
+    """Starts engines of the tiny model."""
+    running: list[TorchEngine] = []
+
+    async def started(**fields: object) -> TorchEngine:
+        engine = TorchEngine(
+            ModelSettings.model_validate({"engine": "torch", "model": str(tiny_model), **fields})
+        )
+        running.append(engine)
+        await engine.start()
+        return engine
+
+    yield started
+    for engine in running:
+        await engine.close()
+
+
+@pytest.fixture
+async def engine(start: Start) -> TorchEngine:
+    return await start()
+
+
+def passes(engine: TorchEngine) -> list[tuple[int, int]]:
+    """Rows and tokens of each forward pass from now on."""
+    seen: list[tuple[int, int]] = []
+
+    def note(_: object, __: object, given: dict[str, torch.Tensor]) -> None:
+        rows, tokens = given["input_ids"].shape
+        seen.append((rows, tokens))
+
+    _model(engine).register_forward_pre_hook(note, with_kwargs=True)
+    return seen
+
+
+async def assert_right(engine: TorchEngine, done: Completion, adapter: str | None = None) -> None:
+    """The logprobs are those of the ids without any cache."""
+    scores = await engine.score([*done.prompt_ids, *done.output_ids], adapter)
+    assert done.logprobs == pytest.approx(scores[len(done.prompt_ids) - 1 :], abs=SAME)
+
+
+async def test_a_roles_prompt_is_computed_once(engine: TorchEngine) -> None:
+    first = await ask(engine, [ROLE, user("What is 3 + 4?")], sampling={"max_tokens": 8})
+    second = await ask(engine, [ROLE, user("And 90 * 8?")], sampling={"max_tokens": 8})
+    assert first.usage.cached == 0
+    assert second.usage.cached == common_prefix(first.prompt_ids, second.prompt_ids) > 50
+    await assert_right(engine, second)
+
+
+async def test_of_a_prompt_that_is_in_memory_the_last_token_is_computed(
+    engine: TorchEngine,
+) -> None:
+    first, again = [await ask(engine, [ROLE, user("Hi")]) for _ in range(2)]
+    assert again.usage.cached == again.usage.prompt - 1
+    assert again.output_ids == first.output_ids
+    assert again.logprobs == pytest.approx(first.logprobs, abs=SAME)
+
+
+async def test_a_conversation_goes_on_from_its_earlier_turns(engine: TorchEngine) -> None:
+    first = await ask(engine)
+    turns = [user("What is 12 * 7 + 5?"), Message(role="assistant", content=first.text), user("?")]
+    earlier = (*first.prompt_ids, *first.output_ids)
+    second = await ask(engine, turns, previous_ids=earlier, sampling={"max_tokens": 8})
+    assert second.extends_previous
+    assert second.usage.cached == len(earlier) - 1  # the last token was never fed
+    await assert_right(engine, second)
+
+
+async def test_requests_that_come_together_have_their_common_beginning_computed_once(
+    engine: TorchEngine,
+) -> None:
+    seen = passes(engine)
+    questions = [f"What is {number} * 7?" for number in range(12)]
+    found = await asyncio.gather(
+        *(ask(engine, [ROLE, user(each)], sampling={"max_tokens": 5}) for each in questions)
+    )
+    assert sum(each.usage.cached > 0 for each in found) == 11
+    computed = sum(rows * tokens for rows, tokens in seen)
+    assert computed < found[0].usage.prompt + 12 * 40
+    for done in found:
+        await assert_right(engine, done)
+
+
+async def test_rows_with_beginnings_of_different_lengths_are_read_together(
+    engine: TorchEngine,
+) -> None:
+    long = Message(role="system", content="Check every number twice before you write it. " * 6)
+    for role in (ROLE, long):
+        await ask(engine, [role, user("Hi")], sampling={"max_tokens": 2})
+    seen = passes(engine)
+    found = await asyncio.gather(
+        *(
+            ask(engine, [role, user(text)], sampling={"max_tokens": 9, "temperature": 1.0})
+            for role, text in ((ROLE, "What is 1 + 12?"), (long, "What is 2 + 3?"))
+        )
+    )
+    assert seen[0][0] == 2, "one pass for both"
+    assert len({each.usage.cached for each in found}) == 2
+    for done in found:
+        await assert_right(engine, done)
+
+
+async def test_all_completions_of_a_request_begin_behind_one_reading(engine: TorchEngine) -> None:
+    await ask(engine, [ROLE, user("Hi")], sampling={"max_tokens": 2})
+    asked = request(
+        [ROLE, user("What is 5 * 5?")],
+        sampling={"n": 5, "temperature": 1.0, "seed": 3, "max_tokens": 12},
+    )
+    found = await completions(engine, asked)
+    assert [each.usage.cached > 0 for each in found] == [True, False, False, False, False]
+    for done in found:
+        await assert_right(engine, done)
+
+
+async def test_a_request_is_continued_behind_a_known_beginning(engine: TorchEngine) -> None:
+    whole = await ask(engine, [ROLE, user("What is 6 * 7?")], sampling={"max_tokens": 20})
+    rest = await ask(
+        engine,
+        [ROLE, user("What is 6 * 7?")],
+        sampling={"max_tokens": 20},
+        resume_ids=whole.output_ids[:9],
+    )
+    assert rest.usage.cached == rest.usage.prompt - 1
+    assert rest.output_ids == whole.output_ids
+    assert rest.logprobs == pytest.approx(whole.logprobs, abs=SAME)
+
+
+async def test_a_long_rest_of_a_prompt_is_read_in_pieces(
+    engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.engines.kv_batch.READ_AT_ONCE", 16)
+    await ask(engine, [ROLE, user("Hi")], sampling={"max_tokens": 2})
+    seen = passes(engine)
+    done = await ask(engine, [ROLE, user("one two three " * 9)], sampling={"max_tokens": 4})
+    pieces = [tokens for _, tokens in seen[:-3]]
+    assert len(pieces) > 3
+    assert max(pieces) <= 16
+    assert sum(pieces) == done.usage.prompt - done.usage.cached
+    await assert_right(engine, done)
+
+
+async def test_a_beginning_is_never_another_adapters(
+    engine: TorchEngine, tiny_loras: list[Path]
+) -> None:
+    await engine.load_adapter("red", str(tiny_loras[0]), 1)
+    for version, adapter in ((1, None), (1, "red"), (2, "red")):
+        await engine.load_adapter("red", str(tiny_loras[version - 1]), version)
+        first, again = [
+            await ask(engine, [ROLE, user("Hi")], adapter=adapter, sampling={"max_tokens": 9})
+            for _ in range(2)
+        ]
+        assert (first.usage.cached, again.usage.cached) == (0, again.usage.prompt - 1)
+        await assert_right(engine, again, adapter)
+
+
+async def test_a_cache_that_looks_at_tokens_alone_mixes_adapters_up(
+    engine: TorchEngine, tiny_loras: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fault of llama.cpp#26207, made on purpose: so the tests of isolation can fail."""
+    longest = PrefixCache.longest
+
+    def naive(cache: PrefixCache, _: object, ids: list[int], more_than: int) -> Any:
+        return longest(cache, None, ids, more_than)
+
+    monkeypatch.setattr(PrefixCache, "longest", naive)
+    await engine.load_adapter("red", str(tiny_loras[0]), 1)
+    await ask(engine, [ROLE, user("Hi")], sampling={"max_tokens": 9})
+    mixed = await ask(engine, [ROLE, user("Hi")], adapter="red", sampling={"max_tokens": 9})
+    with pytest.raises(AssertionError):
+        await assert_right(engine, mixed, "red")
+
+
+async def test_what_an_adapter_computed_goes_with_its_version(
+    engine: TorchEngine, tiny_loras: list[Path]
+) -> None:
+    await engine.load_adapter("red", str(tiny_loras[0]), 1)
+    await ask(engine, [ROLE, user("Hi")], adapter="red", sampling={"max_tokens": 3})
+    kept = _decoder(engine)._prefixes  # pyright: ignore[reportPrivateUsage]
+    assert kept.tokens > 0
+    await engine.unload_adapter("red")
+    await engine.score([1, 2, 3])  # the thread has done what was asked before
+    assert kept.tokens == 0
+
+
+async def test_rows_that_were_not_numbers_leave_nothing_behind(engine: TorchEngine) -> None:
+    """A weight of zero does not hide a NaN, so a failed row's place must not keep it."""
+    projection = _model(engine).model.layers[0].self_attn.v_proj
+    sampling = {"temperature": 5.0, "top_k": 50, "seed": 4, "max_tokens": 400}
+    async with aclosing(engine.submit(request(sampling=sampling, stream=True))) as beside:
+        await anext(beside)
+
+        def spoil(_: object, __: object, output: torch.Tensor) -> torch.Tensor:
+            return output * float("nan") if output.shape[1] > 1 else output
+
+        spoiled = projection.register_forward_hook(spoil)
+        assert "not finite" in str(await failure(engine, request([ROLE, user("Hi")])))
+        spoiled.remove()
+        await assert_right(engine, await ask(engine, "Hi", sampling={"max_tokens": 20}))
+        assert _decoder(engine)._rows, "or the whole batch was forgotten in between"  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_out_of_memory_gives_up_what_is_kept(
+    engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ask(engine, [ROLE, user("Hi")], sampling={"max_tokens": 3})
+    decoder = _decoder(engine)
+
+    def no_memory(*_: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(decoder._batch._cache, "fit", no_memory)  # pyright: ignore
+    error = await failure(engine, request([ROLE, user("Hi")]))
+    assert (error.kind, error.retryable) == ("unavailable", True)
+    assert decoder._prefixes.tokens == 0  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.undo()
+    await assert_right(engine, await ask(engine, [ROLE, user("Hi")]))
+
+
+async def test_requests_wait_while_their_tokens_have_no_room(start: Start) -> None:
+    """Of 512 tokens 128 are for finished requests; a request may need about 75."""
+    engine = await start(max_tokens_in_flight=512)
+    seen = passes(engine)
+    order: list[int] = []
+
+    async def one(number: int) -> None:
+        done = await ask(engine, f"What is {number} + 1?", sampling={"max_tokens": 40})
+        assert done.usage.prompt + 40 < 96
+        order.append(number)
+
+    await asyncio.gather(*(one(number) for number in range(14)))
+    assert 2 <= max(rows for rows, _ in seen) <= 384 // 60
+    kept = _decoder(engine)._prefixes  # pyright: ignore[reportPrivateUsage]
+    assert 0 < kept.tokens <= 128
+
+
+async def test_a_request_larger_than_the_bound_runs_alone(start: Start) -> None:
+    engine = await start(max_tokens_in_flight=64)
+    seen = passes(engine)
+    large = request("one two " * 40, sampling={"max_tokens": 30, "n": 2, "temperature": 1.0})
+    found = await asyncio.gather(
+        completions(engine, large), *(completions(engine, request()) for _ in range(3))
+    )
+    assert [len(each) for each in found] == [2, 1, 1, 1]
+    assert {rows for rows, tokens in seen if tokens == 1} <= {1, 2}
+
+
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.integers(0, 2), st.lists(st.integers(0, 1), max_size=12)),
+        max_size=40,
+    )
+)
+def test_the_cache_finds_the_longest_beginning_and_keeps_its_budget(
+    moves: list[tuple[bool, int, list[int]]],
+) -> None:
+    adapters = [None, AdapterVersion("red", 1, None), AdapterVersion("red", 2, None)]
+    cache = PrefixCache(30)
+    kept: list[tuple[AdapterVersion | None, list[int]]] = []
+    for is_put, which, ids in moves:
+        adapter = adapters[which]
+        if is_put:
+            state = torch.tensor(ids, dtype=torch.float32)[None, :, None]
+            cache.put(adapter, ids, lambda state=state: [(state, -state)])
+            kept.append((adapter, ids))
+        states, length = cache.longest(adapter, ids, 0)
+        assert length <= max(
+            (common_prefix(tokens, ids) for of, tokens in kept if of is adapter), default=0
+        )
+        if is_put:
+            assert length == len(ids)
+        if states:
+            ((keys, values),) = states
+            assert keys.flatten().tolist() == ids[:length]
+            assert values.flatten().tolist() == [-each for each in ids[:length]]
+        assert cache.tokens <= 30
+
+
+def _decoder(engine: TorchEngine) -> TorchDecoder:
+    decoder = engine._decoder  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(decoder, TorchDecoder)
+    return decoder
+
+
+def _model(engine: TorchEngine) -> Any:
+    return engine._loaded.model  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]

@@ -1,0 +1,175 @@
+"""Keys and values of all rows in one allocation per layer, written in place.
+
+transformers' own cache makes each layer anew for every token: with many rows, that takes several
+times as long as everything else. Here a row's tokens stand in the columns from 0 on, so a token's
+column is its position; what stands behind a row's last token is hidden by the mask. Owned by one
+thread.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+ROWS = 4
+COLUMNS = 64
+"""The allocation grows and shrinks in blocks of so many rows and columns."""
+
+FAR_TOO_LARGE = 4
+"""Times more cells than needed: then the allocation shrinks."""
+
+States = list[tuple[torch.Tensor, torch.Tensor]]
+"""Keys and values of one sequence's tokens, for each layer: [heads, tokens, head size]."""
+
+
+@dataclass
+class _Window:
+    """Where the next forward pass writes, and what it sees; one for all layers."""
+
+    rows: int = 0
+    columns: int = 0
+    """Of the allocation."""
+    first: int = 0
+    """Row of the allocation that is the first one of the pass."""
+    places: tuple[torch.Tensor, ...] = ()
+    """Rows [rows of the pass, 1] and columns [rows of the pass, tokens] to write to."""
+    before: int = 0
+    """Columns that were written before, where they are equally many in every row."""
+    seen: int = 0
+    """Columns from 0 on that the pass sees."""
+
+
+class _Layer(CacheLayerMixin):
+    """Keys and values [rows, heads, columns, head size] of one layer."""
+
+    def __init__(self, window: _Window) -> None:
+        super().__init__()
+        self._window = window
+        self._like: list[torch.Tensor] = []
+        """Keys and values of no row and no column."""
+
+    @property
+    def held(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values."""
+        assert self.keys is not None
+        assert self.values is not None
+        return self.keys, self.values
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """The first pass tells heads, sizes, type and device."""
+        self._like = [key_states[:0, :, :0], value_states[:0, :, :0]]
+        self.is_initialized = True
+
+    def allocate(self) -> None:
+        """Have the window's rows and columns; what both the old and the new allocation have is
+        kept, all else is zero."""
+        if self.is_initialized:
+            like_keys, like_values = self._like
+            self.keys = self._allocated(self.keys, like_keys)
+            self.values = self._allocated(self.values, like_values)
+
+    def _allocated(self, old: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor:
+        rows, columns = self._window.rows, self._window.columns
+        new = like.new_zeros((rows, like.shape[1], columns, like.shape[3]))
+        if old is not None:
+            height, width = min(rows, old.shape[0]), min(columns, old.shape[2])
+            new[:height, :, :width] = old[:height, :, :width]
+        return new
+
+    def free(self) -> None:
+        """Give the memory back; the shapes stay known."""
+        self.keys = self.values = None
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write the pass's states [rows, heads, tokens, head size]; returns all that it sees."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+            self.allocate()
+        window = self._window
+        rows = slice(window.first, window.first + key_states.shape[0])
+        keys, values = self.held
+        keys.transpose(1, 2).index_put_(window.places, key_states.transpose(1, 2))
+        values.transpose(1, 2).index_put_(window.places, value_states.transpose(1, 2))
+        return keys[rows, :, : window.seen], values[rows, :, : window.seen]
+
+    # What transformers asks when it makes a mask itself.
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self._window.seen, 0
+
+    def get_seq_length(self) -> int:
+        return self._window.before
+
+    def get_max_length(self) -> int:
+        return -1
+
+
+class KVCache(Cache):
+    """What a model of transformers writes its keys and values to."""
+
+    def __init__(self) -> None:
+        self._window = _Window()
+        self._own: list[_Layer] = []
+        super().__init__(layer_class_to_replicate=self._new_layer)  # pyright: ignore[reportArgumentType]
+
+    def _new_layer(self) -> _Layer:
+        self._own.append(_Layer(self._window))
+        return self._own[-1]
+
+    def fit(self, rows: int, columns: int) -> None:
+        """Have room for so many rows and columns, and not for many times as many. Raises
+        RuntimeError if memory runs out; then some layers have it and others don't."""
+        window = self._window
+        rows, columns = -(-rows // ROWS) * ROWS, -(-columns // COLUMNS) * COLUMNS
+        enough = rows <= window.rows and columns <= window.columns
+        if enough and window.rows * window.columns <= FAR_TOO_LARGE * rows * columns:
+            return
+        window.rows, window.columns = rows, columns
+        for layer in self._own:
+            layer.allocate()
+
+    def free(self) -> None:
+        """Give the memory back."""
+        self._window.rows = self._window.columns = 0
+        for layer in self._own:
+            layer.free()
+
+    def aim(self, first: int, columns: torch.Tensor, *, before: int, seen: int) -> None:
+        """The next pass is for the rows from `first` on and writes to `columns` [rows, tokens].
+        Of each row it sees the first `seen` columns, of which `before` were written before."""
+        window = self._window
+        rows = torch.arange(first, first + columns.shape[0], device=columns.device)
+        window.first, window.places = first, (rows[:, None], columns)
+        window.before, window.seen = before, seen
+
+    def copy_row(self, source: int, target: int, length: int) -> None:
+        """Let a row begin as another one does."""
+        for layer in self._own:
+            for tensor in layer.held:
+                tensor[target, :, :length] = tensor[source, :, :length]
+
+    def read(self, row: int, length: int) -> States:
+        """What stands at the beginning of a row: no copy."""
+        return [(keys[row, :, :length], values[row, :, :length]) for keys, values in self._held()]
+
+    def write(self, row: int, states: States) -> None:
+        """Let a row begin with these."""
+        for held, given in zip(self._held(), states, strict=True):
+            for tensor, beginning in zip(held, given, strict=True):
+                tensor[row, :, : beginning.shape[1]] = beginning
+
+    def wipe(self, first: int) -> None:
+        """Zero the rows from `first` on: not even a weight of zero hides what is not a number."""
+        for tensor in itertools.chain.from_iterable(self._held()):
+            tensor[first:].zero_()
+
+    def _held(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Keys and values of each layer that has an allocation."""
+        return (layer.held for layer in self._own if layer.keys is not None)
