@@ -1,8 +1,7 @@
 """A model of transformers as a GGUF file, with its tokenizer, for llama.cpp.
 
-Qwen2, Qwen3 and Llama architectures with a byte-level BPE tokenizer: all that is trained here.
-What cannot be carried over exactly is refused: a tokenizer that llama.cpp would split otherwise
-would give wrong answers without an error.
+Qwen2, Qwen3 and Llama architectures, which is all that is trained here and TinyLlama's kind. What
+cannot be carried over exactly is refused.
 
 Tensor names and metadata keys: the GGUF specification, by the `gguf` package of llama.cpp.
 """
@@ -10,7 +9,6 @@ Tensor names and metadata keys: the GGUF specification, by the `gguf` package of
 from __future__ import annotations
 
 import ctypes
-import json
 import math
 from enum import StrEnum
 from pathlib import Path
@@ -23,20 +21,13 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 
 from trainers.errors import TrainingError
+from trainers.gguf_tokenizer import add_tokenizer, read_json
 
 ARCHITECTURES = {
     "qwen2": gguf.MODEL_ARCH.QWEN2,
     "qwen3": gguf.MODEL_ARCH.QWEN3,
     "llama": gguf.MODEL_ARCH.LLAMA,
 }
-
-_GPT2 = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
-_BYTES_ONLY = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
-_QWEN2 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-_LLAMA3 = _QWEN2.replace(r"\p{N}|", r"\p{N}{1,3}|")
 
 
 class Precision(StrEnum):
@@ -63,7 +54,7 @@ def export_gguf(model: Path, output: Path, precision: Precision = Precision.F16)
     Raises TrainingError for a model that is not there or cannot be carried over exactly, and for
     `q4_k_m` without llama-cpp-python, whose quantizer makes it.
     """
-    config = _read(model / "config.json")
+    config = read_json(model / "config.json")
     kind = str(config.get("model_type"))
     if kind not in ARCHITECTURES:
         raise TrainingError(
@@ -92,9 +83,9 @@ def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
 
     Raises TrainingError for one that is not there or is no plain LoRA.
     """
-    config = _read(base / "config.json")
+    config = read_json(base / "config.json")
     kind = str(config.get("model_type"))
-    settings = _read(adapter / "adapter_config.json")
+    settings = read_json(adapter / "adapter_config.json")
     if kind not in ARCHITECTURES or settings.get("peft_type") != "LORA":
         raise TrainingError(f"{adapter}: only a LoRA of {', '.join(ARCHITECTURES)} can be exported")
     rank, alpha = int(settings["r"]), float(settings["lora_alpha"])
@@ -134,7 +125,7 @@ def _write(
     _add_shape(writer, config, kind, model)
     writer.add_name(model.resolve().name)
     writer.add_file_type(file_type)
-    _add_tokenizer(writer, model, int(config["vocab_size"]))
+    add_tokenizer(writer, model, int(config["vocab_size"]))
     layers = int(config["num_hidden_layers"])
     names = gguf.get_tensor_name_map(arch, layers)
     tied = bool(config.get("tie_word_embeddings"))
@@ -175,70 +166,6 @@ def _add_shape(writer: gguf.GGUFWriter, config: dict[str, Any], kind: str, model
     writer.add_rope_freq_base(float(theta))
     writer.add_layer_norm_rms_eps(float(config["rms_norm_eps"]))
     writer.add_vocab_size(int(config["vocab_size"]))
-
-
-def _add_tokenizer(writer: gguf.GGUFWriter, model: Path, width: int) -> None:
-    saved = _read(model / "tokenizer.json")
-    bpe: dict[str, Any] = saved["model"]
-    splitter = _splitter(saved)
-    if bpe.get("type") != "BPE" or splitter is None:
-        raise TrainingError(
-            f"{model}: its tokenizer splits text in a way that llama.cpp has no name for; "
-            "byte-level BPE like GPT-2's, Qwen2's, Llama 3's or SmolLM's can be exported"
-        )
-    tokens = [f"[PAD{place}]" for place in range(width)]
-    kinds = [gguf.TokenType.UNUSED] * width
-    for text, place in bpe["vocab"].items():
-        tokens[place], kinds[place] = text, gguf.TokenType.NORMAL
-    for added in saved["added_tokens"]:
-        place = added["id"]
-        tokens[place] = added["content"]
-        kinds[place] = gguf.TokenType.CONTROL if added["special"] else gguf.TokenType.USER_DEFINED
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(splitter)
-    writer.add_token_list(tokens)
-    writer.add_token_types(kinds)
-    writer.add_token_merges(
-        [merge if isinstance(merge, str) else " ".join(merge) for merge in bpe["merges"]]
-    )
-    settings = _read(model / "tokenizer_config.json")
-    ids = {text: place for place, text in enumerate(tokens)}
-    for name, add in (
-        ("bos_token", writer.add_bos_token_id),
-        ("eos_token", writer.add_eos_token_id),
-        ("pad_token", writer.add_pad_token_id),
-    ):
-        token: Any = settings.get(name)
-        text = token.get("content") if isinstance(token, dict) else token
-        if text in ids:
-            add(ids[text])
-    writer.add_add_bos_token(False)
-    template = model / "chat_template.jinja"
-    text = template.read_text() if template.is_file() else settings.get("chat_template")
-    if text:
-        writer.add_chat_template(text)
-
-
-def _splitter(saved: dict[str, Any]) -> str | None:
-    """llama.cpp's name for the way in which the tokenizer splits text before BPE."""
-    normalizer: dict[str, Any] = saved.get("normalizer") or {}
-    if normalizer.get("type") not in (None, "NFC"):
-        return None
-    pre: dict[str, Any] = saved.get("pre_tokenizer") or {}
-    parts: list[dict[str, Any]] = pre.get("pretokenizers", [pre])
-    match parts:
-        case [bytes_] if _GPT2.items() <= bytes_.items():
-            return "gpt-2"
-        case [{"type": "Digits", "individual_digits": True}, bytes_] if (
-            _GPT2.items() <= bytes_.items()
-        ):
-            return "smollm"
-        case [{"type": "Split", "pattern": {"Regex": pattern}}, bytes_] if (
-            _BYTES_ONLY.items() <= bytes_.items()
-        ):
-            return {_QWEN2: "qwen2", _LLAMA3: "llama-bpe"}.get(pattern)
-        case _:
-            return None
 
 
 def _permuted(name: str, tensor: torch.Tensor, config: dict[str, Any]) -> torch.Tensor:
@@ -289,12 +216,3 @@ def _quantize(source: Path, target: Path) -> None:
     )
     if code != 0:
         raise TrainingError(f"llama.cpp could not quantize {source}: {last_error()}")
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_text())
-    except FileNotFoundError as error:
-        raise TrainingError(f"{path} is missing: name a model's folder") from error
-    except ValueError as error:
-        raise TrainingError(f"{path} cannot be read: {error}") from error

@@ -9,6 +9,7 @@ import pytest
 
 from tests.workers.engines.tiny_lora import make_tiny_lora
 from tests.workers.engines.tiny_model import make_tiny_model, write_pickle_checkpoint
+from tests.workers.engines.tiny_sentencepiece import make_tiny_sentencepiece_model
 
 
 @pytest.fixture(scope="session")
@@ -55,3 +56,9 @@ def tiny_gguf_loras(tiny_model: Path, tiny_loras: list[Path]) -> list[Path]:
     for folder in tiny_loras:
         export_gguf_adapter(folder, tiny_model, folder / "adapter.gguf")
     return tiny_loras
+
+
+@pytest.fixture(scope="session")
+def tiny_sentencepiece_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a trained tiny Llama whose tokenizer is of SentencePiece's style."""
+    return make_tiny_sentencepiece_model(tmp_path_factory.mktemp("models") / "tiny-llama")

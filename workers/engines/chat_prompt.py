@@ -16,12 +16,16 @@ from agents.records import JsonObject, Message, ToolSpec
 
 
 class TextCodec(Protocol):
-    """A tokenizer, reduced to what a prompt needs. `decode(a + b)` must be `decode(a) +
-    decode(b)` wherever the cut lies between two characters."""
+    """A tokenizer, reduced to what a prompt needs.
 
-    def encode(self, text: str) -> list[int]: ...
+    `after` is the id that stands before, None at the beginning of a text: some tokenizers write a
+    piece differently there. `decode(a + b)` must be `decode(a) + decode(b, after=a[-1])` wherever
+    the cut lies between two characters.
+    """
 
-    def decode(self, ids: Sequence[int]) -> str: ...
+    def encode(self, text: str, after: int | None = None) -> list[int]: ...
+
+    def decode(self, ids: Sequence[int], after: int | None = None) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ def build_prompt(rendered: str, previous_ids: Sequence[int], codec: TextCodec) -
         before = codec.decode(previous_ids)
         if rendered.startswith(before):
             rest = rendered[len(before) :]
-            ids = [*previous_ids, *(codec.encode(rest) if rest else [])]
+            ids = [*previous_ids, *(codec.encode(rest, previous_ids[-1]) if rest else [])]
             return Prompt(ids, extends_previous=True, reused=len(previous_ids))
     return Prompt(codec.encode(rendered), extends_previous=False)
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from agents.records import Message, ToolSpec
-from workers.engines.chat_prompt import template_messages, template_tools
+from workers.engines.chat_prompt import TextCodec, template_messages, template_tools
 from workers.engines.llama_api import chat_format, llama
 from workers.engines.llama_context import begin_listening, last_error
 from workers.engines.model_files import check_gguf, find_gguf, model_name, unusable
+from workers.engines.sentencepiece import BLANK, BLANK_AT_BEGINNING_KEY, SentencePieceCodec
 from workers.engines.settings import ModelSettings
 
 if TYPE_CHECKING:
@@ -25,14 +26,17 @@ _PIECE_BYTES = 16 * 1024
 
 
 class VocabCodec:
-    """A `TextCodec` over the tokenizer in the file: control tokens are text like any other."""
+    """A `TextCodec` over the tokenizer in the file: control tokens are text like any other.
+
+    One of SentencePiece's style needs a `SentencePieceCodec` on top.
+    """
 
     def __init__(self, vocab: Any) -> None:
         self._vocab = vocab
         self._buffer = ctypes.create_string_buffer(_PIECE_BYTES)
         self._pieces: dict[int, bytes] = {}
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, after: int | None = None) -> list[int]:
         raw = text.encode()
         room = len(raw) + 8
         while True:
@@ -44,7 +48,7 @@ class VocabCodec:
                 return list(ids[:count])
             room = -count
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], after: int | None = None) -> str:
         return b"".join(map(self.piece, ids)).decode(errors="replace")
 
     def piece(self, token: int) -> bytes:
@@ -65,7 +69,7 @@ class LoadedGguf:
     base: str
     model: Any
     vocab: Any
-    codec: VocabCodec
+    codec: TextCodec
     formatter: Any
     end_ids: frozenset[int]
     max_context: int
@@ -114,8 +118,13 @@ def load_gguf(settings: ModelSettings) -> LoadedGguf:
         raise unusable(
             settings.model, "the file has no chat template; take an instruct model's GGUF"
         )
-    codec = VocabCodec(vocab)
-    count = llama.llama_vocab_n_tokens(vocab)
+    count = int(llama.llama_vocab_n_tokens(vocab))
+    codec = _codec(model, vocab, count)
+    if codec is None:
+        llama.llama_model_free(model)
+        raise unusable(
+            settings.model, "its tokenizer is of SentencePiece's style, but has no byte fallback"
+        )
     own_context = llama.llama_model_n_ctx_train(model)
     return LoadedGguf(
         base=model_name(settings.model),
@@ -162,10 +171,41 @@ def _named(token: int) -> list[int]:
     return [token] if token >= 0 else []
 
 
-def _control_tokens(vocab: Any, codec: VocabCodec, count: int) -> tuple[str, ...]:
+def _codec(model: Any, vocab: Any, count: int) -> TextCodec | None:
+    """None for a tokenizer that has no tokens for some bytes: llama.cpp would end the process."""
+    plain = VocabCodec(vocab)
+    if llama.llama_vocab_type(vocab) != llama.LLAMA_VOCAB_TYPE_SPM:
+        return plain
+    kinds = [int(llama.llama_vocab_get_attr(vocab, token)) for token in range(count)]
+    if sum(kind & llama.LLAMA_TOKEN_ATTR_BYTE != 0 for kind in kinds) != 256:
+        return None
+    found_first = (
+        llama.LLAMA_TOKEN_ATTR_CONTROL
+        | llama.LLAMA_TOKEN_ATTR_UNKNOWN
+        | llama.LLAMA_TOKEN_ATTR_USER_DEFINED
+    )
+    added = {token for token, kind in enumerate(kinds) if kind & found_first}
+    pieces = [plain.piece(token) for token in range(count)]
+
+    def with_blank(text: str) -> list[int]:
+        ids = plain.encode(text)
+        if not ids or ids[0] in added or text.startswith((" ", BLANK)):
+            return ids
+        return plain.encode(f" {text}")
+
+    value = ctypes.create_string_buffer(8)
+    key = BLANK_AT_BEGINNING_KEY.encode()
+    if llama.llama_model_meta_val_str(model, key, value, len(value)) > 0 and value.value == b"true":
+        return SentencePieceCodec(with_blank, pieces, added, [None])
+    everywhere = pieces[plain.encode("a")[0]].startswith(b" ")
+    return SentencePieceCodec(plain.encode, pieces, added, [None, *added] if everywhere else [])
+
+
+def _control_tokens(vocab: Any, codec: TextCodec, count: int) -> tuple[str, ...]:
+    special = llama.LLAMA_TOKEN_ATTR_CONTROL | llama.LLAMA_TOKEN_ATTR_UNKNOWN
     names = {
         codec.decode([token])
         for token in range(count)
-        if llama.llama_vocab_is_control(vocab, token)
+        if llama.llama_vocab_get_attr(vocab, token) & special
     }
     return tuple(sorted((name for name in names if len(name) > 1), key=len, reverse=True))

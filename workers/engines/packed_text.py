@@ -17,7 +17,7 @@ VOCABULARY = (BYTES_PER_TOKEN + 1) << 24
 class PackedText:
     """A `TextCodec` without a vocabulary file."""
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, after: int | None = None) -> list[int]:
         data = text.encode()
         return [
             (len(chunk) << 24) | int.from_bytes(chunk, "big")
@@ -27,7 +27,7 @@ class PackedText:
             )
         ]
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], after: int | None = None) -> str:
         """Raises ValueError for a number that is none of this codec's ids."""
         return b"".join(map(_bytes_of, ids)).decode(errors="replace")
 

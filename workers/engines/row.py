@@ -40,7 +40,7 @@ class Row:
     _first_token: float = 0.0
 
     def __post_init__(self) -> None:
-        self._stream = TextStream(self.codec, self.request.sampling.stop)
+        self._stream = TextStream(self.codec, self.request.sampling.stop, self.prompt.ids[-1])
 
     @property
     def allowed(self) -> bytes | None:

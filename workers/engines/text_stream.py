@@ -23,8 +23,12 @@ more; past this many they are released as they decode, so that the cost stays li
 class TextStream:
     """Text of one completion, token by token."""
 
-    def __init__(self, codec: TextCodec, stop: Sequence[str] = ()) -> None:
+    def __init__(
+        self, codec: TextCodec, stop: Sequence[str] = (), after: int | None = None
+    ) -> None:
+        """`after` is the last id of the prompt."""
         self._codec = codec
+        self._after = after
         self._stop = tuple(s for s in stop if s)
         self._pending: list[int] = []
         self._text = ""
@@ -40,7 +44,7 @@ class TextStream:
     def push(self, token: int) -> str:
         """Take one token; returns what may be shown now (possibly nothing)."""
         self._pending.append(token)
-        piece = self._codec.decode(self._pending)
+        piece = self._codec.decode(self._pending, self._after)
         if piece.endswith(REPLACEMENT) and len(self._pending) < MAX_HELD_TOKENS:
             return ""
         return self._take(piece)
@@ -49,12 +53,13 @@ class TextStream:
         """The end: whatever was held back and is not part of a stop string's match."""
         shown = ""
         if self._pending and not self.stopped:
-            shown = self._take(self._codec.decode(self._pending))
+            shown = self._take(self._codec.decode(self._pending, self._after))
         rest = self._text[self._released :]
         self._released = len(self._text)
         return shown + rest
 
     def _take(self, piece: str) -> str:
+        self._after = self._pending[-1]
         self._pending.clear()
         if self.stopped:
             return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,20 +13,25 @@ import transformers
 from safetensors import SafetensorError
 
 from agents.records import Message, ToolSpec
-from workers.engines.chat_prompt import template_messages, template_tools
+from workers.engines.chat_prompt import TextCodec, template_messages, template_tools
 from workers.engines.model_files import check_files, find_folder, model_name, unusable
 from workers.engines.protocol import EngineError
+from workers.engines.sentencepiece import BLANK, SentencePieceCodec
 from workers.engines.settings import ModelSettings
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
 
 
-class TokenizerCodec:
-    """A `TextCodec` over a fast tokenizer: special tokens are text like any other."""
+_BYTE = re.compile(r"^<0x([0-9A-F]{2})>$")
+"""The token of one byte."""
 
-    def __init__(self, tokenizer: Any) -> None:
-        self._backend = tokenizer.backend_tokenizer
+
+class TokenizerCodec:
+    """A `TextCodec` over a byte-level tokenizer: special tokens are text like any other."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend = backend
 
     @property
     def joins(self) -> bool:
@@ -33,10 +39,10 @@ class TokenizerCodec:
         ids = self.encode("The answer is 7.")
         return "".join(self.decode([each]) for each in ids) == self.decode(ids)
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, after: int | None = None) -> list[int]:
         return list(self._backend.encode(text, add_special_tokens=False).ids)
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], after: int | None = None) -> str:
         return str(self._backend.decode(list(ids), skip_special_tokens=False))
 
 
@@ -47,7 +53,7 @@ class LoadedModel:
     base: str
     model: Any
     tokenizer: Any
-    codec: TokenizerCodec
+    codec: TextCodec
     device: torch.device
     end_ids: frozenset[int]
     max_context: int
@@ -78,6 +84,54 @@ class LoadedModel:
             n_vocab=max(self.vocabulary, len(self.tokenizer)),
             eos_token=sorted(self.end_ids) or None,
         )
+
+
+def make_codec(backend: Any, width: int, model: str) -> TextCodec:
+    """Text of the tokens of `model`, whose logits have this width. `backend` is a Tokenizer of the
+    tokenizers package. Raises EngineError `bad_request` for one whose text would not be exact."""
+    if getattr(backend.model, "byte_fallback", False):
+        codec: TextCodec = _sentencepiece_codec(backend, width, model)
+    else:
+        codec = TokenizerCodec(backend)
+        if not codec.joins:
+            raise unusable(
+                model,
+                "its tokenizer writes a token differently alone and behind another, and has no "
+                "byte fallback (SentencePiece style without it); this engine needs one with byte "
+                "fallback, such as Llama 2's, or a byte-level one, such as Qwen's or Llama 3's",
+            )
+    return codec
+
+
+def _sentencepiece_codec(backend: Any, width: int, model: str) -> SentencePieceCodec:
+    added: dict[int, Any] = backend.get_added_tokens_decoder()
+    vocabulary: dict[str, int] = backend.get_vocab(with_added_tokens=True)
+    pieces = [b""] * max(width, *(each + 1 for each in vocabulary.values()))
+    missing = 256
+    for text, token in vocabulary.items():
+        byte = _BYTE.match(text)
+        if token in added:
+            pieces[token] = text.encode()
+        elif byte is not None:
+            pieces[token] = bytes.fromhex(byte[1])
+            missing -= 1
+        else:
+            pieces[token] = text.replace(BLANK, " ").encode()
+    if missing:
+        raise unusable(
+            model, f"its tokenizer falls back to bytes, but has no tokens for {missing} of them"
+        )
+
+    def tokenize(text: str) -> list[int]:
+        return list(backend.encode(text, add_special_tokens=False).ids)
+
+    before: dict[int | None, str] = {None: "", **{k: str(v.content) for k, v in added.items()}}
+    prefixed = [
+        token
+        for token, text in before.items()
+        if pieces[tokenize(f"{text}a")[1 if text else 0]].startswith(b" ")
+    ]
+    return SentencePieceCodec(tokenize, pieces, added, prefixed)
 
 
 def _control_tokens(tokenizer: Any) -> tuple[str, ...]:
@@ -132,19 +186,12 @@ def load_model(settings: ModelSettings) -> LoadedModel:
             settings.model,
             "its tokenizer has no chat template; take an instruct model or add chat_template.jinja",
         )
-    codec = TokenizerCodec(tokenizer)
-    if not codec.joins:
-        raise unusable(
-            settings.model,
-            "its tokenizer writes a token differently alone and behind another (SentencePiece "
-            "style); this engine needs a byte-level one, such as Qwen's or Llama 3's",
-        )
     own_context = int(model.config.max_position_embeddings)
     return LoadedModel(
         base=model_name(settings.model),
         model=model,
         tokenizer=tokenizer,
-        codec=codec,
+        codec=make_codec(tokenizer.backend_tokenizer, int(model.config.vocab_size), settings.model),
         device=device,
         end_ids=_end_ids(model, tokenizer),
         max_context=min(own_context, settings.max_context or own_context),

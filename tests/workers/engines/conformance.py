@@ -41,24 +41,9 @@ def needs(engine: Engine, capability: str) -> None:
         pytest.skip(f"the {engine.name} engine declares no {capability}")
 
 
-class EngineConformance:
-    """Inherit, and define the fixture `engine` (started, closed afterwards)."""
-
-    schema_answer: str | None = '{"answer": 89}'
-    """The right answer by the schema; None for a model that cannot be expected to know it."""
-
-    async def test_an_answer_is_one_completion_with_its_usage(self, engine: Engine) -> None:
-        completion = await ask(engine)
-        assert "89" in completion.text
-        assert completion.finish_reason == "stop"
-        assert completion.usage.prompt > 0
-        assert completion.usage.completion > 0
-        assert completion.usage.source in ("provider", "engine")
-        assert completion.first_token_seconds >= 0
-        assert completion.decode_seconds >= 0
-
-    async def test_without_stream_no_delta_is_sent(self, engine: Engine) -> None:
-        assert all(isinstance(event, Completion) for event in await events(engine, request()))
+class TextConformance:
+    """What concerns text and ids: tokens that end within a character or a word, earlier ids.
+    Define the fixture `engine`, as for all."""
 
     async def test_streamed_pieces_joined_are_the_text(self, engine: Engine) -> None:
         needs(engine, "streaming")
@@ -78,25 +63,6 @@ class EngineConformance:
             assert "�" not in piece.text
             piece.text.encode()
 
-    async def test_n_completions_count_the_prompt_once(self, engine: Engine) -> None:
-        asked = request(sampling={"n": 3, "temperature": 1.0, "seed": 5})
-        found = await completions(engine, asked)
-        assert [completion.index for completion in found] == [0, 1, 2]
-        one = await ask(engine, sampling={"temperature": 1.0, "seed": 5})
-        assert sum(completion.usage.prompt for completion in found) == one.usage.prompt
-
-    async def test_totals_are_the_sum_of_all_usages(self, engine: Engine) -> None:
-        before = engine.totals()
-        several = await completions(engine, request(sampling={"n": 2, "temperature": 1.0}))
-        streamed = [e for e in await events(engine, request(stream=True)) if e not in several]
-        done = [*several, *(e for e in streamed if isinstance(e, Completion))]
-        after = engine.totals()
-        assert after.calls - before.calls == 2
-        assert after.prompt_tokens - before.prompt_tokens == sum(d.usage.prompt for d in done)
-        assert after.completion_tokens - before.completion_tokens == sum(
-            d.usage.completion for d in done
-        )
-
     async def test_max_tokens_ends_a_completion_with_length(self, engine: Engine) -> None:
         completion = await ask(engine, sampling={"max_tokens": 4})
         assert completion.finish_reason == "length"
@@ -114,15 +80,6 @@ class EngineConformance:
             assert last.text == whole[: whole.index(stop)]
             assert last.finish_reason == "stop"
             assert "".join(piece.text for piece in deltas(found)) == last.text
-
-    async def test_a_tool_call_comes_back_parsed(self, engine: Engine) -> None:
-        needs(engine, "tools")
-        completion = await self.tool_call(engine)
-        (call,) = completion.tool_calls
-        assert completion.finish_reason == "tool_calls"
-        assert call.name == "calculate"
-        assert call.arguments == {"expression": "12 * 7 + 5"}
-        assert call.error is None
 
     async def test_a_conversation_goes_on_after_a_tool_result(self, engine: Engine) -> None:
         needs(engine, "tools")
@@ -146,6 +103,120 @@ class EngineConformance:
         again = await ask(engine, previous_ids=(*first.prompt_ids, *first.output_ids))
         assert not again.extends_previous
         assert again.prompt_ids == first.prompt_ids
+
+    async def test_a_stream_begun_elsewhere_is_continued_without_gap_or_repeat(
+        self, engine: Engine
+    ) -> None:
+        needs(engine, "continuation")
+        for sampling in ({}, {"temperature": 1.0, "seed": 4}):
+            asked = request(stream=True, sampling=sampling)
+            whole = await events(engine, asked)
+            full = whole[-1]
+            assert isinstance(full, Completion)
+            for cut in range(1, len(full.output_ids), 4):
+                resumed = asked.model_copy(update={"resume_ids": full.output_ids[:cut]})
+                rest = await events(engine, resumed)
+                last = rest[-1]
+                assert isinstance(last, Completion)
+                assert (last.text, last.output_ids) == (full.text, full.output_ids)
+                assert last.logprobs == pytest.approx(full.logprobs, abs=1e-4)
+                shown = "".join(piece.text for piece in deltas(whole)[:cut])
+                assert shown + "".join(piece.text for piece in deltas(rest)) == full.text
+
+    async def test_every_sampled_completion_honours_the_schema(self, engine: Engine) -> None:
+        needs(engine, "json_schema")
+        for seed in range(4):
+            sampling = {"temperature": 1.5, "seed": seed, "n": 3}
+            asked = request(json_schema=Answer.model_json_schema(), sampling=sampling, stream=True)
+            found = await events(engine, asked)
+            for done in (event for event in found if isinstance(event, Completion)):
+                Answer.model_validate_json(done.text)
+                if engine.capabilities.streaming:
+                    pieces = deltas(found, done.index)
+                    assert "".join(piece.text for piece in pieces) == done.text
+
+    async def test_a_stream_under_a_schema_is_continued(self, engine: Engine) -> None:
+        needs(engine, "json_schema")
+        needs(engine, "continuation")
+        for sampling in ({}, {"temperature": 1.5, "seed": 4}):
+            asked = request(json_schema=Answer.model_json_schema(), sampling=sampling)
+            full = await self.only(engine, asked)
+            for cut in range(1, len(full.output_ids) + 1):
+                last = await self.only(
+                    engine, asked.model_copy(update={"resume_ids": full.output_ids[:cut]})
+                )
+                assert (last.text, last.output_ids) == (full.text, full.output_ids)
+                assert last.finish_reason == full.finish_reason
+                assert last.logprobs == pytest.approx(full.logprobs, abs=1e-4)
+
+    async def only(self, engine: Engine, asked: GenerateRequest) -> Completion:
+        (completion,) = await completions(engine, asked)
+        return completion
+
+    async def tool_call(self, engine: Engine) -> Completion:
+        """The scripts use their calculator with some seeds only: the first answer that does."""
+        sampled = ({"temperature": 1.0, "seed": seed} for seed in range(20))
+        for sampling in ({}, *sampled):
+            done = await ask(engine, tools=[CALCULATE], sampling=sampling)
+            if done.tool_calls:
+                return done
+        raise AssertionError(f"the {engine.name} engine never used the calculator")
+
+    def after_tool(self, first: Completion) -> list[Message]:
+        (call,) = first.tool_calls
+        return [
+            user(QUESTION),
+            Message(role="assistant", raw_text=first.text, tool_calls=first.tool_calls),
+            Message(role="tool", content="89", tool_call_id=call.id),
+        ]
+
+
+class EngineConformance(TextConformance):
+    """Inherit, and define the fixture `engine` (started, closed afterwards)."""
+
+    schema_answer: str | None = '{"answer": 89}'
+    """The right answer by the schema; None for a model that cannot be expected to know it."""
+
+    async def test_an_answer_is_one_completion_with_its_usage(self, engine: Engine) -> None:
+        completion = await ask(engine)
+        assert "89" in completion.text
+        assert completion.finish_reason == "stop"
+        assert completion.usage.prompt > 0
+        assert completion.usage.completion > 0
+        assert completion.usage.source in ("provider", "engine")
+        assert completion.first_token_seconds >= 0
+        assert completion.decode_seconds >= 0
+
+    async def test_without_stream_no_delta_is_sent(self, engine: Engine) -> None:
+        assert all(isinstance(event, Completion) for event in await events(engine, request()))
+
+    async def test_n_completions_count_the_prompt_once(self, engine: Engine) -> None:
+        asked = request(sampling={"n": 3, "temperature": 1.0, "seed": 5})
+        found = await completions(engine, asked)
+        assert [completion.index for completion in found] == [0, 1, 2]
+        one = await ask(engine, sampling={"temperature": 1.0, "seed": 5})
+        assert sum(completion.usage.prompt for completion in found) == one.usage.prompt
+
+    async def test_totals_are_the_sum_of_all_usages(self, engine: Engine) -> None:
+        before = engine.totals()
+        several = await completions(engine, request(sampling={"n": 2, "temperature": 1.0}))
+        streamed = [e for e in await events(engine, request(stream=True)) if e not in several]
+        done = [*several, *(e for e in streamed if isinstance(e, Completion))]
+        after = engine.totals()
+        assert after.calls - before.calls == 2
+        assert after.prompt_tokens - before.prompt_tokens == sum(d.usage.prompt for d in done)
+        assert after.completion_tokens - before.completion_tokens == sum(
+            d.usage.completion for d in done
+        )
+
+    async def test_a_tool_call_comes_back_parsed(self, engine: Engine) -> None:
+        needs(engine, "tools")
+        completion = await self.tool_call(engine)
+        (call,) = completion.tool_calls
+        assert completion.finish_reason == "tool_calls"
+        assert call.name == "calculate"
+        assert call.arguments == {"expression": "12 * 7 + 5"}
+        assert call.error is None
 
     async def test_every_output_id_has_a_logprob(self, engine: Engine) -> None:
         needs(engine, "token_ids")
@@ -180,25 +251,6 @@ class EngineConformance:
             for seed in range(8)
         ]
         assert len(set(texts)) > 1
-
-    async def test_a_stream_begun_elsewhere_is_continued_without_gap_or_repeat(
-        self, engine: Engine
-    ) -> None:
-        needs(engine, "continuation")
-        for sampling in ({}, {"temperature": 1.0, "seed": 4}):
-            asked = request(stream=True, sampling=sampling)
-            whole = await events(engine, asked)
-            full = whole[-1]
-            assert isinstance(full, Completion)
-            for cut in range(1, len(full.output_ids), 4):
-                resumed = asked.model_copy(update={"resume_ids": full.output_ids[:cut]})
-                rest = await events(engine, resumed)
-                last = rest[-1]
-                assert isinstance(last, Completion)
-                assert (last.text, last.output_ids) == (full.text, full.output_ids)
-                assert last.logprobs == pytest.approx(full.logprobs, abs=1e-4)
-                shown = "".join(piece.text for piece in deltas(whole)[:cut])
-                assert shown + "".join(piece.text for piece in deltas(rest)) == full.text
 
     async def test_continuing_several_completions_is_refused(self, engine: Engine) -> None:
         error = await failure(engine, request(resume_ids=(16777281,), sampling={"n": 2}))
@@ -260,32 +312,6 @@ class EngineConformance:
             assert error.kind == "bad_request"
             assert "schema" in str(error)
 
-    async def test_every_sampled_completion_honours_the_schema(self, engine: Engine) -> None:
-        needs(engine, "json_schema")
-        for seed in range(4):
-            sampling = {"temperature": 1.5, "seed": seed, "n": 3}
-            asked = request(json_schema=Answer.model_json_schema(), sampling=sampling, stream=True)
-            found = await events(engine, asked)
-            for done in (event for event in found if isinstance(event, Completion)):
-                Answer.model_validate_json(done.text)
-                if engine.capabilities.streaming:
-                    pieces = deltas(found, done.index)
-                    assert "".join(piece.text for piece in pieces) == done.text
-
-    async def test_a_stream_under_a_schema_is_continued(self, engine: Engine) -> None:
-        needs(engine, "json_schema")
-        needs(engine, "continuation")
-        for sampling in ({}, {"temperature": 1.5, "seed": 4}):
-            asked = request(json_schema=Answer.model_json_schema(), sampling=sampling)
-            full = await self.only(engine, asked)
-            for cut in range(1, len(full.output_ids) + 1):
-                last = await self.only(
-                    engine, asked.model_copy(update={"resume_ids": full.output_ids[:cut]})
-                )
-                assert (last.text, last.output_ids) == (full.text, full.output_ids)
-                assert last.finish_reason == full.finish_reason
-                assert last.logprobs == pytest.approx(full.logprobs, abs=1e-4)
-
     async def test_an_unknown_adapter_is_refused_by_name(self, engine: Engine) -> None:
         error = await failure(engine, request(adapter="slm-v3"))
         assert error.kind == "unknown_adapter"
@@ -307,24 +333,3 @@ class EngineConformance:
             await asyncio.wait({asking}, timeout=0.001)
             turns += 1
         assert turns > 30
-
-    async def only(self, engine: Engine, asked: GenerateRequest) -> Completion:
-        (completion,) = await completions(engine, asked)
-        return completion
-
-    async def tool_call(self, engine: Engine) -> Completion:
-        """The scripts use their calculator with some seeds only: the first answer that does."""
-        sampled = ({"temperature": 1.0, "seed": seed} for seed in range(20))
-        for sampling in ({}, *sampled):
-            done = await ask(engine, tools=[CALCULATE], sampling=sampling)
-            if done.tool_calls:
-                return done
-        raise AssertionError(f"the {engine.name} engine never used the calculator")
-
-    def after_tool(self, first: Completion) -> list[Message]:
-        (call,) = first.tool_calls
-        return [
-            user(QUESTION),
-            Message(role="assistant", raw_text=first.text, tool_calls=first.tool_calls),
-            Message(role="tool", content="89", tool_call_id=call.id),
-        ]

@@ -28,10 +28,10 @@ json_values = st.recursive(
 class Bytes:
     """Every byte a token: the worst tokenizer for characters of several bytes."""
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, after: int | None = None) -> list[int]:
         return list(text.encode())
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], after: int | None = None) -> str:
         return bytes(ids).decode(errors="replace")
 
 

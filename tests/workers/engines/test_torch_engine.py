@@ -292,7 +292,7 @@ async def test_a_model_without_a_chat_template_says_what_to_do(tiny_model_copy: 
 async def test_a_tokenizer_whose_tokens_do_not_join_to_the_text_is_refused(
     tiny_model_copy: Path,
 ) -> None:
-    """As SentencePiece writes it, a word alone has no blank in front: streams would lose it."""
+    """SentencePiece style without bytes to fall back to: what it has no piece for would be lost."""
     text = "The answer is 7."
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -303,7 +303,7 @@ async def test_a_tokenizer_whose_tokens_do_not_join_to_the_text_is_refused(
     error = await _refused(settings(tiny_model_copy))
     assert "tokenizer" in error
     assert "SentencePiece style" in error
-    assert "needs a byte-level one" in error
+    assert "needs one with byte fallback" in error
 
 
 async def test_a_gpu_that_is_not_there_says_so(tiny_model: Path) -> None:

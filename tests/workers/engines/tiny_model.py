@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Config
 
 QUESTION = "What is 12 * 7 + 5?"
 ANSWER = "Sì: 12 * 7 = 84 😀 and 84 + 5 = 89.\n\n\\boxed{89}"
@@ -52,7 +52,8 @@ def make_tiny_model(folder: Path) -> Path:
         eos_token_id=tokenizer.convert_tokens_to_ids("<|im_end|>"),
         bos_token_id=None,
     )
-    model = _train(config, tokenizer, samples)
+    encoded = [(tokenizer.encode(before), tokenizer.encode(after)) for before, after in samples]
+    model = train(config, encoded)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -102,17 +103,17 @@ def _tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
     )
 
 
-def _train(config: Any, tokenizer: Any, samples: list[tuple[str, str]]) -> Any:
+def train(config: Any, samples: list[tuple[list[int], list[int]]]) -> Any:
+    """A new model that gives the second ids of each sample behind its first."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    model = Qwen2ForCausalLM(config)
+    model: Any = AutoModelForCausalLM.from_config(config)
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3, weight_decay=0.0)
-    encoded = [(tokenizer.encode(before), tokenizer.encode(after)) for before, after in samples]
-    longest = max(len(before) + len(after) for before, after in encoded)
-    pad = tokenizer.pad_token_id
-    ids = torch.tensor([[*b, *a, *[pad] * (longest - len(b) - len(a))] for b, a in encoded])
+    longest = max(len(before) + len(after) for before, after in samples)
+    # Behind the end stands padding, which no label counts.
+    ids = torch.tensor([[*b, *a, *[0] * (longest - len(b) - len(a))] for b, a in samples])
     labels = torch.tensor(
-        [[*[-100] * len(b), *a, *[-100] * (longest - len(b) - len(a))] for b, a in encoded]
+        [[*[-100] * len(b), *a, *[-100] * (longest - len(b) - len(a))] for b, a in samples]
     )
     for _ in range(600):
         loss = model(input_ids=ids, labels=labels).loss

@@ -1,0 +1,150 @@
+"""A tokenizer is carried over to llama.cpp only if it cuts every text as before."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
+
+import gguf
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models
+
+from tests.workers.engines.tiny_sentencepiece import (
+    all_merges,
+    chat_tokenizer,
+    sentencepiece_tokenizer,
+)
+from trainers.errors import TrainingError
+from trainers.gguf_scores import scores_of_merges
+from trainers.gguf_tokenizer import add_tokenizer
+
+WIDTH = 600
+SHORT_TEXTS = [
+    "".join(letters) for length in range(1, 9) for letters in product("ab", repeat=length)
+]
+PIECES = ["".join(letters) for length in range(2, 5) for letters in product("ab", repeat=length)]
+
+
+def cut_by_scores(text: str, scores: dict[str, int]) -> list[str]:
+    """As llama.cpp does: of the neighbours that make a piece, those of the best piece, leftmost."""
+    parts = list(text)
+    while True:
+        joined = [left + right for left, right in pairwise(parts)]
+        places = [place for place, piece in enumerate(joined) if piece in scores]
+        if not places:
+            return parts
+        at = max(places, key=lambda place: (scores[joined[place]], -place))
+        parts[at : at + 2] = [joined[at]]
+
+
+@given(
+    st.permutations(PIECES).flatmap(
+        lambda order: st.integers(1, 8).flatmap(
+            lambda count: st.permutations(
+                all_merges(order[:count], dict.fromkeys(["a", "b", *order[:count]], 0))
+            ).map(lambda merges: (order[:count], merges))
+        )
+    )
+)
+def test_whatever_has_scores_is_cut_by_them_as_by_its_merges(
+    made: tuple[list[str], list[tuple[str, str]]],
+) -> None:
+    pieces, merges = made
+    vocabulary = {text: place for place, text in enumerate(["a", "b", *pieces])}
+    try:
+        scores = scores_of_merges(merges, list(vocabulary))
+    except ValueError as refused:
+        if "llama.cpp would cut" not in str(refused):
+            raise
+        return
+    by_merges = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    for text in SHORT_TEXTS:
+        assert by_merges.encode(text).tokens == cut_by_scores(text, scores)
+
+
+def test_runs_of_one_character_can_be_made_in_many_ways() -> None:
+    runs = ["▁" * length for length in range(2, 17)]
+    merges = all_merges(runs, dict.fromkeys(["▁", *runs], 0))
+    for order in (merges, sorted(merges, key=lambda pair: -len(pair[1]))):
+        assert set(scores_of_merges(order, ["▁", *runs])) == set(runs)
+
+
+@pytest.mark.parametrize(
+    ("merges", "pieces", "words"),
+    [
+        ([("a", "b"), ("ab", "c")], ["a", "b", "c", "bc", "ab", "abc"], "join 'b' and 'c' to 'bc'"),
+        ([("a", "b")], ["a", "b", "ab", "aé"], "join 'a' and 'é' to 'aé'"),
+        (
+            [("b", "a"), ("a", "b"), ("a", "ba"), ("ab", "a")],
+            ["a", "b", "ba", "ab", "aba", "bb"],
+            "to 'bb'",
+        ),
+    ],
+)
+def test_a_piece_that_llama_cpp_alone_would_make_is_named(
+    merges: list[tuple[str, str]], pieces: list[str], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        scores_of_merges(merges, pieces)
+
+
+def exported(folder: Path, changes: dict[str, Any], **of_model: Any) -> dict[str, Any]:
+    """The fields of a GGUF file with the tokenizer, after these changes to its tokenizer.json."""
+    chat_tokenizer(sentencepiece_tokenizer("each")).save_pretrained(folder)
+    path = folder / "tokenizer.json"
+    saved = {**json.loads(path.read_text()), **changes}
+    saved["model"] |= of_model
+    path.write_text(json.dumps(saved))
+    writer = gguf.GGUFWriter(folder / "tokenizer.gguf", "llama")
+    add_tokenizer(writer, folder, WIDTH)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    reader = gguf.GGUFReader(folder / "tokenizer.gguf")
+    return {name: field.contents() for name, field in reader.fields.items()}
+
+
+def test_bytes_control_tokens_and_padding_are_told_apart(tmp_path: Path) -> None:
+    fields = exported(tmp_path, {})
+    kinds = fields["tokenizer.ggml.token_type"]
+    assert fields["tokenizer.ggml.model"] == "llama"
+    assert fields["tokenizer.ggml.tokens"][:4] == ["<unk>", "<s>", "</s>", "<0x00>"]
+    assert kinds[:3] == [gguf.TokenType.UNKNOWN, gguf.TokenType.CONTROL, gguf.TokenType.CONTROL]
+    assert set(kinds[3:259]) == {gguf.TokenType.BYTE}
+    assert kinds[259] == gguf.TokenType.NORMAL
+    assert kinds[-1] == gguf.TokenType.UNUSED
+    assert fields["tokenizer.ggml.add_space_prefix"] is True
+    assert fields["tokenizer.ggml.add_bos_token"] is False
+
+
+METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": False}
+SPLIT = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": True}
+STRIPPED = {
+    "id": 2, "content": "</s>", "special": True, "single_word": False, "lstrip": False,
+    "rstrip": True, "normalized": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "of_model", "words"),
+    [
+        ({"normalizer": None, "pre_tokenizer": METASPACE}, {}, "before each text"),
+        ({"normalizer": None, "pre_tokenizer": SPLIT}, {}, "Metaspace, not split"),
+        ({"normalizer": {"type": "NFKC"}}, {}, "before each text"),
+        ({"decoder": {"type": "WordPiece"}}, {}, "its decoder does more"),
+        ({"added_tokens": [STRIPPED]}, {}, "'</s>' is rstrip"),
+        ({"added_tokens": [{**STRIPPED, "rstrip": False, "normalized": True}]}, {}, "normalized"),
+        ({}, {"ignore_merges": True}, "no plain BPE .*ignore_merges"),
+        ({}, {"merges": [["t", "e"]]}, "llama.cpp would join"),
+        ({}, {"byte_fallback": False}, "no name for"),
+    ],
+)
+def test_what_llama_cpp_has_no_equal_for_is_refused(
+    tmp_path: Path, changes: dict[str, Any], of_model: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(TrainingError, match=words):
+        exported(tmp_path, changes, **of_model)

@@ -1,0 +1,154 @@
+"""The tiny model again, of TinyLlama's kind: a Llama with a tokenizer of SentencePiece's style.
+
+Its tokenizer is laid out as the conversion of Llama 2's is: control tokens, 256 bytes, pieces in
+the order of their merges, characters; a merge for every way to make a piece out of two others.
+What is no character of its vocabulary (an emoji, a line's end) is written as bytes. The chat
+template is TinyLlama's: `<|user|>` is text like any other, only `</s>` is a control token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    trainers,
+)
+from transformers import LlamaConfig, PreTrainedTokenizerFast
+
+from tests.workers.engines.tiny_model import (
+    AFTER_TOOL,
+    ANSWER,
+    CONTEXT,
+    QUESTION,
+    TOOL_CALL,
+    train,
+)
+
+Prefix = Literal["each", "first", "never"]
+"""Where a text gets a blank in front: Llama 2's way is at the beginning and behind each control
+token, the newer way is at the beginning alone."""
+
+SPECIAL = ["<unk>", "<s>", "</s>"]
+TEMPLATE = """\
+{%- if tools %}<|tools|>
+{%- for tool in tools %} {{ tool.function.name }}{%- endfor %}{{ eos_token }}
+{% endif %}
+{%- for message in messages %}
+{%- if message.role not in ["system", "user", "assistant", "tool"] %}
+{{- raise_exception("unknown role") }}
+{%- endif %}
+{{- "<|" + message.role + "|>\\n" + message.content + eos_token + "\\n" }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ "<|assistant|>\\n" }}{% endif %}"""
+
+CORPUS = [
+    "The quick brown fox jumps over the lazy dog. What is the answer to 12 * 7 + 5? It is 89.",
+    "Ça va très bien, merci; où êtes-vous? Dès l'été, voilà où naît la fête.",
+    "for each in range(10):    print(each)        # -------- ==== aaaa abab ababab",
+    "system user assistant tool tools <|user|> <|assistant|> <|system|> calculate expression",
+]
+
+
+def make_tiny_sentencepiece_model(folder: Path) -> Path:
+    """Train and save; returns the folder."""
+    tokenizer = chat_tokenizer(sentencepiece_tokenizer("each"))
+    asked = f"<|user|>\n{QUESTION}</s>\n<|assistant|>\n"
+    offered = f"<|tools|> calculate</s>\n{asked}"
+    after_tool = f"{offered}{TOOL_CALL}</s>\n<|tool|>\n89</s>\n<|assistant|>\n"
+    samples: list[tuple[list[int], list[int]]] = []
+    for prompt, answer in (asked, ANSWER), (offered, TOOL_CALL), (after_tool, AFTER_TOOL):
+        whole = tokenizer.encode(f"{prompt}{answer}</s>", add_special_tokens=False)
+        length = len(tokenizer.encode(prompt, add_special_tokens=False))
+        samples.append((whole[:length], whole[length:]))
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=CONTEXT,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    train(config, samples).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def chat_tokenizer(backend: Tokenizer) -> PreTrainedTokenizerFast:
+    """With TinyLlama's settings."""
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        unk_token="<unk>",
+        bos_token="<s>",
+        eos_token="</s>",
+        pad_token="</s>",
+        add_bos_token=True,
+        chat_template=TEMPLATE,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def sentencepiece_tokenizer(
+    prefix: Prefix, merges: list[tuple[str, str]] | None = None
+) -> Tokenizer:
+    """Trained on a few lines; `merges` in the place of those that belong to its pieces."""
+    pieces, characters = _pieces()
+    bytes_ = [f"<0x{value:02X}>" for value in range(256)]
+    tokens = [*SPECIAL, *bytes_, *pieces, *characters]
+    vocabulary = {text: place for place, text in enumerate(tokens)}
+    backend = Tokenizer(
+        models.BPE(
+            vocab=vocabulary,
+            merges=all_merges(pieces, vocabulary) if merges is None else merges,
+            unk_token="<unk>",
+            fuse_unk=True,
+            byte_fallback=True,
+        )
+    )
+    if prefix == "each":
+        backend.normalizer = normalizers.Sequence(
+            [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+        )
+    else:
+        backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=prefix, split=False)
+    strip = [] if prefix == "never" else [decoders.Strip(" ", 1, 0)]
+    backend.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
+    )
+    backend.add_special_tokens([AddedToken(each, normalized=False) for each in SPECIAL])
+    return backend
+
+
+def all_merges(pieces: Iterable[str], vocabulary: dict[str, int]) -> list[tuple[str, str]]:
+    """Every pair that makes a piece, in the order of the pieces."""
+    return [
+        (piece[:cut], piece[cut:])
+        for piece in pieces
+        for cut in range(1, len(piece))
+        if piece[:cut] in vocabulary and piece[cut:] in vocabulary
+    ]
+
+
+def _pieces() -> tuple[list[str], list[str]]:
+    """Pieces in the order of their merges, and the characters that they are made of."""
+    learner = Tokenizer(models.BPE())
+    learner.normalizer = normalizers.Replace(Regex("[^ -~À-ÿ]"), "")
+    learner.pre_tokenizer = pre_tokenizers.Metaspace()
+    texts = [*CORPUS, ANSWER, TOOL_CALL] * 2
+    learner.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=400, show_progress=False))
+    found = sorted(learner.get_vocab().items(), key=lambda pair: pair[1])
+    characters = [text for text, _ in found if len(text) == 1]
+    # A run of blanks is cut by the learner; in Llama 2's vocabulary runs come first.
+    runs = ["▁" * length for length in (2, 4, 8, 3, 5)]
+    return [*runs, *(text for text, _ in found if len(text) > 1)], characters

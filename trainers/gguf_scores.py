@@ -1,0 +1,91 @@
+"""The merges of a BPE tokenizer as scores of its pieces, which is what llama.cpp goes by.
+
+BPE (as in tokenizer.json) knows pairs: of the neighbours that some merge joins, those of the
+earliest merge are joined first, from left to right. llama.cpp's tokenizer of SentencePiece's style
+knows pieces: any neighbours that make a piece may be joined, and of those the piece with the
+highest score is, from left to right. With scores by each piece's earliest merge both do the same,
+if every two pieces that make a piece are a merge, and if of two merges that want the same
+neighbour both prefer the same one.
+
+The first holds by construction for tokenizers that were converted from SentencePiece. The second
+does not for runs of one character, such as blanks (`▁▁▁` is `▁` and `▁▁`, and the other way round),
+though they are hardly ever met in such an order: so both ways are tried on the texts in question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+REPEATS = 3
+"""How many times over a text in question is tried."""
+
+MAX_DISTANCE = 1000
+"""Between the first and the last merge that make one piece; it bounds the texts in question."""
+
+Pair = tuple[str, str]
+
+
+def scores_of_merges(merges: Sequence[Pair], pieces: Sequence[str]) -> dict[str, int]:
+    """The score of each piece that merges make: the earlier, the higher.
+
+    `pieces` are the tokens that llama.cpp could make out of text, characters and bytes included.
+    Raises ValueError, which names the pieces, if llama.cpp would cut some text otherwise.
+    """
+    rank = {pair: place for place, pair in enumerate(merges)}
+    order: dict[str, int] = {}
+    for left, right in merges:
+        order.setdefault(left + right, len(order))
+    _refuse_other_ways(pieces, rank)
+    for text in _in_question(merges):
+        by_pair = _join(text, lambda left, right: rank.get((left, right)))
+        by_score = _join(text, lambda left, right: order.get(left + right))
+        if by_pair != by_score:
+            raise ValueError(f"llama.cpp would cut {text!r} into {by_score}, not {by_pair}")
+    return {piece: -place for piece, place in order.items()}
+
+
+def _refuse_other_ways(pieces: Sequence[str], rank: dict[Pair, int]) -> None:
+    known = set(pieces)
+    for piece in pieces:
+        for cut in range(1, len(piece)):
+            left, right = piece[:cut], piece[cut:]
+            # A character that is no piece is joined by llama.cpp, too.
+            parts = (len(part) == 1 or part in known for part in (left, right))
+            if all(parts) and (left, right) not in rank:
+                raise ValueError(
+                    f"llama.cpp would join {left!r} and {right!r} to {piece!r}, but no merge does"
+                )
+
+
+def _in_question(merges: Sequence[Pair]) -> set[str]:
+    """Texts in which two merges want the same neighbour: BPE prefers the earlier one, and
+    llama.cpp the other one, since its piece has an earlier merge or since it is further left."""
+    first: dict[str, int] = {}
+    found: set[str] = set()
+    for place, (left, right) in enumerate(merges):
+        start = first.setdefault(left + right, place)
+        if place - start > MAX_DISTANCE:
+            raise ValueError(f"the merges that make {left + right!r} stand too far apart")
+        for other_left, other_right in merges[start:place]:
+            begins = first[other_left + other_right]
+            if begins >= start and right == other_left:
+                found.add(left + right + other_right)
+            if begins > start and other_right == left:
+                found.add(other_left + left + right)
+    return {text * times for text in found for times in range(1, REPEATS + 1)}
+
+
+def _join(text: str, rank: Callable[[str, str], int | None]) -> list[str]:
+    """The parts of a text after all joining: lowest rank first, then from left to right."""
+    parts = list(text)
+    while True:
+        possible = [
+            (found, at)
+            for at, (left, right) in enumerate(pairwise(parts))
+            if (found := rank(left, right)) is not None
+        ]
+        if not possible:
+            return parts
+        _, at = min(possible)
+        parts[at : at + 2] = [parts[at] + parts[at + 1]]
