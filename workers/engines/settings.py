@@ -104,6 +104,9 @@ class ModelSettings(SettingsModel):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """torch, `auto`: float32 on a CPU, the checkpoint's own on a GPU. llama_cpp takes the weights
     as they are in the file; `float32` makes its attention exact, which is slower."""
+    quantization: Literal["none", "int8", "int4"] = "none"
+    """torch on a GPU: hold the weights in 8 bits (LLM.int8) or 4 (NF4), quantized while they are
+    loaded. llama_cpp reads GGUF files that are quantized already."""
     threads: int = Field(default=1, ge=1, le=256)
     """CPU threads of a model in this process. Several processes with more than one each slow each
     other down."""
@@ -119,6 +122,20 @@ class ModelSettings(SettingsModel):
             raise ValueError(
                 f"engine = {self.engine!r} runs the model in this process and takes no base_url or "
                 "api_key_env; use engine = 'openai' for an endpoint"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _only_torch_quantizes(self) -> Self:
+        if self.quantization != "none" and self.engine != "torch":
+            hint = (
+                "llama_cpp takes a GGUF file that is quantized: train export --gguf --precision"
+                if self.engine == "llama_cpp"
+                else "its weights are not in this process"
+            )
+            raise ValueError(
+                f"quantization = {self.quantization!r} is for engine = 'torch', not "
+                f"{self.engine!r}: {hint}"
             )
         return self
 

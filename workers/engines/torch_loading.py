@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import jinja2
@@ -151,6 +152,7 @@ def load_model(settings: ModelSettings) -> LoadedModel:
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     device = _device(settings)
+    quantized = quantization_config(settings, device)
     try:
         # tokenizer.json is taken as it is. AutoTokenizer would pick a class by the model's type,
         # which puts its own pre-tokenizer in the place of the one that the model was trained with.
@@ -164,9 +166,11 @@ def load_model(settings: ModelSettings) -> LoadedModel:
             local_files_only=True,
             trust_remote_code=False,
             output_loading_info=True,
+            # Weights are quantized on their way to the device, and stay there.
+            **({"quantization_config": quantized, "device_map": {"": device}} if quantized else {}),
         )
         model, info = loaded
-        model = model.to(device).eval()
+        model = (model if quantized else model.to(device)).eval()
     except torch.OutOfMemoryError as error:
         raise EngineError(
             f"the model {settings.model!r} does not fit into the memory of {device}",
@@ -214,9 +218,44 @@ def _device(settings: ModelSettings) -> torch.device:
     return device
 
 
+def quantization_config(settings: ModelSettings, device: torch.device) -> Any:
+    """How bitsandbytes is to hold the weights; None for as they are. LLM.int8 (Dettmers et al.
+    2022, arXiv:2208.07339) or NF4 with double quantization (QLoRA, 2023, arXiv:2305.14314).
+
+    Raises EngineError `bad_request` without a GPU or without the packages.
+    """
+    wanted = settings.quantization
+    if wanted == "none":
+        return None
+    if device.type != "cuda":
+        raise EngineError(
+            f"quantization = {wanted!r} needs a CUDA GPU, but the device is {str(device)!r}; leave "
+            "it out, or serve a quantized GGUF file by engine = 'llama_cpp'",
+            kind="bad_request",
+        )
+    absent = [name for name in ("bitsandbytes", "accelerate") if find_spec(name) is None]
+    if absent:
+        raise EngineError(
+            f"quantization = {wanted!r} needs a package that is not installed "
+            f"({', '.join(absent)}); install it with: pip install 'switchyard[quantized]'",
+            kind="bad_request",
+        )
+    if wanted == "int8":
+        return transformers.BitsAndBytesConfig(load_in_8bit=True)
+    return transformers.BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.bfloat16,
+    )
+
+
 def _dtype(settings: ModelSettings, device: torch.device) -> Any:
     if settings.dtype != "auto":
         return getattr(torch, settings.dtype)
+    if settings.quantization != "none":
+        # What bitsandbytes computes in: anything else would be cast at every layer.
+        return torch.float16 if settings.quantization == "int8" else torch.bfloat16
     return "auto" if device.type == "cuda" else torch.float32
 
 

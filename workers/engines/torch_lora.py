@@ -38,6 +38,8 @@ class LoraLayers:
 
     def __init__(self, model: Any, device: torch.device) -> None:
         self._device = device
+        self._dtype: torch.dtype = model.dtype
+        # The linear layers of bitsandbytes are among them: they inherit from this one.
         self._modules: dict[str, torch.nn.Linear] = {
             name: module
             for name, module in model.named_modules()
@@ -78,7 +80,12 @@ class LoraLayers:
                     f"({module.in_features} to {module.out_features}): it is of another model",
                 )
             weight = module.weight
-            layers[name] = (a.to(weight), (b * scale).to(weight))
+            # A quantized layer's weights are integers; what goes in and comes out is not.
+            dtype = weight.dtype if weight.is_floating_point() else self._dtype
+            layers[name] = (
+                a.to(weight.device, dtype),
+                (b * scale).to(weight.device, dtype),
+            )
         for name in layers:
             if name not in self._hooks:
                 self._hooks[name] = self._modules[name].register_forward_hook(self._hook(name))

@@ -83,11 +83,22 @@ def test_more_cached_than_prompt_tokens_is_an_error() -> None:
         {"temperature": 9},
         {"scripted": {"faults": {"hang": 0.7, "rate_limited": 0.7}}},
         {"engine": "torch", "base_url": "http://localhost/v1"},
+        {"engine": "torch", "quantization": "int3"},
     ],
 )
 def test_wrong_settings_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         ModelSettings.model_validate({"engine": "scripted", "model": "m", **wrong})
+
+
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [("llama_cpp", "a GGUF file that is quantized"), ("openai", "not in this process")],
+)
+def test_only_torch_quantizes_and_others_say_what_to_do(engine: str, words: str) -> None:
+    assert ModelSettings(engine="torch", model="m", quantization="int4").quantization == "int4"
+    with pytest.raises(ValidationError, match=words):
+        ModelSettings(engine=engine, model="m", quantization="int8")
 
 
 def test_every_setting_is_described() -> None:
