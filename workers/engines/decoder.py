@@ -25,6 +25,7 @@ from agents.records import Message, ToolSpec
 from workers.engines.adapters import AdapterVersion
 from workers.engines.chat_prompt import Prompt, TextCodec, build_prompt
 from workers.engines.grammar import Matcher
+from workers.engines.model_files import reading
 from workers.engines.protocol import EngineBroken, EngineError, EngineEvent, GenerateRequest
 from workers.engines.request_checks import context_overflow
 from workers.engines.row import Row
@@ -219,7 +220,8 @@ class Decoder(ABC, Generic[L]):
 
     def _run(self) -> None:
         try:
-            self._model = self._load()
+            with reading(self._settings.model):
+                self._model = self._load()
         except BaseException as error:  # noqa: BLE001 - it is raised again in `start`
             self._started.set_exception(error)
             return
@@ -335,7 +337,7 @@ class Decoder(ABC, Generic[L]):
     def _prompt(self, request: GenerateRequest) -> Prompt:
         try:
             rendered = self._model.render(request.messages, request.tools)
-        except ValueError as error:
+        except Exception as error:  # a template from outside raises what it likes
             raise EngineError(
                 f"request {request.id}: the model's chat template refuses the conversation: "
                 f"{error}",

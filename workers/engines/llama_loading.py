@@ -156,7 +156,7 @@ def load_gguf_adapter(loaded: LoadedGguf, path: str) -> Any:
     check_gguf(file, path)
     begin_listening()
     adapter = llama.llama_adapter_lora_init(loaded.model, str(file).encode())
-    if adapter is None:
+    if not adapter:  # a null pointer, which is no None
         raise unusable(path, f"llama.cpp refuses {file.name}: {last_error()}")
     return adapter
 

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
 from safetensors import SafetensorError, safe_open
 
+from workers.engines.gguf_header import DamagedHeader, check_header
 from workers.engines.protocol import EngineError
 from workers.engines.settings import ModelSettings
 
 MICRO_MODELS = Path(__file__).parent.parent / "micro_models"
 _MICRO = "micro:"
-_HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$")
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 _WANTED_FROM_HUB = ["*.safetensors", "*.json", "*.jinja", "merges.txt", "tokenizer.model"]
 
@@ -39,7 +42,7 @@ def find_folder(settings: ModelSettings) -> Path:
         return path
     if path.exists():
         raise unusable(model, "it is a file; name the folder that holds config.json")
-    if not _HUB_ID.match(model):
+    if not _HUB_ID.fullmatch(model):
         raise unusable(model, "there is no such folder")
     return _download(model, settings.revision, _WANTED_FROM_HUB)
 
@@ -49,15 +52,15 @@ def local_folder(model: str) -> Path:
     that is not shipped."""
     if not model.startswith(_MICRO):
         return Path(model).expanduser()
-    folder = MICRO_MODELS / model.removeprefix(_MICRO)
-    if not _HUB_ID.match(folder.name) or not folder.is_dir():
-        shipped = sorted(path.name for path in MICRO_MODELS.glob("*") if path.is_dir())
+    name = model.removeprefix(_MICRO)
+    shipped = sorted(path.name for path in MICRO_MODELS.glob("*") if path.is_dir())
+    if name not in shipped:
         raise EngineError(
             f"there is no micro model {model!r}; shipped: "
             f"{', '.join(_MICRO + name for name in shipped) or 'none'}",
             kind="bad_request",
         )
-    return folder
+    return MICRO_MODELS / name
 
 
 def find_gguf(settings: ModelSettings) -> Path:
@@ -66,35 +69,34 @@ def find_gguf(settings: ModelSettings) -> Path:
     path = Path(model).expanduser()
     if path.is_dir():
         found = sorted(path.glob("*.gguf"))
-        if len(found) == 1:
-            return found[0]
-        raise unusable(
-            model,
-            f"the folder has {len(found)} *.gguf files; name the file. A model of ours becomes one "
-            "by: train export --gguf",
-        )
-    if not path.is_file():
+        if len(found) != 1:
+            raise unusable(
+                model,
+                f"the folder has {len(found)} *.gguf files; name the file. A model of ours becomes "
+                "one by: train export --gguf",
+            )
+        path = found[0]
+    elif not path.is_file():
         repository, _, name = model.rpartition("/")
-        if not name.endswith(".gguf") or not _HUB_ID.match(repository):
+        if not name.endswith(".gguf") or not _HUB_ID.fullmatch(repository):
             raise unusable(
                 model,
                 "there is no such file; llama_cpp takes a GGUF file, or owner/repository/file.gguf "
                 "on the hub",
             )
-        return _download(repository, settings.revision, [name]) / name
+        path = _download(repository, settings.revision, [name]) / name
     check_gguf(path, model)
     return path
 
 
 def check_gguf(path: Path, model: str) -> None:
-    """Raises EngineError if there is no such file, or it is none of that format."""
+    """Raises EngineError if there is no such file, or llama.cpp would not survive it."""
     try:
-        with path.open("rb") as file:
-            begins_well = file.read(4) == b"GGUF"
+        check_header(path)
     except OSError as error:
         raise unusable(model, f"{path.name} cannot be read: {error.strerror}") from error
-    if not begins_well:
-        raise unusable(model, "it is no GGUF file (it does not begin with the letters GGUF)")
+    except DamagedHeader as error:
+        raise unusable(model, str(error)) from error
 
 
 def _download(model: str, revision: str | None, wanted: list[str]) -> Path:
@@ -127,12 +129,14 @@ def check_files(folder: Path) -> None:
             raise unusable(folder.name, f"{name} is missing")
     try:
         json.loads((folder / "config.json").read_text())
-    except (ValueError, OSError) as error:
+    except (ValueError, RecursionError, OSError) as error:
         raise unusable(folder.name, f"config.json cannot be read: {error}") from error
 
 
 def check_safetensors(folder: Path) -> None:
     """Raises EngineError for a folder without weights, with pickles, or with damaged weights."""
+    if not folder.is_dir():
+        raise unusable(folder.name, "there is no such folder")
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
         pickles = [path.name for pattern in _PICKLES for path in sorted(folder.glob(pattern))]
@@ -151,6 +155,23 @@ def check_safetensors(folder: Path) -> None:
             raise unusable(
                 folder.name, f"{path.name} is damaged ({error}); copy or download it again"
             ) from error
+
+
+@contextmanager
+def reading(model: str) -> Generator[None]:
+    """Whatever a library stumbles over in files from outside is a refusal of the model: a
+    division by a size of zero, a template that is none, a number that is a word."""
+    try:
+        yield
+    except EngineError:
+        raise
+    except MemoryError as error:
+        raise EngineError(
+            f"the model {model!r} does not fit into the memory", kind="unavailable", retryable=True
+        ) from error
+    except Exception as error:
+        said = " ".join(str(error).split())[:400]
+        raise unusable(model, f"its files are damaged ({type(error).__name__}: {said})") from error
 
 
 def unusable(model: str, reason: str) -> EngineError:

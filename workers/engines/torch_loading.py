@@ -166,6 +166,7 @@ def load_model(settings: ModelSettings) -> LoadedModel:
             local_files_only=True,
             trust_remote_code=False,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # they are named below
             # Weights are quantized on their way to the device, and stay there.
             **({"quantization_config": quantized, "device_map": {"": device}} if quantized else {}),
         )

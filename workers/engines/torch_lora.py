@@ -7,7 +7,6 @@ with none, are decoded in one forward pass. Adapters are folders in the format o
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import BaseModel, Field, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch.utils.hooks import RemovableHandle
@@ -54,9 +54,12 @@ class LoraLayers:
         not safe, not whole, of another model, or of a kind that is not known here."""
         folder = Path(path).expanduser()
         check_safetensors(folder)
-        scale = _scale(folder, path)
+        config = _read_config(folder, path)
+        file = folder / "adapter_model.safetensors"
+        if not file.exists():
+            raise unusable(path, f"it has no {file.name}; name the folder of a LoRA by PEFT")
         try:
-            tensors = load_file(folder / "adapter_model.safetensors")
+            tensors = load_file(file)
         except (SafetensorError, OSError) as error:
             raise unusable(path, f"adapter_model.safetensors is damaged: {error}") from error
         parts: dict[str, dict[str, torch.Tensor]] = {}
@@ -73,6 +76,7 @@ class LoraLayers:
             if pair.keys() != {"A", "B"}:
                 raise unusable(path, f"of {name} it has only one of lora_A and lora_B")
             a, b = pair["A"], pair["B"]
+            _check_weights(path, name, config.r, (a, b))
             if a.shape[1] != module.in_features or b.shape != (module.out_features, a.shape[0]):
                 raise unusable(
                     path,
@@ -84,7 +88,7 @@ class LoraLayers:
             dtype = weight.dtype if weight.is_floating_point() else self._dtype
             layers[name] = (
                 a.to(weight.device, dtype),
-                (b * scale).to(weight.device, dtype),
+                (b * config.scale).to(weight.device, dtype),
             )
         for name in layers:
             if name not in self._hooks:
@@ -117,20 +121,58 @@ class LoraLayers:
         return add
 
 
-def _scale(folder: Path, path: str) -> float:
-    """What B A is multiplied with."""
+class _LoraConfig(BaseModel):
+    """Of PEFT's adapter_config.json, what is read here."""
+
+    peft_type: str
+    r: int = Field(ge=1)
+    lora_alpha: float = Field(allow_inf_nan=False)
+    use_rslora: bool = False
+    bias: str = "none"
+    use_dora: object = None
+    rank_pattern: object = None
+    alpha_pattern: object = None
+    modules_to_save: object = None
+    lora_bias: object = None
+
+    @property
+    def scale(self) -> float:
+        """What B A is multiplied with."""
+        return self.lora_alpha / (math.sqrt(self.r) if self.use_rslora else self.r)
+
+
+def _read_config(folder: Path, path: str) -> _LoraConfig:
     try:
-        config: dict[str, Any] = json.loads((folder / "adapter_config.json").read_text())
-    except (OSError, ValueError) as error:
-        raise unusable(path, f"adapter_config.json cannot be read: {error}") from error
-    if config.get("peft_type") != "LORA":
-        raise unusable(path, f"it is of the kind {config.get('peft_type')!r}, not LORA")
+        config = _LoraConfig.model_validate_json((folder / "adapter_config.json").read_bytes())
+    except OSError as error:
+        raise unusable(path, f"adapter_config.json cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = "".join(f" ({each})" for each in first["loc"])
+        raise unusable(path, f"adapter_config.json is wrong{place}: {first['msg']}") from error
+    if config.peft_type != "LORA":
+        raise unusable(path, f"it is of the kind {config.peft_type!r}, not LORA")
     unknown = [
         key
         for key in ("use_dora", "rank_pattern", "alpha_pattern", "modules_to_save", "lora_bias")
-        if config.get(key)
+        if getattr(config, key)
     ]
-    if unknown or config.get("bias", "none") != "none":
+    if unknown or config.bias != "none":
         raise unusable(path, f"it uses {', '.join(unknown) or 'bias'}, which is not known here")
-    rank, alpha = int(config["r"]), float(config["lora_alpha"])
-    return alpha / math.sqrt(rank) if config.get("use_rslora") else alpha / rank
+    return config
+
+
+def _check_weights(path: str, name: str, rank: int, weights: Sequence[torch.Tensor]) -> None:
+    for tensor in weights:
+        if tensor.ndim != 2 or not tensor.is_floating_point():
+            raise unusable(
+                path, f"its weights for {name} are no matrices of floating-point numbers"
+            )
+        if rank not in tensor.shape:
+            raise unusable(
+                path,
+                f"its weights for {name} have the shape {tuple(tensor.shape)}, but "
+                f"adapter_config.json says rank {rank}",
+            )
+        if not tensor.isfinite().all():
+            raise unusable(path, f"its weights for {name} are not finite (NaN or infinity)")

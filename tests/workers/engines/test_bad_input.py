@@ -1,0 +1,422 @@
+"""Files and requests that no engine can serve: each is an error that says what is wrong. Nothing
+of it may end the process, and no code that comes in a file is run.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import zipfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from safetensors.torch import load_file, save_file
+
+from agents.records import SamplingParams
+from tests.workers.engines.asking import ask, failure, request
+from workers.engines.factory import build_engine
+from workers.engines.gguf_header import DamagedHeader, check_header
+from workers.engines.model_files import find_gguf, local_folder
+from workers.engines.protocol import Engine, EngineError
+from workers.engines.settings import ModelSettings
+
+Damage = Callable[[Path], object]
+
+
+class Payload:
+    """What a pickle would run when it is read."""
+
+    def __reduce__(self) -> tuple[Callable[[str], object], tuple[str]]:
+        return (pytest.fail, ("code in a file was run",))
+
+
+def replaced(name: str, content: bytes) -> Damage:
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def cut(name: str, length: int) -> Damage:
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:length])
+
+
+def renamed(name: str, other: str) -> Damage:
+    return lambda folder: (folder / name).rename(folder / other)
+
+
+def config(name: str, **fields: object) -> Damage:
+    def change(folder: Path) -> None:
+        found = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps(found | fields))
+
+    return change
+
+
+def tensors(name: str, change: Callable[[torch.Tensor], torch.Tensor], only: str = "") -> Damage:
+    def rewrite(folder: Path) -> None:
+        found = load_file(folder / name)
+        changed = {key: change(each) if only in key else each for key, each in found.items()}
+        save_file(changed, folder / name, metadata={"format": "pt"})
+
+    return rewrite
+
+
+def zipped(name: str) -> Damage:
+    def write(folder: Path) -> None:
+        with zipfile.ZipFile(folder / name, "w") as archive:
+            archive.writestr("archive/data.pkl", pickle.dumps(Payload()))
+
+    return write
+
+
+def instead_a_folder(name: str) -> Damage:
+    def make(folder: Path) -> None:
+        (folder / name).unlink()
+        (folder / name).mkdir()
+
+    return make
+
+
+def link_to_itself(name: str) -> Damage:
+    def make(folder: Path) -> None:
+        (folder / name).unlink()
+        (folder / name).symlink_to(folder / name)
+
+    return make
+
+
+async def refused(engine: str, model: Path | str) -> str:
+    """Why this model is refused; any other error than that is a failure here."""
+    started = build_engine(ModelSettings(engine=engine, model=str(model)))
+    with pytest.raises(EngineError) as caught:
+        await started.start()
+    assert caught.value.kind == "bad_request"
+    assert not caught.value.retryable
+    return str(caught.value)
+
+
+WEIGHTS = "model.safetensors"
+UP = "model.layers.0.mlp.up_proj.weight"
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (replaced(WEIGHTS, b""), f"{WEIGHTS} is damaged"),
+        (replaced(WEIGHTS, b"this is a text file"), f"{WEIGHTS} is damaged"),
+        (replaced(WEIGHTS, b"\xff" * 8 + b"{}"), "header too large"),
+        (replaced(WEIGHTS, struct.pack("<Q", 4) + b"\x80abc"), "invalid UTF-8"),
+        (cut(WEIGHTS, -1000), "not fully covered"),
+        (replaced(WEIGHTS, pickle.dumps(Payload())), f"{WEIGHTS} is damaged"),
+        (zipped(WEIGHTS), f"{WEIGHTS} is damaged"),
+        (instead_a_folder(WEIGHTS), f"{WEIGHTS} is damaged"),
+        (link_to_itself(WEIGHTS), f"{WEIGHTS} is damaged"),
+        (tensors(WEIGHTS, lambda _: torch.zeros(3, 5), only=UP), UP),
+        (replaced("config.json", b"[]"), "model_type"),
+        (replaced("config.json", b"[" * 100_000), "config.json cannot be read"),
+        (replaced("config.json", b"\xff\xfe{"), "config.json cannot be read"),
+        (config("config.json", num_attention_heads=0), "ZeroDivisionError"),
+        (config("config.json", num_hidden_layers="two"), "num_hidden_layers"),
+        (config("config.json", vocab_size=10), "model.embed_tokens.weight"),
+        (config("generation_config.json", eos_token_id="end"), "'end'"),
+        (replaced("tokenizer.json", b'{"a":'), "Expecting value"),
+        (replaced("tokenizer.json", b"{}"), "added_tokens"),
+        (replaced("tokenizer_config.json", b"[]"), "cannot be loaded"),
+    ],
+)
+async def test_a_damaged_model_folder_is_refused(
+    tiny_model_copy: Path, damage: Damage, words: str
+) -> None:
+    damage(tiny_model_copy)
+    error = await refused("torch", tiny_model_copy)
+    assert tiny_model_copy.name in error
+    assert words in error
+
+
+ADAPTER = "adapter_model.safetensors"
+CONFIG = "adapter_config.json"
+
+
+def removed(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def other_base(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(4, 999) if tensor.shape[0] == 4 else tensor
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (replaced(ADAPTER, b""), f"{ADAPTER} is damaged"),
+        (cut(ADAPTER, -500), f"{ADAPTER} is damaged"),
+        (renamed(ADAPTER, "adapter_model.bin"), "pickle format"),
+        (renamed(ADAPTER, "x.safetensors"), f"no {ADAPTER}"),
+        (removed, "no such folder"),
+        (renamed(CONFIG, "other.json"), f"{CONFIG} cannot be read"),
+        (replaced(CONFIG, b"{"), f"{CONFIG} is wrong: Invalid JSON"),
+        (replaced(CONFIG, b"[" * 100_000), f"{CONFIG} is wrong: Invalid JSON"),
+        (replaced(CONFIG, b"[]"), f"{CONFIG} is wrong: Input should be an object"),
+        (replaced(CONFIG, b'{"peft_type": "LORA"}'), r"(r): Field required"),
+        (config(CONFIG, r=0), "(r): Input should be greater than or equal to 1"),
+        (config(CONFIG, r="four"), "(r): Input should be a valid integer"),
+        (config(CONFIG, r=8), "says rank 8"),
+        (config(CONFIG, lora_alpha=float("nan")), "(lora_alpha): Input should be a finite number"),
+        (config(CONFIG, peft_type="IA3"), "'IA3', not LORA"),
+        (config(CONFIG, use_dora=True), "use_dora"),
+        (tensors(ADAPTER, other_base), "it is of another model"),
+        (tensors(ADAPTER, torch.flatten), "no matrices"),
+        (tensors(ADAPTER, torch.Tensor.char), "no matrices of floating-point"),
+        (tensors(ADAPTER, lambda each: each * float("nan")), "not finite"),
+    ],
+)
+async def test_a_damaged_adapter_is_refused_and_the_model_goes_on(
+    torch_engine: Engine, tiny_loras: list[Path], tmp_path: Path, damage: Damage, words: str
+) -> None:
+    folder = Path(shutil.copytree(tiny_loras[0], tmp_path / "lora"))
+    damage(folder)
+    with pytest.raises(EngineError) as caught:
+        await torch_engine.load_adapter("red", str(folder), 1)
+    assert caught.value.kind == "bad_request"
+    assert words in str(caught.value)
+    assert (await failure(torch_engine, request(adapter="red"))).kind == "unknown_adapter"
+    assert (await ask(torch_engine, sampling={"max_tokens": 2})).usage.completion == 2
+
+
+Change = Callable[[bytes], bytes]
+
+
+def only(content: bytes) -> Change:
+    return lambda _: content
+
+
+def up_to(length: int) -> Change:
+    return lambda file: file[:length]
+
+
+def header(at: int, content: bytes) -> Change:
+    return lambda file: file[:at] + content + file[at + len(content) :]
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (only(b""), "no GGUF file"),
+        (only(b"this is a text file"), "no GGUF file"),
+        (header(0, b"GGML"), "no GGUF file"),
+        (only(b"GGUF"), "damaged at byte 4"),
+        (header(4, b"\0\0\0\3"), "GGUF version 50331648"),
+        (header(16, struct.pack("<Q", 1 << 60)), f"announces {1 << 60} keys"),
+        (header(24, struct.pack("<Q", 1 << 62)), f"{1 << 62} bytes should follow"),
+        (up_to(3000), "its header is damaged"),
+        (up_to(-10_000), "file bounds"),
+    ],
+)
+async def test_a_damaged_gguf_file_is_refused(
+    tiny_gguf: Path, tmp_path: Path, damage: Change, words: str
+) -> None:
+    file = tmp_path / "broken.gguf"
+    file.write_bytes(damage(tiny_gguf.read_bytes()))  # noqa: ASYNC240
+    error = await refused("llama_cpp", file)
+    assert "broken.gguf" in error
+    assert words in error
+
+
+def text(word: bytes) -> bytes:
+    return struct.pack("<Q", len(word)) + word
+
+
+def number(key: bytes, value: int) -> bytes:
+    return text(key) + struct.pack("<II", 4, value)
+
+
+def gguf(*keys: bytes) -> bytes:
+    body = [text(b"general.architecture") + struct.pack("<I", 8) + text(b"qwen2"), *keys]
+    return b"GGUF" + struct.pack("<IQQ", 3, 0, len(body)) + b"".join(body)
+
+
+def strings(key: bytes, words: Sequence[bytes]) -> bytes:
+    return text(key) + struct.pack("<IIQ", 9, 8, len(words)) + b"".join(map(text, words))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (gguf(number(b"qwen2.block_count", 0)), "announces 0 layers"),
+        (gguf(number(b"qwen2.block_count", 2**31)), "announces 2147483648 layers"),
+        (gguf(strings(b"tokenizer.ggml.tokens", [b"a", b"b", b"a"])), "token 2 ('a') is in the"),
+        (
+            gguf(
+                number(b"qwen2.embedding_length", 64),
+                number(b"qwen2.attention.head_count", 4),
+                number(b"qwen2.rope.dimension_count", 8),
+            ),
+            "heads are 16 wide, and 8 are rotated",
+        ),
+        (gguf(text(b"x") + struct.pack("<I", 77)), "'x' is of the unknown type 77"),
+        (gguf(text(b"x") + struct.pack("<IIQ", 9, 4, 1 << 61)), "bytes should follow"),
+        (gguf(text(b"x") + struct.pack("<IIQ", 9, 8, 1 << 40)), "bytes should follow"),
+    ],
+)
+def test_a_header_that_would_end_llama_cpps_process_is_refused_before_it(
+    tmp_path: Path, content: bytes, words: str
+) -> None:
+    """An assertion in llama.cpp, or memory without bound; the first ones are by its own rules."""
+    file = tmp_path / "broken.gguf"
+    file.write_bytes(content)
+    with pytest.raises(DamagedHeader) as caught:
+        check_header(file)
+    assert words in str(caught.value)
+
+
+LOAD_ALL = """
+import asyncio, sys
+from pathlib import Path
+from workers.engines.factory import build_engine
+from workers.engines.protocol import EngineError
+from workers.engines.settings import ModelSettings
+
+async def load(file):
+    engine = build_engine(ModelSettings(engine="llama_cpp", model=str(file), device="cpu"))
+    try:
+        await engine.start()
+    except EngineError as error:
+        return error.kind
+    await engine.close()
+    return "loaded"
+
+for file in sorted(Path(sys.argv[1]).glob("*.gguf")):
+    print(file.name, flush=True)
+    print(asyncio.run(load(file)), flush=True)
+"""
+
+
+def test_no_damaged_header_ends_the_process(tiny_gguf: Path, tmp_path: Path) -> None:
+    """Bytes changed at random, in another process: it lives to tell of every file."""
+    good = tiny_gguf.read_bytes()
+    for seed in range(60):
+        dice = random.Random(seed)
+        data = bytearray(good)
+        for _ in range(dice.choice((1, 1, 3))):
+            at = dice.randrange(8, 4096)
+            data[at : at + 4] = dice.choice((b"\xff" * 4, b"\0" * 4, dice.randbytes(4)))
+        (tmp_path / f"{seed:02}.gguf").write_bytes(data)
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD_ALL, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0, f"{lines[-1]} ended the process: {done.stderr[-1500:]}"
+    assert len(lines) == 2 * 60
+    assert set(lines[1::2]) <= {"bad_request", "unavailable", "loaded"}
+
+
+@pytest.fixture
+async def torch_engine(tiny_model: Path) -> AsyncIterator[Engine]:
+    engine = build_engine(ModelSettings(engine="torch", model=str(tiny_model)))
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+@pytest.fixture
+async def llama_engine(tiny_gguf: Path) -> AsyncIterator[Engine]:
+    engine = build_engine(ModelSettings(engine="llama_cpp", model=str(tiny_gguf)))
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (up_to(-500), "file bounds"),
+        (up_to(100), "its header is damaged"),
+        (only(b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 0)), "general.architecture"),
+        (only(b"a text"), "no GGUF file"),
+        (None, "general.type"),
+    ],
+)
+async def test_a_damaged_gguf_adapter_is_refused_and_the_model_goes_on(
+    llama_engine: Engine,
+    tiny_gguf: Path,
+    tiny_gguf_loras: list[Path],
+    tmp_path: Path,
+    damage: Change | None,
+    words: str,
+) -> None:
+    """The last one is a whole model, and no adapter."""
+    file = tmp_path / "adapter.gguf"
+    good = (tiny_gguf_loras[0] / "adapter.gguf").read_bytes()
+    file.write_bytes(tiny_gguf.read_bytes() if damage is None else damage(good))  # noqa: ASYNC240
+    with pytest.raises(EngineError) as caught:
+        await llama_engine.load_adapter("red", str(file), 1)
+    assert caught.value.kind == "bad_request"
+    assert words in str(caught.value)
+    assert (await failure(llama_engine, request(adapter="red"))).kind == "unknown_adapter"
+    assert (await ask(llama_engine, sampling={"max_tokens": 2})).usage.completion == 2
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("{% for x in %}", "Expected an expression"),
+        ("{{ 1 / 0 }}", "division by zero"),
+        ("{{ nope.x }}", "'nope' is undefined"),
+        ("{{ ''.__class__.__mro__ }}", "unsafe"),
+        ("{{ cycler.__init__.__globals__.os.getcwd() }}", "unsafe"),
+        ("{% for i in range(10 ** 9) %}x{% endfor %}", "Range too big"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "maximum recursion depth"),
+        ("{# nothing #}", "an empty prompt"),
+    ],
+)
+async def test_a_template_that_fails_or_reaches_out_is_refused(
+    tiny_model_copy: Path, template: str, words: str
+) -> None:
+    (tiny_model_copy / "chat_template.jinja").write_text(template)
+    engine = build_engine(ModelSettings(engine="torch", model=str(tiny_model_copy)))
+    await engine.start()
+    error = await failure(engine, request())
+    await engine.close()
+    assert error.kind == "bad_request"
+    assert words in str(error)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"n": 0}, {"n": 10_000}, {"max_tokens": 0}, {"max_tokens": -1}, {"top_p": 0.0},
+        {"top_p": 1.5}, {"top_p": float("nan")}, {"top_k": -1}, {"temperature": -0.1},
+        {"temperature": float("nan")}, {"temperature": float("inf")}, {"seed": "x"},
+    ],
+)  # fmt: skip
+def test_sampling_that_means_nothing_is_named(wanted: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        SamplingParams.model_validate(wanted)
+    (name,) = wanted
+    assert caught.value.errors()[0]["loc"] == (name,)
+
+
+@pytest.mark.parametrize("seed", [-1, -(2**70), 2**70])
+async def test_any_whole_number_is_a_seed(torch_engine: Engine, seed: int) -> None:
+    sampling = {"temperature": 1.0, "seed": seed, "max_tokens": 2}
+    first, again = [await ask(torch_engine, sampling=sampling) for _ in range(2)]
+    assert first.output_ids == again.output_ids
+
+
+@pytest.mark.parametrize("name", ["micro:../micro_models/llm", "micro:..", "micro:/etc", "micro:"])
+def test_a_micro_models_name_is_no_path(name: str) -> None:
+    with pytest.raises(EngineError, match="there is no micro model"):
+        local_folder(name)
+
+
+@pytest.mark.parametrize("name", ["../../x.gguf", "/nowhere/x.gguf", "a/../b.gguf", "a/b\n/x.gguf"])
+def test_what_is_no_file_and_no_hub_name_is_not_asked_for(name: str) -> None:
+    with pytest.raises(EngineError, match="there is no such file"):
+        find_gguf(ModelSettings(engine="llama_cpp", model=name))

@@ -1,0 +1,151 @@
+"""The header of a GGUF file, read before llama.cpp does.
+
+llama.cpp refuses most of what is damaged, but on some of it an assertion ends the whole process:
+a worker would die of the file, and die again whenever it is started again. What those assertions
+ask for is asked here, where the answer can be an error.
+
+The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from pathlib import Path
+
+MAGIC = b"GGUF"
+MAX_LAYERS = 512
+"""Of llama.cpp (LLAMA_MAX_LAYERS)."""
+MAX_KEYS = 65_536
+"""Files have some dozens."""
+
+_STRING, _ARRAY = 8, 9
+_SCALARS = {
+    0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",
+}  # fmt: skip
+"""struct's letter for each type of value."""
+_WHOLE_ROTATION = frozenset({"llama", "qwen2", "qwen3"})
+"""Architectures whose heads are rotated as a whole."""
+
+Value = int | float | bytes | list[bytes] | None
+"""Of a key; None for arrays of numbers, which nothing here depends on."""
+
+
+class DamagedHeader(ValueError):
+    """What is wrong with the file, and where."""
+
+
+def check_header(path: Path) -> None:
+    """Raises DamagedHeader for a header that llama.cpp would not survive, and OSError."""
+    with path.open("rb") as file:
+        if file.read(len(MAGIC)) != MAGIC:
+            raise DamagedHeader("it is no GGUF file (it does not begin with the letters GGUF)")
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            _check(_Reader(data).keys())
+
+
+class _Reader:
+    """Goes through the bytes once, and never past their end."""
+
+    def __init__(self, data: mmap.mmap) -> None:
+        self._data = data
+        self._at = len(MAGIC)
+
+    def keys(self) -> dict[bytes, Value]:
+        """The keys and values of the file."""
+        version = int(self._number("I"))
+        if version not in (2, 3):
+            raise DamagedHeader(f"it is of GGUF version {version}; known are 2 and 3")
+        self._number("Q")  # how many tensors: llama.cpp checks what it reads of them
+        count = int(self._number("Q"))
+        if count > MAX_KEYS:
+            raise DamagedHeader(f"its header announces {count} keys")
+        found: dict[bytes, Value] = {}
+        for _ in range(count):
+            key = self._string()
+            found[key] = self._value(int(self._number("I")), key)
+        return found
+
+    def _value(self, kind: int, key: bytes) -> Value:
+        if kind == _STRING:
+            return self._string()
+        if kind in _SCALARS:
+            return self._number(_SCALARS[kind])
+        if kind != _ARRAY:
+            raise DamagedHeader(f"the value of {_shown(key)} is of the unknown type {kind}")
+        inner, count = int(self._number("I")), int(self._number("Q"))
+        if inner == _STRING:
+            self._need(8 * count)  # before a list of that length is begun
+            return [self._string() for _ in range(count)]
+        if inner not in _SCALARS:
+            raise DamagedHeader(f"the values of {_shown(key)} are of the unknown type {inner}")
+        self._skip(struct.calcsize(f"<{_SCALARS[inner]}") * count)
+        return None
+
+    def _string(self) -> bytes:
+        length = int(self._number("Q"))
+        start = self._at
+        self._skip(length)
+        return self._data[start : self._at]
+
+    def _number(self, letter: str) -> float:
+        start = self._at
+        self._skip(struct.calcsize(f"<{letter}"))
+        return struct.unpack_from(f"<{letter}", self._data, start)[0]
+
+    def _skip(self, size: int) -> None:
+        self._need(size)
+        self._at += size
+
+    def _need(self, size: int) -> None:
+        if size > len(self._data) - self._at:
+            raise DamagedHeader(
+                f"its header is damaged at byte {self._at}: {size} bytes should follow, and the "
+                f"file has {len(self._data) - self._at} more; copy or download it again"
+            )
+
+
+def _check(keys: dict[bytes, Value]) -> None:
+    _check_tokens(keys.get(b"tokenizer.ggml.tokens"))
+    architecture = keys.get(b"general.architecture")
+    if not isinstance(architecture, bytes):
+        raise DamagedHeader("its header does not say general.architecture")
+
+    def count(name: str) -> int | None:
+        value = keys.get(architecture + b"." + name.encode())
+        return value if isinstance(value, int) else None
+
+    layers = count("block_count")
+    if layers is not None and not 1 <= layers <= MAX_LAYERS:
+        raise DamagedHeader(f"its header announces {layers} layers; possible are 1 to {MAX_LAYERS}")
+    width, heads = count("embedding_length"), count("attention.head_count")
+    rotated, head = count("rope.dimension_count"), count("attention.key_length")
+    if head is None and width and heads:
+        head = width // heads
+    if architecture.decode(errors="replace") in _WHOLE_ROTATION and None not in (rotated, head):
+        if rotated != head:
+            raise DamagedHeader(
+                f"its header contradicts itself: heads are {head} wide, and {rotated} are rotated"
+            )
+        if head != (other := count("attention.value_length") or head):
+            raise DamagedHeader(
+                f"its header contradicts itself: keys are {head} wide, and values {other}"
+            )
+    if architecture == b"qwen2" and head and heads and width != heads * head:
+        raise DamagedHeader(
+            f"its header contradicts itself: {heads} heads of {head} are not {width} wide"
+        )
+
+
+def _check_tokens(tokens: Value) -> None:
+    if not isinstance(tokens, list):
+        return  # an adapter has none; a model without is refused by llama.cpp
+    seen: set[bytes] = set()
+    for place, token in enumerate(tokens):
+        if token and token in seen:
+            raise DamagedHeader(f"its token {place} ({_shown(token)}) is in the vocabulary twice")
+        seen.add(token)
+
+
+def _shown(text: bytes) -> str:
+    return repr(text[:60].decode(errors="replace"))
