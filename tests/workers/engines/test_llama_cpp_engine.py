@@ -214,7 +214,7 @@ async def test_a_prompt_longer_than_the_context_names_both_numbers(tiny_gguf: Pa
     ("content", "words"),
     [
         (b"not a model at all", "no GGUF file"),
-        (b"GGUF\x03\x00\x00\x00 and then garbage", "llama.cpp refuses broken.gguf"),
+        (b"GGUF\x03\x00\x00\x00 and then garbage", "its header announces"),
     ],
 )
 async def test_a_file_that_is_no_model_is_refused(
