@@ -24,7 +24,14 @@ register_all(
     app,
     [
         name
-        for name in ("bench.bus_bench", "bench.engine_bench", "bench.faults")
+        for name in (
+            "bench.bus_bench",
+            "bench.engine_bench",
+            "bench.faults",
+            "bench.fidelity",
+            "bench.soak",
+            "bench.validity",
+        )
         if find_spec(name, None) is not None
     ],
 )

@@ -1,0 +1,178 @@
+"""`bench fidelity`: what is compared, and the tables."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from bench.errors import UsageError
+from bench.fidelity import torch_side
+from bench.fidelity.reference import Reference, random_adapter
+from workers.engines.model_files import local_folder
+
+if TYPE_CHECKING:
+    from bench.fidelity.llama_side import Agreement
+
+SHARES = (0.5, 0.9, 0.99, 1.0)
+"""Quantiles of the differences that are shown; the last one is the greatest difference."""
+
+BAR = 1e-5
+"""Nats. Float32 itself rounds by more than that now and then; see `torch_side.rounding`."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to compare; the fields are the command's options."""
+
+    model: str
+    prompts: int
+    seed: int
+    together: int
+    only: str
+    threads: int
+
+
+@dataclass
+class Found:
+    """All differences."""
+
+    torch: dict[str, torch_side.Differences] = field(
+        default_factory=dict[str, torch_side.Differences]
+    )
+    llama: dict[str, Agreement] = field(default_factory=dict[str, "Agreement"])
+    greedy: tuple[int, int] | None = None
+
+    def as_json(self) -> dict[str, object]:
+        """The last line."""
+        result: dict[str, object] = {
+            "torch": {
+                way: {
+                    "requests": each.requests,
+                    "within_1e-5": round(within(each.all), 5),
+                    **quantiles(each.all),
+                }
+                for way, each in self.torch.items()
+            },
+            "llama_cpp": {
+                precision: {"same_argmax": round(each.share, 5), **quantiles(each.differences)}
+                for precision, each in self.llama.items()
+            },
+        }
+        if self.greedy is not None:
+            result["llama_cpp_same_greedy"] = round(self.greedy[0] / self.greedy[1], 5)
+        return result
+
+
+def measure(plan: Plan, *, as_json: bool) -> None:
+    """Compare and print. Raises `BenchError`."""
+    if plan.only not in ("both", "llama_cpp", "torch"):
+        raise UsageError(f"--only {plan.only!r}: choose one of both, llama_cpp, torch")
+    if plan.only != "torch" and find_spec("llama_cpp") is None:
+        raise UsageError(
+            "llama-cpp-python is not installed: pip install 'switchyard[gguf]', or --only torch"
+        )
+    folder = local_folder(plan.model)
+    if not (folder / "config.json").is_file():
+        raise UsageError(f"--model {plan.model}: there is no folder with a config.json")
+    with tempfile.TemporaryDirectory(prefix="bench-fidelity-") as scratch:
+        found = asyncio.run(_compare(plan, folder, Path(scratch)))
+    _show(plan, found, Console())
+    if as_json:
+        typer.echo(json.dumps(found.as_json()))
+
+
+async def _compare(plan: Plan, folder: Path, scratch: Path) -> Found:
+    reference = Reference(folder)
+    adapters = [
+        random_adapter(reference, scratch / f"adapter-{number}", plan.seed + number)
+        for number in range(3)
+    ]
+    ways, alone = await torch_side.compare(
+        folder, reference, adapters, prompts=plan.prompts, seed=plan.seed,
+        together=plan.together, threads=plan.threads,
+    )  # fmt: skip
+    found = Found()
+    if plan.only != "llama_cpp":
+        plain, engine = torch_side.rounding(folder, reference, alone)
+        found.torch = {
+            **ways,
+            "alone, to float64": engine,
+            "the plain pass itself, to float64": plain,
+        }
+    if plan.only != "torch":
+        from bench.fidelity import llama_side
+        from trainers.gguf_export import Precision
+
+        sequences = [[*each.prompt_ids, *each.output_ids] for each in alone]
+        for precision in (Precision.F32, Precision.Q8_0, Precision.Q4_K_M):
+            found.llama[precision] = llama_side.compare(
+                folder, scratch, precision, reference, sequences, threads=plan.threads
+            )
+        found.greedy = await llama_side.greedy(
+            folder, scratch, alone, prompts=plan.prompts, seed=plan.seed,
+            together=plan.together, threads=plan.threads,
+        )  # fmt: skip
+    return found
+
+
+def _show(plan: Plan, found: Found, console: Console) -> None:
+    console.print(
+        f"\n{plan.model}, {plan.prompts} random prompts. |difference of log-probabilities| in nats,"
+        " token by token, to a plain forward pass in float32 where nothing else is said."
+    )
+    headings = [*(f"{share:.0%}" for share in SHARES[:-1]), "greatest"]
+    if found.torch:
+        table = Table(title="torch, float32", title_justify="left")
+        for heading in ("", "requests", "tokens", "within 1e-5", *headings):
+            table.add_column(heading, justify="right" if heading else "left")
+        for way, each in found.torch.items():
+            table.add_row(
+                way, str(each.requests), str(len(each.all)), f"{within(each.all):.2%}",
+                *_row(each.all),
+            )  # fmt: skip
+        console.print(table)
+    if found.llama:
+        table = Table(title="llama_cpp, the same tokens read by both", title_justify="left")
+        for heading in ("", "tokens", "same likeliest token", *headings):
+            table.add_column(heading, justify="right" if heading else "left")
+        for precision, each in found.llama.items():
+            table.add_row(
+                precision, str(len(each.differences)), f"{each.share:.3%}", *_row(each.differences)
+            )
+        console.print(table)
+    if found.greedy is not None:
+        same, positions = found.greedy
+        console.print(
+            f"greedy, each engine by itself, {plan.together} at a time (f32): {same} of "
+            f"{positions} tokens are the same ({same / positions:.3%}), up to the first difference "
+            "of each answer"
+        )
+
+
+def _row(differences: Sequence[float]) -> list[str]:
+    return [f"{each:.1e}" for each in quantiles(differences).values()]
+
+
+def within(differences: Sequence[float]) -> float:
+    """The share of tokens that differ by less than the bar."""
+    return sum(each <= BAR for each in differences) / len(differences)
+
+
+def quantiles(differences: Sequence[float]) -> dict[str, float]:
+    """By name: p50, p90, p99, max."""
+    ordered = sorted(differences)
+    last = len(ordered) - 1
+    return {
+        "max" if share == 1.0 else f"p{round(share * 100)}": ordered[round(share * last)]
+        for share in SHARES
+    }

@@ -1,0 +1,87 @@
+"""What a trainer computes: a plain forward pass over the whole sequence, without any cache."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+RANK = 4
+ALPHA = 8.0
+ADAPTED = ("q_proj", "v_proj", "down_proj")
+
+
+class Reference:
+    """A model of transformers in float32, or in float64 to know how far that rounds."""
+
+    def __init__(self, folder: Path, dtype: torch.dtype = torch.float32) -> None:
+        transformers.utils.logging.set_verbosity_error()
+        transformers.utils.logging.disable_progress_bar()
+        self.model: Any = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype
+        ).eval()
+
+    @torch.inference_mode()
+    def logits(self, ids: Sequence[int], adapter: Path | None = None) -> torch.Tensor:
+        """[tokens, vocabulary]: after each token of the sequence."""
+        with self._adapted(adapter):
+            return self.model(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
+
+    def logprobs(
+        self, prompt: Sequence[int], output: Sequence[int], adapter: Path | None = None
+    ) -> torch.Tensor:
+        """[output]: natural log-probability of each output token."""
+        logits = self.logits([*prompt, *output], adapter)[len(prompt) - 1 : -1]
+        return logits.log_softmax(-1).gather(-1, torch.tensor(output)[:, None])[:, 0]
+
+    @contextmanager
+    def _adapted(self, folder: Path | None) -> Generator[None]:
+        """W x + (alpha / rank) B A x (Hu et al. 2021, arXiv:2106.09685)."""
+        if folder is None:
+            yield
+            return
+        tensors = load_file(folder / "adapter_model.safetensors")
+        hooks: list[Any] = []
+        for name, module in self.model.named_modules():
+            a = tensors.get(f"base_model.model.{name}.lora_A.weight")
+            b = tensors.get(f"base_model.model.{name}.lora_B.weight")
+            if a is not None and b is not None:
+                hooks.append(module.register_forward_hook(_adding(a, b)))
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+
+def _adding(a: torch.Tensor, b: torch.Tensor) -> Callable[..., torch.Tensor]:
+    def add(_: object, inputs: tuple[torch.Tensor], output: torch.Tensor) -> torch.Tensor:
+        return output + (ALPHA / RANK) * (inputs[0] @ a.T @ b.T)
+
+    return add
+
+
+def random_adapter(reference: Reference, folder: Path, seed: int) -> Path:
+    """A LoRA of random weights in PEFT's format, so strong that it changes most answers."""
+    dice = torch.Generator().manual_seed(seed)
+    tensors: dict[str, torch.Tensor] = {}
+    for name, module in reference.model.named_modules():
+        if name.endswith(ADAPTED):
+            height, width = module.weight.shape
+            a = torch.randn(RANK, width, generator=dice) / math.sqrt(width)
+            b = torch.randn(height, RANK, generator=dice) * 0.1
+            tensors[f"base_model.model.{name}.lora_A.weight"] = a
+            tensors[f"base_model.model.{name}.lora_B.weight"] = b
+    folder.mkdir(parents=True)
+    save_file(tensors, folder / "adapter_model.safetensors")
+    (folder / "adapter_config.json").write_text(
+        json.dumps({"peft_type": "LORA", "r": RANK, "lora_alpha": ALPHA, "bias": "none"})
+    )
+    return folder

@@ -1,0 +1,69 @@
+"""Random prompts of mixed lengths, some of which begin alike."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+from agents.records import Message, SamplingParams
+from workers.engines.protocol import Completion, Engine, GenerateRequest
+
+ROLES = 4
+"""Texts that half of the prompts begin with."""
+
+WORDS = (
+    "What", "is", "the", "sum", "of", "these", "numbers", "and", "how", "many", "apples", "does",
+    "Tom", "have", "after", "he", "gives", "half", "away", "write", "each", "step", "find", "x",
+    "if", "then", "total", "price", "minus", "plus", "times", "divided", "by", "remaining", "hours",
+)  # fmt: skip
+
+
+def requests(
+    count: int, seed: int, adapters: Sequence[str | None] = (None,)
+) -> list[GenerateRequest]:
+    """Every other one greedy, the rest sampled at temperature 1; the same for the same seed. The
+    adapters take turns."""
+    dice = random.Random(seed)
+    roles = [_text(dice, dice.randrange(20, 100)) for _ in range(ROLES)]
+    found: list[GenerateRequest] = []
+    for number in range(count):
+        beginning = f"{dice.choice(roles)}\n\n" if dice.random() < 0.5 else ""
+        found.append(
+            GenerateRequest(
+                id=f"fidelity-{number}",
+                messages=(
+                    Message(role="user", content=beginning + _text(dice, dice.randrange(1, 60))),
+                ),
+                sampling=SamplingParams(
+                    temperature=float(number % 2),
+                    seed=dice.randrange(2**31),
+                    max_tokens=dice.randrange(4, 41),
+                ),
+                adapter=adapters[number // 2 % len(adapters)],
+            )
+        )
+    return found
+
+
+def _text(dice: random.Random, words: int) -> str:
+    return " ".join(
+        str(dice.randrange(1000)) if dice.random() < 0.3 else dice.choice(WORDS)
+        for _ in range(words)
+    )
+
+
+async def answers(
+    engine: Engine, asked: Sequence[GenerateRequest], *, together: int
+) -> list[Completion]:
+    """Ask all of them, `together` at a time."""
+    places = asyncio.Semaphore(together)
+
+    async def one(request: GenerateRequest) -> Completion:
+        async with places:
+            async for event in engine.submit(request):
+                if isinstance(event, Completion):
+                    return event
+        raise AssertionError("an engine ends with a completion or an error")
+
+    return list(await asyncio.gather(*map(one, asked)))

@@ -1,0 +1,76 @@
+"""The engines' log-probabilities are those that a trainer computes: a small `bench fidelity`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.fidelity import torch_side
+from bench.fidelity.command import quantiles
+from bench.fidelity.reference import Reference, random_adapter
+from bench.fidelity.workload import answers, requests
+from workers.engines.factory import build_engine
+from workers.engines.model_files import local_folder
+from workers.engines.settings import ModelSettings
+
+PROMPTS = 40
+TOGETHER = 8
+
+FOLDER = local_folder("micro:llm")
+
+
+@pytest.fixture(scope="module")
+def reference() -> Reference:
+    return Reference(FOLDER)
+
+
+async def test_torch_has_the_logprobs_of_a_plain_forward_pass(
+    reference: Reference, tmp_path: Path
+) -> None:
+    """Alone, batched, behind known beginnings, with an adapter for each row. Float32 rounds by more
+    than 1e-5 for one token in a hundred, in the plain pass as well: what is asked of the engine is
+    to be no further from float64 than that."""
+    adapters = [random_adapter(reference, tmp_path / f"{seed}", seed) for seed in range(3)]
+    ways, alone = await torch_side.compare(
+        FOLDER, reference, adapters,
+        prompts=PROMPTS, seed=3, together=TOGETHER, threads=1,
+    )  # fmt: skip
+    assert len(ways) == 6, "each way of asking, with and without a known beginning"
+    for way, found in ways.items():
+        assert found.greedy, way
+        assert found.sampled, way
+        assert quantiles(found.all)["p90"] < 1e-5, way
+        assert max(found.all) < 1e-4, way
+    plain, engine = torch_side.rounding(FOLDER, reference, alone)
+    assert sum(engine.all) < 1.25 * sum(plain.all)
+
+
+async def test_llama_cpp_in_f32_writes_what_torch_writes(
+    reference: Reference, tmp_path: Path
+) -> None:
+    pytest.importorskip("llama_cpp", reason="needs pip install 'switchyard[gguf]'")
+    from bench.fidelity import llama_side
+    from trainers.gguf_export import Precision
+
+    engine = build_engine(ModelSettings(engine="torch", model="micro:llm"))
+    await engine.start()
+    try:
+        done = await answers(engine, requests(PROMPTS, 3), together=TOGETHER)
+    finally:
+        await engine.close()
+    same, positions = await llama_side.greedy(
+        FOLDER, tmp_path, done, prompts=PROMPTS, seed=3, together=TOGETHER, threads=1
+    )
+    assert positions > 200
+    assert same >= 0.99 * positions
+    sequences = [[*each.prompt_ids, *each.output_ids] for each in done[:10]]
+    shares: list[float] = []
+    for precision in (Precision.F32, Precision.Q8_0, Precision.Q4_K_M):
+        found = llama_side.compare(FOLDER, tmp_path, precision, reference, sequences, threads=1)
+        assert len(found.differences) == sum(map(len, sequences)) - len(sequences)
+        shares.append(found.share)
+        if precision is Precision.F32:
+            assert quantiles(found.differences)["p99"] < 1e-4
+    assert shares[0] >= 0.99
+    assert shares == sorted(shares, reverse=True), "fewer bits, less agreement"
