@@ -64,8 +64,11 @@ class ModelSettings(SettingsModel):
     """Requests in work at once; more wait in the engine. For a model in this process: rows decoded
     together."""
     max_tokens_in_flight: int | None = Field(default=None, ge=8)
-    """llama_cpp: tokens that the cache has room for, at least one context. Shared prefixes count
-    once; requests wait while there is no room. None is 16 contexts."""
+    """Bounds the memory of a model in this process; requests wait while there is no room. llama_cpp:
+    tokens that the cache has room for, at least one context. Shared prefixes count once. None is 16
+    contexts. torch: rows times the longest that one of them may become (prompt and max_tokens), and
+    what is kept of finished requests, a quarter at most. One request alone always runs. None is no
+    bound but max_concurrency."""
     timeout_seconds: float = Field(default=120.0, gt=0)
     """Longest time for one attempt at an endpoint, from sending to the last byte."""
     connect_timeout_seconds: float = Field(default=10.0, gt=0)
