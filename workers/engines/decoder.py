@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from agents.records import Message, ToolSpec
 from workers.engines.adapters import AdapterVersion
 from workers.engines.chat_prompt import Prompt, TextCodec, build_prompt
-from workers.engines.grammar import Matcher
+from workers.engines.matcher import Matcher
 from workers.engines.model_files import reading
 from workers.engines.protocol import EngineBroken, EngineError, EngineEvent, GenerateRequest
 from workers.engines.request_checks import context_overflow
@@ -413,10 +413,11 @@ def _put(events: list[tuple[Job, EngineEvent | EngineError]]) -> None:
 
 def cannot_continue(row: Row) -> EngineError:
     """The refusal of ids to continue from that this row could not have drawn."""
-    schema = "" if row.matcher is None else " and this JSON schema"
+    schema = "" if row.request.json_schema is None else " and this JSON schema"
+    tools = " and these tools" if row.matcher is not None and not schema else ""
     return EngineError(
         f"request {row.request.id}: the ids to continue from cannot come from this model with "
-        f"these sampling parameters{schema}; ask again from the start",
+        f"these sampling parameters{schema}{tools}; ask again from the start",
         kind="bad_request",
     )
 

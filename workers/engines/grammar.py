@@ -1,41 +1,47 @@
-"""JSON schemas as constraints on decoding: which tokens may come next in a row (llguidance).
+"""From JSON schemas and tools to matchers: which tokens may come next in a row (llguidance).
 
 A schema is compiled into a grammar over the bytes of a model's tokens. A matcher follows one row:
 it gives a mask for the next token and takes the token that was sampled. So whatever the model
 wants to say, a row that ends by itself is JSON that the schema accepts. A row that max_tokens or
 a stop string cuts is only the beginning of it: validate all the same.
 
+Tools leave the text free and bind the calls in it: see `tool_grammar`.
+
 Between its tokens the JSON has the one space after a comma and a colon that `json.dumps` writes,
 and nothing else. Free whitespace would let a model that is lost fill its budget with blanks.
-
-A schema comes from outside and may be hostile. llguidance bounds its own work by fuel, but its
-recursion overflows the stack, which ends the process: so depth is measured here, before it.
 """
 
 from __future__ import annotations
 
-import copy
-import json
 import threading
-from collections.abc import Callable, Collection
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from agents.records import JsonObject
-from workers.engines.protocol import EngineError
+from agents.records import JsonObject, ToolSpec
+from workers.engines.matcher import GrammarMatcher, Lexer, Matcher
+from workers.engines.protocol import EngineError, GenerateRequest
+from workers.engines.schema_limits import THE_SCHEMA, refusal, schema_text
+from workers.engines.tool_grammar import (
+    THE_TOOLS,
+    MarkupTokens,
+    ToolGrammar,
+    ToolMatcher,
+    call_grammar,
+    parameters_text,
+    tool_subject,
+)
 
 if TYPE_CHECKING:
-    from llguidance import LLMatcher, LLTokenizer
+    from llguidance import LLTokenizer
     from llguidance._lib import JsonCompileOptions
 
-MAX_SCHEMA_BYTES = 100_000
-"""As JSON. Compiling takes up to a second at this size, a millisecond for the usual schema."""
+KEPT = 32
+"""Compiled grammars in memory, at most: a few per role. The largest take 10 MB each."""
 
-MAX_SCHEMA_DEPTH = 100
-"""Levels of objects and arrays. llguidance's parser itself ends at 128."""
-
-MAX_FOLLOWED_DEPTH = 1000
-"""Levels that a path through all references could have: depth x (different references + 1).
-Chains of references overflowed a stack of 8 MiB somewhere above 2000."""
+RENEWED_AFTER = 1000
+"""Uses of a compiled grammar, whose lexer states grow with what was written under it."""
 
 FORMAT: JsonCompileOptions = {
     "whitespace_flexible": False,
@@ -43,94 +49,125 @@ FORMAT: JsonCompileOptions = {
     "key_separator": ": ",
 }
 
+Key = str | tuple[tuple[str, str], ...]
+"""A schema, or names and parameters of tools; as JSON."""
 
-class Matcher:
-    """One row's place in its grammar. Not for two threads at once."""
 
-    def __init__(self, state: LLMatcher, ends_only: bytes) -> None:
-        self._state = state
-        self._ends_only = ends_only
-        self.allowed = b""
-        """Of the next token: one bit per token id, the lowest bit of each byte first. The
-        model's end-of-turn tokens are among them exactly when the text so far is a whole
-        instance. Never empty while the matcher is not `complete`."""
-        self.complete = False
-        """The text is an instance, and nothing can be added to it."""
-        self._look_ahead()
+@dataclass(eq=False)
+class _Compiled:
+    """A matcher at the beginning, to be copied."""
 
-    def consume(self, token: int) -> None:
-        """Take the token that was sampled; not for end-of-turn tokens.
+    matcher: GrammarMatcher | ToolMatcher
+    lexer: Lexer
+    uses: int = 0
 
-        Raises EngineError: `bad_request` if the token does not fit the grammar, or if going on
-        takes more work than llguidance's limits allow.
-        """
-        self._state.consume_token(token)
-        self._look_ahead()
 
-    def copy(self) -> Matcher:
-        """Another matcher at the same place, for another row; takes microseconds."""
-        other = copy.copy(self)
-        other._state = self._state.deep_copy()
-        return other
+@dataclass(frozen=True)
+class _Prepared:
+    """What is computed once for a vocabulary."""
 
-    def _look_ahead(self) -> None:
-        if not self._state.is_stopped():
-            self.allowed = self._state.compute_bitmask()
-        # Read after the mask was computed: its limits may be what stopped the matcher.
-        if self._state.is_error():
-            raise _refusal(self._state.get_error())
-        self.complete = self._state.is_stopped() or self.allowed == self._ends_only
-        if not self.complete and not any(self.allowed):
-            raise _refusal("no token of this model's vocabulary can go on")
+    tokenizer: LLTokenizer
+    ends_only: bytes
 
 
 class GrammarCompiler:
-    """Schemas for one model. The tokenizer is prepared once, for the first schema, which takes
+    """Grammars for one model. The tokenizer is prepared once, for the first of them, which takes
     1.5 seconds for a vocabulary of 150 thousand. May be used from several threads."""
 
     def __init__(self, prepare: Callable[[], LLTokenizer], end_ids: Collection[int]) -> None:
         """`prepare` makes the tokenizer, as wide as the model's logits or wider."""
         self._prepare = prepare
         self._end_ids = sorted(end_ids)
-        self._prepared: LLTokenizer | None = None
+        self._prepared: _Prepared | None = None
+        self._markup: MarkupTokens | None = None
         self._preparing = threading.Lock()
+        self._compiled: OrderedDict[Key, _Compiled] = OrderedDict()
+        self._counting = threading.Lock()
 
     def matcher(self, schema: JsonObject) -> Matcher:
         """A matcher at the beginning of an instance of `schema`.
 
-        Blocks for as long as MAX_SCHEMA_BYTES says, while other threads go on. Raises
-        EngineError of kind `bad_request` that says what is wrong with the schema: too large, too
-        deep, a keyword that cannot be enforced, or no instance at all.
+        Blocks for as long as MAX_SCHEMA_BYTES says, while other threads go on, unless the schema
+        was compiled before. Raises EngineError of kind `bad_request` that says what is wrong with
+        the schema: too large, too deep, a keyword that cannot be enforced, or no instance at all.
         """
-        _check_depth(schema)
-        text = json.dumps(schema)
-        if len(text) > MAX_SCHEMA_BYTES:
-            raise _too_large()
-        tokenizer = self._compiled_tokenizer()
-        from llguidance import LLMatcher, LLParserLimits
+        return self.compiled(schema_text(schema, THE_SCHEMA))
+
+    def tool_matcher(self, tools: Sequence[ToolSpec]) -> Matcher:
+        """A matcher at the beginning of a text that may call these tools; see `matcher`. The
+        error names the tool."""
+        return self.compiled(parameters_text(tools))
+
+    def known(self, key: Key) -> Matcher | None:
+        """A matcher of a grammar that was compiled already: takes microseconds."""
+        with self._counting:
+            found = self._compiled.get(key)
+            if found is None:
+                return None
+            found.uses += 1
+            if found.lexer.full or found.uses > RENEWED_AFTER:
+                del self._compiled[key]
+                return None
+            self._compiled.move_to_end(key)
+        return found.matcher.copy()
+
+    def compiled(self, key: Key) -> Matcher:
+        """What `known` gives, compiled if need be."""
+        matcher = self.known(key)
+        if matcher is not None:
+            return matcher
+        prepared = self._vocabulary()
+        if isinstance(key, str):
+            first = self._schema_matcher(key, prepared)
+            found = _Compiled(first, first.lexer)
+        else:
+            grammar = self._tool_grammar(key, prepared)
+            found = _Compiled(ToolMatcher(grammar), grammar.call.lexer)
+        with self._counting:
+            self._compiled[key] = found
+            while len(self._compiled) > KEPT:
+                self._compiled.popitem(last=False)
+        return found.matcher.copy()
+
+    def _schema_matcher(
+        self, text: str, prepared: _Prepared, subject: str = THE_SCHEMA
+    ) -> GrammarMatcher:
+        from llguidance import LLMatcher
 
         try:
             grammar = LLMatcher.grammar_from_json_schema(text, overrides=FORMAT)
-            state = LLMatcher(
-                tokenizer, grammar, log_level=0, limits=LLParserLimits(verbose_errors=False)
-            )
         except ValueError as error:
-            raise _refusal(str(error)) from error
-        return Matcher(state, self._ends_only(tokenizer))
+            raise refusal(subject, str(error)) from error
+        return _begin(grammar, prepared, subject)
 
-    def _compiled_tokenizer(self) -> LLTokenizer:
+    def _tool_grammar(self, tools: tuple[tuple[str, str], ...], prepared: _Prepared) -> ToolGrammar:
+        markup = self._markup = self._markup or MarkupTokens(prepared.tokenizer)
+        grammar = call_grammar(tools, cast(JsonObject, FORMAT), markup.special_close)
+        try:
+            return ToolGrammar(markup, _begin(grammar, prepared, THE_TOOLS))
+        except EngineError:
+            # Whose fault it is, llguidance does not say.
+            for name, parameters in tools:
+                self._schema_matcher(parameters, prepared, tool_subject(name))
+            raise
+
+    def _vocabulary(self) -> _Prepared:
         with self._preparing:
             if self._prepared is None:
                 try:
-                    self._prepared = self._prepare()
+                    tokenizer = self._prepare()
                 except ImportError as error:
                     raise EngineError(
-                        "a JSON schema needs the package llguidance, which is not installed; "
-                        "install it with: pip install 'switchyard[torch]'",
+                        "a JSON schema or tools need the package llguidance, which is not "
+                        "installed; install it with: pip install 'switchyard[torch]' (or, for "
+                        "tools, set constrain_tools = false for this pool)",
                         kind="bad_request",
                     ) from error
                 except ValueError as error:
-                    raise _refusal(f"it needs another kind of tokenizer: {error}") from error
+                    raise refusal(
+                        THE_SCHEMA, f"it needs another kind of tokenizer: {error}"
+                    ) from error
+                self._prepared = _Prepared(tokenizer, self._ends_only(tokenizer))
             return self._prepared
 
     def _ends_only(self, tokenizer: LLTokenizer) -> bytes:
@@ -140,41 +177,23 @@ class GrammarCompiler:
         return bytes(mask)
 
 
-def _check_depth(schema: JsonObject) -> None:
-    """Walk level by level, and no further than a schema of the permitted size can go: every
-    value takes at least two bytes."""
-    references: set[str] = set()
-    level: list[dict[str, object] | list[object]] = [cast(dict[str, object], schema)]
-    depth = seen = 0
-    while level:
-        depth += 1
-        if depth > MAX_SCHEMA_DEPTH:
-            raise _refusal(f"it is nested more than {MAX_SCHEMA_DEPTH} levels deep")
-        below: list[dict[str, object] | list[object]] = []
-        for node in level:
-            values = node.values() if isinstance(node, dict) else node
-            seen += len(values)
-            if seen > MAX_SCHEMA_BYTES:
-                raise _too_large()
-            below.extend(each for each in values if isinstance(each, dict | list))
-            if isinstance(node, dict) and isinstance(target := node.get("$ref"), str):
-                references.add(target)
-        level = below
-    followed = depth * (len(references) + 1)
-    if followed > MAX_FOLLOWED_DEPTH:
-        raise _refusal(
-            f"{len(references)} different references at a depth of {depth} could lead {followed} "
-            f"levels deep, more than {MAX_FOLLOWED_DEPTH}; write fewer definitions into one schema"
+def grammar_key(request: GenerateRequest, *, constrain_tools: bool) -> Key | None:
+    """What a request's completions are to be held to; None for free text. A schema is of the
+    whole completion, so tools have no say beside it. Raises EngineError `bad_request`."""
+    if request.json_schema is not None:
+        return schema_text(request.json_schema, THE_SCHEMA)
+    if request.tools and constrain_tools:
+        return parameters_text(request.tools)
+    return None
+
+
+def _begin(grammar: str, prepared: _Prepared, subject: str) -> GrammarMatcher:
+    from llguidance import LLMatcher, LLParserLimits
+
+    try:
+        state = LLMatcher(
+            prepared.tokenizer, grammar, log_level=0, limits=LLParserLimits(verbose_errors=False)
         )
-
-
-def _too_large() -> EngineError:
-    return _refusal(f"it is larger than {MAX_SCHEMA_BYTES} bytes")
-
-
-def _refusal(reason: str) -> EngineError:
-    return EngineError(
-        "the JSON schema cannot constrain the completion: "
-        f"{' '.join(reason.replace('<non-verbose/>', '').split())[:400]}",
-        kind="bad_request",
-    )
+    except ValueError as error:
+        raise refusal(subject, str(error)) from error
+    return GrammarMatcher(state, prepared.ends_only, subject)

@@ -9,8 +9,9 @@ from typing import Generic
 
 from workers.engines.adapters import Adapters, AdapterVersion
 from workers.engines.decoder import Decoder, Job, L, new_seed
-from workers.engines.grammar import GrammarCompiler
-from workers.engines.in_flight import InFlight
+from workers.engines.grammar import GrammarCompiler, grammar_key
+from workers.engines.in_flight import InFlight, Ticket
+from workers.engines.matcher import Matcher
 from workers.engines.model_files import model_name
 from workers.engines.protocol import (
     Capabilities,
@@ -92,10 +93,7 @@ class LocalEngine(Generic[L]):
             self._in_flight.enter(request) as ticket,
         ):
             job = Job(request, asyncio.Queue(), new_seed() if seed is None else seed, adapter)
-            if request.json_schema is not None and self._grammars is not None:
-                # Not in the decoder's thread, where a large schema would hold up every row.
-                compiling = asyncio.to_thread(self._grammars.matcher, request.json_schema)
-                job.matcher = await ticket.guard(compiling)
+            job.matcher = await self._matcher(request, ticket)
             decoder.add(job)
             try:
                 with ticket.telling(job.events.put_nowait):
@@ -111,6 +109,17 @@ class LocalEngine(Generic[L]):
             finally:
                 if len(done) < request.sampling.n:
                     decoder.abandon(job)
+
+    async def _matcher(self, request: GenerateRequest, ticket: Ticket) -> Matcher | None:
+        """At the beginning of the request's grammar, if it has one. What is not compiled yet is
+        compiled in a thread of its own: a large schema would hold up the loop, or every row."""
+        key = grammar_key(request, constrain_tools=self._settings.constrain_tools)
+        if key is None or self._grammars is None:
+            return None
+        matcher = self._grammars.known(key)
+        if matcher is None:
+            matcher = await ticket.guard(asyncio.to_thread(self._grammars.compiled, key))
+        return matcher
 
     async def cancel(self, request_id: str) -> None:
         self._in_flight.cancel(request_id)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from agents.records import FinishReason, Usage
 from workers.engines.adapters import AdapterVersion
 from workers.engines.chat_prompt import Prompt, TextCodec
-from workers.engines.grammar import Matcher
+from workers.engines.matcher import Matcher
 from workers.engines.protocol import Completion, Delta, GenerateRequest
 from workers.engines.sampling import RowSampling
 from workers.engines.text_stream import TextStream
@@ -31,7 +31,7 @@ class Row:
     """Monotonic seconds at the start of its prefill."""
     adapter: AdapterVersion | None = None
     matcher: Matcher | None = None
-    """Its place in the grammar of the request's JSON schema."""
+    """Its place in the grammar of the request's JSON schema, or of its tools."""
     cached: int = 0
     """Tokens of its prompt that were in memory already."""
     output_ids: list[int] = field(default_factory=list[int])
@@ -44,7 +44,7 @@ class Row:
 
     @property
     def allowed(self) -> bytes | None:
-        """What its grammar allows next (see `Matcher.allowed`); None without one."""
+        """What its grammar allows next (see `Matcher.allowed`); None for everything."""
         return None if self.matcher is None else self.matcher.allowed
 
     def push(self, token: int, logprob: float) -> Delta:
@@ -77,8 +77,8 @@ class Row:
         """The finished row."""
         assert self.finish_reason is not None
         request, text = self.request, self._stream.text
-        # Under a grammar there is no markup: what looks like it stands within a JSON string.
-        callable_ = request.tools and self.matcher is None
+        # Under a schema there is no markup: what looks like it stands within a JSON string.
+        callable_ = request.tools and request.json_schema is None
         calls = parse_tool_calls(text, id_seed=f"{request.id}/{self.index}") if callable_ else ()
         reason = "tool_calls" if calls and self.finish_reason == "stop" else self.finish_reason
         first = self.index == 0

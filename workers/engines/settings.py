@@ -115,6 +115,9 @@ class ModelSettings(SettingsModel):
     other down."""
     revision: str | None = None
     """Branch, tag or commit of a hub model."""
+    constrain_tools: bool = True
+    """For a model in this process: tool calls are constrained to the offered tools' schemas. Off
+    for rollouts to train on, where log-probabilities must be the model's own."""
 
     scripted: ScriptedOptions = ScriptedOptions()
     """Options of the scripted engine."""

@@ -29,7 +29,7 @@ def parse_tool_calls(text: str, *, id_seed: str) -> tuple[ToolCall, ...]:
     position = text.find(OPEN)
     while position >= 0:
         start = position + len(OPEN)
-        end = text.find(CLOSE, start)
+        end = _end_of_call(text, start)
         call_id = tool_call_id(id_seed, len(calls))
         if end < 0:
             calls.append(_broken(call_id, text[start:], f"the call was cut off before {CLOSE}"))
@@ -45,12 +45,32 @@ def without_tool_calls(text: str) -> str:
     position = 0
     while (start := text.find(OPEN, position)) >= 0:
         kept.append(text[position:start])
-        end = text.find(CLOSE, start)
+        end = _end_of_call(text, start + len(OPEN))
         if end < 0:
             return "".join(kept).strip()
         position = end + len(CLOSE)
     kept.append(text[position:])
     return "".join(kept).strip()
+
+
+def _end_of_call(text: str, start: int) -> int:
+    """Where the closing tag stands of the call that begins at `start`; -1 without one. A tag in a
+    string of the call's JSON closes nothing."""
+    try:
+        _, end = _DECODER.raw_decode(text, _after_blanks(text, start))
+    except (ValueError, RecursionError):
+        return text.find(CLOSE, start)
+    end = _after_blanks(text, end)
+    return end if text.startswith(CLOSE, end) else text.find(CLOSE, start)
+
+
+_DECODER = json.JSONDecoder()
+
+
+def _after_blanks(text: str, position: int) -> int:
+    while position < len(text) and text[position] in " \t\r\n":
+        position += 1
+    return position
 
 
 MAX_DEPTH = 64

@@ -17,14 +17,11 @@ from llguidance.hf import from_tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from tests.workers.engines.tiny_model import special_ids
-from workers.engines.grammar import (
-    MAX_FOLLOWED_DEPTH,
-    MAX_SCHEMA_DEPTH,
-    GrammarCompiler,
-    Matcher,
-)
+from workers.engines.grammar import GrammarCompiler
+from workers.engines.matcher import Matcher
 from workers.engines.protocol import EngineError
 from workers.engines.sampling import forbid
+from workers.engines.schema_limits import MAX_FOLLOWED_DEPTH, MAX_SCHEMA_DEPTH
 
 PADDED = 384
 """Width of the logits: like that of many models, more than the tokenizer has tokens."""
@@ -53,6 +50,7 @@ class Tokens:
         return matcher
 
     def allowed(self, matcher: Matcher) -> set[int]:
+        assert matcher.allowed is not None
         return {t for t in range(PADDED) if matcher.allowed[t // 8] >> t % 8 & 1}
 
 
@@ -174,7 +172,7 @@ def test_a_schema_that_cannot_be_enforced_says_why(
     ids=["nested", "chain"],
 )
 def test_the_deepest_permitted_schemas_are_compiled(tokens: Tokens, schema: dict[str, Any]) -> None:
-    assert any(tokens.compiler.matcher(schema).allowed)
+    assert any(tokens.compiler.matcher(schema).allowed or b"")
 
 
 def test_llguidance_is_imported_by_the_first_schema_only() -> None:

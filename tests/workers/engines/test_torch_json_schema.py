@@ -27,7 +27,7 @@ from tests.workers.engines.asking import (
     user,
 )
 from tests.workers.engines.tiny_model import ANSWER, special_ids
-from workers.engines.grammar import Matcher
+from workers.engines.matcher import GrammarMatcher
 from workers.engines.protocol import Completion, EngineError
 from workers.engines.settings import ModelSettings
 from workers.engines.torch import TorchEngine
@@ -239,16 +239,16 @@ async def test_a_grammar_that_fails_on_the_way_ends_its_own_request_only(
     engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when going on takes more work than the limits allow."""
-    consume = Matcher.consume
+    consume = GrammarMatcher.consume
     taken: list[int] = []
 
-    def fail_at_the_fifth(self: Matcher, token: int) -> None:
+    def fail_at_the_fifth(self: GrammarMatcher, token: int) -> None:
         taken.append(token)
         if len(taken) == 5:
             raise EngineError("too complex", kind="bad_request")
         consume(self, token)
 
-    monkeypatch.setattr(Matcher, "consume", fail_at_the_fifth)
+    monkeypatch.setattr(GrammarMatcher, "consume", fail_at_the_fifth)
     asked = request(json_schema=Verdict.model_json_schema(), sampling={"n": 2, "temperature": 1.0})
     error, free = await asyncio.gather(failure(engine, asked), ask(engine))
     assert str(error) == "too complex"

@@ -1,0 +1,98 @@
+"""What follows one row through its grammar, token by token."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, Self
+
+from workers.engines.schema_limits import refusal
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
+
+
+class Matcher(Protocol):
+    """One row's place in its grammar. Not for two threads at once."""
+
+    @property
+    def allowed(self) -> bytes | None:
+        """Of the next token: one bit per token id, the lowest bit of each byte first; None if
+        nothing is forbidden. Never empty while the matcher is not `complete`."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Nothing can be added, so the row ends without a token of its own for that."""
+        ...
+
+    def consume(self, token: int) -> None:
+        """Take the token that was sampled; not for end-of-turn tokens.
+
+        Raises EngineError: `bad_request` if the token does not fit the grammar, or if going on
+        takes more work than llguidance's limits allow.
+        """
+        ...
+
+    def copy(self) -> Self:
+        """Another matcher at the same place, for another row; takes microseconds."""
+        ...
+
+
+@dataclass(eq=False)
+class Lexer:
+    """What all copies of one compiled grammar share: llguidance's cache of lexer states. It makes
+    masks cheaper with every use, and it has a limit, behind which no copy can go on."""
+
+    full: bool = False
+
+
+class GrammarMatcher:
+    """A `Matcher` that is within a grammar of llguidance from its first token to its last. The
+    model's end-of-turn tokens are allowed exactly when the text so far is a whole instance."""
+
+    def __init__(
+        self, state: LLMatcher, ends_only: bytes, subject: str, lexer: Lexer | None = None
+    ) -> None:
+        """`subject` begins every refusal."""
+        self._state = state
+        self._ends_only = ends_only
+        self._subject = subject
+        self.lexer = lexer or Lexer()
+        self.allowed = b""
+        self.complete = False
+        self._look_ahead()
+
+    def consume(self, token: int) -> None:
+        """See `Matcher.consume`."""
+        self._state.consume_token(token)
+        self._look_ahead()
+
+    def behind(self, tokens: list[int]) -> Self | None:
+        """A copy that has consumed all of these; None if they do not fit the grammar."""
+        state = self._state.deep_copy()
+        if state.validate_tokens(tokens) < len(tokens):
+            return None
+        state.consume_tokens(tokens)
+        other = copy.copy(self)
+        other._state = state
+        other._look_ahead()
+        return other
+
+    def copy(self) -> Self:
+        """See `Matcher.copy`."""
+        other = copy.copy(self)
+        other._state = self._state.deep_copy()
+        return other
+
+    def _look_ahead(self) -> None:
+        if not self._state.is_stopped():
+            self.allowed = self._state.compute_bitmask()
+        # Read after the mask was computed: its limits may be what stopped the matcher.
+        if self._state.is_error():
+            error = self._state.get_error()
+            self.lexer.full |= "lexer error" in error
+            raise refusal(self._subject, error)
+        self.complete = self._state.is_stopped() or self.allowed == self._ends_only
+        if not self.complete and self.allowed.count(0) == len(self.allowed):
+            raise refusal(self._subject, "no token of this model's vocabulary can go on")

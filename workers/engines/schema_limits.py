@@ -1,0 +1,74 @@
+"""Which JSON schemas are compiled at all, and how one that cannot constrain is refused.
+
+A schema comes from outside and may be hostile. llguidance bounds its own work by fuel, but its
+recursion overflows the stack, which ends the process: so depth is measured here, before it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import cast
+
+from agents.records import JsonObject
+from workers.engines.protocol import EngineError
+
+MAX_SCHEMA_BYTES = 100_000
+"""As JSON; of a request's tools all together. Compiling takes up to a second at this size, a
+millisecond for the usual schema."""
+
+MAX_SCHEMA_DEPTH = 100
+"""Levels of objects and arrays. llguidance's parser itself ends at 128."""
+
+MAX_FOLLOWED_DEPTH = 1000
+"""Levels that a path through all references could have: depth x (different references + 1).
+Chains of references overflowed a stack of 8 MiB somewhere above 2000."""
+
+THE_SCHEMA = "the JSON schema cannot constrain the completion"
+
+
+def refusal(subject: str, reason: str) -> EngineError:
+    """What cannot constrain (`THE_SCHEMA`, say), and why, in a few hundred characters."""
+    told = " ".join(reason.replace("<non-verbose/>", "").split())[:400]
+    return EngineError(f"{subject}: {told}", kind="bad_request")
+
+
+def schema_text(schema: JsonObject, subject: str) -> str:
+    """The schema as JSON. Raises EngineError `bad_request` if it is too large or too deep."""
+    _check_depth(schema, subject)
+    text = json.dumps(schema)
+    if len(text) > MAX_SCHEMA_BYTES:
+        raise _too_large(subject)
+    return text
+
+
+def _check_depth(schema: JsonObject, subject: str) -> None:
+    """Walk level by level, and no further than a schema of the permitted size can go: every
+    value takes at least two bytes."""
+    references: set[str] = set()
+    level: list[dict[str, object] | list[object]] = [cast(dict[str, object], schema)]
+    depth = seen = 0
+    while level:
+        depth += 1
+        if depth > MAX_SCHEMA_DEPTH:
+            raise refusal(subject, f"it is nested more than {MAX_SCHEMA_DEPTH} levels deep")
+        below: list[dict[str, object] | list[object]] = []
+        for node in level:
+            values = node.values() if isinstance(node, dict) else node
+            seen += len(values)
+            if seen > MAX_SCHEMA_BYTES:
+                raise _too_large(subject)
+            below.extend(each for each in values if isinstance(each, dict | list))
+            if isinstance(node, dict) and isinstance(target := node.get("$ref"), str):
+                references.add(target)
+        level = below
+    followed = depth * (len(references) + 1)
+    if followed > MAX_FOLLOWED_DEPTH:
+        raise refusal(
+            subject,
+            f"{len(references)} different references at a depth of {depth} could lead {followed} "
+            f"levels deep, more than {MAX_FOLLOWED_DEPTH}; write fewer definitions into one schema",
+        )
+
+
+def _too_large(subject: str) -> EngineError:
+    return refusal(subject, f"it is larger than {MAX_SCHEMA_BYTES} bytes")

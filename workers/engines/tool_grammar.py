@@ -1,0 +1,206 @@
+"""Tool calls that cannot be malformed: free text, and calls of the offered tools in it.
+
+As long as the model writes text, nothing is asked of it: any token may come, special ones and half
+characters too, and its log-probabilities are its own. As soon as the text holds `<tool_call>`,
+whatever comes is under a grammar until the call is closed:
+
+    <tool_call>
+    {"name": "<one of the offered tools>", "arguments": {<what its schema accepts>}}
+    </tool_call>
+
+then the text is free again. A call ends with a token of its own, and the turn cannot end within
+one. max_tokens and stop strings still can cut one.
+
+In free text no grammar is run. Only a token that completes the opening tag and brings more with
+it can do wrong there (the micro models have tokens that are half a call): these few are looked at
+once for every beginning of the tag that the text may end with.
+
+What the JSON of a call can say and no record can carry is left to `parse_tool_calls` to refuse:
+1e999, more than 4300 digits, more than 64 levels.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from agents.records import JsonObject, ToolSpec
+from workers.engines.matcher import GrammarMatcher
+from workers.engines.schema_limits import MAX_SCHEMA_BYTES, refusal, schema_text
+from workers.engines.tool_markup import CLOSE, OPEN
+
+if TYPE_CHECKING:
+    from llguidance import LLTokenizer
+
+THE_TOOLS = "the offered tools cannot constrain the completion"
+
+_OPEN = OPEN.encode()
+
+
+class MarkupTokens:
+    """The tokens of a vocabulary that matter to the tags."""
+
+    def __init__(self, tokenizer: LLTokenizer) -> None:
+        """Looks at every token once: 50 ms for 150 thousand."""
+        self.tokenizer = tokenizer
+        pieces = ((token, self.piece(token)) for token in range(tokenizer.vocab_size))
+        self.ending_a_tag = [(token, piece) for token, piece in pieces if b">" in piece]
+        """Only these can complete the opening tag."""
+        self.special_close = [
+            token
+            for token, piece in self.ending_a_tag
+            if piece == CLOSE.encode() and tokenizer.is_special_token(token)
+        ]
+
+    def piece(self, token: int) -> bytes:
+        """The bytes that a token adds to the text."""
+        return self.tokenizer.decode_bytes([token])
+
+
+def tool_subject(name: str) -> str:
+    """The beginning of a refusal of one tool."""
+    return (
+        f"the parameters of the tool {name!r} cannot constrain its calls (mend them, or set "
+        "constrain_tools = false for this pool)"
+    )
+
+
+def parameters_text(tools: Sequence[ToolSpec]) -> tuple[tuple[str, str], ...]:
+    """Name and parameters of each tool, to be compiled. Raises EngineError `bad_request` that
+    names the tool whose parameters are too deep or no object, and for too much of them."""
+    found = tuple(
+        (tool.name, schema_text(_object(tool), tool_subject(tool.name))) for tool in tools
+    )
+    size = sum(len(text) for _, text in found)
+    if size > MAX_SCHEMA_BYTES:
+        raise refusal(
+            THE_TOOLS,
+            f"their parameters have {size} bytes, and at most {MAX_SCHEMA_BYTES} are compiled; "
+            "offer fewer tools, or set constrain_tools = false for this pool",
+        )
+    return found
+
+
+def _object(tool: ToolSpec) -> JsonObject:
+    """The parameters, for objects alone: arguments are nothing else."""
+    kind = tool.parameters.get("type", "object")
+    if kind != "object" and not (isinstance(kind, list) and "object" in kind):
+        raise refusal(
+            tool_subject(tool.name),
+            f"arguments are an object, and their type is {json.dumps(kind)}",
+        )
+    return {**tool.parameters, "type": "object"}
+
+
+def call_grammar(
+    tools: Sequence[tuple[str, str]], options: JsonObject, special_close: Sequence[int]
+) -> str:
+    """What follows an opening tag, for llguidance. The closing tag is text, and a special token
+    where the vocabulary has one: text never matches that."""
+    calls: list[str] = []
+    schemas: list[JsonObject] = []
+    for place, (name, parameters) in enumerate(tools):
+        head = json.dumps(f'{{"name": {json.dumps(name)}, "arguments": ')
+        calls.append(f'{head} @parameters_{place} "}}"')
+        schema = {**json.loads(parameters), "x-guidance": options}
+        schemas.append({"name": f"parameters_{place}", "json_schema": schema})
+    close = [json.dumps(CLOSE), *(f"<[{token}]>" for token in special_close)]
+    lark = f'start: "\\n" call "\\n" close\ncall: {" | ".join(calls)}\nclose: {" | ".join(close)}\n'
+    return json.dumps({"grammars": [{"lark_grammar": lark}, *schemas]})
+
+
+@dataclass(eq=False)
+class ToolGrammar:
+    """The tools of a request, compiled for one vocabulary."""
+
+    markup: MarkupTokens
+    call: GrammarMatcher
+    """Behind the opening tag; calls follow copies of it."""
+    _free: dict[bytes, bytes | None] = field(default_factory=dict[bytes, bytes | None])
+    _begun: dict[bytes, GrammarMatcher | None] = field(
+        default_factory=dict[bytes, GrammarMatcher | None]
+    )
+
+    def free(self, tail: bytes) -> bytes | None:
+        """What may come in free text that ends with `tail`, which is the beginning of a tag."""
+        if tail not in self._free:
+            self._free[tail] = self._mask(tail)
+        return self._free[tail]
+
+    def begin(self, rest: bytes) -> GrammarMatcher | None:
+        """A call whose opening tag is followed by `rest` already (by the same token, so there
+        are few of them); None if no call begins like that."""
+        if rest not in self._begun:
+            self._begun[rest] = self._behind(rest)
+        begun = self._begun[rest]
+        return None if begun is None else begun.copy()
+
+    def _behind(self, rest: bytes) -> GrammarMatcher | None:
+        try:
+            return self.call.behind(self.markup.tokenizer.greedy_tokenize(rest.decode()))
+        except UnicodeDecodeError:
+            return None
+
+    def _mask(self, tail: bytes) -> bytes | None:
+        forbidden = [
+            token
+            for token, piece in self.markup.ending_a_tag
+            if _OPEN in tail + piece and self.begin((tail + piece).partition(_OPEN)[2]) is None
+        ]
+        if not forbidden:
+            return None
+        mask = bytearray(b"\xff" * len(self.call.allowed))
+        for token in forbidden:
+            mask[token // 8] &= ~(1 << token % 8)
+        return bytes(mask)
+
+
+class ToolMatcher:
+    """A `Matcher` of free text with calls in it."""
+
+    complete = False
+
+    def __init__(self, grammar: ToolGrammar) -> None:
+        self._grammar = grammar
+        self._tail = b""
+        """The longest end of the free text that is the beginning of an opening tag."""
+        self._call: GrammarMatcher | None = None
+        self.allowed = grammar.free(b"")
+
+    def consume(self, token: int) -> None:
+        """See `Matcher.consume`."""
+        if self._call is None:
+            self._read(self._tail + self._grammar.markup.piece(token))
+        else:
+            self._call.consume(token)
+        if self._call is not None and not self._call.complete:
+            self.allowed = self._call.allowed
+        else:
+            self._call = None
+            self.allowed = self._grammar.free(self._tail)
+
+    def copy(self) -> Self:
+        """See `Matcher.copy`."""
+        other = copy.copy(self)
+        other._call = None if self._call is None else self._call.copy()
+        return other
+
+    def _read(self, text: bytes) -> None:
+        _, opened, rest = text.partition(_OPEN)
+        if not opened:
+            self._tail = _beginning_of_tag(text)
+            return
+        self._tail = b""
+        self._call = self._grammar.begin(rest)
+        if self._call is None:
+            raise refusal(THE_TOOLS, f"no call of them begins with {rest[:80]!r}")
+
+
+def _beginning_of_tag(text: bytes) -> bytes:
+    longest = min(len(_OPEN) - 1, len(text))
+    return next(
+        (_OPEN[:length] for length in range(longest, 0, -1) if text.endswith(_OPEN[:length])), b""
+    )
