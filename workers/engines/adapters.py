@@ -32,6 +32,8 @@ class Adapters:
     def __init__(self, give_back: Callable[[AdapterVersion], None]) -> None:
         self._give_back = give_back
         self._current: dict[str, AdapterVersion] = {}
+        self._replaced: set[AdapterVersion] = set()
+        """Those that still have users."""
 
     def version(self, name: str) -> int | None:
         """The version that new requests get; None if the adapter is unknown."""
@@ -69,11 +71,19 @@ class Adapters:
         finally:
             found.users -= 1
             if found.replaced and not found.users:
+                self._replaced.remove(found)
                 self._give_back(found)
+
+    def in_work(self) -> dict[str, int]:
+        """See `LocalEngine.in_work`."""
+        users = sum(each.users for each in (*self._current.values(), *self._replaced))
+        return {"adapter users": users, "replaced adapters": len(self._replaced)}
 
     def _replace(self, old: AdapterVersion) -> None:
         old.replaced = True
-        if not old.users:
+        if old.users:
+            self._replaced.add(old)
+        else:
             self._give_back(old)
 
     def _unknown(self, name: str) -> EngineError:

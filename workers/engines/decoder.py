@@ -113,11 +113,16 @@ class _Unload:
     adapter: AdapterVersion
 
 
+@dataclass
+class _InWork:
+    result: Future[dict[str, int]] = field(default_factory=Future[dict[str, int]])
+
+
 class _Stop:
     pass
 
 
-_Command = Job | _Score | _Abandon | _Load | _Unload | _Stop
+_Command = Job | _Score | _Abandon | _Load | _Unload | _InWork | _Stop
 
 
 class Decoder(ABC, Generic[L]):
@@ -174,6 +179,12 @@ class Decoder(ABC, Generic[L]):
         """No request has it any more: give its memory back."""
         self._commands.put(_Unload(adapter))
 
+    def in_work(self) -> Future[dict[str, int]]:
+        """The thread's part of `LocalEngine.in_work`."""
+        asked = _InWork()
+        self._commands.put(asked)
+        return asked.result
+
     # What a subclass does, in the thread.
 
     @abstractmethod
@@ -202,6 +213,10 @@ class Decoder(ABC, Generic[L]):
     @abstractmethod
     def _scored(self, ids: list[int], adapter: AdapterVersion | None) -> list[float]:
         """See `Engine.score`; the ids are checked."""
+
+    @abstractmethod
+    def _rows_in_work(self) -> dict[str, int]:
+        """See `LocalEngine.in_work`: rows, and what they hold."""
 
     @abstractmethod
     def _adapter_from(self, path: str) -> Any:
@@ -252,7 +267,7 @@ class Decoder(ABC, Generic[L]):
                 case Job() as job:
                     self._send(job, failure)
                     self._deliver()
-                case _Score(result=result) | _Load(result=result):
+                case _Score(result=result) | _Load(result=result) | _InWork(result=result):
                     result.set_exception(failure)
                 case _Stop():
                     until_stopped = False
@@ -280,6 +295,10 @@ class Decoder(ABC, Generic[L]):
                     self._answer(result, lambda path=path: self._adapter_from(path))
                 case _Unload(adapter=adapter):
                     self._forget_adapter(adapter)
+                case _InWork(result=result):
+                    self._answer(
+                        result, lambda: {"waiting": len(self._waiting), **self._rows_in_work()}
+                    )
                 case _Stop():
                     return False
 

@@ -114,6 +114,9 @@ class InFlight:
     def __init__(self) -> None:
         self._tickets: dict[str, set[Ticket]] = {}
 
+    def __len__(self) -> int:
+        return sum(map(len, self._tickets.values()))
+
     @contextmanager
     def enter(self, request: GenerateRequest) -> Generator[Ticket]:
         """Keep a ticket for as long as the request is in work. An id may be in work twice: a

@@ -161,6 +161,10 @@ class LlamaContext:
         """Let `target` have the first `length` tokens of `source` too; no data is moved."""
         llama.llama_memory_seq_cp(self._memory, source, target, 0, length)
 
+    def length(self, sequence: int) -> int:
+        """How many tokens llama.cpp itself holds of this sequence."""
+        return llama.llama_memory_seq_pos_max(self._memory, sequence) + 1
+
     def drop(self, sequence: int) -> None:
         """Give back what only this sequence holds."""
         llama.llama_memory_seq_rm(self._memory, sequence, -1, -1)

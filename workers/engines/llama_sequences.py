@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -43,6 +43,7 @@ class Sequences:
     def __init__(self, memory: SequenceMemory, *, cells: int, in_work: int, kept: int) -> None:
         self._memory = memory
         self._capacity = cells
+        self._places = in_work + kept
         self._kept_places = kept
         self._free = list(range(in_work + kept))
         self._in_work: list[Held] = []
@@ -60,6 +61,22 @@ class Sequences:
     def spare_cells(self) -> int:
         """Cells that no sequence in work holds: what there is after giving up all kept ones."""
         return self._capacity - len({cell for held in self._in_work for cell in held.cells})
+
+    def in_work(self, length: Callable[[int], int]) -> dict[str, int]:
+        """Sequences in work, and what does not add up: places that nobody has, cells that are
+        counted and not held, tokens that the context holds (`length` of a sequence, the one for
+        scores included) beyond or short of what is noted here."""
+        held = [*self._in_work, *self._kept]
+        noted = {each.number: len(each.tokens) for each in held}
+        cells = Counter(cell for each in held for cell in each.cells)
+        return {
+            "sequences": len(self._in_work),
+            "lost places": self._places - len(self._free) - len(held),
+            "miscounted cells": len((cells - self._uses) + (self._uses - cells)),
+            "stray tokens": sum(
+                abs(length(number) - noted.get(number, 0)) for number in range(self._places + 1)
+            ),
+        }
 
     def longest_prefix(self, key: Hashable, ids: Sequence[int]) -> tuple[Held | None, int]:
         """The sequence that has computed most of the beginning of `ids`, and how much."""

@@ -147,6 +147,16 @@ class LocalEngine(Generic[L]):
         if self._decoder is not None:
             self._decoder.unload_adapter(version)
 
+    async def in_work(self) -> dict[str, int]:
+        """What requests have in work, by name, and what does not add up: all zero at rest. What
+        the engine keeps on purpose (the prefixes of finished requests, adapters that serve) does
+        not count. Read between two decoding steps, after everything that was asked before."""
+        return {
+            "requests": len(self._in_flight),
+            **self._adapters.in_work(),
+            **await asyncio.wrap_future(self._running.in_work()),
+        }
+
     def totals(self) -> EngineTotals:
         abandoned = self._decoder.abandoned_tokens if self._decoder else 0
         return EngineTotals(self._calls, self._prompt_tokens, self._completion_tokens, abandoned)

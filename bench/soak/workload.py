@@ -1,0 +1,191 @@
+"""What `bench soak` asks, and what it does to the adapters meanwhile; all of it from one seed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Literal
+
+from agents.records import JsonObject, Message, SamplingParams
+from workers.engines.protocol import GenerateRequest
+
+ADAPTERS = ("red", "green", "blue")
+
+SCHEMA: JsonObject = {
+    "type": "object",
+    "properties": {"answer": {"type": "integer", "minimum": 0, "maximum": 999}},
+    "required": ["answer"],
+    "additionalProperties": False,
+}
+IMPOSSIBLE: JsonObject = {"type": "no such type"}
+"""A schema that cannot be compiled."""
+
+LONGEST_WAIT = 0.4
+"""Seconds until a request is cancelled, dropped or out of time, at most: a request takes about as
+long."""
+
+MAX_TOKENS = 40
+
+Size = Literal["usual", "near the end", "too long"]
+
+
+@dataclass(frozen=True)
+class Room:
+    """How long prompts are in tokens: `overhead + per_word * words` for `words` times WORD."""
+
+    max_context: int
+    overhead: int
+    per_word: int
+
+    def words(self, tokens: int) -> int:
+        """How many words make a prompt of so many tokens, or a few less."""
+        return max(1, (tokens - self.overhead) // self.per_word)
+
+
+WORD = " 7"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One request and what becomes of it. Seconds are counted from the moment it is sent."""
+
+    index: int
+    text: str
+    size: Size
+    sampling: SamplingParams
+    stream: bool
+    schema: JsonObject | None
+    adapter: str | None
+    deadline: float | None = None
+    """Seconds that it has; negative for one that is late already."""
+    cancel_after: float | None = None
+    """Then the engine is told to cancel it."""
+    drop_after: float | None = None
+    """Then the task that reads its events is cancelled."""
+    close_after: int | None = None
+    """After so many events its iterator is closed."""
+    repeated: bool = False
+    """If it is answered, it is asked again in quiet."""
+
+    @property
+    def id(self) -> str:
+        return f"soak-{self.index}"
+
+    def request(self, now: float) -> GenerateRequest:
+        """`now`: Unix seconds."""
+        return GenerateRequest(
+            id=self.id,
+            messages=(Message(role="user", content=self.text),),
+            sampling=self.sampling,
+            stream=self.stream,
+            json_schema=self.schema,
+            adapter=self.adapter,
+            deadline=None if self.deadline is None else now + self.deadline,
+        )
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Something done to an adapter while requests are in flight: its next version is loaded (also
+    where none is), it is unloaded, or what is no adapter is to be loaded as its next version."""
+
+    kind: Literal["load", "unload", "load damaged"]
+    adapter: str
+    weights: int = 0
+    """Which of the sets of weights the next version has."""
+
+
+def planned(index: int, seed: int, room: Room, repeat_share: float) -> Planned:
+    """The request `index` of the plan `seed`; greedy ones are repeated with that probability."""
+    dice = random.Random(f"{seed}/request/{index}")
+    (size,) = dice.choices(("usual", "near the end", "too long"), weights=(95, 3, 2))
+    temperature = dice.choice((0.0, 0.0, 0.7, 1.0, 1.5))
+    (schema,) = dice.choices((None, SCHEMA, IMPOSSIBLE), weights=(88, 10, 2))
+    return Planned(
+        index=index,
+        text=_text(dice, size, room),
+        size=size,
+        sampling=SamplingParams(
+            temperature=temperature,
+            top_p=dice.choice((1.0, 1.0, 0.9)),
+            top_k=dice.choice((0, 0, 20)),
+            max_tokens=dice.randint(1, MAX_TOKENS),
+            seed=dice.choice((None, dice.randrange(2**31))),
+            n=dice.choices((1, 2, 3), weights=(80, 12, 8))[0],
+        ),
+        stream=dice.random() < 0.5,
+        schema=schema,
+        adapter=dice.choice((None, *ADAPTERS)),
+        deadline=_wait(dice) - 0.002 if dice.random() < 0.15 else None,
+        cancel_after=_wait(dice) if dice.random() < 0.12 else None,
+        drop_after=_wait(dice) if dice.random() < 0.06 else None,
+        close_after=dice.randint(1, 12) if dice.random() < 0.08 else None,
+        repeated=temperature == 0.0 and dice.random() < repeat_share,
+    )
+
+
+def operations(index: int, seed: int, weights: int) -> list[Operation]:
+    """What is done to the adapters when request `index` has been sent. An adapter that is
+    unloaded comes back a few requests later. `weights`: how many sets of them there are."""
+    return [
+        *_begun_at(index, seed, weights),
+        *(
+            Operation("load", gone.adapter, index % weights)
+            for earlier in range(max(0, index - _AWAY[1]), index)
+            for gone in _begun_at(earlier, seed, weights)
+            if gone.kind == "unload" and earlier + _away(earlier, seed) == index
+        ),
+    ]
+
+
+_AWAY = (2, 10)
+"""For so many requests an unloaded adapter is away."""
+
+
+def _away(index: int, seed: int) -> int:
+    return random.Random(f"{seed}/away/{index}").randint(*_AWAY)
+
+
+def _begun_at(index: int, seed: int, weights: int) -> list[Operation]:
+    dice = random.Random(f"{seed}/operation/{index}")
+    (kind,) = dice.choices((None, "load", "unload", "load damaged"), weights=(940, 40, 12, 8))
+    if kind is None:
+        return []
+    return [Operation(kind, dice.choice(ADAPTERS), dice.randrange(weights))]
+
+
+def _wait(dice: random.Random) -> float:
+    """Seconds: half of them of every order of magnitude, while a request is queued or read; half
+    anywhere, most of these while it is being written."""
+    return LONGEST_WAIT * dice.choice((10 ** dice.uniform(-3, 0), dice.random()))
+
+
+def _text(dice: random.Random, size: Size, room: Room) -> str:
+    if size == "too long":
+        return WORD * room.words(int(room.max_context * dice.uniform(1.1, 2.0)))
+    if size == "near the end":
+        # The last words differ, so that none is found whole in the cache.
+        left = dice.randint(2, MAX_TOKENS) + 8 * room.per_word
+        return WORD * (room.words(room.max_context - left)) + f" {dice.randrange(10)} 7"
+    question = f"What is {dice.randrange(100)} * {dice.randrange(10)} + {dice.randrange(100)}?"
+    (beginning,) = dice.choices(("role", "fresh", "none", "again"), weights=(50, 25, 15, 10))
+    match beginning:
+        case "role":
+            role = random.Random(f"role {dice.randrange(4)}")
+            return f"{_words(role, role.randint(10, 60))}\n{question}"
+        case "fresh":
+            return f"{_words(dice, dice.randint(1, 60))}\n{question}"
+        case "none":
+            return question
+        case _:
+            return f"What is {dice.randrange(5)} * 7?"
+
+
+def _words(dice: random.Random, count: int) -> str:
+    return " ".join(dice.choices(_SENTENCES.split(), k=count))
+
+
+_SENTENCES = (
+    "Anna buys 12 apples and gives 5 to Ben; how many has she left? The shop sells pens for 3 "
+    "each, boxes of 24 and bags of 7. Then twice as much, half of it, and what remains."
+)
