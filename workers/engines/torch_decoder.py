@@ -3,13 +3,16 @@
 Iteration-level batching: a row leaves with its last token, and a waiting request joins before
 the next step. A prompt that begins like one in memory is read from behind that beginning on, and
 prompts of which similarly much is left to read are read together.
+
+When memory runs out, the youngest rows are set back and read in again when others have ended, and
+fewer are let in for a while. Only what does not fit alone is refused.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -79,27 +82,45 @@ class TorchDecoder(Decoder[LoadedModel]):
         self._rows: list[Row] = []
         self._jobs: list[Job] = []
         """The job of each row, in the order of the batch."""
+        self._parked: deque[tuple[Row, Job]] = deque()
+        """Rows that were set back for want of memory, the oldest first."""
+        self._places = self._settings.max_concurrency
+        """Rows that are let in now."""
+        self._ended = 0
+        """Rows that ended since the number of places was changed."""
         return loaded
 
     def _within(self) -> AbstractContextManager[object]:
         return torch.inference_mode()
 
     def _running(self) -> Sequence[Job]:
-        return list(dict.fromkeys(self._jobs))
+        return list(dict.fromkeys([*self._jobs, *(job for _, job in self._parked)]))
 
     def _turn(self) -> None:
         self._admit()
         if self._rows:
-            self._guarded(self._step, self._running())
+            jobs = list(dict.fromkeys(self._jobs))
+            self._guarded(lambda: self._within_memory(self._step), jobs)
 
     def _remove(self, jobs: Sequence[Job]) -> None:
+        self._parked = deque(each for each in self._parked if each[1] not in jobs)
         self._keep([job not in jobs for job in self._jobs])
 
     def _admit(self) -> None:
-        """Read waiting requests, first come, first served, while there is room."""
-        while group := self._next_group():
+        """Read waiting requests, first come, first served, while there is room; rows that were
+        set back come before all others."""
+        while self._parked and (not self._rows or self._room_for([self._parked[0][0]])):
+            job = self._parked[0][1]
+            self._guarded(lambda: self._within_memory(self._go_on, joining=1), [job])
+        while not self._parked and (group := self._next_group()):
             jobs = [reading.job for reading in group]
-            self._guarded(lambda group=group: self._begin(group), jobs)
+            self._guarded(
+                lambda group=group, jobs=jobs: self._begin_within_memory(group, jobs), jobs
+            )
+
+    def _begin_within_memory(self, group: list[Reading], jobs: list[Job]) -> None:
+        rows = sum(len(job.rows) for job in jobs)
+        self._within_memory(lambda: self._begin(group), joining=rows, group=jobs)
 
     def _next_group(self) -> list[Reading]:
         """Waiting requests to be read together. One of which much will be in memory when another
@@ -111,10 +132,12 @@ class TorchDecoder(Decoder[LoadedModel]):
             if not job.rows and not self._guarded(lambda job=job: self._prepare(job), [job]):
                 continue
             ahead = [*(reading.job for reading in group), *passed]
-            reading = self._reading(job)
-            if not self._room_for([*ahead, job]):
+            # A request that is more than there is room for runs alone.
+            alone = not self._rows and not ahead
+            if not alone and not self._room_for([r for each in (*ahead, job) for r in each.rows]):
                 passed.append(job)
                 break
+            reading = self._reading(job)
             if _is_about_to_be_read(reading, group):
                 passed.append(job)
             elif group and not _worth_padding([*group, reading]):
@@ -125,15 +148,13 @@ class TorchDecoder(Decoder[LoadedModel]):
         self._waiting.extendleft(reversed(passed))
         return group
 
-    def _room_for(self, jobs: Sequence[Job]) -> bool:
-        """Whether these may join. A request that is more than there is room for runs alone."""
-        rows = [*self._rows, *(row for job in jobs for row in job.rows)]
-        if len(rows) == len(jobs[-1].rows):
-            return True
+    def _room_for(self, new: Sequence[Row]) -> bool:
+        """Whether these may join."""
+        rows = [*self._rows, *new]
         bound = self._settings.max_tokens_in_flight
         longest = max(len(row.prompt.ids) + row.limit for row in rows)
         fits = bound is None or len(rows) * longest <= bound - self._prefixes.budget
-        return fits and len(rows) <= self._settings.max_concurrency
+        return fits and len(rows) <= self._places
 
     def _reading(self, job: Job) -> Reading:
         # Logits are needed from the prompt's last token on.
@@ -178,6 +199,17 @@ class TorchDecoder(Decoder[LoadedModel]):
         )
         self._push_all(range(first, len(self._rows)), tokens, logprobs)
 
+    def _go_on(self) -> None:
+        """Read the row that was set back first in again, and give it its next token."""
+        row, job = self._parked[0]
+        self._loras.use([_lora(job.adapter)])
+        logits = self._batch.read([[*row.prompt.ids, *row.output_ids]], [[]], [1])
+        self._parked.popleft()
+        self._rows.append(row)
+        self._jobs.append(job)
+        tokens, logprobs = _choose(logits[:, -1], [row])
+        self._push_all([len(self._rows) - 1], tokens, logprobs)
+
     def _step(self) -> None:
         self._loras.use([_lora(row.adapter) for row in self._rows])
         logits = self._batch.step([row.output_ids[-1] for row in self._rows])
@@ -199,6 +231,7 @@ class TorchDecoder(Decoder[LoadedModel]):
                     self._send(job, error)
                 if self._rows[place].finish_reason is not None:
                     self._remember(place)
+                    self._one_ended()
         self._keep(
             [
                 row.finish_reason is None and job not in failed
@@ -228,6 +261,66 @@ class TorchDecoder(Decoder[LoadedModel]):
             if not _is_out_of_memory(error):
                 raise
             self._prefixes.clear()
+
+    def _within_memory(
+        self, work: Callable[[], None], *, joining: int = 0, group: Sequence[Job] = ()
+    ) -> None:
+        """Run `work`, with which so many rows join, those of a `group` for the first time; set rows
+        back if memory runs out. Raises EngineError if there was but one request."""
+        tried, requests = len(self._rows) + joining, {*self._jobs, *group}
+        try:
+            work()
+            return
+        except Exception as error:  # a driver has its own types for it
+            if not _is_out_of_memory(error):
+                raise
+            said = " ".join(str(error).split())[:200]
+        # Not within the except clause: the error's traceback holds what the pass has allocated.
+        self._prefixes.clear()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        if tried == 1 or (group and len(requests) == 1):
+            raise EngineError(
+                f"out of memory: this request does not fit, not even alone ({said}); lower "
+                "max_context or max_tokens of this pool",
+                kind="unavailable",
+                retryable=True,
+            )
+        self._back_off(tried, joining, group, said)
+
+    def _back_off(self, tried: int, joining: int, group: Sequence[Job], said: str) -> None:
+        """Let in half as many rows as were tried, and set back those that there is no room for:
+        the ones that were about to join, else the youngest ones."""
+        self._places, self._ended = max(1, tried // 2), 0
+        if len(self._batch) == len(self._rows):
+            self._remove(group)
+            staying = len(self._rows) if joining else self._places
+        else:  # the cache was lost with it
+            self._batch.clear()
+            staying = 0
+        by_age = sorted(range(len(self._rows)), key=lambda place: self._rows[place].started)
+        back = [(self._rows[place], self._jobs[place]) for place in by_age[staying:]]
+        self._parked.extendleft(reversed([each for each in back if each[1] not in group]))
+        if staying:
+            stays = set(by_age[:staying])
+            self._keep([place in stays for place in range(len(self._rows))])
+        else:
+            self._rows, self._jobs = [], []
+        for job in group:
+            job.rows, job.generated = [], 0  # to be prepared anew
+        self._waiting.extendleft(reversed(group))
+        self._batch.wipe()
+        _log.warning(
+            "%s: out of memory with %d rows of %s (%s): %d set back, at most %d at once for now",
+            self.kind, tried, self._model.base, said, tried - len(self._rows), self._places,
+        )  # fmt: skip
+
+    def _one_ended(self) -> None:
+        """One row more is tried whenever as many have ended as there are places."""
+        self._ended += 1
+        if self._ended >= self._places:
+            self._places = min(self._places + 1, self._settings.max_concurrency)
+            self._ended = 0
 
     def _fail(self, jobs: Sequence[Job], failure: EngineError) -> None:
         if len(self._batch) != len(self._rows):
