@@ -37,7 +37,7 @@ def scores_of_merges(merges: Sequence[Pair], pieces: Sequence[str]) -> dict[str,
     for left, right in merges:
         order.setdefault(left + right, len(order))
     _refuse_other_ways(pieces, rank)
-    for text in _in_question(merges):
+    for text in sorted(_in_question(merges), key=lambda text: (len(text), text)):
         by_pair = _join(text, lambda left, right: rank.get((left, right)))
         by_score = _join(text, lambda left, right: order.get(left + right))
         if by_pair != by_score:

@@ -92,6 +92,22 @@ def test_a_piece_that_llama_cpp_alone_would_make_is_named(
         scores_of_merges(merges, pieces)
 
 
+@pytest.mark.parametrize(
+    ("merges", "text"),
+    [
+        ([("b", "c"), ("a", "b"), ("ab", "c"), ("x", "a"), ("a", "bc")], "xabc"),
+        ([("a", "b"), ("b", "c"), ("a", "bc"), ("c", "x"), ("ab", "c")], "abcx"),
+    ],
+)
+def test_a_text_that_llama_cpp_would_cut_otherwise_is_named(
+    merges: list[tuple[str, str]], text: str
+) -> None:
+    """`abc` is made early in one way and late in the other, with a rival for it in between."""
+    pieces = {"a", "b", "c", "x", *(left + right for left, right in merges)}
+    with pytest.raises(ValueError, match=f"would cut '{text}' into"):
+        scores_of_merges(merges, sorted(pieces))
+
+
 def exported(folder: Path, changes: dict[str, Any], **of_model: Any) -> dict[str, Any]:
     """The fields of a GGUF file with the tokenizer, after these changes to its tokenizer.json."""
     chat_tokenizer(sentencepiece_tokenizer("each")).save_pretrained(folder)

@@ -175,6 +175,15 @@ class TestText(TextConformance):
         rendered = "<|user|>\nHi</s>\n<|assistant|>\n"
         assert list(done.prompt_ids) == original("each", rendered)
 
+    async def test_sampled_text_is_that_of_its_ids_behind_the_prompt(self, engine: Engine) -> None:
+        """So a blank at its beginning is the model's own."""
+        sampling = {"temperature": 4.0, "seed": 1, "n": 24, "max_tokens": 6}
+        found = await completions(engine, request(sampling=sampling))
+        for done in found:
+            ids = [token for token in done.output_ids if token != SPECIAL.index("</s>")]
+            assert done.text == codec("each").decode(ids, done.prompt_ids[-1])
+        assert any(done.text.startswith(" ") for done in found)
+
     async def test_characters_without_a_piece_are_written_under_a_schema(
         self, engine: Engine
     ) -> None:
