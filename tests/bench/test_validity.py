@@ -1,0 +1,84 @@
+"""`bench validity` on a micro model: what is counted, and that a constraint holds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from agents.records import Usage
+from bench.validity.figures import Counts
+from bench.validity.tasks import JsonAnswer, ToolCalls
+from workers.engines.protocol import Completion
+from workers.engines.tool_markup import parse_tool_calls, write_tool_call
+
+COMMAND = (sys.executable, "-c", "from bench.cli import main; main()", "validity")
+
+
+def validity(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=110)
+
+
+def completion(text: str, finish_reason: str = "stop") -> Completion:
+    return Completion.model_validate(
+        {
+            "text": text,
+            "finish_reason": finish_reason,
+            "tool_calls": parse_tool_calls(text, id_seed="s"),
+            "usage": Usage(prompt=1, completion=1, source="engine"),
+        }
+    )
+
+
+def test_calls_are_counted_as_written_cut_parsed_and_valid() -> None:
+    counts = Counts(ToolCalls.kind, 0.0, constrained=False)
+    texts = [
+        "no call",
+        write_tool_call("calculate", {"expression": "1"}),
+        write_tool_call("calculate", {"expression": 1}) + write_tool_call("nobody", {}),
+        "<tool_call>\n{nonsense}\n</tool_call>",
+    ]
+    for text in texts:
+        ToolCalls().count(completion(text), counts)
+    ToolCalls().count(completion('<tool_call>\n{"name": "calc', "length"), counts)
+    assert (counts.with_any, counts.written, counts.cut) == (4, 5, 1)
+    assert (counts.parsed, counts.valid) == (3, 1)
+
+
+def test_answers_are_counted_as_cut_parsed_and_valid() -> None:
+    counts = Counts(JsonAnswer.kind, 0.0, constrained=False)
+    for text in ('{"answer": 7}', '{"answer": "7"}', "7", "It is 7."):
+        JsonAnswer().count(completion(text), counts)
+    JsonAnswer().count(completion('{"answer": 7', "length"), counts)
+    assert (counts.written, counts.cut, counts.parsed, counts.valid) == (5, 1, 3, 1)
+
+
+def test_a_constraint_holds_for_every_call_and_answer_that_was_not_cut() -> None:
+    done = validity("--samples", "6", "--temperatures", "1.5", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["model"] == "micro:llm"
+    kinds = {(each["kind"], each["constrained"]): each for each in found["figures"]}
+    assert len(kinds) == 4
+    for (_, constrained), figures in kinds.items():
+        assert figures["completions"] == 6
+        assert figures["tokens_per_second"] > 0
+        if constrained:
+            assert figures["valid"] == figures["parsed"] == figures["written"] - figures["cut"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--temperatures", "0,x"), "numbers from 0 to 5"),
+        (("--engine", "openai"), "choose one of torch, llama_cpp"),
+        (("--model", "/nowhere"), "/nowhere"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_error(arguments: tuple[str, ...], words: str) -> None:
+    done = validity(*arguments)
+    assert done.returncode != 0
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
