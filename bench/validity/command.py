@@ -137,7 +137,7 @@ def _show(plan: Plan, found: list[Counts], console: Console) -> None:
         "with their 95 % Wilson intervals"
     )
     for kind in (ToolCalls.kind, JsonAnswer.kind):
-        table = Table(title=kind, title_justify="left", box=SIMPLE)
+        table = Table(title=kind, title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0))
         for heading in ("T", "bound", "called", "written", "cut", "parse %", "valid %", "tokens/s"):
             table.add_column(heading, justify="right", no_wrap=True)
         for counts in (each for each in found if each.kind == kind):
