@@ -142,5 +142,7 @@ def _peers(plan: Plan, weights: Weights, places: int) -> dict[str, Callable[[], 
             OurEngine, "torch", str(weights.folder), threads=plan.threads, places=places
         )
         peers[GENERATE] = partial(StaticBatch, weights.folder, threads=plan.threads)
-        peers[CONTINUOUS] = partial(ContinuousBatch, weights.folder, threads=plan.threads)
+        peers[CONTINUOUS] = partial(
+            ContinuousBatch, weights.folder, threads=plan.threads, places=places
+        )
     return peers
