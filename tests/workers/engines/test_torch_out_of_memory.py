@@ -1,0 +1,145 @@
+"""Memory that runs out is backpressure: fewer rows at once, and every request is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.workers.engines.asking import ask, completions, events, failure, request
+from tests.workers.engines.tiny_model import ANSWER
+from workers.engines.kv_cache import KVCache
+from workers.engines.protocol import Completion, Delta
+from workers.engines.settings import ModelSettings
+from workers.engines.torch import TorchEngine
+
+REQUESTS = 16
+
+
+@pytest.fixture
+async def engine(tiny_model: Path) -> AsyncIterator[TorchEngine]:
+    engine = TorchEngine(ModelSettings(engine="torch", model=str(tiny_model), max_concurrency=64))
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+Starve = Callable[[int], None]
+
+
+@pytest.fixture
+def starve(engine: TorchEngine) -> Starve:
+    """Let a pass of the model over more than so many rows run out of memory, in its middle."""
+    model: Any = engine._loaded.model  # pyright: ignore
+    most = [10**9]
+
+    def before(_: object, inputs: tuple[torch.Tensor, ...]) -> None:
+        if inputs[0].shape[0] > most[0]:
+            raise torch.OutOfMemoryError(f"no room for {inputs[0].shape[0]} rows")
+
+    model.model.layers[1].register_forward_pre_hook(before)
+
+    def set_most(rows: int) -> None:
+        most[0] = rows
+
+    return set_most
+
+
+async def answers(engine: TorchEngine) -> list[list[Any]]:
+    asked = [
+        request(stream=True, sampling={"temperature": 1.5 * (seed % 2), "seed": seed})
+        for seed in range(REQUESTS)
+    ]
+    async with asyncio.timeout(60):
+        return await asyncio.gather(*(events(engine, each) for each in asked))
+
+
+@pytest.mark.parametrize("most", [1, 3, 11])
+async def test_all_requests_are_answered_as_if_there_were_room_for_all_of_them(
+    engine: TorchEngine, starve: Starve, most: int
+) -> None:
+    expected = [found[-1] for found in await answers(engine)]
+    starve(most)
+    for found, wanted in zip(await answers(engine), expected, strict=True):
+        *deltas, done = found
+        assert isinstance(done, Completion)
+        assert isinstance(wanted, Completion)
+        assert done.output_ids == wanted.output_ids
+        assert done.logprobs == pytest.approx(wanted.logprobs, abs=1e-3)
+        assert "".join(delta.text for delta in deltas if isinstance(delta, Delta)) == done.text
+
+
+async def test_rows_in_work_are_set_back_when_memory_shrinks_under_them(
+    engine: TorchEngine, starve: Starve
+) -> None:
+    streams = [engine.submit(request(stream=True)) for _ in range(8)]
+    first = await asyncio.gather(*(anext(stream) for stream in streams))
+    starve(3)
+
+    async def rest(stream: Any) -> list[Any]:
+        return [event async for event in stream]
+
+    async with asyncio.timeout(60):
+        found = await asyncio.gather(*(rest(stream) for stream in streams))
+    for begin, (*deltas, done) in zip(first, found, strict=True):
+        assert isinstance(begin, Delta)
+        assert done.text == ANSWER == begin.text + "".join(delta.text for delta in deltas)
+
+
+async def test_no_row_is_lost_with_the_cache_that_could_not_grow(
+    engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some layers have the new allocation then and some don't: nothing of it can be used."""
+    expected = [found[-1].output_ids for found in await answers(engine)]
+    fit = KVCache.fit
+
+    def fit_some(self: KVCache, rows: int, columns: int) -> None:
+        if rows > 5:
+            self.free()
+            raise torch.OutOfMemoryError("no room")
+        fit(self, rows, columns)
+
+    monkeypatch.setattr(KVCache, "fit", fit_some)
+    assert [found[-1].output_ids for found in await answers(engine)] == expected
+
+
+async def test_several_completions_of_a_request_are_set_back_one_by_one(
+    engine: TorchEngine, starve: Starve
+) -> None:
+    asked = request(sampling={"n": 6, "temperature": 1.0, "seed": 5})
+    expected = await completions(engine, asked)
+    starve(4)
+    async with asyncio.timeout(60):
+        found = await completions(engine, asked)
+    assert [each.output_ids for each in found] == [each.output_ids for each in expected]
+
+
+async def test_what_was_done_is_logged(
+    engine: TorchEngine, starve: Starve, caplog: pytest.LogCaptureFixture
+) -> None:
+    starve(6)
+    with caplog.at_level(logging.WARNING):
+        await answers(engine)
+    [first, *_] = [each.getMessage() for each in caplog.records if "memory" in each.getMessage()]
+    assert re.search(
+        r"out of memory with (\d+) rows of tiny-qwen2 \(no room for \d+ rows\): "
+        r"\d+ set back, at most \d+ at once for now",
+        first,
+    )
+
+
+async def test_a_request_that_does_not_fit_alone_is_refused_and_the_next_one_is_not(
+    engine: TorchEngine, starve: Starve
+) -> None:
+    starve(0)
+    error = await failure(engine, request())
+    assert (error.kind, error.retryable) == ("unavailable", True)
+    assert "does not fit, not even alone" in str(error)
+    starve(64)
+    assert (await ask(engine)).text == ANSWER
