@@ -9,7 +9,25 @@ from typing import Any
 
 from bench.errors import UsageError
 
-RANDOM = "random-100m"
+RANDOM: dict[str, dict[str, Any]] = {
+    "random-100m": {
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 10,
+        "num_attention_heads": 12,
+        "num_key_value_heads": 4,
+    },
+    "random-micro": {
+        "hidden_size": 192,
+        "intermediate_size": 512,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 3,
+        "num_key_value_heads": 3,
+    },
+}
+"""Shapes of Qwen2 models with random weights. The large one is so large that arithmetic decides and
+not the time between two steps; the small one is `micro:llm`'s."""
+
 LIKE = "micro:llm"
 """Whose tokenizer and chat template the model with random weights has."""
 
@@ -30,7 +48,7 @@ def prepare(model: str, precision: str, scratch: Path, *, with_gguf: bool) -> We
 
     if precision not in set(Precision):
         raise UsageError(f"--precision is one of {', '.join(Precision)}; got {precision!r}")
-    folder = _random(scratch / "random") if model == RANDOM else local_folder(model)
+    folder = _random(scratch / model, RANDOM[model]) if model in RANDOM else local_folder(model)
     if not (folder / "config.json").is_file():
         raise UsageError(f"--model {model}: there is no folder with a config.json")
     gguf = scratch / f"{precision}.gguf"
@@ -39,9 +57,8 @@ def prepare(model: str, precision: str, scratch: Path, *, with_gguf: bool) -> We
     return Weights(model, folder, gguf if with_gguf else None)
 
 
-def _random(folder: Path) -> Path:
-    """A Qwen2 of about 100 million parameters, in float16. So large that arithmetic decides and not
-    the time between two steps."""
+def _random(folder: Path, shape: dict[str, Any]) -> Path:
+    """A Qwen2 of this shape, in float16, whose greedy texts end at their limit of tokens."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -49,12 +66,8 @@ def _random(folder: Path) -> Path:
 
     torch.manual_seed(0)
     config = Qwen2Config(
+        **shape,
         vocab_size=2048,
-        hidden_size=768,
-        intermediate_size=3072,
-        num_hidden_layers=10,
-        num_attention_heads=12,
-        num_key_value_heads=4,
         max_position_embeddings=4096,
         tie_word_embeddings=False,
         eos_token_id=2,
