@@ -167,7 +167,10 @@ class Call(Record):
     output_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
     """Log-probability (natural) of each output token under the distribution it was sampled
-    from, that is after temperature and any filter; same length as `output_ids`."""
+    from, that is after temperature, any filter and a grammar's mask; as many as `output_ids`."""
+    raw_logprobs: tuple[float, ...] = ()
+    """The same under the model's own distribution: softmax of its logits as they are. Empty if the
+    engine does not know it."""
     sampling: SamplingParams
     finish_reason: FinishReason
     grammar_masked: bool = False

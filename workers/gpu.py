@@ -129,6 +129,7 @@ class Pool:
             prompt_ids=done.prompt_ids,
             output_ids=done.output_ids,
             logprobs=done.logprobs,
+            raw_logprobs=done.raw_logprobs,
             sampling=request.sampling,
             finish_reason=done.finish_reason,
             grammar_masked=done.grammar_masked,

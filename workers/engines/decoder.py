@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import queue
 import secrets
 import threading
@@ -25,17 +26,21 @@ from agents.records import Message, ToolSpec
 from workers.engines.adapters import AdapterVersion
 from workers.engines.chat_prompt import Prompt, TextCodec, build_prompt
 from workers.engines.matcher import Matcher
-from workers.engines.model_files import reading
+from workers.engines.model_files import reading, unusable
 from workers.engines.protocol import EngineBroken, EngineError, EngineEvent, GenerateRequest
 from workers.engines.request_checks import context_overflow
 from workers.engines.row import Row
-from workers.engines.sampling import RowSampling
+from workers.engines.sampling import RowSampling, Sampled
 from workers.engines.settings import ModelSettings
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
 
 _log = logging.getLogger(__name__)
+
+LONGEST_TOKEN = 256
+"""Characters: no vocabulary in use has a longer one (128 blanks, in Qwen's and Llama 3's), so that a
+text of more than so many for each token of the context need not be tokenized to be refused."""
 
 
 class Loaded(Protocol):
@@ -237,6 +242,12 @@ class Decoder(ABC, Generic[L]):
         try:
             with reading(self._settings.model):
                 self._model = self._load()
+                try:
+                    with self._within():
+                        self._check_numbers(None)
+                except BaseException:
+                    self._unload()
+                    raise
         except BaseException as error:  # noqa: BLE001 - it is raised again in `start`
             self._started.set_exception(error)
             return
@@ -292,7 +303,7 @@ class Decoder(ABC, Generic[L]):
                 case _Score(result=result, ids=ids, adapter=adapter):
                     self._answer(result, lambda ids=ids, of=adapter: self._score(list(ids), of))
                 case _Load(result=result, path=path):
-                    self._answer(result, lambda path=path: self._adapter_from(path))
+                    self._answer(result, lambda path=path: self._checked_adapter(path))
                 case _Unload(adapter=adapter):
                     self._forget_adapter(adapter)
                 case _InWork(result=result):
@@ -340,7 +351,31 @@ class Decoder(ABC, Generic[L]):
         self._check_ids("score", ids)
         if len(ids) > self._model.max_context:
             raise context_overflow("score", len(ids), self._model.max_context)
-        return self._scored(ids, adapter)
+        scores = self._scored(ids, adapter)
+        if any(map(math.isnan, scores)):
+            raise EngineError("score: the model's logits are not finite (NaN or infinity)")
+        return scores
+
+    def _checked_adapter(self, path: str) -> Any:
+        weights = self._adapter_from(path)
+        adapter = AdapterVersion(path, 0, weights)
+        try:
+            self._check_numbers(adapter)
+        except BaseException:
+            self._forget_adapter(adapter)
+            raise
+        return weights
+
+    def _check_numbers(self, adapter: AdapterVersion | None) -> None:
+        """Let the model read two tokens: weights with a NaN or an infinity in them are refused when
+        they are loaded, before the first request fails of them. Raises EngineError."""
+        if any(map(math.isnan, self._scored([0, 1], adapter))):
+            name = self._settings.model if adapter is None else adapter.name
+            raise unusable(
+                name,
+                "what comes of its weights is not finite (NaN or infinity): they are damaged, or "
+                "too large for the dtype; try dtype = 'float32'",
+            )
 
     # What every subclass needs.
 
@@ -362,6 +397,14 @@ class Decoder(ABC, Generic[L]):
                 f"{error}",
                 kind="bad_request",
             ) from error
+        # A template that loops without an end holds up the thread all the same: nothing bounds it
+        # but the process. It comes with the weights, and who chose these trusts it so far.
+        if len(rendered) > LONGEST_TOKEN * self._model.max_context:
+            raise EngineError(
+                f"request {request.id}: the prompt has {len(rendered)} characters, more than the "
+                f"model's context of {self._model.max_context} tokens can hold; shorten it",
+                kind="context_overflow",
+            )
         self._check_ids(request.id, [*request.previous_ids, *request.resume_ids])
         prompt = build_prompt(rendered, request.previous_ids, self._model.codec)
         used = len(prompt.ids) + len(request.resume_ids)
@@ -372,6 +415,7 @@ class Decoder(ABC, Generic[L]):
                 f"request {request.id}: the chat template made an empty prompt",
                 kind="bad_request",
             )
+        self._check_ids(request.id, [max(prompt.ids)])
         return prompt
 
     def _row(self, job: Job, prompt: Prompt, index: int, started: float) -> Row:
@@ -400,10 +444,10 @@ class Decoder(ABC, Generic[L]):
                     kind="bad_request",
                 )
 
-    def _push(self, job: Job, row: Row, token: int, logprob: float) -> None:
+    def _push(self, job: Job, row: Row, sampled: Sampled) -> None:
         """Give a row its token and send what comes of it. Raises EngineError if its grammar
         cannot go on."""
-        delta = row.push(token, logprob)
+        delta = row.push(sampled)
         if job.request.stream:
             self._send(job, delta)
         if row.finish_reason is not None:

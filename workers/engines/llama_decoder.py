@@ -31,7 +31,7 @@ from workers.engines.llama_loading import (
 from workers.engines.llama_sequences import Held, Sequences, common_prefix
 from workers.engines.protocol import EngineError
 from workers.engines.row import Row
-from workers.engines.sampling import choose_tokens, forbid, given_logprobs, raw_logprobs
+from workers.engines.sampling import choose_tokens, given_token, raw_logprobs
 
 KEPT = 8
 """Finished sequences that stay in memory, at most."""
@@ -291,23 +291,22 @@ class LlamaDecoder(Decoder[LoadedGguf]):
         lanes = [lane for lane, _ in rows]
         stacked = np.stack([logits for _, logits in rows])
         try:
-            tokens, logprobs = choose_tokens(
-                forbid(stacked, [lane.row.allowed for lane in lanes]),
+            chosen = choose_tokens(
+                stacked,
+                [lane.row.allowed for lane in lanes],
                 [lane.row.sampling for lane in lanes],
                 [len(lane.row.output_ids) for lane in lanes],
             )
         except FloatingPointError as error:
             self._fail(list(dict.fromkeys(lane.job for lane in lanes)), EngineError(str(error)))
             return
-        for lane, token, logprob in zip(lanes, tokens, logprobs, strict=True):
+        for lane, sampled in zip(lanes, chosen, strict=True):
             lane.job.generated += 1
             if lane in self._lanes and self._guarded(
-                lambda lane=lane, token=token, logprob=logprob: self._push(
-                    lane.job, lane.row, token, logprob
-                ),
+                lambda lane=lane, sampled=sampled: self._push(lane.job, lane.row, sampled),
                 [lane.job],
             ):
-                lane.pending.append(token)
+                lane.pending.append(sampled.token)
                 if lane.row.finish_reason is not None:
                     self._leave(lane)
 
@@ -316,11 +315,10 @@ class LlamaDecoder(Decoder[LoadedGguf]):
         job, row = lane.job, lane.row
         job.generated = len(lane.given)
         for token, logits in zip(lane.given, lane.given_logits, strict=True):
-            here = forbid(logits[None], [row.allowed])
-            (logprob,) = given_logprobs(here, row.sampling, [token])
-            if logprob == float("-inf") or row.finish_reason is not None:
+            sampled = given_token(logits[None], row.allowed, row.sampling, token)
+            if sampled is None or row.finish_reason is not None:
                 raise cannot_continue(row)
-            row.push(token, logprob)
+            row.push(sampled)
         lane.given, lane.given_logits = [], []
 
     def _fork(self, lane: Lane) -> list[Lane]:

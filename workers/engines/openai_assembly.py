@@ -113,6 +113,7 @@ class Assembly:
                     "completion": counts[index],
                 }
             )
+            raw = self._settings.logprobs == "raw"
             result.append(
                 Completion(
                     index=index,
@@ -121,6 +122,7 @@ class Assembly:
                     prompt_ids=tuple(self._prompt_ids),
                     output_ids=tuple(choice.token_ids),
                     logprobs=tuple(choice.logprobs),
+                    raw_logprobs=tuple(choice.logprobs) if raw else (),
                     finish_reason=read_finish(choice.finish, bool(calls), self._endpoint),
                     usage=share,
                     first_token_seconds=first_token,

@@ -76,6 +76,7 @@ class Completion(Record):
     prompt_ids: tuple[int, ...] = ()
     output_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
+    raw_logprobs: tuple[float, ...] = ()
     finish_reason: FinishReason
     grammar_masked: bool = False
     usage: Usage

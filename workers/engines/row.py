@@ -10,7 +10,7 @@ from workers.engines.adapters import AdapterVersion
 from workers.engines.chat_prompt import Prompt, TextCodec
 from workers.engines.matcher import Matcher
 from workers.engines.protocol import Completion, Delta, GenerateRequest
-from workers.engines.sampling import RowSampling
+from workers.engines.sampling import RowSampling, Sampled
 from workers.engines.text_stream import TextStream
 from workers.engines.tool_markup import parse_tool_calls
 
@@ -36,6 +36,7 @@ class Row:
     """Tokens of its prompt that were in memory already."""
     output_ids: list[int] = field(default_factory=list[int])
     logprobs: list[float] = field(default_factory=list[float])
+    raw_logprobs: list[float] = field(default_factory=list[float])
     finish_reason: FinishReason | None = None
     _first_token: float = 0.0
 
@@ -47,8 +48,8 @@ class Row:
         """What its grammar allows next (see `Matcher.allowed`); None for everything."""
         return None if self.matcher is None else self.matcher.allowed
 
-    def push(self, token: int, logprob: float) -> Delta:
-        """Take a sampled token; returns the text it releases, often none. The end-of-turn token is
+    def push(self, sampled: Sampled) -> Delta:
+        """Take a token; returns the text it releases, often none. The end-of-turn token is
         kept in the ids (it was sampled and must be trainable) but is no text. A row whose
         grammar is complete ends without one: there was nothing left to sample.
 
@@ -56,8 +57,10 @@ class Row:
         """
         if not self.output_ids:
             self._first_token = time.perf_counter() - self.started
+        token, logprob, raw_logprob = sampled
         self.output_ids.append(token)
         self.logprobs.append(logprob)
+        self.raw_logprobs.append(raw_logprob)
         text = ""
         if token in self.end_ids:
             self.finish_reason = "stop"
@@ -89,6 +92,7 @@ class Row:
             prompt_ids=tuple(self.prompt.ids),
             output_ids=tuple(self.output_ids),
             logprobs=tuple(self.logprobs),
+            raw_logprobs=tuple(self.raw_logprobs),
             finish_reason=reason,
             grammar_masked=self.matcher is not None,
             usage=Usage(

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace, device
@@ -44,38 +44,67 @@ class RowSampling:
     seed: int
     index: int
 
+    @property
+    def shapes(self) -> bool:
+        """Whether it samples from another distribution than the model's own. (Greedy rows report
+        the model's.)"""
+        changed = self.temperature != 1.0 or self.top_p < 1.0 or self.top_k > 0
+        return self.temperature > 0.0 and changed
+
     def draw(self, position: int) -> float:
         """The uniform number in [0, 1) for the token at `position`."""
         return unit_interval("draw", self.seed, self.index, position)
 
 
+class Sampled(NamedTuple):
+    """A token, with its log-probability under the distribution it was drawn from, and under the
+    model's own: the softmax of its logits as they are."""
+
+    token: int
+    logprob: float
+    raw_logprob: float
+
+
 def choose_tokens(
-    logits: Array, rows: Sequence[RowSampling], positions: Sequence[int]
-) -> tuple[list[int], list[float]]:
-    """Next token and its log-probability for every row.
+    logits: Array,
+    allowed: Sequence[bytes | None],
+    rows: Sequence[RowSampling],
+    positions: Sequence[int],
+) -> list[Sampled]:
+    """The next token of every row, of those that its grammar allows (see `forbid`).
 
     logits: [rows, vocabulary], any float type; computed in float32, summed in float64.
     Raises FloatingPointError if a row's logits are not finite where it samples.
     """
     xp = array_namespace(logits)
-    scores = xp.astype(logits, xp.float32)
+    own = xp.astype(logits, xp.float32)
+    scores = forbid(own, allowed)
     greedy = [i for i, row in enumerate(rows) if row.temperature == 0.0]
-    sampled = [i for i, row in enumerate(rows) if row.temperature > 0.0]
-    tokens, logprobs = [0] * len(rows), [0.0] * len(rows)
-    for places, choose in ((greedy, _likeliest), (sampled, _drawn)):
+    drawn = [i for i, row in enumerate(rows) if row.temperature > 0.0]
+    found: dict[int, Sampled] = {}
+    for places, choose in ((greedy, _likeliest), (drawn, _drawn)):
         if places:
-            chosen = choose(
-                scores if len(places) == len(rows) else scores[places, :],
+            tokens, logprobs = choose(
+                _rows(scores, places),
                 [rows[i] for i in places],
                 [positions[i] for i in places],
             )
-            for i, token, logprob in zip(places, *chosen, strict=True):
-                tokens[i], logprobs[i] = token, logprob
-    if not all(map(math.isfinite, logprobs)):
+            for i, token, logprob in zip(places, tokens, logprobs, strict=True):
+                found[i] = Sampled(token, logprob, logprob)
+    if not all(math.isfinite(each.logprob) for each in found.values()):
         raise FloatingPointError(
             "the model's logits are not finite (NaN or infinity); try dtype = 'float32'"
         )
-    return tokens, logprobs
+    shaped = [i for i, row in enumerate(rows) if row.shapes or allowed[i] is not None]
+    if shaped:
+        known = raw_logprobs(_rows(own, shaped), [found[i].token for i in shaped])
+        for i, raw in zip(shaped, known, strict=True):
+            found[i] = found[i]._replace(raw_logprob=raw)
+    return [found[i] for i in range(len(rows))]
+
+
+def _rows(scores: Array, places: Sequence[int]) -> Array:
+    return scores if len(places) == scores.shape[0] else scores[list(places), :]
 
 
 def _likeliest(
@@ -117,15 +146,19 @@ def forbid(logits: Array, allowed: Sequence[bytes | None]) -> Array:
     return result
 
 
-def given_logprobs(logits: Array, row: RowSampling, tokens: Sequence[int]) -> list[float]:
-    """Log-probabilities of tokens that were drawn before (by another worker) from `logits`.
-
-    logits: [tokens, vocabulary]. Minus infinity for a token that this row could not have drawn.
-    """
-    if row.temperature == 0.0:
-        return raw_logprobs(logits, tokens)
+def given_token(
+    logits: Array, allowed: bytes | None, row: RowSampling, token: int
+) -> Sampled | None:
+    """A token that was drawn before (by another worker) from these logits, [1, vocabulary]; None
+    if this row could not have drawn it."""
     xp = array_namespace(logits)
-    return _of(tokens, sampling_logprobs(xp.astype(logits, xp.float32), [row] * len(tokens)))
+    own = xp.astype(logits, xp.float32)
+    known = forbid(own, [allowed])
+    if row.temperature > 0.0:
+        known = sampling_logprobs(known, [row])
+    (logprob,) = raw_logprobs(known, [token])
+    (raw,) = raw_logprobs(own, [token])
+    return None if logprob == -math.inf else Sampled(token, logprob, raw)
 
 
 def raw_logprobs(logits: Array, tokens: Sequence[int]) -> list[float]:

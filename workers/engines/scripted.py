@@ -84,7 +84,10 @@ class ScriptedEngine:
         `unavailable`, a hang `timeout`, broken JSON and missing usage `garbage`."""
         refuse_unsupported(request, self.capabilities, self.name)
         rendered = render_chatml(request.messages, request.tools)
-        prompt = build_prompt(rendered, request.previous_ids, self._codec)
+        try:
+            prompt = build_prompt(rendered, request.previous_ids, self._codec)
+        except ValueError as error:
+            raise EngineError(f"request {request.id}: {error}", kind="bad_request") from error
         limit = self._settings.max_context
         if limit is not None and len(prompt.ids) >= limit:
             raise context_overflow(request.id, len(prompt.ids), limit)
@@ -244,16 +247,18 @@ class ScriptedEngine:
         reason: FinishReason = "length" if performance.cut else "stop"
         if calls and reason == "stop":
             reason = "tool_calls"
+        logprobs = tuple(
+            _logprob(before, token)
+            for before, token in zip([prompt.ids[-1], *ids], ids, strict=False)
+        )
         return Completion(
             index=index,
             text=text,
             tool_calls=calls,
             prompt_ids=tuple(prompt.ids),
             output_ids=tuple(ids),
-            logprobs=tuple(
-                _logprob(before, token)
-                for before, token in zip([prompt.ids[-1], *ids], ids, strict=False)
-            ),
+            logprobs=logprobs,
+            raw_logprobs=logprobs,
             finish_reason=reason,
             usage=Usage(
                 prompt=len(prompt.ids) if index == 0 else 0,

@@ -27,7 +27,7 @@ from workers.engines.llama_sequences import common_prefix
 from workers.engines.prefix_cache import PrefixCache, shares_more
 from workers.engines.protocol import EngineError
 from workers.engines.row import Row
-from workers.engines.sampling import choose_tokens, forbid, given_logprobs
+from workers.engines.sampling import Sampled, choose_tokens, given_token, raw_logprobs
 from workers.engines.torch_loading import LoadedModel, load_model
 from workers.engines.torch_lora import Lora, LoraLayers
 
@@ -194,10 +194,8 @@ class TorchDecoder(Decoder[LoadedModel]):
                 self._remove([job])
                 return
         copies = torch.tensor([len(job.rows) for job in jobs], device=logits.device)
-        tokens, logprobs = _choose(
-            logits[:, -1].repeat_interleave(copies, dim=0), self._rows[first:]
-        )
-        self._push_all(range(first, len(self._rows)), tokens, logprobs)
+        chosen = _choose(logits[:, -1].repeat_interleave(copies, dim=0), self._rows[first:])
+        self._push_all(range(first, len(self._rows)), chosen)
 
     def _go_on(self) -> None:
         """Read the row that was set back first in again, and give it its next token."""
@@ -207,25 +205,25 @@ class TorchDecoder(Decoder[LoadedModel]):
         self._parked.popleft()
         self._rows.append(row)
         self._jobs.append(job)
-        tokens, logprobs = _choose(logits[:, -1], [row])
-        self._push_all([len(self._rows) - 1], tokens, logprobs)
+        chosen = _choose(logits[:, -1], [row])
+        self._push_all([len(self._rows) - 1], chosen)
 
     def _step(self) -> None:
         self._loras.use([_lora(row.adapter) for row in self._rows])
         logits = self._batch.step([row.output_ids[-1] for row in self._rows])
-        tokens, logprobs = _choose(logits, self._rows)
-        self._push_all(range(len(self._rows)), tokens, logprobs)
+        chosen = _choose(logits, self._rows)
+        self._push_all(range(len(self._rows)), chosen)
 
-    def _push_all(self, places: Sequence[int], tokens: list[int], logprobs: list[float]) -> None:
+    def _push_all(self, places: Sequence[int], chosen: list[Sampled]) -> None:
         """Give each of these rows its token; finished rows leave the batch, and so do those of
         a request whose grammar fails."""
         failed: list[Job] = []
-        for place, token, logprob in zip(places, tokens, logprobs, strict=True):
+        for place, sampled in zip(places, chosen, strict=True):
             job = self._jobs[place]
             job.generated += 1
             if job not in failed:
                 try:
-                    self._push(job, self._rows[place], token, logprob)
+                    self._push(job, self._rows[place], sampled)
                 except EngineError as error:
                     failed.append(job)
                     self._send(job, error)
@@ -340,11 +338,11 @@ class TorchDecoder(Decoder[LoadedModel]):
     def _resume(self, row: Row, logits: torch.Tensor, resumed: list[int]) -> None:
         """Take over tokens that another worker has streamed; nothing is shown a second time."""
         for place, token in enumerate(resumed):
-            here = forbid(logits[place : place + 1], [row.allowed])
-            (logprob,) = given_logprobs(here, row.sampling, [token])
-            if logprob == float("-inf") or row.finish_reason is not None:
+            here = logits[place : place + 1]
+            sampled = given_token(here, row.allowed, row.sampling, token)
+            if sampled is None or row.finish_reason is not None:
                 raise cannot_continue(row)
-            row.push(token, logprob)
+            row.push(sampled)
 
     def _scored(self, ids: list[int], adapter: AdapterVersion | None) -> list[float]:
         self._loras.use([_lora(adapter)])
@@ -356,9 +354,7 @@ class TorchDecoder(Decoder[LoadedModel]):
             logits = self._model.model(
                 input_ids=tokens, past_key_values=cache, use_cache=True
             ).logits[0]
-            targets = torch.tensor(ids[start + 1 : start + 1 + len(chunk)], device=logits.device)
-            known = logits.float().log_softmax(dim=-1)
-            result.extend(known.gather(-1, targets[:, None])[:, 0].tolist())
+            result.extend(raw_logprobs(logits, ids[start + 1 : start + 1 + len(chunk)]))
         return result
 
     def _rows_in_work(self) -> dict[str, int]:
@@ -376,10 +372,11 @@ def _lora(adapter: AdapterVersion | None) -> Lora | None:
     return None if adapter is None else adapter.weights
 
 
-def _choose(logits: torch.Tensor, rows: Sequence[Row]) -> tuple[list[int], list[float]]:
-    """See `choose_tokens`: the next token of each row, of those that its grammar allows."""
+def _choose(logits: torch.Tensor, rows: Sequence[Row]) -> list[Sampled]:
+    """See `choose_tokens`."""
     return choose_tokens(
-        forbid(logits, [row.allowed for row in rows]),
+        logits,
+        [row.allowed for row in rows],
         [row.sampling for row in rows],
         [len(row.output_ids) for row in rows],
     )

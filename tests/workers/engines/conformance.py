@@ -236,6 +236,15 @@ class EngineConformance(TextConformance):
         assert scores[len(done.prompt_ids) - 1 :] == pytest.approx(done.logprobs, abs=1e-4)
         assert await engine.score(done.prompt_ids[:1]) == []
 
+    async def test_the_raw_logprobs_are_the_models_own_whatever_the_sampling(
+        self, engine: Engine
+    ) -> None:
+        needs(engine, "score")
+        for sampling in ({}, {"temperature": 0.6, "top_p": 0.9, "seed": 3}):
+            done = await ask(engine, sampling=sampling)
+            scores = await engine.score([*done.prompt_ids, *done.output_ids])
+            assert done.raw_logprobs == pytest.approx(scores[len(done.prompt_ids) - 1 :], abs=1e-4)
+
     async def test_the_same_seed_gives_the_same_tokens(self, engine: Engine) -> None:
         needs(engine, "seeds")
         asked = {"temperature": 1.5, "seed": 11, "n": 2}

@@ -19,7 +19,7 @@ from workers.engines.sampling import (
     RowSampling,
     choose_tokens,
     forbid,
-    given_logprobs,
+    given_token,
     sampling_logprobs,
 )
 
@@ -42,11 +42,13 @@ def test_a_row_does_not_depend_on_its_neighbours(
     batch: list[RowSampling], seed: int, position: int
 ) -> None:
     logits = logits_of(seed, len(batch))
-    tokens, logprobs = choose_tokens(logits, batch, [position] * len(batch))
+    together = choose_tokens(logits, [None] * len(batch), batch, [position] * len(batch))
     for i, row in enumerate(batch):
-        (token,), (logprob,) = choose_tokens(logits[i : i + 1], [row], [position])
-        assert (token, logprob) == (tokens[i], pytest.approx(logprobs[i], abs=1e-5))
-        assert given_logprobs(logits[i : i + 1], row, [token]) == pytest.approx([logprob], abs=1e-5)
+        (alone,) = choose_tokens(logits[i : i + 1], [None], [row], [position])
+        assert alone == pytest.approx(together[i], abs=1e-5)
+        assert given_token(logits[i : i + 1], None, row, alone.token) == pytest.approx(
+            alone, abs=1e-5
+        )
 
 
 @given(rows.filter(lambda row: row.temperature > 0), st.integers(0, 1000))
@@ -67,11 +69,10 @@ def test_the_support_is_a_distribution_over_the_likeliest_tokens(
 def test_numpy_and_torch_choose_alike(batch: list[RowSampling], seed: int, position: int) -> None:
     logits = logits_of(seed, len(batch))
     positions = [position] * len(batch)
-    tokens, logprobs = choose_tokens(logits, batch, positions)
-    assert choose_tokens(logits.numpy(), batch, positions) == (
-        tokens,
-        pytest.approx(logprobs, abs=1e-5),
-    )
+    allowed = [None] * len(batch)
+    ours = choose_tokens(logits.numpy(), allowed, batch, positions)
+    for one, other in zip(ours, choose_tokens(logits, allowed, batch, positions), strict=True):
+        assert one == pytest.approx(other, abs=1e-5)
 
 
 @given(st.integers(0, 1000), st.sets(st.integers(0, 49), min_size=1))
@@ -89,23 +90,36 @@ def test_draws_follow_the_distribution() -> None:
     logits = torch.tensor([[2.0, 1.0, 0.0, -1.0]])
     draws = 20_000
     sampled = RowSampling(temperature=0.7, top_p=1.0, top_k=0, seed=1, index=0)
-    tokens, logprobs = choose_tokens(
-        logits.expand(draws, -1), [sampled] * draws, list(range(draws))
+    found = choose_tokens(
+        logits.expand(draws, -1), [None] * draws, [sampled] * draws, list(range(draws))
     )
     expected = (logits[0] / 0.7).softmax(0)
-    for token, count in Counter(tokens).items():
+    for token, count in Counter(each.token for each in found).items():
         probability = float(expected[token])
         spread = math.sqrt(probability * (1 - probability) / draws)
         assert abs(count / draws - probability) < 5 * spread
-    assert logprobs[0] == pytest.approx(float(expected[tokens[0]].log()), abs=1e-5)
+    first = found[0]
+    assert first.logprob == pytest.approx(float(expected[first.token].log()), abs=1e-5)
+    assert first.raw_logprob == pytest.approx(
+        float(logits.log_softmax(-1)[0, first.token]), abs=1e-5
+    )
 
 
 def test_a_greedy_row_reports_the_softmax_of_the_raw_logits() -> None:
     logits = torch.tensor([[1.0, 3.0, 2.0]])
     greedy = RowSampling(temperature=0.0, top_p=0.5, top_k=1, seed=0, index=0)
-    tokens, logprobs = choose_tokens(logits, [greedy], [0])
-    assert tokens == [1]
-    assert logprobs == pytest.approx([float(logits.log_softmax(-1)[0, 1])])
+    (found,) = choose_tokens(logits, [None], [greedy], [0])
+    own = float(logits.log_softmax(-1)[0, 1])
+    assert found == (1, pytest.approx(own), pytest.approx(own))
+
+
+def test_under_a_grammar_the_raw_logprob_is_still_the_models_own() -> None:
+    logits = torch.tensor([[1.0, 3.0, 2.0]])
+    for temperature in (0.0, 1.0):
+        row = RowSampling(temperature, top_p=1.0, top_k=0, seed=0, index=0)
+        (found,) = choose_tokens(logits, [bytes([0b001])], [row], [0])
+        own = float(logits.log_softmax(-1)[0, 0])
+        assert found == (0, pytest.approx(0.0), pytest.approx(own))
 
 
 def test_tokens_as_likely_as_the_last_one_kept_are_kept_too() -> None:
@@ -117,7 +131,7 @@ def test_tokens_as_likely_as_the_last_one_kept_are_kept_too() -> None:
 def test_logits_that_are_no_numbers_are_an_error() -> None:
     greedy = RowSampling(temperature=0.0, top_p=1.0, top_k=0, seed=0, index=0)
     with pytest.raises(FloatingPointError, match="float32"):
-        choose_tokens(torch.full((1, 4), math.nan), [greedy], [0])
+        choose_tokens(torch.full((1, 4), math.nan), [None], [greedy], [0])
 
 
 @given(st.integers(1, 30), st.floats(0, 100) | st.none(), st.integers())
