@@ -1,0 +1,197 @@
+"""What an API of a world is: a short name, typed arguments, and a small function of its domain's
+state.
+
+A domain is a dataclass of tables that is built from a seed. Its APIs are functions of that state:
+
+    @api("Weather of a city on a day")
+    def get_forecast(weather: Weather, city: Name, day: Day) -> JsonObject:
+        ...
+
+Name, parameters and their JSON schema are read from the function. A function checks everything
+before it changes anything, and says what is wrong by raising `ApiError`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
+
+from agents.records import JsonObject, ToolSpec
+from agents.tools.declaration import Arguments, InvalidArguments, ToolDeclaration
+
+PAGE_SIZE = 3
+"""Rows of one answer: few, so that an observation stays short."""
+MAX_ERROR_CHARS = 200
+
+Day = Literal["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+Name = Annotated[str, Field(min_length=1, max_length=40)]
+Text = Annotated[str, Field(min_length=1, max_length=160)]
+Time = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")]
+Count = Annotated[int, Field(ge=1, le=20)]
+Amount = Annotated[int, Field(ge=1, le=1_000_000)]
+Page = Annotated[int, Field(ge=1, le=99)]
+
+
+class ApiError(Exception):
+    """Why a call could not be done; the message is the whole answer."""
+
+
+class StrictArguments(Arguments):
+    """Arguments as the JSON schema has them: nothing is converted."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the domains of one world share."""
+
+    cities: tuple[str, ...]
+    people: tuple[str, ...]
+
+
+@dataclass(kw_only=True)
+class State:
+    """Tables of one domain."""
+
+    domain: ClassVar[str]
+    generated: ClassVar[frozenset[str]] = frozenset()
+    """Tables whose keys are made by calls: two states are alike when the rows are."""
+
+    issued: int = 0
+    """The last number that was given to a new row."""
+
+    @classmethod
+    def build(cls, rng: random.Random, setting: Setting) -> Self:
+        """The state with which a world begins."""
+        raise NotImplementedError
+
+    def new_id(self, prefix: str) -> str:
+        """A key that no row has had before."""
+        self.issued += 1
+        return f"{prefix}{self.issued}"
+
+    def snapshot(self) -> dict[str, str]:
+        """Everything that can be told apart from outside, by table."""
+        return {
+            table.name: _rows(getattr(self, table.name), keyed=table.name not in self.generated)
+            for table in fields(self)
+            if table.name != "issued"
+        }
+
+
+def _rows(table: object, *, keyed: bool) -> str:
+    if not isinstance(table, dict):
+        return repr(table)
+    rows: list[str] = [f"{key!r}: {row!r}" if keyed else repr(row) for key, row in table.items()]
+    return "; ".join(sorted(rows))
+
+
+@dataclass(frozen=True)
+class Api:
+    """One API of a world."""
+
+    declaration: ToolDeclaration[BaseModel]
+    state: type[State]
+    function: Callable[..., JsonObject]
+    changes: bool
+    """Whether a call may change the state."""
+    spec: ToolSpec
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def domain(self) -> str:
+        return self.state.domain
+
+    def call(self, state: State, arguments: object) -> JsonObject:
+        """Run it on the state of its domain. Answers `{"error": "…"}` and changes nothing when the
+        arguments do not fit or the call is impossible; never raises for what a caller wrote."""
+        if not isinstance(arguments, dict) or not all(isinstance(key, str) for key in arguments):
+            return {"error": "the arguments must be a JSON object"}
+        try:
+            parsed = self.declaration.parse(arguments)
+        except InvalidArguments as error:
+            told = str(error).partition(": ")[2].encode("ascii", "replace").decode()
+            return {"error": f"invalid arguments: {told}"[:MAX_ERROR_CHARS]}
+        except ValueError:
+            # Python refuses to print an integer of thousands of digits, also in an error message.
+            return {"error": "invalid arguments: a number is too long"}
+        try:
+            return self.function(state, **{name: getattr(parsed, name) for name in self.parameters})
+        except ApiError as error:
+            return {"error": str(error)[:MAX_ERROR_CHARS]}
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of its parameters."""
+        return tuple(self.declaration.arguments.model_fields)
+
+
+REGISTERED: dict[str, Api] = {}
+"""Every API by name, filled while the domains are imported."""
+
+F = TypeVar("F", bound=Callable[..., JsonObject])
+
+
+def api(description: str, *, changes: bool = False) -> Callable[[F], F]:
+    """Register a function of a domain's state as an API. Raises `TypeError` for a name that is
+    taken or a function whose first parameter is no `State`."""
+
+    def register(function: F) -> F:
+        hints = get_type_hints(function, include_extras=True)
+        state, *parameters = inspect.signature(function).parameters.values()
+        domain = hints[state.name]
+        if not (isinstance(domain, type) and issubclass(domain, State)):
+            raise TypeError(f"{function.__name__} must take the state of its domain first")
+        if function.__name__ in REGISTERED:
+            raise TypeError(f"there are two APIs {function.__name__}")
+        typed: dict[str, Any] = {
+            each.name: (hints[each.name], ... if each.default is each.empty else each.default)
+            for each in parameters
+        }
+        model = create_model(function.__name__, __base__=StrictArguments, **typed)
+        declaration = ToolDeclaration[BaseModel](function.__name__, description, model)
+        REGISTERED[function.__name__] = Api(
+            declaration, domain, function, changes, declaration.spec
+        )
+        return function
+
+    return register
+
+
+def page_of(key: str, rows: Sequence[JsonObject], page: int) -> JsonObject:
+    """One page of rows, and the number of the next one where there is one."""
+    start = (page - 1) * PAGE_SIZE
+    if start and start >= len(rows):
+        raise ApiError(f"there is no page {page}")
+    shown: list[JsonValue] = list(rows[start : start + PAGE_SIZE])
+    answer: JsonObject = {key: shown}
+    if start + PAGE_SIZE < len(rows):
+        answer["next_page"] = page + 1
+    return answer
+
+
+R = TypeVar("R")
+
+
+def found(table: Mapping[str, R], key: str, kind: str) -> R:
+    """The row of a table, or the error that there is none."""
+    row = table.get(key)
+    if row is None:
+        raise ApiError(f"there is no {kind} {key}")
+    return row
+
+
+def known_city(cities: Sequence[str], city: str) -> str:
+    """The city itself, or the error that it is unknown."""
+    if city not in cities:
+        raise ApiError(f"unknown city {city}")
+    return city

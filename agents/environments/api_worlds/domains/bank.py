@@ -1,0 +1,112 @@
+"""Bank accounts, transfers and bills. Amounts are whole dollars."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from pydantic import JsonValue
+
+from agents.environments.api_worlds.api import (
+    Amount,
+    ApiError,
+    Name,
+    Page,
+    Setting,
+    State,
+    api,
+    found,
+    page_of,
+)
+from agents.environments.api_worlds.names import ACCOUNTS, BILLS
+from agents.records import JsonObject
+
+
+@dataclass
+class Transfer:
+    account: str
+    to: str
+    amount: int
+
+
+@dataclass(kw_only=True)
+class Bank(State):
+    domain: ClassVar[str] = "bank"
+    generated: ClassVar[frozenset[str]] = frozenset({"transfers"})
+
+    people: tuple[str, ...]
+    balances: dict[str, int]
+    bills: dict[str, int]
+    """Unpaid bills."""
+    transfers: dict[str, Transfer]
+
+    @classmethod
+    def build(cls, rng: random.Random, setting: Setting) -> Self:
+        accounts = rng.sample(ACCOUNTS, 3)
+        issued = rng.randint(100, 800)
+        transfers = {
+            f"X{issued + i}": Transfer(
+                rng.choice(accounts), rng.choice(setting.people), rng.randint(5, 300)
+            )
+            for i in range(9)
+        }
+        return cls(
+            people=setting.people,
+            balances={account: rng.randint(20, 2500) for account in accounts},
+            bills={bill: rng.randint(20, 900) for bill in rng.sample(BILLS, 4)},
+            transfers=transfers,
+            issued=issued + len(transfers),
+        )
+
+    def spend(self, account: str, amount: int) -> int:
+        """Take money from an account and give what is left. Raises `ApiError`."""
+        left = found(self.balances, account, "account") - amount
+        if left < 0:
+            raise ApiError(f"insufficient funds: {left + amount} in {account}")
+        self.balances[account] = left
+        return left
+
+
+@api("Balance of an account")
+def get_balance(bank: Bank, account: Name) -> JsonObject:
+    return {"balance": found(bank.balances, account, "account")}
+
+
+@api("My accounts and their balances")
+def list_accounts(bank: Bank) -> JsonObject:
+    return {"accounts": {**bank.balances}}
+
+
+@api("Transfers out of an account, oldest first")
+def list_transfers(bank: Bank, account: Name, page: Page = 1) -> JsonObject:
+    found(bank.balances, account, "account")
+    rows: list[JsonObject] = [
+        {"to": row.to, "amount": row.amount}
+        for row in bank.transfers.values()
+        if row.account == account
+    ]
+    return page_of("transfers", rows, page)
+
+
+@api("Send money to a person", changes=True)
+def transfer_money(bank: Bank, account: Name, to: Name, amount: Amount) -> JsonObject:
+    if to not in bank.people:
+        raise ApiError(f"unknown person {to}")
+    left = bank.spend(account, amount)
+    bank.transfers[bank.new_id("X")] = Transfer(account, to, amount)
+    return {"balance": left}
+
+
+@api("Unpaid bills")
+def list_bills(bank: Bank) -> JsonObject:
+    bills: dict[str, JsonValue] = {**bank.bills}
+    return {"bills": bills}
+
+
+@api("Pay a bill from an account", changes=True)
+def pay_bill(bank: Bank, bill: Name, account: Name) -> JsonObject:
+    amount = found(bank.bills, bill, "unpaid bill")
+    left = bank.spend(account, amount)
+    del bank.bills[bill]
+    return {"paid": amount, "balance": left}

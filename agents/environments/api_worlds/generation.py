@@ -1,0 +1,149 @@
+"""Draws instances: which world, which intent, which words, which tools are offered."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agents.environments.api_worlds.domains import APIS
+from agents.environments.api_worlds.instance import (
+    Instance,
+    Oracle,
+    Recipe,
+    UnfitRecipe,
+    build,
+)
+from agents.environments.api_worlds.intent import Intent
+from agents.environments.api_worlds.splits import (
+    HELD_OUT_APIS,
+    Split,
+    holds_out_world,
+    intents_of,
+)
+
+_SEEDS = 2**31
+
+
+@dataclass(frozen=True)
+class Difficulty:
+    """How hard the instances are."""
+
+    combined: float = 0.35
+    """Share of instructions that combine two domains (all of them for `unseen_combinations`)."""
+    trouble: float = 0.08
+    """Share of instructions that the world makes impossible: sold out, unknown, conflict."""
+    missing: float = 0.05
+    """Share of instructions for which a needed tool is not offered."""
+    offered: tuple[int, int] = (3, 6)
+    """Least and most tools that are offered; never fewer than are needed."""
+    related: float = 0.5
+    """Share of the further tools that come from the domains of the instruction."""
+    max_calls: int = 5
+    """Instructions for which the oracle needs more calls are left away."""
+
+
+DEFAULT = Difficulty()
+
+
+def stream(split: Split | str, seed: int, difficulty: Difficulty = DEFAULT) -> Iterator[Instance]:
+    """Endless instances of one split, the same ones for the same seed; repeats are possible, but
+    rare. Raises ValueError for an unknown split."""
+    if split not in set(Split):
+        raise ValueError(f"no split {str(split)!r}; there are: {', '.join(Split)}")
+    return _stream(Split(split), seed, difficulty)
+
+
+def _stream(split: Split, seed: int, difficulty: Difficulty) -> Iterator[Instance]:
+    rng = random.Random(f"api_worlds:{split.value}:{seed}")
+    single, combined = intents_of(split)
+    while True:
+        together = combined and (not single or rng.random() < difficulty.combined)
+        intent = rng.choice(combined if together else single)
+        instance = _one(rng, split, intent, difficulty)
+        if instance is not None:
+            yield instance
+
+
+def instances(
+    split: Split | str, seed: int, count: int, difficulty: Difficulty = DEFAULT
+) -> list[Instance]:
+    """`count` different instances of one split; a longer list begins with the shorter one. Raises
+    ValueError for an unknown split or a negative count."""
+    if count < 0:
+        raise ValueError(f"cannot generate {count} instances")
+    chosen: dict[str, Instance] = {}
+    source = stream(split, seed, difficulty)
+    while len(chosen) < count:
+        instance = next(source)
+        chosen.setdefault(instance.id, instance)
+    return list(chosen.values())
+
+
+_TRIES = 40
+"""How often an intent is tried before another one is drawn. An intent that fits few worlds would
+otherwise be rare."""
+
+
+def _one(
+    rng: random.Random, split: Split, intent: Intent, difficulty: Difficulty
+) -> Instance | None:
+    held_out = split is Split.UNSEEN_WORDINGS
+    wordings = [wording for wording in intent.wordings if wording.held_out == held_out]
+    kind = rng.random()
+    trouble = intent.trouble is not None and kind < difficulty.trouble
+    missing = not trouble and kind > 1 - difficulty.missing
+    for _ in range(_TRIES):
+        world = rng.randrange(_SEEDS)
+        if holds_out_world(world) != (split is Split.UNSEEN_WORLDS):
+            continue
+        recipe = Recipe(
+            world=world,
+            intent=intent.name,
+            wording=rng.choice(wordings).id,
+            draw=rng.randrange(_SEEDS),
+            trouble=trouble,
+            tools=_offer(rng, split, intent, difficulty, missing=missing),
+        )
+        try:
+            instance = build(recipe)
+        except UnfitRecipe:
+            continue
+        oracle: Oracle = instance.oracle
+        possible = oracle.answer is not None
+        if (
+            instance.split is split
+            and possible != (trouble or missing)
+            and len(oracle.steps) <= difficulty.max_calls
+        ):
+            return instance
+    return None
+
+
+def _offer(
+    rng: random.Random, split: Split, intent: Intent, difficulty: Difficulty, *, missing: bool
+) -> tuple[str, ...]:
+    """The offered tools: those that are needed, unless one is `missing`, and others."""
+    allowed = [n for n in APIS if split is Split.UNSEEN_APIS or n not in HELD_OUT_APIS]
+    needed = list(intent.tools)
+    domains = {APIS[name].domain for name in needed}
+    if missing:
+        # Neither it nor anything that could stand in for it: of its domain, whatever changes
+        # something as it does; and everything when it only reads.
+        gone = APIS[rng.choice(needed)]
+        stand_ins = {
+            name
+            for name, api in APIS.items()
+            if api.domain == gone.domain and (api.changes or not gone.changes)
+        }
+        needed = [name for name in needed if name not in stand_ins]
+        allowed = [name for name in allowed if name not in stand_ins]
+    count = rng.randint(*difficulty.offered)
+    related = [n for n in allowed if n not in needed and APIS[n].domain in domains]
+    others = [n for n in allowed if n not in needed and APIS[n].domain not in domains]
+    offered = needed
+    while len(offered) < count:
+        pool = related if related and rng.random() < difficulty.related else others
+        offered.append(pool.pop(rng.randrange(len(pool))))
+    rng.shuffle(offered)
+    return tuple(offered)

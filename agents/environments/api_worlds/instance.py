@@ -1,0 +1,229 @@
+"""An instruction in a world: the offered tools, the oracle's way, and the check of a run.
+
+An instance is rebuilt from its `Recipe`, a few numbers and names that go into
+`records.Task.instance`; the answer is not among them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pydantic import Field
+
+from agents.environments.api_worlds.domains import APIS
+from agents.environments.api_worlds.intent import Answer, Intent, Slots, ToolError, Unsolvable, say
+from agents.environments.api_worlds.intents import INTENTS
+from agents.environments.api_worlds.observations import leaves, parsed
+from agents.environments.api_worlds.splits import Split, split_of
+from agents.environments.api_worlds.verification import (
+    AnswerGoal,
+    Verdict,
+    belonging,
+    check_answer,
+    check_world,
+    is_name,
+)
+from agents.environments.api_worlds.world import World
+from agents.records import JsonObject, Record, Task, ToolCall, ToolSpec
+
+ENVIRONMENT = "api_worlds"
+MAX_CALLS = 6
+"""Turn limit of a run; the oracle needs at most five calls."""
+NO_TOOL = "No tool here can do that."
+
+
+class Recipe(Record):
+    """Everything that an instance is rebuilt from."""
+
+    world: int = Field(ge=0)
+    intent: str
+    wording: str
+    draw: int = Field(ge=0)
+    """Seed of the slots and of the choices within the wording."""
+    trouble: bool = False
+    """Slots for which the world has no solution."""
+    tools: tuple[str, ...]
+    """Names of the APIs that are offered, in order."""
+
+
+@dataclass(frozen=True)
+class OracleStep:
+    """One step of the oracle."""
+
+    rationale: str
+    call: ToolCall
+    observation: str
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """A way to solve the instruction, found with nothing but the slots and the observations."""
+
+    steps: tuple[OracleStep, ...]
+    rationale: str
+    """Why it ends."""
+    answer: str | None
+    """`None`: there is no way, and giving up is right."""
+    facts: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple(step.call for step in self.steps)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """An instruction, what may be used for it, and how it is checked."""
+
+    recipe: Recipe
+    split: Split
+    instruction: str
+    oracle: Oracle
+
+    @property
+    def id(self) -> str:
+        """First 16 hex digits of the SHA-256 of world, instruction and tools."""
+        key = json.dumps([self.recipe.world, self.instruction, self.recipe.tools])
+        return hashlib.sha256(key.encode()).hexdigest()[:16]
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """The offered tools."""
+        return tuple(APIS[name].spec for name in self.recipe.tools)
+
+    @property
+    def task(self) -> Task:
+        """The record of it, without its answer."""
+        return Task(
+            environment=ENVIRONMENT,
+            instance=self.recipe.model_dump(mode="json"),
+            prompt=self.instruction,
+        )
+
+    def world(self) -> World:
+        """The world before any call, with the offered tools."""
+        return World(self.recipe.world, self.recipe.tools)
+
+    @cached_property
+    def goal(self) -> AnswerGoal:
+        """What an answer has to say."""
+        observed = [parsed(step.observation) for step in self.oracle.steps]
+        values = [v for step in self.oracle.steps for v in (step.call.arguments or {}).values()]
+        chosen = {*self.oracle.facts, *(str(value) for value in values if is_name(value))}
+        near = set(belonging(observed, chosen))
+        allowed = [self.instruction, *(str(value) for value in values), *near]
+        seen = {value for value in leaves(observed) if isinstance(value, str)}
+        wrong = frozenset(self.oracle.wrong)
+        return AnswerGoal(
+            facts=self.oracle.facts,
+            allowed=tuple(value for value in allowed if value not in wrong),
+            rivals=frozenset(seen.difference(allowed)),
+        )
+
+    def verify(
+        self, answer: str | None, calls: Sequence[ToolCall], world: World | None = None
+    ) -> Verdict:
+        """Whether a run solved the instruction: `answer` is `None` for a run that gave up, `calls`
+        are all that it made, `world` is what they left behind (made from the calls when not
+        given)."""
+        if len(calls) > MAX_CALLS:
+            return Verdict(f"{len(calls)} calls, at most {MAX_CALLS} are allowed")
+        after = world or World.after(self.recipe.world, calls, self.recipe.tools)
+        right = World.after(self.recipe.world, self.oracle.calls, self.recipe.tools)
+        domains = after.used_domains | right.used_domains
+        changed = check_world(right.snapshot(domains), after.snapshot(domains))
+        if not changed.solved:
+            return changed
+        if answer is None and self.oracle.answer is not None:
+            return Verdict("gave up, but there is a way")
+        if answer is not None and self.oracle.answer is None:
+            return Verdict("answered, but there is no way")
+        if self.oracle.steps and not self._tried(calls):
+            return Verdict("no tool was asked that could know")
+        return Verdict() if answer is None else check_answer(answer, self.goal)
+
+    def _tried(self, calls: Iterable[ToolCall]) -> bool:
+        """Whether a call went to a domain that the intent is about."""
+        wanted = {APIS[name].domain for name in INTENTS[self.recipe.intent].tools}
+        return any(
+            APIS[call.name].domain in wanted for call in calls if call.name in self.recipe.tools
+        )
+
+
+class UnfitRecipe(ValueError):
+    """A recipe that makes no instance; the message says why."""
+
+
+def rebuild(instance: JsonObject) -> Instance:
+    """The instance of `records.Task.instance`. Raises `pydantic.ValidationError` for an object that
+    is no recipe and `UnfitRecipe` for one that makes no instance."""
+    return build(Recipe.model_validate_json(json.dumps(instance)))
+
+
+def build(recipe: Recipe) -> Instance:
+    """The instance of a recipe. Raises `UnfitRecipe`."""
+    intent = INTENTS.get(recipe.intent)
+    wording = next((w for w in intent.wordings if w.id == recipe.wording), None) if intent else None
+    if intent is None or wording is None:
+        raise UnfitRecipe(f"no intent {recipe.intent!r} with a wording {recipe.wording!r}")
+    unknown = [name for name in recipe.tools if name not in APIS]
+    if unknown:
+        raise UnfitRecipe(f"there is no API {unknown[0]!r}")
+    rng = random.Random(recipe.draw)
+    world = World(recipe.world, recipe.tools)
+    # Findings of a combination are made while slots are drawn: they may use every API.
+    slots = drawn(intent, rng, World(recipe.world), trouble=recipe.trouble)
+    if slots is None:
+        raise UnfitRecipe(f"world {recipe.world} has nothing for {recipe.intent!r}")
+    split = split_of(intent, wording, recipe.world, slots, recipe.tools)
+    if split is None:
+        raise UnfitRecipe("the instance belongs to no split")
+    instruction = say(wording, slots, rng)
+    return Instance(recipe, split, instruction, solve(intent, slots, world, recipe.tools))
+
+
+def drawn(intent: Intent, rng: random.Random, world: World, *, trouble: bool) -> Slots | None:
+    """Slots of an intent in a world, or `None` where it has nothing that fits."""
+    draw = intent.trouble if trouble else intent.draw
+    return None if draw is None else draw(rng, world)
+
+
+def solve(intent: Intent, slots: Slots, world: World, offered: Sequence[str]) -> Oracle:
+    """Run the program of an intent against a world."""
+    if not set(intent.tools) <= set(offered):
+        return Oracle((), NO_TOOL, None)
+    steps: list[OracleStep] = []
+    program = intent.program(slots)
+    try:
+        step = next(program)
+        while True:
+            observation = world.call(step.tool, step.arguments)
+            call = ToolCall(
+                id=str(len(steps)),
+                name=step.tool,
+                arguments=step.arguments,
+                raw_arguments=json.dumps(step.arguments),
+            )
+            steps.append(OracleStep(step.rationale, call, observation))
+            result = parsed(observation)
+            if "error" in result:
+                step = program.throw(ToolError(f"The tool says: {result['error']}."))
+            else:
+                step = program.send(result)
+    except StopIteration as done:
+        answer: Answer = done.value
+        return Oracle(
+            tuple(steps),
+            answer.rationale,
+            answer.text,
+            tuple(str(fact) for fact in answer.facts),
+            tuple(str(value) for value in answer.wrong),
+        )
+    except Unsolvable as reason:
+        return Oracle(tuple(steps), str(reason), None)

@@ -1,0 +1,251 @@
+"""What a user may want: how it is said, what is drawn for it, and the program that solves it.
+
+The program is a generator. It yields the next call with its rationale, is sent the parsed
+observation, and returns the answer; it sees its slots and the observations, never the world:
+
+    def book_cheapest(slots: Slots) -> Program:
+        best = yield from best_of("search_flights", "flights", …)
+        yield Step(f"{best['flight']} is the cheapest, so I book it.", "book_flight", {…})
+        return Answer(f"Flight {best['flight']} is booked.", (best["flight"],))
+
+An observation with an error ends the program unless it catches `ToolError`: then the instruction
+cannot be solved, and giving up is right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agents.environments.api_worlds.world import World
+from agents.records import JsonObject
+
+Slots = dict[str, Any]
+"""What was drawn for an instruction: names and whole numbers."""
+Draw = Callable[[random.Random, World], Slots | None]
+"""Slots that fit a world, or `None` where it has nothing that fits."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call and why it is made."""
+
+    rationale: str
+    tool: str
+    arguments: JsonObject
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the user is told."""
+
+    text: str
+    facts: tuple[str | int, ...] = ()
+    """Values that an answer must contain."""
+    rationale: str = "That is done."
+    wrong: tuple[str | int, ...] = ()
+    """Values that were compared and lost: an answer that names them has not chosen."""
+
+
+class Unsolvable(Exception):
+    """Raised by a program that finds that it cannot go on; the message says why."""
+
+
+class ToolError(Unsolvable):
+    """Sent into a program in place of an observation that is an error."""
+
+
+Program = Generator[Step, Any, Answer]
+
+
+def counted(count: int, thing: str) -> str:
+    """A number with its noun: `1 event`, `2 events`."""
+    return f"{count} {thing}{'' if count == 1 else 's'}"
+
+
+@dataclass(frozen=True)
+class Wording:
+    """One way of saying it: `[a|b]` is a choice of words, `{a}` a slot."""
+
+    id: str
+    text: str
+    held_out: bool
+
+
+@dataclass(frozen=True)
+class Intent:
+    """Something that users want."""
+
+    name: str
+    """`domain.name`, or `finding+errand` for a combination."""
+    tools: tuple[str, ...]
+    """The APIs that its program may call."""
+    wordings: tuple[Wording, ...]
+    draw: Draw
+    program: Callable[[Slots], Program]
+    trouble: Draw | None = None
+    """Slots for which the world has no solution."""
+
+
+HELD_OUT_SHARE = 5
+"""One in so many wordings of an intent is kept away from training."""
+
+
+def wordings(name: str, text: str) -> tuple[Wording, ...]:
+    """The wordings of a text, one per line. Which are held out is decided by their hashes: those
+    of the smallest fifth, rounded up."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if len(set(lines)) < len(lines):
+        raise ValueError(f"{name} has a wording twice")
+    by_hash = sorted(lines, key=lambda line: hashlib.sha256(line.encode()).digest())
+    held_out = set(by_hash[: -(-len(lines) // HELD_OUT_SHARE)])
+    return tuple(
+        Wording(f"{name}/{index}", line, line in held_out) for index, line in enumerate(lines)
+    )
+
+
+FRAMES = (
+    "{t}", "{t}", "{t}", "Please {l}.", "Could you {l}?", "Can you {l}?", "I want you to {l}.",
+    "Hi, please {l}.", "{u}, please.",
+)  # fmt: skip
+HELD_OUT_FRAMES = ("Kindly {l}.", "I would like you to {l}.", "Would you {l}?", "{u}, if you can.")
+"""How a request may be framed. They fit a wording that is one imperative sentence."""
+
+_VERBS = frozenset(
+    (
+        "Add", "Ask", "Book", "Borrow", "Buy", "Cancel", "Change", "Check", "Complete", "Convert",
+        "Count", "Create", "Delete", "Drop", "Enter", "Find", "Get", "Give", "Have", "Keep",
+        "Let", "Look", "Make", "Mail", "Mark", "Message", "Move", "Note", "Order", "Pay", "Pick",
+        "Plan", "Post", "Postpone", "Purchase", "Put", "Refund", "Remind", "Remove", "Renew",
+        "Rent", "Reserve", "Return", "Save", "Schedule", "See", "Send", "Set", "Ship", "Show",
+        "Store", "Take", "Tell", "Text", "Transfer", "Update", "Wire", "Work", "Write",
+    )
+)  # fmt: skip
+_CHOICE = re.compile(r"\[([^\[\]]*)\]")
+
+
+def say(wording: Wording, slots: Mapping[str, Any], rng: random.Random) -> str:
+    """The instruction. Which words are chosen depends on the state of `rng` alone."""
+    text = _CHOICE.sub(lambda choice: rng.choice(choice[1].split("|")), wording.text)
+    frame = rng.choice(HELD_OUT_FRAMES if wording.held_out else FRAMES)
+    if text.endswith(".") and ". " not in text and text.partition(" ")[0] in _VERBS:
+        bare = text.removesuffix(".")
+        text = frame.format(t=text, u=bare, l=bare[0].lower() + bare[1:])
+    return text.format(**slots)
+
+
+def passed_on(arguments: str, slots: Slots) -> JsonObject:
+    """The arguments of a call from slots: `parameter`, or `parameter=slot` where names differ."""
+    pairs = (entry.partition("=") for entry in arguments.split())
+    return {parameter: slots[slot or parameter] for parameter, _, slot in pairs}
+
+
+def single_call(
+    tool: str, arguments: str, why: str, answer: str, facts: str
+) -> Callable[[Slots], Program]:
+    """A program of one call. `arguments` names the slots that are passed on; `why`, `answer` and
+    the names in `facts` may use slots and, but for `why`, fields of the observation."""
+
+    def program(slots: Slots) -> Program:
+        observation = yield Step(why.format(**slots), tool, passed_on(arguments, slots))
+        known = {**slots, **observation}
+        wanted = tuple(known[fact] for fact in facts.split())
+        done = "Now I know the answer." if wanted else "That is done."
+        return Answer(answer.format(**known), wanted, done)
+
+    return program
+
+
+def lookup(
+    name: str,
+    tool: str,
+    arguments: str,
+    why: str,
+    answer: str,
+    lines: str,
+    *,
+    draw: Draw,
+    facts: str = "",
+    trouble: Draw | None = None,
+) -> Intent:
+    """An intent of one call; see `single_call`."""
+    program = single_call(tool, arguments, why, answer, facts)
+    return Intent(name, (tool,), wordings(name, lines), draw, program, trouble)
+
+
+def plan(
+    name: str,
+    tools: str,
+    program: Callable[[Slots], Program],
+    lines: str,
+    *,
+    draw: Draw,
+    trouble: Draw | None = None,
+) -> Intent:
+    """An intent whose program makes several calls of the named tools."""
+    return Intent(name, tuple(tools.split()), wordings(name, lines), draw, program, trouble)
+
+
+def pages(
+    tool: str, key: str, why: str, arguments: JsonObject, seen: Callable[[list[Any]], str]
+) -> Generator[Step, Any, list[Any]]:
+    """All rows of a search, page by page. `seen` says in the rationale of a further page what the
+    rows so far tell, so that nothing has to be remembered twice."""
+    observation = yield Step(why, tool, arguments)
+    rows: list[Any] = [*observation[key]]
+    while "next_page" in observation:
+        page = observation["next_page"]
+        step = Step(f"{seen(rows)} I look at page {page}.", tool, {**arguments, "page": page})
+        observation = yield step
+        rows.extend(observation[key])
+    return rows
+
+
+def best_of(
+    tool: str,
+    key: str,
+    why: str,
+    arguments: JsonObject,
+    *,
+    label: str,
+    by: str,
+    largest: bool = False,
+    where: Callable[[Any], bool] = lambda row: True,
+) -> Generator[Step, Any, dict[str, Any]]:
+    """The row with the smallest (or largest) value over all pages. Raises `Unsolvable` when no
+    row fits."""
+
+    def best(rows: Sequence[Any]) -> Any:
+        fitting = [row for row in rows if where(row)]
+        choose = max if largest else min
+        return choose(fitting, key=lambda row: row[by]) if fitting else None
+
+    def seen(rows: list[Any]) -> str:
+        row = best(rows)
+        return f"So far {row[label]} with {row[by]} is best." if row else "Nothing fits so far."
+
+    row = best((yield from pages(tool, key, why, arguments, seen)))
+    if row is None:
+        raise Unsolvable("Nothing fits.")
+    return row
+
+
+def find_row(
+    tool: str, key: str, why: str, arguments: JsonObject, field: str, value: object
+) -> Generator[Step, Any, dict[str, Any]]:
+    """The first row with a value, reading no more pages than needed. Raises `Unsolvable`."""
+    observation = yield Step(why, tool, arguments)
+    while True:
+        for row in observation[key]:
+            if row[field] == value:
+                return row
+        if "next_page" not in observation:
+            raise Unsolvable(f"There is no {value}.")
+        page = observation["next_page"]
+        observation = yield Step(
+            f"{value} is not there. I look at page {page}.", tool, {**arguments, "page": page}
+        )

@@ -1,0 +1,182 @@
+"""What users want of the cinema."""
+
+# ruff: noqa: E501 (one wording, one line)
+
+from __future__ import annotations
+
+import random
+
+from agents.environments.api_worlds.domains.cinema import Cinema
+from agents.environments.api_worlds.intent import (
+    Answer,
+    Program,
+    Slots,
+    Step,
+    best_of,
+    find_row,
+    lookup,
+    plan,
+)
+from agents.environments.api_worlds.intents.drawing import (
+    a_day,
+    both,
+    fixed,
+    from_world,
+    one,
+)
+from agents.environments.api_worlds.names import GENRES, MOVIES
+from agents.environments.api_worlds.world import World
+
+COUNT = fixed("count", (2, 3, 4, 5))
+a_movie = from_world("movie", lambda world: world.state(Cinema).movies)
+no_movie = from_world(
+    "movie", lambda world: [name for name in MOVIES if name not in world.state(Cinema).movies]
+)
+a_genre = from_world(
+    "genre", lambda world: sorted({row.genre for row in world.state(Cinema).movies.values()})
+)
+a_ticket = from_world("ticket", lambda world: world.state(Cinema).tickets)
+no_ticket = fixed("ticket", ("C13", "C27", "C34", "C46", "C58", "C65", "C71", "C82"))
+
+
+def no_genre(rng: random.Random, world: World) -> Slots | None:
+    there = {row.genre for row in world.state(Cinema).movies.values()}
+    return {"genre": rng.choice([genre for genre in GENRES if genre not in there])}
+
+
+def a_show(rng: random.Random, world: World) -> Slots | None:
+    row = one(rng, [row for row in world.state(Cinema).shows.values() if row.seats > 1])
+    if row is None:
+        return None
+    count = rng.randint(2, min(row.seats, 5))
+    return {"movie": row.movie, "day": row.day, "time": row.time, "count": count}
+
+
+def a_full_show(rng: random.Random, world: World) -> Slots | None:
+    row = one(rng, [row for row in world.state(Cinema).shows.values() if row.seats < 2])
+    return row and {
+        "movie": row.movie, "day": row.day, "time": row.time, "count": rng.randint(2, 5),
+    }  # fmt: skip
+
+
+def a_playing_movie(rng: random.Random, world: World) -> Slots | None:
+    shows = [*world.state(Cinema).shows.values()]
+    row = rng.choice(shows)
+    others = [each for each in shows if (each.movie, each.day) == (row.movie, row.day)]
+    prices = sorted(each.price for each in others)
+    if len(prices) > 1 and prices[0] == prices[1]:
+        return None
+    best = min(others, key=lambda each: each.price)
+    if best.seats < 2:
+        return None
+    return {"movie": row.movie, "day": row.day, "count": rng.randint(2, min(best.seats, 5))}
+
+
+def _shows(slots: Slots) -> tuple[str, str, str, dict[str, str]]:
+    movie, day = slots["movie"], slots["day"]
+    why = f"I need the shows of {movie} on {day}."
+    return "list_shows", "shows", why, {"movie": movie, "day": day}
+
+
+def best_movie(slots: Slots) -> Program:
+    genre = slots["genre"]
+    best = yield from best_of(
+        "search_movies", "movies", f"I need the movies of genre {genre}.", {"genre": genre},
+        label="movie", by="rating", largest=True,
+    )  # fmt: skip
+    movie, rating = best["movie"], best["rating"]
+    return Answer(
+        f"{movie} is the best one, with a rating of {rating}.", (movie,),
+        f"{movie} with {rating} is the best.",
+    )  # fmt: skip
+
+
+def tickets_at(slots: Slots) -> Program:
+    time, count = slots["time"], slots["count"]
+    tool, key, why, arguments = _shows(slots)
+    row = yield from find_row(tool, key, why, {**arguments}, "time", time)
+    bought = yield Step(
+        f"The show at {time} is {row['show']}.",
+        "buy_tickets", {"show": row["show"], "count": count},
+    )  # fmt: skip
+    return Answer(f"I bought {count} tickets for {bought['total']} dollars.", (), "That is done.")
+
+
+def cheapest_tickets(slots: Slots) -> Program:
+    count = slots["count"]
+    tool, key, why, arguments = _shows(slots)
+    best = yield from best_of(tool, key, why, {**arguments}, label="show", by="price")
+    bought = yield Step(
+        f"{best['show']} with {best['price']} is the cheapest.",
+        "buy_tickets", {"show": best["show"], "count": count},
+    )  # fmt: skip
+    return Answer(
+        f"I bought {count} tickets for the show at {best['time']}, {bought['total']} dollars.",
+        (best["time"],),
+    )
+
+
+INTENTS = (
+    lookup("cinema.minutes", "get_movie", "movie", "I look up {movie}.",
+           "{movie} takes {minutes} minutes.", """
+        How long is the movie {movie}?
+        How many minutes does {movie} take?
+        Tell me how long {movie} is.
+        Find out the length of the movie {movie}.
+        What is the running time of {movie}?
+        {movie}: how many minutes is it?
+        Look up how long the movie {movie} takes.
+        Check the length of {movie} in minutes.
+        """, draw=a_movie, facts="minutes", trouble=no_movie),
+    lookup("cinema.genre", "get_movie", "movie", "I look up {movie}.", "The genre of {movie} is {genre}.", """
+        What is the genre of {movie}?
+        What kind of movie is {movie}?
+        Tell me the genre of the movie {movie}.
+        Find out which genre {movie} is.
+        {movie}: what genre is it?
+        Look up what kind of movie {movie} is.
+        Which genre does the movie {movie} belong to?
+        Check the genre of {movie}.
+        """, draw=a_movie, facts="genre", trouble=no_movie),
+    plan("cinema.best", "search_movies", best_movie, """
+        What is the best {genre} movie?
+        Which {genre} movie [is rated best|has the best rating]?
+        Find the {genre} movie with the highest rating.
+        I want to see a movie, genre {genre}. Which one is the best?
+        Tell me the best movie of the genre {genre}.
+        Look for the top {genre} movie.
+        {genre}: which movie has the highest rating?
+        Of all movies of genre {genre}, name the one with the best rating.
+        """, draw=a_genre, trouble=no_genre),
+    plan("cinema.tickets", "list_shows buy_tickets", tickets_at, """
+        Buy {count} tickets for {movie} on {day} at {time}.
+        Get {count} tickets for the movie {movie}, {day} at {time}.
+        I need {count} tickets for {movie} on {day} at {time}.
+        On {day} at {time}, {count} of us want to see {movie}. Buy the tickets.
+        {movie}, {day}, {time}: buy {count} tickets.
+        We are {count} and want to see {movie} on {day} at {time}. Get the tickets.
+        Find the show of {movie} on {day} at {time} and buy {count} tickets.
+        Order {count} cinema tickets for {movie}, on {day} at {time}.
+        """, draw=a_show, trouble=a_full_show),
+    plan("cinema.cheapest_tickets", "list_shows buy_tickets", cheapest_tickets, """
+        Buy {count} tickets for the cheapest show of {movie} on {day}. When is it?
+        Get {count} tickets for {movie} on {day}, as cheap as possible, and tell me the time.
+        I need {count} tickets for the cheapest show of {movie} on {day}. At what time is it?
+        On {day}, {count} of us want to see {movie}. Take the cheapest show and tell me the time.
+        {movie}, {day}: buy {count} tickets for the cheapest show and tell me when it starts.
+        Find the cheapest show of {movie} on {day}, buy {count} tickets and tell me the time.
+        Order {count} tickets for {movie} on {day} at the lowest price. What time is the show?
+        We are {count} and want the cheapest show of {movie} on {day}. Buy it and say when it is.
+        """, draw=a_playing_movie, trouble=both(no_movie, a_day, COUNT)),
+    lookup("cinema.refund", "refund_tickets", "ticket", "I give {ticket} back.",
+           "You get {refund} dollars back.", """
+        Give back my cinema ticket {ticket}.
+        Return the cinema ticket {ticket}.
+        I cannot go to the movie. Give back ticket {ticket}.
+        Refund my cinema tickets {ticket}.
+        Cancel the movie tickets {ticket}.
+        I do not need the cinema ticket {ticket} any more. Return it.
+        My movie ticket {ticket} should be refunded.
+        Get my money back for the cinema ticket {ticket}.
+        """, draw=a_ticket, trouble=no_ticket),
+)  # fmt: skip

@@ -1,0 +1,155 @@
+"""Intents of two parts: something has to be found out before something else can be done with it.
+
+A *finding* is a phrase for a value (`the day parcel P4821 arrives`) with the calls that find it; an
+*errand* is a request with a gap for a value of that kind (`Add Dentist to my calendar on {x}`).
+Each finding goes with each errand of its kind, unless both are the same call; so there are far more
+combinations of APIs than anybody wrote down, and some can be kept away from training.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from agents.environments.api_worlds.intent import (
+    Draw,
+    Intent,
+    Program,
+    Slots,
+    Step,
+    Unsolvable,
+    Wording,
+    passed_on,
+    wordings,
+)
+from agents.environments.api_worlds.observations import parsed
+from agents.environments.api_worlds.world import World
+
+Kind = Literal["day", "city", "money", "person"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a finding found, and a sentence that says so."""
+
+    value: str | int
+    told: str
+
+
+Search = Generator[Step, Any, Found]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A value that has to be found out."""
+
+    name: str
+    kind: Kind
+    tools: tuple[str, ...]
+    phrases: tuple[Wording, ...]
+    draw: Draw
+    search: Callable[[Slots], Search]
+    trouble: Draw | None
+
+
+@dataclass(frozen=True)
+class Errand:
+    """What is to be done with a value: its program finds it in the slot `x`, and in the slot `told`
+    the sentence that says what was found."""
+
+    name: str
+    kind: Kind
+    tools: tuple[str, ...]
+    requests: tuple[Wording, ...]
+    draw: Callable[[random.Random, World, Any], Slots | None]
+    """Slots that fit a world and the value."""
+    program: Callable[[Slots], Program]
+
+
+def finding(
+    name: str,
+    kind: Kind,
+    tools: str,
+    search: Callable[[Slots], Search],
+    lines: str,
+    *,
+    draw: Draw,
+    trouble: Draw | None = None,
+) -> Finding:
+    """A finding; its phrases are the lines."""
+    return Finding(name, kind, tuple(tools.split()), wordings(name, lines), draw, search, trouble)
+
+
+def errand(
+    name: str,
+    kind: Kind,
+    tools: str,
+    program: Callable[[Slots], Program],
+    lines: str,
+    *,
+    draw: Callable[[random.Random, World, Any], Slots | None],
+) -> Errand:
+    """An errand; its requests are the lines, with `{x}` where the phrase goes."""
+    return Errand(name, kind, tuple(tools.split()), wordings(name, lines), draw, program)
+
+
+def looked_up(
+    tool: str, arguments: str, field: str, why: str, told: str
+) -> Callable[[Slots], Search]:
+    """A search of one call: the value is a field of its observation."""
+
+    def search(slots: Slots) -> Search:
+        observation = yield Step(why.format(**slots), tool, passed_on(arguments, slots))
+        value = observation[field]
+        return Found(value, told.format(x=value, **slots))
+
+    return search
+
+
+def combine(first: Finding, then: Errand) -> Intent:
+    """The intent of both. A wording is held out when both of its parts are; mixed ones are left
+    away, so that no part of a held-out wording is ever seen in training."""
+
+    def draw(rng: random.Random, world: World) -> Slots | None:
+        known = first.draw(rng, world)
+        if known is None:
+            return None
+        found = _find(first, known, world)
+        wanted = then.draw(rng, world, found.value) if found else None
+        return None if wanted is None else {**wanted, **known}
+
+    def in_trouble(rng: random.Random, world: World) -> Slots | None:
+        sound = draw(rng, world)
+        wrong = first.trouble(rng, world) if first.trouble and sound else None
+        return {**sound, **wrong} if sound and wrong else None
+
+    def program(slots: Slots) -> Program:
+        found = yield from first.search(slots)
+        return (yield from then.program({**slots, "x": found.value, "told": found.told}))
+
+    name = f"{first.name}+{then.name}"
+    texts = (
+        Wording(f"{request.id}+{phrase.id}", request.text.replace("{x}", phrase.text), held_out)
+        for held_out in (False, True)
+        for request in then.requests
+        for phrase in first.phrases
+        if request.held_out == phrase.held_out == held_out
+    )
+    tools = tuple(dict.fromkeys(first.tools + then.tools))
+    trouble = in_trouble if first.trouble else None
+    return Intent(name, tools, tuple(texts), draw, program, trouble)
+
+
+def _find(first: Finding, slots: Slots, world: World) -> Found | None:
+    """What the finding finds in a world; findings change nothing."""
+    search = first.search(slots)
+    try:
+        step = next(search)
+        while True:
+            step = search.send(parsed(world.call(step.tool, step.arguments)))
+    except StopIteration as done:
+        return done.value
+    except Unsolvable:
+        return None

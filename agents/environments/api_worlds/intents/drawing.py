@@ -1,0 +1,64 @@
+"""Slots that many intents draw."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from agents.environments.api_worlds.intent import Draw, Slots
+from agents.environments.api_worlds.names import CITIES, NO_CITIES, WEEKDAYS
+from agents.environments.api_worlds.world import World
+
+
+def one(rng: random.Random, rows: Iterable[Any]) -> Any:
+    """One of the rows, or `None` where there is none."""
+    there: Sequence[Any] = tuple(rows)
+    return rng.choice(there) if there else None
+
+
+def from_world(slot: str, rows: Callable[[World], Iterable[Any]]) -> Draw:
+    """A draw of one slot from rows of the world."""
+
+    def draw(rng: random.Random, world: World) -> Slots | None:
+        value = one(rng, rows(world))
+        return None if value is None else {slot: value}
+
+    return draw
+
+
+def fixed(slot: str, values: Sequence[Any]) -> Draw:
+    """A draw of one slot from values that every world has."""
+    return lambda rng, world: {slot: rng.choice(values)}
+
+
+def both(*draws: Draw) -> Draw:
+    """The slots of several draws together."""
+
+    def draw(rng: random.Random, world: World) -> Slots | None:
+        slots: Slots = {}
+        for each in draws:
+            drawn = each(rng, world)
+            if drawn is None:
+                return None
+            slots.update(drawn)
+        return slots
+
+    return draw
+
+
+a_day = fixed("day", WEEKDAYS)
+a_city = from_world("city", lambda world: world.setting.cities)
+no_city = fixed("city", NO_CITIES)
+a_person = from_world("person", lambda world: world.setting.people)
+
+
+def two_cities(rng: random.Random, world: World) -> Slots:
+    origin, to = rng.sample(world.setting.cities, 2)
+    return {"origin": origin, "to": to}
+
+
+def no_route(rng: random.Random, world: World) -> Slots:
+    """A route to a place that this world does not know."""
+    strange = [*NO_CITIES, *(city for city in CITIES if city not in world.setting.cities)]
+    return {"origin": rng.choice(world.setting.cities), "to": rng.choice(strange)}

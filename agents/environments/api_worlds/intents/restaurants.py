@@ -1,0 +1,165 @@
+"""What users want of restaurants."""
+
+# ruff: noqa: E501 (one wording, one line)
+
+from __future__ import annotations
+
+import random
+
+from agents.environments.api_worlds.domains.restaurants import EVENINGS, Restaurants
+from agents.environments.api_worlds.intent import (
+    Answer,
+    Program,
+    Slots,
+    Step,
+    Unsolvable,
+    best_of,
+    lookup,
+    plan,
+)
+from agents.environments.api_worlds.intents.drawing import (
+    a_day,
+    both,
+    fixed,
+    from_world,
+    no_city,
+)
+from agents.environments.api_worlds.names import CUISINES, DISHES, WEEKDAYS
+from agents.environments.api_worlds.world import World
+
+GUESTS = fixed("people", (2, 3, 4, 5, 6, 7, 8))
+a_table = from_world("reservation", lambda world: world.state(Restaurants).tables)
+no_table = fixed("reservation", ("T12", "T24", "T33", "T41", "T59", "T68", "T76", "T87"))
+
+
+def a_kitchen(rng: random.Random, world: World) -> Slots | None:
+    row = rng.choice([*world.state(Restaurants).restaurants.values()])
+    return {"city": row.city, "cuisine": row.cuisine}
+
+
+def a_free_table(rng: random.Random, world: World) -> Slots | None:
+    restaurants, day = world.state(Restaurants).restaurants, rng.choice(WEEKDAYS)
+    name = rng.choice([*restaurants])
+    free = restaurants[name].free[day]
+    return {"restaurant": name, "day": day, "time": rng.choice(free)} if free else None
+
+
+def a_taken_table(rng: random.Random, world: World) -> Slots | None:
+    restaurants, day = world.state(Restaurants).restaurants, rng.choice(WEEKDAYS)
+    name, time = rng.choice([*restaurants]), rng.choice(EVENINGS)
+    taken = time not in restaurants[name].free[day]
+    return {"restaurant": name, "day": day, "time": time} if taken else None
+
+
+def a_dish(rng: random.Random, world: World) -> Slots | None:
+    restaurants = world.state(Restaurants).restaurants
+    name = rng.choice([*restaurants])
+    return {"restaurant": name, "dish": rng.choice([*restaurants[name].menu])}
+
+
+def no_dish(rng: random.Random, world: World) -> Slots | None:
+    restaurants = world.state(Restaurants).restaurants
+    name = rng.choice([*restaurants])
+    return {
+        "restaurant": name,
+        "dish": rng.choice([dish for dish in DISHES if dish not in restaurants[name].menu]),
+    }
+
+
+def best_rated(slots: Slots) -> Program:
+    city, cuisine = slots["city"], slots["cuisine"]
+    best = yield from best_of(
+        "search_restaurants", "restaurants", f"I need the {cuisine} restaurants in {city}.",
+        {"city": city, "cuisine": cuisine}, label="restaurant", by="rating", largest=True,
+    )  # fmt: skip
+    name, rating = best["restaurant"], best["rating"]
+    return Answer(
+        f"The best one is {name} with a rating of {rating}.", (name,),
+        f"{name} with {rating} is the best.",
+    )  # fmt: skip
+
+
+def dish_price(slots: Slots) -> Program:
+    name, dish = slots["restaurant"], slots["dish"]
+    observation = yield Step(f"I need the menu of {name}.", "get_menu", {"restaurant": name})
+    price = observation["menu"].get(dish)
+    if price is None:
+        raise Unsolvable(f"There is no {dish}.")
+    return Answer(
+        f"At {name} the {dish} costs {price} dollars.", (price,), f"The {dish} costs {price}."
+    )
+
+
+def reserve_earliest(slots: Slots) -> Program:
+    name, day, people = slots["restaurant"], slots["day"], slots["people"]
+    observation = yield Step(
+        f"I need the free times of {name}.", "table_times", {"restaurant": name, "day": day}
+    )
+    if not observation["times"]:
+        raise Unsolvable(f"There is no free table on {day}.")
+    time = observation["times"][0]
+    yield Step(
+        f"The earliest time is {time}.", "reserve_table",
+        {"restaurant": name, "day": day, "time": time, "people": people},
+    )  # fmt: skip
+    return Answer(f"You have a table at {name} on {day} at {time}.", (time,))
+
+
+INTENTS = (
+    plan("restaurants.best", "search_restaurants", best_rated, """
+        What is the best {cuisine} restaurant in {city}?
+        Which {cuisine} restaurant in {city} [is rated best|has the best rating]?
+        Find the best {cuisine} restaurant in {city}.
+        I am in {city} and want {cuisine} food. Which restaurant is the best?
+        Tell me the {cuisine} restaurant in {city} with the highest rating.
+        Where is the best {cuisine} food in {city}?
+        {city}, {cuisine} food: which restaurant has the highest rating?
+        Look for the top {cuisine} restaurant in {city}.
+        We want to eat {cuisine} in {city}. Name the best restaurant.
+        """, draw=a_kitchen, trouble=both(no_city, fixed("cuisine", CUISINES))),
+    plan("restaurants.dish", "get_menu", dish_price, """
+        What does the {dish} cost at {restaurant}?
+        How much is the {dish} at {restaurant}?
+        Tell me the price of the {dish} at {restaurant}.
+        Find out how much {restaurant} takes for the {dish}.
+        At {restaurant}, what is the price of the {dish}?
+        I want to eat {dish} at {restaurant}. What does it cost?
+        {restaurant}, {dish}: how much is it?
+        Check the price of the {dish} on the menu of {restaurant}.
+        Look at the menu of {restaurant} for the price of the {dish}.
+        """, draw=a_dish, trouble=no_dish),
+    lookup("restaurants.reserve", "reserve_table", "restaurant day time people",
+           "I reserve the table on {day} at {time}.",
+           "You have a table at {restaurant} on {day} at {time}.", """
+        Reserve a table for {people} at {restaurant} on {day} at {time}.
+        Book a table at {restaurant} for {people} people on {day} at {time}.
+        I need a table for {people} at {restaurant} on {day}, {time}.
+        Get us a table at {restaurant} on {day} at {time} for {people} people.
+        We are {people} and want to eat at {restaurant} on {day} at {time}. Reserve a table.
+        {restaurant}, {day}, {time}, {people} people: reserve a table.
+        Make a reservation at {restaurant} for {people} on {day} at {time}.
+        On {day} at {time}, {people} of us go to {restaurant}. Book a table.
+        Take a table for {people} people on {day} at {time} at {restaurant}.
+        """, draw=both(a_free_table, GUESTS), trouble=both(a_taken_table, GUESTS)),
+    plan("restaurants.reserve_earliest", "table_times reserve_table", reserve_earliest, """
+        Reserve the earliest table for {people} at {restaurant} on {day}.
+        Book a table at {restaurant} for {people} people on {day}, as early as possible.
+        Find the earliest free table at {restaurant} on {day} and reserve it for {people}.
+        I need a table for {people} at {restaurant} on {day} at the earliest time.
+        We are {people} and want to eat at {restaurant} on {day}. Take the earliest table.
+        Get us the first free table at {restaurant} on {day} for {people} people.
+        {restaurant}, {day}, {people} people: reserve the earliest table.
+        Make a reservation for {people} at {restaurant} on {day} at the first free time.
+        """, draw=both(from_world("restaurant", lambda world: world.state(Restaurants).restaurants), a_day, GUESTS)),
+    lookup("restaurants.cancel", "cancel_table", "reservation", "I cancel {reservation}.",
+           "Reservation {reservation} is cancelled.", """
+        Cancel my table reservation {reservation}.
+        I do not need the table {reservation} any more. Cancel it.
+        Delete the table reservation {reservation}.
+        Cancel the table with number {reservation}.
+        We cannot come to the restaurant. Cancel reservation {reservation}.
+        Give back my table {reservation}.
+        My table reservation {reservation} must be cancelled.
+        Drop the reservation {reservation} at the restaurant.
+        """, draw=a_table, trouble=no_table),
+)  # fmt: skip

@@ -1,0 +1,25 @@
+"""Reading observations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+
+def parsed(observation: str) -> Any:
+    """An observation as the object that it is."""
+    return json.loads(observation)
+
+
+def leaves(value: Any) -> Iterator[str | int]:
+    """Every name and number in a parsed observation, keys of objects left out unless they stand
+    for rows (a menu, a cart)."""
+    if isinstance(value, dict):
+        for each in value.values():
+            yield from leaves(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from leaves(each)
+    elif isinstance(value, str | int):
+        yield value

@@ -1,0 +1,152 @@
+"""Whether a run did what its instruction asked: by the state of the world and by the facts in the
+answer, never by comparison with the oracle's text.
+
+* The world must be as the instruction wants it: whatever was asked is there, and nothing else has
+  changed. A second booking fails as a missing one does; an order that was cancelled again does no
+  harm.
+* The answer must contain each fact. Every number, time or id in it must be a fact, stand in the
+  instruction, or belong to what was chosen; and it must name nothing else of the kind that was
+  asked for. So an answer that lists everything fails.
+* Giving up is right where the oracle finds that there is no way, and only there; but unless a
+  tool is missing, something must have been tried.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agents.environments.api_worlds.names import POOLS, WEEKDAYS
+from agents.environments.word_problems.words import NUMBER_WORDS
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`reason` says what is wrong; it is empty when the instruction is solved."""
+
+    reason: str = ""
+
+    @property
+    def solved(self) -> bool:
+        return not self.reason
+
+
+@dataclass(frozen=True)
+class AnswerGoal:
+    """What an answer has to say. Values are names, ids, times and numbers, as text."""
+
+    facts: tuple[str, ...]
+    allowed: tuple[str, ...]
+    """Further values that may be said: what the instruction names, and what belongs to the chosen
+    thing."""
+    rivals: frozenset[str]
+    """Names that must not be said: what was found and not chosen."""
+
+
+_NUMBER = re.compile(
+    r"""(?x)
+    \d{3}-\d{4}                     # a phone number
+    | \d{1,2}:\d{2}                 # a time
+    | (?<![A-Za-z])[A-Za-z]{1,3}\d+ # an id
+    | \d[\d,]*(?:\.\d+)?            # a number
+    """
+)
+_WORDS = re.compile(r"[a-z]+")
+_SPELLED = {word: str(value) for value, word in enumerate(NUMBER_WORDS)}
+
+
+def check_answer(text: str, goal: AnswerGoal) -> Verdict:
+    """Compare an answer with what it has to say."""
+    if not text.strip():
+        return Verdict("the answer is empty")
+    numbers = numbers_in(text)
+    words = _WORDS.findall(text.lower())
+    spelled = frozenset(_SPELLED[word] for word in words if word in _SPELLED)
+    for fact in goal.facts:
+        value = numbers_in(fact)
+        there = value <= numbers or value == spelled if _is_number(fact) else says(text, fact)
+        if not there:
+            return Verdict(f"the answer does not say {fact}")
+    allowed = (*goal.facts, *goal.allowed)
+    known = {number for value in allowed for number in numbers_in(value)}
+    strange = sorted(numbers - known)
+    if strange:
+        return Verdict(f"the answer says {strange[0]}, which is not asked for")
+    for rival in sorted(goal.rivals | _same_kind(goal.facts)):
+        if says(text, rival) and not any(says(value, rival) for value in allowed):
+            return Verdict(f"the answer names {rival}, which is not asked for")
+    return Verdict()
+
+
+def check_world(expected: Mapping[str, str], actual: Mapping[str, str]) -> Verdict:
+    """Compare the tables of two worlds, by `domain.table`."""
+    for table, rows in expected.items():
+        if actual.get(table) != rows:
+            return Verdict(f"{table} is not as the instruction wants it")
+    return Verdict()
+
+
+def numbers_in(text: str) -> frozenset[str]:
+    """Numbers, times and ids of a text, each in one spelling (`1,200.0` is `1200`)."""
+    return frozenset(_normal(found[0]) for found in _NUMBER.finditer(text))
+
+
+def says(text: str, name: str) -> bool:
+    """Whether a name stands in a text as whole words, in upper or lower case."""
+    lower, wanted = text.lower(), name.lower()
+    start = lower.find(wanted)
+    while start >= 0:
+        end = start + len(wanted)
+        if not lower[start - 1 : start].isalnum() and not lower[end : end + 1].isalnum():
+            return True
+        start = lower.find(wanted, start + 1)
+    return False
+
+
+def belonging(observations: Iterable[Any], chosen: Collection[str]) -> Iterable[str]:
+    """Values of parsed observations that belong to what was chosen: the fields beside the rows,
+    and the rows with a chosen name, or with a chosen number or day that no other row has."""
+    rows: list[list[str]] = []
+    for field in (field for observation in observations for field in observation.values()):
+        if isinstance(field, str | int):
+            yield str(field)
+        elif isinstance(field, list):
+            rows += [[str(v) for v in row.values()] for row in field if isinstance(row, dict)]
+    among_rows = Counter(value for row in rows for value in set(row))
+    for row in rows:
+        if any(value in chosen and (is_name(value) or among_rows[value] == 1) for value in row):
+            yield from row
+
+
+def is_name(value: object) -> bool:
+    """Whether a value alone tells what is meant: no number, no time, no day."""
+    return isinstance(value, str) and value not in _DAYS and any(map(str.isalpha, value))
+
+
+_DAYS = frozenset(WEEKDAYS)
+
+
+def _is_number(fact: str) -> bool:
+    return _NUMBER.fullmatch(fact) is not None
+
+
+def _normal(number: str) -> str:
+    if ":" in number:
+        return number.removeprefix("0")
+    if number[0].isdigit():
+        plain = number.replace(",", "")
+        return plain.rstrip("0").rstrip(".") if "." in plain else plain
+    return number.upper()
+
+
+def _same_kind(facts: Iterable[str]) -> frozenset[str]:
+    """Names of the kinds of the facts."""
+    kinds: frozenset[str] = frozenset()
+    for fact in facts:
+        for pool in POOLS:
+            if fact in pool:
+                kinds |= pool
+    return kinds.difference(facts)

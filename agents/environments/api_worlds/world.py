@@ -1,0 +1,92 @@
+"""A world: the state of every domain, built from a seed, and changed by calls alone."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Collection, Iterable
+from typing import TypeVar
+
+from pydantic import JsonValue
+
+from agents.environments.api_worlds.api import Setting, State
+from agents.environments.api_worlds.domains import APIS, DOMAINS
+from agents.environments.api_worlds.names import CITIES, PEOPLE
+from agents.records import JsonObject, ToolCall
+
+S = TypeVar("S", bound=State)
+
+CITIES_OF_A_WORLD = 12
+PEOPLE_OF_A_WORLD = 8
+MAX_OBSERVATION_CHARS = 700
+"""No observation is longer, whatever was called before; most have under 100 characters, for a
+model of a few million parameters has to read several."""
+
+
+class World:
+    """The databases behind the APIs.
+
+    The same seed and the same calls give the same observations. A domain is built when it is first
+    used, from the seed and its own name, so what other domains do never matters.
+    """
+
+    def __init__(self, seed: int, tools: Collection[str] | None = None) -> None:
+        """`tools`: names of the APIs that may be called; all of them when not given."""
+        self.seed = seed
+        self._tools = APIS.keys() if tools is None else frozenset(tools)
+        self._states: dict[str, State] = {}
+        rng = random.Random(f"api_worlds:{seed}")
+        self.setting = Setting(
+            tuple(rng.sample(CITIES, CITIES_OF_A_WORLD)),
+            tuple(rng.sample(PEOPLE, PEOPLE_OF_A_WORLD)),
+        )
+
+    @classmethod
+    def after(
+        cls, seed: int, calls: Iterable[ToolCall], tools: Collection[str] | None = None
+    ) -> World:
+        """The world after some calls: what a process without memory needs to answer the next."""
+        world = cls(seed, tools)
+        for call in calls:
+            world.call(call.name, call.arguments)
+        return world
+
+    def state(self, domain: type[S]) -> S:
+        """The tables of one domain."""
+        state = self._states.get(domain.domain)
+        if state is None:
+            rng = random.Random(f"api_worlds:{self.seed}:{domain.domain}")
+            state = self._states[domain.domain] = domain.build(rng, self.setting)
+        if not isinstance(state, domain):
+            raise TypeError(f"{domain.__name__} is not the domain {domain.domain}")
+        return state
+
+    def call(self, name: str, arguments: object) -> str:
+        """The observation of a call: a JSON object as text. Never raises for what a model wrote:
+        an unknown tool, wrong arguments and impossible requests are `{"error": "…"}`."""
+        answer: JsonObject
+        if name not in self._tools or name not in APIS:
+            shown = name[:40].encode("ascii", "replace").decode()
+            answer = {"error": f"unknown tool {shown}"}
+        else:
+            api = APIS[name]
+            answer = api.call(self.state(api.state), arguments)
+        return observation_text(answer)
+
+    def snapshot(self, domains: Iterable[str]) -> dict[str, str]:
+        """The content of each table of some domains, by `domain.table`."""
+        return {
+            f"{name}.{table}": rows
+            for name in sorted(set(domains))
+            for table, rows in self.state(DOMAINS[name]).snapshot().items()
+        }
+
+    @property
+    def used_domains(self) -> frozenset[str]:
+        """Domains that were built so far; the others are as in the beginning."""
+        return frozenset(self._states)
+
+
+def observation_text(answer: JsonValue) -> str:
+    """Compact JSON."""
+    return json.dumps(answer, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,386 @@
+"""Instructions in the simulated worlds: solvable, checked by what was done, and kept apart."""
+
+from __future__ import annotations
+
+import dataclasses
+import doctest
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from agents.environments import api_worlds
+from agents.environments.api_worlds import (
+    APIS,
+    HELD_OUT,
+    HELD_OUT_APIS,
+    INTENTS,
+    MAX_CALLS,
+    Difficulty,
+    Instance,
+    Split,
+    UnfitRecipe,
+    World,
+    instances,
+    rebuild,
+    stream,
+)
+from agents.environments.api_worlds.domains import DOMAINS
+from agents.environments.api_worlds.intents import COMBINED, SINGLE
+from agents.environments.api_worlds.names import POOLS
+from agents.environments.api_worlds.splits import intents_of
+from agents.records import JsonObject, ToolCall
+
+COUNT = 600
+
+
+@functools.cache
+def sample(split: Split) -> tuple[Instance, ...]:
+    return tuple(instances(split, 11, COUNT))
+
+
+def every() -> Iterator[Instance]:
+    for split in Split:
+        yield from sample(split)
+
+
+def one_of(split: Split, index: int) -> Instance:
+    return sample(split)[index]
+
+
+any_instance = st.builds(one_of, st.sampled_from(Split), st.integers(0, COUNT - 1))
+
+
+def changing(calls: Sequence[ToolCall]) -> list[int]:
+    return [index for index, call in enumerate(calls) if APIS[call.name].changes]
+
+
+def rows_left(instance: Instance, calls: Sequence[ToolCall]) -> dict[str, object]:
+    """What calls leave behind, table by table: an own reading of the states, by which `verify` is
+    judged."""
+    world = World(instance.recipe.world, instance.recipe.tools)
+    for call in calls:
+        world.call(call.name, call.arguments)
+    tables: dict[str, object] = {}
+    for domain in DOMAINS.values():
+        state = world.state(domain)
+        for name, table in dataclasses.asdict(state).items():
+            if name in state.generated:
+                tables[f"{state.domain}.{name}"] = sorted(json.dumps(row) for row in table.values())
+            elif name != "issued":
+                tables[f"{state.domain}.{name}"] = table
+    return tables
+
+
+@pytest.mark.parametrize("split", Split)
+def test_the_oracle_solves_every_instance_with_the_offered_tools(split: Split) -> None:
+    for instance in sample(split):
+        oracle = instance.oracle
+        verdict = instance.verify(oracle.answer, oracle.calls)
+        assert verdict.solved, (instance.instruction, oracle, verdict.reason)
+        assert {call.name for call in oracle.calls} <= set(instance.recipe.tools)
+        assert len(oracle.steps) < MAX_CALLS
+        assert {call.name for call in oracle.calls} <= set(INTENTS[instance.recipe.intent].tools)
+
+
+@given(any_instance)
+@settings(max_examples=200, deadline=None)
+def test_the_oracle_s_observations_are_those_of_the_world(instance: Instance) -> None:
+    world = instance.world()
+    for step in instance.oracle.steps:
+        assert world.call(step.call.name, step.call.arguments) == step.observation
+
+
+@given(any_instance, st.integers(0, 3), st.integers(0, 5))
+@settings(max_examples=150, deadline=None)
+def test_a_run_is_right_only_if_the_world_is_as_the_oracle_leaves_it(
+    instance: Instance, kind: int, place: int
+) -> None:
+    calls = [*instance.oracle.calls]
+    assume(calls)
+    index = place % len(calls)
+    match kind:
+        case 0:
+            del calls[index]
+        case 1:
+            calls.append(calls[index])
+        case 2:
+            calls.reverse()
+        case _:
+            calls = calls[: index + 1]
+    same = rows_left(instance, calls) == rows_left(instance, instance.oracle.calls)
+    verdict = instance.verify(instance.oracle.answer, calls)
+    world_is_wrong = "is not as the instruction wants it" in verdict.reason
+    assert world_is_wrong == (not same), (instance.instruction, calls, verdict)
+
+
+def test_a_change_that_was_left_out_fails() -> None:
+    left_out = 0
+    for instance in every():
+        calls = instance.oracle.calls
+        done = changing(calls)
+        if done and instance.oracle.answer is not None:
+            without = [call for index, call in enumerate(calls) if index != done[-1]]
+            assert not instance.verify(instance.oracle.answer, without).solved
+            left_out += 1
+    assert left_out > 500
+
+
+def test_a_second_booking_fails_even_if_the_answer_is_right() -> None:
+    booked = 0
+    for instance in every():
+        calls = instance.oracle.calls
+        if calls and calls[-1].name in {"book_flight", "buy_tickets", "send_parcel"}:
+            again = instance.verify(instance.oracle.answer, [*calls, calls[-1]])
+            world = World.after(instance.recipe.world, calls)
+            if "error" not in world.call(calls[-1].name, calls[-1].arguments):
+                assert "is not as the instruction wants it" in again.reason
+                booked += 1
+    assert booked > 20
+
+
+def test_looking_around_does_no_harm() -> None:
+    looked = 0
+    for instance in sample(Split.TRAIN):
+        others = [
+            n for n in instance.recipe.tools if n not in INTENTS[instance.recipe.intent].tools
+        ]
+        reading = [n for n in others if not APIS[n].changes and not APIS[n].parameters]
+        if reading:
+            extra = ToolCall(id="x", name=reading[0], arguments={})
+            calls = (extra, *instance.oracle.calls)
+            assert instance.verify(instance.oracle.answer, calls).solved
+            looked += 1
+    assert looked > 20
+
+
+def test_an_answer_that_lists_everything_fails() -> None:
+    words = " ".join(word for pool in POOLS for word in sorted(pool))
+    numbers = " ".join(str(number) for number in range(500))
+    for instance in [*every()][::9]:
+        seen = " ".join(step.observation for step in instance.oracle.steps)
+        for flood in (numbers, f"{seen} {words} {numbers}"):
+            told = f"{instance.oracle.answer} {flood}"
+            assert not instance.verify(told, instance.oracle.calls).solved, instance.instruction
+
+
+def test_an_answer_that_names_all_candidates_fails() -> None:
+    tried = 0
+    for instance in every():
+        rows = [
+            value
+            for step in instance.oracle.steps
+            for value in json.loads(step.observation).values()
+            if isinstance(value, list) and len(value) > 1 and isinstance(value[0], dict)
+        ]
+        if rows and instance.oracle.facts and len(instance.oracle.steps) == 1:
+            everything = f"{instance.oracle.answer} {json.dumps(rows)}"
+            counting = instance.recipe.intent.endswith("count")
+            if not counting:
+                tried += 1
+                assert not instance.verify(everything, instance.oracle.calls).solved
+    assert tried > 40
+
+
+def test_an_answer_without_its_facts_or_with_a_wrong_one_fails() -> None:
+    missing = 0
+    for instance in [*every()][::3]:
+        for fact in instance.oracle.facts:
+            if re.search(rf"\b{re.escape(fact)}\b", instance.instruction):
+                continue
+            without = (instance.oracle.answer or "").replace(fact, "")
+            assert not instance.verify(f"Done. {without}", instance.oracle.calls).solved
+            missing += 1
+        if instance.oracle.answer is not None:
+            for empty in ("", "  "):
+                assert not instance.verify(empty, instance.oracle.calls).solved
+    assert missing > 500
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("The cheapest one is ZQ83, and it costs $255.00.", ""),
+        ("zq83 (255 dollars)", ""),
+        ("ZQ83 for two hundred and fifty-five dollars", "does not say 255"),
+        ("ZQ83 costs 225 dollars", "does not say 255"),
+        ("ZQ83 and AB12 cost 255 dollars", "says AB12"),
+        ("ZQ83 costs 255 to 300 dollars", "says 300"),
+    ],
+)
+def test_facts_count_and_not_the_words_around_them(answer: str, reason: str) -> None:
+    instance = next(
+        each
+        for seed in range(200)
+        for each in instances("train", seed, 40)
+        if each.recipe.intent == "flights.cheapest" and each.oracle.answer
+    )
+    flight, price = instance.oracle.facts
+    told = answer.replace("zq83", flight.lower()).replace("ZQ83", flight)
+    told = told.replace("255", price).replace("225", f"{int(price) - 2}")
+    told = told.replace("300", f"{int(price) + 2}")
+    verdict = instance.verify(told, instance.oracle.calls)
+    assert reason.replace("255", price).replace("300", f"{int(price) + 2}") in verdict.reason
+    assert verdict.solved == (not reason)
+
+
+def test_giving_up_is_right_only_where_there_is_no_way_and_after_a_try() -> None:
+    hopeless = 0
+    for instance in every():
+        verdict = instance.verify(None, instance.oracle.calls)
+        assert verdict.solved == (instance.oracle.answer is None)
+        if instance.oracle.answer is None:
+            hopeless += 1
+            assert not instance.verify("I did it.", instance.oracle.calls).solved
+            assert instance.verify(None, ()).solved == (not instance.oracle.steps)
+    assert 0.08 < hopeless / (COUNT * len(Split)) < 0.2
+
+
+def test_a_guess_without_any_call_fails() -> None:
+    for instance in every():
+        if instance.oracle.steps and not changing(instance.oracle.calls):
+            verdict = instance.verify(instance.oracle.answer, ())
+            assert verdict.reason == "no tool was asked that could know"
+
+
+def test_a_run_beyond_the_turn_limit_fails() -> None:
+    instance = next(each for each in every() if len(each.oracle.calls) == 1 and each.oracle.answer)
+    calls = instance.oracle.calls * (MAX_CALLS + 1)
+    assert "at most 6" in instance.verify(instance.oracle.answer, calls).reason
+
+
+def test_an_instance_is_rebuilt_from_its_task() -> None:
+    for instance in sample(Split.TRAIN)[::3]:
+        task = instance.task
+        assert rebuild(json.loads(json.dumps(task.instance))) == instance
+        assert task.prompt == instance.instruction
+        answer = instance.oracle.answer
+        assert answer is None or answer not in task.model_dump_json()
+
+
+def test_the_same_seed_gives_the_same_instances_and_a_longer_list_begins_alike() -> None:
+    assert instances("train", 3, 40)[:10] == instances("train", 3, 10)
+    assert instances("train", 3, 10) != instances("train", 4, 10)
+
+
+def test_another_process_makes_the_same_instances() -> None:
+    code = (
+        "from agents.environments.api_worlds import instances\n"
+        "print(*(each.id for each in instances('unseen_worlds', 11, 20)))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "7"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [each.id for each in sample(Split.UNSEEN_WORLDS)[:20]]
+
+
+def test_no_instance_and_no_instruction_of_training_is_in_another_split() -> None:
+    ids = {split: {each.id for each in sample(split)} for split in Split}
+    texts = {split: {each.instruction for each in sample(split)} for split in Split}
+    assert sum(map(len, ids.values())) == len(set().union(*ids.values()))
+    for split in HELD_OUT:
+        assert not texts[split] & texts[Split.TRAIN]
+
+
+def test_each_split_holds_out_what_its_name_says() -> None:
+    seen = {
+        "apis": {name for each in sample(Split.TRAIN) for name in each.recipe.tools},
+        "intents": {each.recipe.intent for each in sample(Split.TRAIN)},
+        "worlds": {each.recipe.world for each in sample(Split.TRAIN)},
+        "wordings": {
+            part for each in sample(Split.TRAIN) for part in each.recipe.wording.split("+")
+        },
+    }
+    for each in sample(Split.UNSEEN_APIS):
+        assert HELD_OUT_APIS & set(INTENTS[each.recipe.intent].tools)
+    assert not HELD_OUT_APIS & seen["apis"]
+    for each in sample(Split.UNSEEN_COMBINATIONS):
+        assert each.recipe.intent not in seen["intents"]
+    for each in sample(Split.UNSEEN_WORDINGS):
+        assert not set(each.recipe.wording.split("+")) & seen["wordings"]
+    for each in sample(Split.UNSEEN_WORLDS):
+        assert each.recipe.world not in seen["worlds"]
+
+
+def test_every_api_is_needed_by_something_and_training_needs_all_that_are_not_held_out() -> None:
+    needed = {
+        split: {tool for part in intents_of(split) for intent in part for tool in intent.tools}
+        for split in Split
+    }
+    assert needed[Split.TRAIN] == set(APIS) - HELD_OUT_APIS
+    assert needed[Split.UNSEEN_COMBINATIONS] <= needed[Split.TRAIN]
+    together = {
+        split: {frozenset(intent.tools) for part in intents_of(split) for intent in part}
+        for split in Split
+    }
+    assert not together[Split.UNSEEN_COMBINATIONS] & together[Split.TRAIN]
+    assert len(together[Split.UNSEEN_COMBINATIONS]) >= 10
+    assert needed[Split.UNSEEN_APIS] >= HELD_OUT_APIS
+
+
+def test_the_grammar_is_broad() -> None:
+    assert len(SINGLE) >= 60
+    assert len(COMBINED) >= 40
+    assert all(len(intent.wordings) >= 8 for intent in INTENTS.values())
+    assert all(any(w.held_out for w in intent.wordings) for intent in INTENTS.values())
+    texts = [wording.text for intent in SINGLE for wording in intent.wordings]
+    assert len(set(texts)) == len(texts)
+    assert max(Counter(each.recipe.intent for each in sample(Split.TRAIN)).values()) < COUNT / 12
+
+
+@given(any_instance)
+@settings(max_examples=200, deadline=None)
+def test_instructions_are_whole_sentences_and_short(instance: Instance) -> None:
+    texts = [instance.instruction, instance.oracle.answer or "", instance.oracle.rationale]
+    texts += [step.rationale for step in instance.oracle.steps]
+    for text in texts:
+        assert not re.search(r"[{}\[\]|]|  |\.\.|\bNone\b", text), text
+        assert len(text) <= 160
+    assert 3 <= len(instance.tools) <= 8
+
+
+def test_difficulty_is_what_was_asked_for() -> None:
+    hard = Difficulty(combined=1.0, trouble=0.0, missing=0.0, offered=(8, 8), max_calls=4)
+    for instance in instances("train", 1, 60, hard):
+        assert "+" in instance.recipe.intent
+        assert len(instance.recipe.tools) == 8
+        assert instance.oracle.answer is not None
+        assert len(instance.oracle.steps) <= 4
+    hopeless = Difficulty(trouble=0.0, missing=1.0)
+    assert all(each.oracle.answer is None for each in instances("train", 1, 60, hopeless))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"intent": "flights.teleport"}, "no intent 'flights.teleport'"),
+        ({"wording": "no/99"}, "a wording 'no/99'"),
+        ({"tools": ["format_disk"]}, "no API 'format_disk'"),
+    ],
+)
+def test_a_recipe_that_makes_no_instance_is_refused(change: JsonObject, message: str) -> None:
+    recipe = sample(Split.TRAIN)[0].task.instance
+    with pytest.raises(UnfitRecipe, match=message):
+        rebuild({**recipe, **change})
+
+
+def test_an_unknown_split_and_a_negative_number_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"no split .test.; .*unseen_apis"):
+        next(stream("test", 1))
+    with pytest.raises(ValueError, match="cannot generate -1"):
+        instances("train", 1, -1)
+
+
+def test_the_example_in_the_documentation_is_true() -> None:
+    result = doctest.testmod(api_worlds)
+    assert result.attempted >= 5
+    assert result.failed == 0
