@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -357,6 +358,21 @@ def test_difficulty_is_what_was_asked_for() -> None:
         assert len(instance.oracle.steps) <= 4
     hopeless = Difficulty(trouble=0.0, missing=1.0)
     assert all(each.oracle.answer is None for each in instances("train", 1, 60, hopeless))
+
+
+@pytest.mark.parametrize(
+    ("knobs", "message"),
+    [
+        ({"combined": 1.5}, "combined is a share"),
+        ({"trouble": 0.6, "missing": 0.6}, "more than 1 together"),
+        ({"offered": (5, 3)}, "1 to 24 tools"),
+        ({"offered": (3, 99)}, "1 to 24 tools"),
+        ({"max_calls": 0}, "max_calls is from 1 to 6"),
+    ],
+)
+def test_a_difficulty_that_cannot_be_is_refused(knobs: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Difficulty(**knobs)
 
 
 @pytest.mark.parametrize(

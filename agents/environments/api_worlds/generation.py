@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from agents.environments.api_worlds.domains import APIS
 from agents.environments.api_worlds.instance import (
+    MAX_CALLS,
     Instance,
-    Oracle,
     Recipe,
     UnfitRecipe,
     build,
@@ -22,7 +22,12 @@ from agents.environments.api_worlds.splits import (
     intents_of,
 )
 
+MAX_OFFERED = 24
+"""More tools than this are no instruction with distractors any more, but a search problem."""
+
 _SEEDS = 2**31
+_ALIKE = frozenset({"calendar", "tasks"})
+"""Domains that can stand in for each other: an event reminds of a task."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,17 @@ class Difficulty:
     """Share of the further tools that come from the domains of the instruction."""
     max_calls: int = 5
     """Instructions for which the oracle needs more calls are left away."""
+
+    def __post_init__(self) -> None:
+        for name in ("combined", "trouble", "missing", "related"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is a share, from 0 to 1, not {getattr(self, name)}")
+        if self.trouble + self.missing > 1:
+            raise ValueError("the shares trouble and missing are more than 1 together")
+        if not 1 <= self.offered[0] <= self.offered[1] <= MAX_OFFERED:
+            raise ValueError(f"1 to {MAX_OFFERED} tools can be offered, not {self.offered}")
+        if not 1 <= self.max_calls <= MAX_CALLS:
+            raise ValueError(f"max_calls is from 1 to {MAX_CALLS}, not {self.max_calls}")
 
 
 DEFAULT = Difficulty()
@@ -109,12 +125,11 @@ def _one(
             instance = build(recipe)
         except UnfitRecipe:
             continue
-        oracle: Oracle = instance.oracle
-        possible = oracle.answer is not None
+        possible = instance.oracle.answer is not None
         if (
             instance.split is split
             and possible != (trouble or missing)
-            and len(oracle.steps) <= difficulty.max_calls
+            and len(instance.oracle.steps) <= difficulty.max_calls
         ):
             return instance
     return None
@@ -131,10 +146,11 @@ def _offer(
         # Neither it nor anything that could stand in for it: of its domain, whatever changes
         # something as it does; and everything when it only reads.
         gone = APIS[rng.choice(needed)]
+        alike = _ALIKE if gone.domain in _ALIKE else {gone.domain}
         stand_ins = {
             name
             for name, api in APIS.items()
-            if api.domain == gone.domain and (api.changes or not gone.changes)
+            if api.domain in alike and (api.changes or not gone.changes)
         }
         needed = [name for name in needed if name not in stand_ins]
         allowed = [name for name in allowed if name not in stand_ins]
