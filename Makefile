@@ -17,6 +17,8 @@ help:
 
 install: $(STAMP)
 
+# bfcl-eval, beside whose checker ours is tested, pins an old NumPy and every vendor's client: it
+# gets a folder of its own, without what it depends on.
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Switchyard needs Python 3.11 or newer; name it by make PYTHON=/path/to/python3.11"; exit 1; }
@@ -24,6 +26,8 @@ $(STAMP): pyproject.toml constraints.txt
 	  { echo "the venv module is missing (on Debian: apt-get install python3-venv)"; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
+	  --constraint constraints.txt --target $(VENV)/bfcl-eval bfcl-eval
 	@touch $@
 
 # Compiles llama.cpp: about five minutes on two cores.

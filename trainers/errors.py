@@ -31,3 +31,9 @@ class UnreadableModel(TrainingError):
     """A model folder without usable weights or tokenizer."""
 
     exit_code = 5
+
+
+class UnreadableData(TrainingError):
+    """Training data that are not there, or not where they were looked for."""
+
+    exit_code = 6

@@ -1,0 +1,223 @@
+"""BFCL's AST evaluation of Python calls (Berkeley Function-Calling Leaderboard, v4).
+
+A call is right when its function has the wanted name, every required argument is there, no
+argument is unknown, each has the declared type and one of the possible values, and what is left
+out may be (`""` is among its possible values). The rules for values:
+
+- an integer serves where a float is declared; a tuple where a list is;
+- texts are compared without blanks, `,./-_*^` and case, and with one kind of quote;
+- the elements of a list are compared so too, those of a list within it exactly;
+- an object needs the possible one's keys, each with a possible value, texts as above; a list of
+  objects needs as many, in order;
+- where the possible values are of another type than the declared one (a variable's name instead
+  of a number, say), a value of that type is compared as it is.
+
+Parallel calls are matched in any order: each wanted call with one of its own. The published
+checker gives each wanted call the first one that fits and never looks back, so it can miss such a
+matching (see the tests for where it does).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from bench.checkers.tool_calls import ToolCall
+from bench.datasets.bfcl import Function, Parameter, Question, WantedCall
+
+Fault = Literal[
+    "no calls",
+    "a call where none is wanted",
+    "wrong number of calls",
+    "wrong function",
+    "missing argument",
+    "unexpected argument",
+    "positional argument",
+    "wrong type",
+    "wrong value",
+    "no matching call",
+]
+
+_TYPES: dict[str, type] = {
+    "string": str,
+    "integer": int,
+    "float": float,
+    "boolean": bool,
+    "array": list,
+    "tuple": list,
+    "dict": dict,
+    "any": str,
+}
+_MAY_BE_LEFT_OUT = ""
+_IGNORED = re.compile(r"[ ,./\-_*^]")
+
+
+@dataclass(frozen=True)
+class BfclVerdict:
+    """Whether an answer is right, and what is wrong with it first."""
+
+    fault: Fault | None = None
+    detail: str = ""
+    """The argument or the function that it is about."""
+
+    @property
+    def right(self) -> bool:
+        return self.fault is None
+
+
+RIGHT = BfclVerdict()
+
+
+def check(
+    question: Question, calls: Sequence[ToolCall] | None, *, dots_as_underscores: bool = False
+) -> BfclVerdict:
+    """The verdict on the calls of an output; None for an output that holds none.
+
+    `dots_as_underscores`: for endpoints that allow no dot in a function's name, so that
+    `math.hypot` was offered, and is called, as `math_hypot`.
+    """
+    if question.category == "irrelevance":
+        return BfclVerdict("a call where none is wanted") if calls else RIGHT
+    if calls is None:
+        return BfclVerdict("no calls")
+    if len(calls) != len(question.wanted):
+        return BfclVerdict("wrong number of calls", f"{len(calls)}, not {len(question.wanted)}")
+    verdicts = [
+        [_checked(question, wanted, call, dots_as_underscores) for call in calls]
+        for wanted in question.wanted
+    ]
+    if len(calls) == 1:
+        return verdicts[0][0]
+    lonely = _unmatched([[verdict.right for verdict in row] for row in verdicts])
+    return (
+        RIGHT if lonely is None else BfclVerdict("no matching call", question.wanted[lonely].name)
+    )
+
+
+def _checked(
+    question: Question, wanted: WantedCall, call: ToolCall, dots_as_underscores: bool
+) -> BfclVerdict:
+    function = question.function(wanted.name)
+    assert function is not None  # the reader refuses a question that wants what it does not offer
+    name = wanted.name.replace(".", "_") if dots_as_underscores else wanted.name
+    return check_call(function, name, wanted, call)
+
+
+def check_call(function: Function, name: str, wanted: WantedCall, call: ToolCall) -> BfclVerdict:
+    """The verdict on one call of the function, under the name by which it was offered."""
+    if call.name != name:
+        return BfclVerdict("wrong function", call.name)
+    if call.positional:
+        return BfclVerdict("positional argument", f"{call.positional} without a name")
+    for required in function.parameters.required:
+        if required not in call.arguments:
+            return BfclVerdict("missing argument", required)
+    for argument, value in call.arguments.items():
+        parameter = function.parameters.properties.get(argument)
+        if parameter is None or argument not in wanted.arguments:
+            return BfclVerdict("unexpected argument", argument)
+        fault = _fault(parameter, value, wanted.arguments[argument])
+        if fault is not None:
+            return BfclVerdict(fault, argument)
+    for argument, possible in wanted.arguments.items():
+        if argument not in call.arguments and _MAY_BE_LEFT_OUT not in possible:
+            return BfclVerdict("missing argument", argument)
+    return RIGHT
+
+
+def _fault(
+    parameter: Parameter, value: Any, possible: list[Any]
+) -> Literal["wrong type", "wrong value"] | None:
+    declared = _TYPES[parameter.type]
+    items = parameter.items
+    element = _TYPES[items.type] if declared is list and items is not None else None
+    if parameter.type == "tuple" and isinstance(value, tuple):
+        value = list(value)
+    if parameter.type == "float" and type(value) is int:
+        try:
+            value = float(value)
+        except OverflowError:
+            return "wrong value"
+    meant = _type_of(possible)
+    if type(value) is declared:
+        if element is not None and not _elements_fit(value, possible, element):
+            return "wrong type"
+    elif meant is None or type(value) is not meant:
+        return "wrong type"
+    by_name = meant is not None and meant is not declared
+    right = value in possible if by_name else _is_possible(value, possible, declared, element)
+    return None if right else "wrong value"
+
+
+def _type_of(possible: list[Any]) -> type | None:
+    """The type of the possible values; None when all they say is that it may be left out."""
+    return next((type(one) for one in possible if one != _MAY_BE_LEFT_OUT), None)
+
+
+def _elements_fit(value: list[Any], possible: list[Any], element: type) -> bool:
+    """Whether the elements have the declared type, or that of some possible list's elements."""
+    return any(
+        not isinstance(one, list) or all(type(item) in (element, _type_of(one)) for item in value)
+        for one in possible
+    )
+
+
+def _is_possible(value: Any, possible: list[Any], declared: type, element: type | None) -> bool:
+    if declared is dict:
+        return any(_same_object(value, one) for one in possible)
+    if element is dict:
+        return any(_same_objects(value, one) for one in possible)
+    if declared is list:
+        return _plain_list(value) in [_plain_list(one) for one in possible]
+    return _plain(value) in [_plain(one) for one in possible]
+
+
+def _same_object(value: dict[Any, Any], possible: Any) -> bool:
+    if not isinstance(possible, dict):
+        return False
+    known = all(
+        key in possible and _plain(given) in [_plain(one) for one in possible[key]]
+        for key, given in value.items()
+    )
+    return known and all(
+        key in value or _MAY_BE_LEFT_OUT in values for key, values in possible.items()
+    )
+
+
+def _same_objects(value: list[Any], possible: Any) -> bool:
+    return len(value) == len(possible) and all(
+        _same_object(given, one) for given, one in zip(value, possible, strict=True)
+    )
+
+
+def _plain_list(items: Any) -> list[Any]:
+    """The elements as they are compared. `""` gives none: what may be left out may be empty."""
+    return [_plain(item) for item in items]
+
+
+def _plain(value: Any) -> Any:
+    """A text as it is compared; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    return _IGNORED.sub("", value).lower().replace("'", '"')
+
+
+def _unmatched(fits: list[list[bool]]) -> int | None:
+    """The first row that cannot have a column of its own beside the rows before it.
+
+    Augmenting paths (Kuhn): a row takes a free column, or one whose row can move to another.
+    """
+    owner: dict[int, int] = {}
+
+    def place(row: int, tried: set[int]) -> bool:
+        for column, fit in enumerate(fits[row]):
+            if fit and column not in tried:
+                tried.add(column)
+                if column not in owner or place(owner[column], tried):
+                    owner[column] = row
+                    return True
+        return False
+
+    return next((row for row in range(len(fits)) if not place(row, set())), None)

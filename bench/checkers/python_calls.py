@@ -1,0 +1,134 @@
+"""Python that a model wrote, parsed but never run.
+
+The text is hostile: its size is limited, what nests too deep for the parser counts as no Python,
+and the warnings that Python gives of odd literals are kept quiet.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+MAX_CHARS = 20_000
+"""Of a text that is parsed; a call has a few hundred."""
+MAX_CALLS = 100
+"""Calls of one text that are looked at, the first ones."""
+_MAX_DEPTH = 100
+"""Of brackets, Python's own parser stops at 200; of operators it does not."""
+
+# Only at the beginning of a name: else a long one would be read again from each of its letters.
+_OPENING = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\(")
+_KEYWORD = re.compile(r"([A-Za-z_]\w*)\s*=(?!=)\s*")
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+@dataclass(frozen=True)
+class PythonCall:
+    """A call as it is written: the dotted name, and each argument's value as text.
+
+    The value of a string literal is the string, of anything else its source in Python's own
+    spacing.
+    """
+
+    name: str
+    arguments: tuple[tuple[str | None, str], ...]
+    """(keyword, value); None for the keyword of a positional argument."""
+
+
+def expression(text: str) -> ast.expr | None:
+    """The text as one Python expression; None when it is none."""
+    tree = _parsed(text, "eval")
+    return tree.body if isinstance(tree, ast.Expression) else None
+
+
+def calls(text: str) -> list[PythonCall]:
+    """Every call of a text, nested ones too.
+
+    A text that is no Python as a whole (prose, a quoted answer, a full stop behind the call) is
+    searched for `name(…)`, and the arguments of each are read one by one; so are calls with a
+    positional argument behind a keyword, which databases and models write.
+    """
+    tree = _parsed(text, "exec")
+    if tree is None:
+        return list(_found(text[:MAX_CHARS]))
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [_call(node) for node in nodes[:MAX_CALLS]]
+
+
+def is_shallow(tree: ast.AST) -> bool:
+    """Whether nothing in it lies deeper than recursion may go."""
+    layer: list[ast.AST] = [tree]
+    for _ in range(_MAX_DEPTH):
+        layer = [child for node in layer for child in ast.iter_child_nodes(node)]
+        if not layer:
+            return True
+    return False
+
+
+def _parsed(text: str, mode: str) -> ast.AST | None:
+    if len(text) > MAX_CHARS:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text.strip(), mode=mode)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return tree if is_shallow(tree) else None
+
+
+def _call(node: ast.Call) -> PythonCall:
+    positional = [(None, _value(argument)) for argument in node.args]
+    keywords = [(keyword.arg or "**", _value(keyword.value)) for keyword in node.keywords]
+    return PythonCall(ast.unparse(node.func), (*positional, *keywords))
+
+
+def _value(node: ast.expr) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    return ast.unparse(node)
+
+
+def _found(text: str) -> Iterator[PythonCall]:
+    for number, opening in enumerate(_OPENING.finditer(text)):
+        if number == MAX_CALLS:
+            return
+        pieces = _arguments(text, opening.end())
+        if pieces is not None:
+            arguments = tuple(_argument(piece) for piece in pieces)
+            yield PythonCall(opening[0][:-1], arguments)
+
+
+def _arguments(text: str, start: int) -> list[str] | None:
+    """The comma-separated pieces up to the bracket that closes; None when none does."""
+    pieces: list[str] = []
+    expected = [")"]
+    begin, quote = start, ""
+    for at in range(start, len(text)):
+        sign = text[at]
+        if quote:
+            if sign == quote and text[at - 1] != "\\":
+                quote = ""
+        elif sign in "'\"":
+            quote = sign
+        elif sign in _CLOSING:
+            expected.append(_CLOSING[sign])
+        elif sign == expected[-1]:
+            expected.pop()
+            if not expected:
+                return [piece for piece in (*pieces, text[begin:at]) if piece.strip()]
+        elif sign == "," and len(expected) == 1:
+            pieces.append(text[begin:at])
+            begin = at + 1
+    return None
+
+
+def _argument(piece: str) -> tuple[str | None, str]:
+    piece = piece.strip()
+    keyword = _KEYWORD.match(piece)
+    written = piece[keyword.end() :] if keyword else piece
+    node = expression(written)
+    return keyword[1] if keyword else None, written if node is None else _value(node)

@@ -1,0 +1,139 @@
+"""The five step metrics of α-UMi (Small LLMs Are Weak Tool Learners, section 4).
+
+Each step of a reference trajectory is predicted from the reference's own history. A step calls a
+tool, finishes with an answer, or gives up.
+
+- *Plan ACC*: the share of all steps with the reference's decision.
+- *Act EM*: on reference-call steps, the share that names the reference's tool.
+- *Hallu.*: the share of all steps that name a tool which is not on offer.
+- *Argument F1*: on reference-call steps, of precision and recall over the arguments, where one
+  with its key and its value counts 1 and one with its key alone ½; with another tool it is 0.
+- *Rouge-L*: on reference-finish steps, of the answer; without an answer it is 0.
+
+A prediction that could not be read has no decision, no tool and no arguments: wrong, never left
+out. Two empty sets of arguments agree wholly. A reference whose arguments are no JSON object has
+no argument F1, as in the published scorer; how many steps each mean is over stands beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from bench.checkers.rouge import rouge_l
+from trainers.data.json_files import Unreadable, parse
+
+Decision = Literal["call", "finish", "give_up"]
+
+
+@dataclass(frozen=True)
+class ToolStep:
+    """A decision and what belongs to it; a prediction may be empty."""
+
+    decision: Decision | None = None
+    action: str | None = None
+    arguments: str | dict[str, Any] | None = None
+    """JSON text as the caller wrote it, or its object."""
+    answer: str | None = None
+
+
+@dataclass(frozen=True)
+class StepScore:
+    """One predicted step; None where a metric does not apply to the reference."""
+
+    plan: bool
+    hallucinated: bool
+    action: bool | None = None
+    argument_f1: float | None = None
+    rouge_l: float | None = None
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over the steps that a metric applies to; None over no step."""
+
+    value: float | None
+    steps: int
+
+
+@dataclass(frozen=True)
+class StepMetrics:
+    """The table's five columns, each in 0…1."""
+
+    plan_accuracy: Mean
+    action_match: Mean
+    hallucination: Mean
+    argument_f1: Mean
+    rouge_l: Mean
+
+
+def score_step(predicted: ToolStep, reference: ToolStep, tools: Collection[str]) -> StepScore:
+    """One step. Raises ValueError when the reference itself has no decision."""
+    if reference.decision is None:
+        raise ValueError("a reference step must call, finish or give up")
+    plan = predicted.decision == reference.decision
+    calls = predicted.decision == "call" and bool(predicted.action)
+    hallucinated = calls and predicted.action not in tools
+    if reference.decision == "call":
+        same = calls and predicted.action == reference.action
+        f1 = argument_f1(predicted.arguments, reference.arguments, same_action=same)
+        return StepScore(plan, hallucinated, action=same, argument_f1=f1)
+    if reference.decision == "finish":
+        answer = predicted.answer if predicted.decision == "finish" else None
+        return StepScore(plan, hallucinated, rouge_l=rouge_l(answer or "", reference.answer or ""))
+    return StepScore(plan, hallucinated)
+
+
+def argument_f1(
+    predicted: str | dict[str, Any] | None,
+    reference: str | dict[str, Any] | None,
+    *,
+    same_action: bool = True,
+) -> float | None:
+    """The argument F1 of a call; None when the reference's arguments are no JSON object."""
+    wanted = _object(reference)
+    if wanted is None:
+        return None
+    given = _object(predicted)
+    if given is None or not same_action:
+        return 0.0
+    if not wanted or not given:
+        return float(not wanted and not given)
+    shared = wanted.keys() & given.keys()
+    credit = sum(1.0 if _same(given[key], wanted[key]) else 0.5 for key in shared)
+    precision, recall = credit / len(given), credit / len(wanted)
+    return 2 * precision * recall / (precision + recall) if credit else 0.0
+
+
+def step_metrics(scores: Iterable[StepScore]) -> StepMetrics:
+    """The means over steps."""
+    scores = list(scores)
+    return StepMetrics(
+        plan_accuracy=_mean([float(one.plan) for one in scores]),
+        action_match=_mean([float(one.action) for one in scores if one.action is not None]),
+        hallucination=_mean([float(one.hallucinated) for one in scores]),
+        argument_f1=_mean([one.argument_f1 for one in scores if one.argument_f1 is not None]),
+        rouge_l=_mean([one.rouge_l for one in scores if one.rouge_l is not None]),
+    )
+
+
+def _mean(values: list[float]) -> Mean:
+    return Mean(sum(values) / len(values) if values else None, len(values))
+
+
+def _object(arguments: str | dict[str, Any] | None) -> dict[str, Any] | None:
+    """A call without arguments has none: an empty text is the empty object."""
+    if isinstance(arguments, str):
+        try:
+            arguments = parse(arguments) if arguments.strip() else {}
+        except Unreadable:
+            return None
+    if arguments is None:
+        return {}
+    return arguments if isinstance(arguments, dict) else None
+
+
+def _same(given: Any, wanted: Any) -> bool:
+    # To Python true is 1; in JSON they are different values.
+    return given == wanted and isinstance(given, bool) == isinstance(wanted, bool)

@@ -1,0 +1,131 @@
+"""APIBench (ShishirPatil/gorilla, Apache-2.0): which API of a model hub serves this instruction?
+
+JSON lines: questions for three hubs, and each hub's database of APIs. A question's text holds the
+instruction, behind `###Instruction:` or as the key of something like a dictionary, and a worked
+output; the reference call and its API stand beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bench.datasets.location import data_root, find
+from bench.errors import UsageError
+from trainers.data.json_files import Reading, Skipped, Unreadable, fit, lines
+
+Hub = Literal["huggingface", "tensorflow", "torchhub"]
+HUBS: tuple[Hub, ...] = ("huggingface", "tensorflow", "torchhub")
+SPLITS = ("eval", "train")
+_DATABASES: dict[Hub, str] = {
+    "huggingface": "huggingface_api.jsonl",
+    "tensorflow": "tensorflowhub_api.jsonl",
+    "torchhub": "torchhub_api.jsonl",
+}
+SOURCE = "https://github.com/ShishirPatil/gorilla (folders data/apibench and data/api)"
+_QUESTIONS = ("tool/gorilla/apibench", "gorilla/apibench", "data/apibench", "apibench", "")
+_APIS = ("tool/gorilla/api", "gorilla/api", "data/api", "api", "")
+MAX_TEXT = 100_000
+
+_MARKED = re.compile(r"###\s?Instruction:(.*?)(?:###\s?Output:|\Z)", re.DOTALL)
+_KEYED = re.compile(r"""['"]Instruction['"]:(.*?),\s*['"]Output['"]:""", re.DOTALL)
+
+
+class Api(BaseModel):
+    """An entry of a hub's database."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    domain: str = Field(min_length=1, max_length=500)
+    api_name: str = Field(max_length=2_000)
+    api_call: str = Field(min_length=1, max_length=MAX_TEXT)
+    description: str | None = Field(default=None, max_length=MAX_TEXT)
+
+
+@dataclass(frozen=True)
+class Question:
+    """An instruction with its reference."""
+
+    id: str
+    """Hub, split and place in the file from 0: `huggingface/eval/17`."""
+    hub: Hub
+    instruction: str
+    reference: str
+    """The published call."""
+    domain: str
+    """What the chosen API must be for."""
+    text: str
+    """The whole published text, instruction and worked output."""
+
+
+class _Row(BaseModel):
+    code: str = Field(min_length=1, max_length=MAX_TEXT)
+    api_call: str = Field(min_length=1, max_length=MAX_TEXT)
+    api_data: Api
+
+
+def load(hub: str, data: Path | None = None, split: str = "eval") -> Reading[Question]:
+    """A hub's questions in the order of the file, and what could not be read.
+
+    Raises DataError when the file is not there, UsageError for an unknown hub or split.
+    """
+    known = _hub(hub)
+    if split not in SPLITS:
+        raise UsageError(f"APIBench has no split {split!r}; it has {' and '.join(SPLITS)}")
+    root = data_root("APIBench", data, SOURCE)
+    path = find(root, _QUESTIONS, f"{known}_{split}.json", SOURCE)
+    questions: list[Question] = []
+    skipped: list[Skipped] = []
+    for number, value in lines(path):
+        try:
+            if isinstance(value, Unreadable):
+                raise value
+            row = fit(_Row, value)
+            questions.append(
+                Question(
+                    id=f"{known}/{split}/{number - 1}",
+                    hub=known,
+                    instruction=_instruction(row.code),
+                    reference=row.api_call,
+                    domain=row.api_data.domain,
+                    text=row.code,
+                )
+            )
+        except Unreadable as error:
+            skipped.append(error.at(f"{path.name}:{number}"))
+    return Reading(tuple(questions), tuple(skipped))
+
+
+def load_apis(hub: str, data: Path | None = None) -> Reading[Api]:
+    """A hub's database. Raises DataError, UsageError."""
+    root = data_root("APIBench", data, SOURCE)
+    path = find(root, _APIS, _DATABASES[_hub(hub)], SOURCE)
+    apis: list[Api] = []
+    skipped: list[Skipped] = []
+    for number, value in lines(path):
+        try:
+            if isinstance(value, Unreadable):
+                raise value
+            apis.append(fit(Api, value))
+        except Unreadable as error:
+            skipped.append(error.at(f"{path.name}:{number}"))
+    return Reading(tuple(apis), tuple(skipped))
+
+
+def _hub(name: str) -> Hub:
+    if name not in HUBS:
+        raise UsageError(f"APIBench has no hub {name!r}; it has {', '.join(HUBS)}")
+    return name
+
+
+def _instruction(text: str) -> str:
+    found = _MARKED.search(text) or _KEYED.search(text)
+    instruction = found[1].strip() if found is not None else ""
+    if not instruction:
+        raise Unreadable("no instruction", text[:60])
+    quoted = len(instruction) > 1 and instruction[0] == instruction[-1] and instruction[0] in "'\""
+    return instruction[1:-1] if quoted else instruction

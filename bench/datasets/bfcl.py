@@ -1,0 +1,174 @@
+"""BFCL v4's single-turn Python categories (ShishirPatil/gorilla, Apache-2.0).
+
+JSON lines in files named `.json`. A question has an id, messages and the functions on offer; its
+possible answers stand in another file under the same id: for each call that is wanted, each
+argument with the list of values that are right, where `""` says that it may be left out.
+Irrelevance has none: there the right thing is to call nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from bench.datasets.location import data_root, find
+from bench.errors import UsageError
+from trainers.data.json_files import Reading, Skipped, Unreadable, fit, lines
+
+Category = Literal["simple_python", "multiple", "parallel", "parallel_multiple", "irrelevance"]
+CATEGORIES: tuple[Category, ...] = (
+    "simple_python", "multiple", "parallel", "parallel_multiple", "irrelevance",
+)  # fmt: skip
+SOURCE = (
+    "https://github.com/ShishirPatil/gorilla (folder "
+    "berkeley-function-call-leaderboard/bfcl_eval/data, files BFCL_v4_*.json and possible_answer/)"
+)
+_FOLDERS = ("tool/bfcl_v4", "bfcl_v4", "data", "")
+MAX_TEXT = 100_000
+
+ParameterType = Literal[
+    "string", "integer", "float", "boolean", "array", "tuple", "dict", "any"
+]  # fmt: skip
+
+
+class Parameter(BaseModel):
+    """A parameter's type; descriptions and defaults are kept as further fields."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    type: ParameterType
+    items: Parameter | None = None
+    """The type of the elements, of an array or a tuple."""
+
+
+class Parameters(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    properties: dict[str, Parameter]
+    required: tuple[str, ...] = ()
+
+
+class Function(BaseModel):
+    """A function on offer, as published: types are Python's, not JSON schema's."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    name: str = Field(min_length=1, max_length=500)
+    description: str = Field(default="", max_length=MAX_TEXT)
+    parameters: Parameters
+
+
+class Message(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    role: str = Field(max_length=20)
+    content: str = Field(max_length=MAX_TEXT)
+
+
+PossibleArguments = dict[str, list[JsonValue]]
+"""Argument → the values that are right; `""` among them: it may be left out."""
+
+
+@dataclass(frozen=True)
+class WantedCall:
+    """A call that is wanted."""
+
+    name: str
+    arguments: PossibleArguments
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question of a category."""
+
+    id: str
+    category: Category
+    messages: tuple[Message, ...]
+    functions: tuple[Function, ...]
+    wanted: tuple[WantedCall, ...]
+    """Empty for irrelevance."""
+
+    def function(self, name: str) -> Function | None:
+        """The function of that name, if it is on offer."""
+        return next((one for one in self.functions if one.name == name), None)
+
+
+class _Row(BaseModel):
+    id: str = Field(min_length=1, max_length=200)
+    question: list[list[Message]] = Field(min_length=1, max_length=1)
+    function: list[Function] = Field(min_length=1, max_length=200)
+
+
+class _AnswerRow(BaseModel):
+    id: str = Field(min_length=1, max_length=200)
+    ground_truth: list[dict[str, PossibleArguments]] = Field(min_length=1, max_length=100)
+
+
+def load(category: str, data: Path | None = None) -> Reading[Question]:
+    """A category's questions in the order of the file, and what could not be read.
+
+    Raises DataError when the files are not there, UsageError for an unknown category.
+    """
+    if category not in CATEGORIES:
+        raise UsageError(f"BFCL has no category {category!r} here; it has {', '.join(CATEGORIES)}")
+    root = data_root("BFCL", data, SOURCE)
+    file = f"BFCL_v4_{category}.json"
+    skipped: list[Skipped] = []
+    answers: dict[str, tuple[WantedCall, ...]] = {}
+    if category != "irrelevance":
+        folders = tuple(f"{folder}/possible_answer".lstrip("/") for folder in _FOLDERS)
+        answers = _answers(find(root, folders, file, SOURCE), skipped)
+    questions = _questions(find(root, _FOLDERS, file, SOURCE), category, answers, skipped)
+    for name in answers:
+        skipped.append(Skipped(f"possible_answer/{file}", "an answer without a question", name))
+    return Reading(questions, tuple(skipped))
+
+
+def _questions(
+    path: Path,
+    category: Category,
+    answers: dict[str, tuple[WantedCall, ...]],
+    skipped: list[Skipped],
+) -> tuple[Question, ...]:
+    """The questions, each with its answers, which are taken out of `answers`."""
+    questions: list[Question] = []
+    for number, value in lines(path):
+        try:
+            if isinstance(value, Unreadable):
+                raise value
+            row = fit(_Row, value)
+            wanted = () if category == "irrelevance" else answers.pop(row.id, None)
+            if wanted is None:
+                raise Unreadable("a question without an answer", row.id)
+            question = Question(
+                row.id, category, tuple(row.question[0]), tuple(row.function), wanted
+            )
+            absent = [call.name for call in question.wanted if not question.function(call.name)]
+            if absent:
+                raise Unreadable("a wanted function is not on offer", row.id)
+            questions.append(question)
+        except Unreadable as error:
+            skipped.append(error.at(f"{path.name}:{number}"))
+    return tuple(questions)
+
+
+def _answers(path: Path, skipped: list[Skipped]) -> dict[str, tuple[WantedCall, ...]]:
+    answers: dict[str, tuple[WantedCall, ...]] = {}
+    for number, value in lines(path):
+        try:
+            if isinstance(value, Unreadable):
+                raise value
+            row = fit(_AnswerRow, value)
+            if any(len(call) != 1 for call in row.ground_truth):
+                raise Unreadable("not the expected fields", "ground_truth: one function a call")
+            answers[row.id] = tuple(
+                WantedCall(name, arguments)
+                for call in row.ground_truth
+                for name, arguments in call.items()
+            )
+        except Unreadable as error:
+            skipped.append(error.at(f"possible_answer/{path.name}:{number}"))
+    return answers

@@ -1,0 +1,111 @@
+"""ToolAlpaca's simulated evaluation (tangqiaoyu/ToolAlpaca, Apache-2.0): one JSON list of APIs.
+
+Each API comes with functions, instructions, and for each instruction the actions of a golden
+solution. What is really in them: placeholders where a value comes out of an earlier call
+(`${animeId from searchAnime}`), so that the input is no JSON; an action `getDetails` that stands
+for asking the user; actions marked `[Optional]`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from agents.records import JsonObject
+from bench.datasets.location import data_root, find
+from trainers.data.json_files import Reading, Skipped, Unreadable, document, fit, parse
+
+SOURCE = "https://github.com/tangqiaoyu/ToolAlpaca (data/eval_simulated.json)"
+_FOLDERS = ("tool/toolalpaca", "toolalpaca", "data", "")
+_FILE = "eval_simulated.json"
+_OPTIONAL = "[Optional]"
+MAX_TEXT = 200_000
+
+
+@dataclass(frozen=True)
+class Action:
+    """A call of the golden solution."""
+
+    name: str
+    written: str
+    """The input as it stands in the file."""
+    arguments: JsonObject | None
+    """The input as JSON; None where a placeholder stands for a value."""
+    optional: bool
+
+
+@dataclass(frozen=True)
+class Question:
+    """An instruction to one API."""
+
+    id: str
+    """API and place among its instructions from 0: `Axolotl/3`."""
+    api: str
+    functions: dict[str, str]
+    """Function → what it does, its parameters and what it returns."""
+    instruction: str
+    golden: tuple[Action, ...]
+
+
+class _Action(BaseModel):
+    Action: str = Field(min_length=1, max_length=500)
+    Action_Input: str = Field(max_length=MAX_TEXT)
+
+
+class _Api(BaseModel):
+    Name: str = Field(min_length=1, max_length=500)
+    Function_Description: dict[str, str]
+    Instructions: list[str]
+    Golden_Answers: list[Any]
+
+
+def load(data: Path | None = None) -> Reading[Question]:
+    """Every instruction of every API, and what could not be read. Raises DataError."""
+    path = find(data_root("ToolAlpaca", data, SOURCE), _FOLDERS, _FILE, SOURCE)
+    skipped: list[Skipped] = []
+    questions: list[Question] = []
+    try:
+        apis = document(path)
+        if not isinstance(apis, list):
+            raise Unreadable("not the expected fields", "the file is not a list of APIs")
+    except Unreadable as error:
+        return Reading((), (error.at(path.name),))
+    for number, value in enumerate(apis):
+        try:
+            api = fit(_Api, value)
+            if len(api.Instructions) != len(api.Golden_Answers):
+                raise Unreadable("instructions and golden answers differ in number", api.Name)
+        except Unreadable as error:
+            skipped.append(error.at(f"{path.name}[{number}]"))
+            continue
+        for at in range(len(api.Instructions)):
+            try:
+                questions.append(_question(api, at))
+            except Unreadable as error:
+                skipped.append(error.at(f"{path.name}[{number}]: {api.Name}/{at}"))
+    return Reading(tuple(questions), tuple(skipped))
+
+
+def _question(api: _Api, at: int) -> Question:
+    golden = api.Golden_Answers[at]
+    if not isinstance(golden, list) or not golden:
+        raise Unreadable("no golden answer")
+    # `components` is the document's schema section, not a function.
+    functions = {
+        name: told for name, told in api.Function_Description.items() if name != "components"
+    }
+    actions = tuple(_action(fit(_Action, action)) for action in golden)
+    return Question(f"{api.Name}/{at}", api.Name, functions, api.Instructions[at], actions)
+
+
+def _action(action: _Action) -> Action:
+    try:
+        read = parse(action.Action_Input)
+    except Unreadable:
+        read = None
+    arguments: JsonObject | None = read if isinstance(read, dict) else None
+    name = action.Action.removeprefix(_OPTIONAL)
+    return Action(name, action.Action_Input, arguments, name != action.Action)

@@ -1,0 +1,58 @@
+"""The `bfcl-eval` package's own checker, beside which ours is held.
+
+The package pins an old NumPy and wants the client of every model vendor, so it can't share an
+environment with this project: `make install` puts it, alone, into `.venv/bfcl-eval`. Its checker
+needs one thing from the rest: a table that says which models' APIs allow no dots in names. That
+table imports all those clients, so a table with one model stands in for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bench.checkers.tool_calls import ToolCall
+from bench.datasets.bfcl import Question
+
+FOLDER = Path(sys.prefix) / "bfcl-eval"
+_MODEL = "any"
+_TABLE = "bfcl_eval.constants.model_config"
+
+
+class PublishedChecker:
+    """`ast_checker` for Python."""
+
+    def __init__(self) -> None:
+        if not (FOLDER / "bfcl_eval").is_dir():
+            pytest.skip("bfcl-eval is not installed; make install puts it beside the environment")
+        table = ModuleType(_TABLE)
+        table.__dict__["MODEL_CONFIG_MAPPING"] = {_MODEL: SimpleNamespace(underscore_to_dot=False)}
+        sys.modules[_TABLE] = table
+        sys.path.append(str(FOLDER))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                enums = importlib.import_module("bfcl_eval.constants.enums")
+                checker = importlib.import_module("bfcl_eval.eval_checker.ast_eval.ast_checker")
+        finally:
+            sys.path.remove(str(FOLDER))
+        self._check: Any = checker.__dict__["ast_checker"]
+        self._python: Any = enums.__dict__["Language"].PYTHON
+
+    def verdict(self, question: Question, calls: list[ToolCall]) -> dict[str, Any]:
+        """Its result: `valid`, `error`, `error_type`. Raises what it raises."""
+        result: dict[str, Any] = self._check(
+            [function.model_dump(exclude_unset=True) for function in question.functions],
+            [{call.name: dict(call.arguments)} for call in calls],
+            [{wanted.name: wanted.arguments} for wanted in question.wanted],
+            self._python,
+            question.category,
+            _MODEL,
+        )
+        return result

@@ -1,0 +1,286 @@
+"""The metrics of tool use, case by case, and under hostile text."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.checkers import bfcl
+from bench.checkers.apibench import ApiDatabase, ApiVerdict
+from bench.checkers.python_calls import MAX_CHARS, calls
+from bench.checkers.rouge import common_subsequence, rouge_l
+from bench.checkers.tool_calls import ToolCall, tool_calls
+from bench.checkers.tool_steps import (
+    Mean,
+    StepScore,
+    ToolStep,
+    argument_f1,
+    score_step,
+    step_metrics,
+)
+from bench.datasets.apibench import Api
+from bench.datasets.bfcl import Category, Function, Message, Question, WantedCall
+from tests.bench.tool_cases import (
+    API_OUTPUTS,
+    APIS,
+    ARGUMENTS,
+    BFCL,
+    OUTPUTS,
+    ROUGE,
+    STEPS,
+    TYPES,
+    ReadCall,
+)
+
+TOOLS = ("weather", "flights")
+HOSTILE = [
+    "(" * 15_000,
+    "f(" * 9_000,
+    "f(a=" * 4_000 + "1" + ")" * 4_000,
+    "-" * 15_000 + "1",
+    "not " * 4_000 + "x",
+    "a." * 9_000 + "f()",
+    "1" + "+1" * 9_000,
+    "[" * 150 + "]" * 150,
+    "lambda: " * 2_000 + "f()",
+    "f(a='" + "x" * 18_000,
+    "f(\x00)",
+    "f('\\d', \ud800)",
+    "{" * 5_000,
+    '{"a":' * 3_000,
+    "f(a=" + "9" * 5_000 + ")",
+    "f()" * 6_000,
+    "x" * (MAX_CHARS + 1),
+]
+
+
+def test_there_are_at_least_60_cases_worked_out_by_hand() -> None:
+    """The tables are the specification; they must not shrink unnoticed."""
+    tables = (ARGUMENTS, STEPS, ROUGE, OUTPUTS, API_OUTPUTS, BFCL)
+    assert sum(len({str(case) for case in table}) for table in tables) >= 160
+
+
+@pytest.mark.parametrize(("predicted", "reference", "f1"), ARGUMENTS)
+def test_the_argument_f1_is_what_the_table_says(
+    predicted: str | dict[str, Any] | None, reference: str | dict[str, Any] | None, f1: float | None
+) -> None:
+    """Key and value 1, key alone ½; None where the reference has no readable arguments."""
+    expected = None if f1 is None else pytest.approx(f1)
+    assert argument_f1(predicted, reference) == expected
+
+
+@pytest.mark.parametrize(("predicted", "reference", "expected"), STEPS)
+def test_each_step_is_scored_as_the_table_says(
+    predicted: ToolStep,
+    reference: ToolStep,
+    expected: tuple[bool, bool | None, bool, float | None, float | None],
+) -> None:
+    """Five numbers a step, those that do not apply to the reference left out."""
+    score = score_step(predicted, reference, TOOLS)
+    assert (score.plan, score.action, score.hallucinated, score.argument_f1) == expected[:4]
+    assert score.rouge_l == (None if expected[4] is None else pytest.approx(expected[4]))
+
+
+def test_the_means_are_over_the_steps_that_each_metric_applies_to() -> None:
+    """All steps, call steps, finish steps; a mean over nothing is none, not nought."""
+    scores = [score_step(predicted, reference, TOOLS) for predicted, reference, _ in STEPS]
+    metrics = step_metrics(scores)
+    means = {name: (mean.value, mean.steps) for name, mean in vars(metrics).items()}
+    assert means == {
+        "plan_accuracy": (pytest.approx(12 / 20), 20),
+        "action_match": (pytest.approx(2 / 10), 10),
+        "hallucination": (pytest.approx(4 / 20), 20),
+        "argument_f1": (pytest.approx(1.5 / 10), 10),
+        "rouge_l": (pytest.approx((1 + 1 / 3) / 7), 7),
+    }
+    assert step_metrics([StepScore(True, False)]).rouge_l == Mean(None, 0)
+
+
+def test_a_reference_without_a_decision_is_an_error() -> None:
+    """It could never be met; counting it would be a lie."""
+    with pytest.raises(ValueError, match="must call, finish or give up"):
+        score_step(ToolStep("call"), ToolStep(), TOOLS)
+
+
+@pytest.mark.parametrize(("prediction", "reference", "f"), ROUGE)
+def test_rouge_l_is_what_the_table_says(prediction: str, reference: str, f: float) -> None:
+    assert rouge_l(prediction, reference) == pytest.approx(f)
+
+
+def test_rouge_l_is_that_of_the_rouge_score_package() -> None:
+    """On the table and on 600 texts of few words, so that subsequences are long."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from rouge_score.rouge_scorer import RougeScorer
+
+    scorer: Any = RougeScorer(["rougeL"], use_stemmer=False)
+    rng = random.Random(5)
+    words = ["the", "Sun", "rises,", "over", "3.5", "hills", "été", "don't", "A_b", "…"]
+    pairs = [case[:2] for case in ROUGE] + [
+        tuple(" ".join(rng.choices(words, k=rng.randrange(40))) for _ in range(2))
+        for _ in range(600)
+    ]
+    for prediction, reference in pairs:
+        theirs = scorer.score(reference, prediction)["rougeL"].fmeasure
+        assert rouge_l(prediction, reference) == pytest.approx(theirs, abs=1e-12)
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=12), st.lists(st.sampled_from("abc"), max_size=12))
+def test_the_common_subsequence_is_that_of_the_textbook_table(
+    first: list[str], second: list[str]
+) -> None:
+    """Bits against the quadratic table."""
+    table = [[0] * (len(second) + 1) for _ in range(len(first) + 1)]
+    for i, one in enumerate(first):
+        for j, other in enumerate(second):
+            same = table[i][j] + 1
+            table[i + 1][j + 1] = same if one == other else max(table[i][j + 1], table[i + 1][j])
+    assert common_subsequence(first, second) == table[-1][-1]
+
+
+@pytest.mark.parametrize(("text", "expected"), OUTPUTS)
+def test_calls_are_read_from_an_output_as_the_table_says(
+    text: str, expected: list[ReadCall] | None
+) -> None:
+    """Python and JSON; nothing is evaluated but small arithmetic."""
+    read = tool_calls(text)
+    shown = read and [(call.name, call.arguments, call.positional) for call in read]
+    assert (None if read is None else list(shown or ())) == expected
+
+
+def database(hub: Any = "huggingface", apis: list[tuple[str, str]] = APIS) -> ApiDatabase:
+    return ApiDatabase(
+        hub, [Api(domain=domain, api_name="x", api_call=call) for call, domain in apis]
+    )
+
+
+@pytest.mark.parametrize(("output", "domain", "verdict"), API_OUTPUTS)
+def test_each_api_call_is_judged_as_the_table_says(
+    output: str, domain: str, verdict: ApiVerdict
+) -> None:
+    assert database().check(output, domain) is verdict
+
+
+def test_a_call_whose_name_no_api_has_is_never_matched_by_its_arguments() -> None:
+    """The published scorer goes on with the call that it looked at last."""
+    verdict = database().check("f(AutoModel.load('org/model'))", "Features")
+    assert verdict is ApiVerdict.UNKNOWN_FUNCTION
+    assert verdict.hallucinated
+
+
+def test_on_torch_hub_repository_and_model_decide_and_a_tag_does_not() -> None:
+    """Positional or by keyword; also where a positional argument follows a keyword."""
+    hub = database("torchhub", [
+        ("torch.hub.load(repo_or_dir='pytorch/vision', model='resnet18', pretrained=True)", "C"),
+        ("torch.hub.load(repo_or_dir='szq/MEAL', 'meal', model='meal_b0', pretrained=True)", "C"),
+    ])  # fmt: skip
+    for call in (
+        "torch.hub.load('pytorch/vision:v0.10.0', 'resnet18', pretrained=False)",
+        "model = torch.hub.load('pytorch/vision', model='resnet18')",
+        "torch.hub.load(repo_or_dir='szq/MEAL', 'meal', model='meal_b0')",
+        "torch.hub.load('szq/MEAL', 'meal', model='meal_b0')",
+    ):
+        assert hub.check(call, "C") is ApiVerdict.RIGHT, call
+    assert hub.check("torch.hub.load('pytorch/vision', 'resnet19')", "C").hallucinated
+
+
+def test_an_api_without_arguments_is_known_by_its_name() -> None:
+    hub = database(apis=[("Model.default()", "B"), *APIS])
+    assert hub.check("m = Model.default()", "B") is ApiVerdict.RIGHT
+    assert hub.check("Model.defaults()", "B") is ApiVerdict.UNKNOWN_FUNCTION
+
+
+def test_entries_that_nothing_can_match_are_named() -> None:
+    """A line for a shell is no Python call."""
+    unusable = database(apis=[("./run.sh --train", "A"), *APIS]).unusable
+    assert [(one.where, one.reason) for one in unusable] == [
+        ("huggingface[0]", "an API that is no call"),
+    ]
+
+
+def question(
+    category: Category, *wanted: tuple[str, dict[str, list[Any]]], required: tuple[str, ...] = ()
+) -> Question:
+    names = {name for name, _ in wanted} | {"other.f"}
+    functions = tuple(
+        Function.model_validate(
+            {"name": name, "parameters": {"properties": TYPES, "required": required}}
+        )
+        for name in sorted(names)
+    )
+    calls = tuple(WantedCall(name, arguments) for name, arguments in wanted)
+    return Question("q", category, (Message(role="user", content="?"),), functions, calls)
+
+
+@pytest.mark.parametrize(("possible", "given", "fault"), BFCL)
+def test_each_call_is_judged_as_the_table_says(
+    possible: dict[str, list[Any]], given: dict[str, Any], fault: bfcl.Fault | None
+) -> None:
+    """BFCL's rules for types, values and what may be left out."""
+    asked = question("simple_python", ("f", possible))
+    assert bfcl.check(asked, [ToolCall("f", given)]).fault == fault
+
+
+def test_a_required_argument_may_not_be_left_out_whatever_the_possible_values_say() -> None:
+    asked = question("simple_python", ("f", {"n": [1, ""]}), required=("n",))
+    assert bfcl.check(asked, [ToolCall("f", {})]).fault == "missing argument"
+
+
+def test_functions_are_told_apart_by_name_and_dots_may_be_underscores() -> None:
+    """Some endpoints allow no dot in a name."""
+    asked = question("multiple", ("a.f", {"n": [1]}))
+    call = ToolCall("a_f", {"n": 1})
+    assert bfcl.check(asked, [ToolCall("a.f", {"n": 1})]).right
+    assert bfcl.check(asked, [ToolCall("other.f", {"n": 1})]).fault == "wrong function"
+    assert bfcl.check(asked, [call]).fault == "wrong function"
+    assert bfcl.check(asked, [call], dots_as_underscores=True).right
+
+
+def test_an_argument_without_a_name_is_a_fault() -> None:
+    """The published decoder drops it, and judges the call without it."""
+    asked = question("simple_python", ("f", {"n": [1, ""]}))
+    assert bfcl.check(asked, tool_calls("f(1)")).fault == "positional argument"
+
+
+def test_parallel_calls_may_come_in_any_order_but_each_only_once() -> None:
+    asked = question("parallel", ("f", {"n": [1]}), ("f", {"n": [2]}), ("f", {"n": [2]}))
+    one, two = ToolCall("f", {"n": 1}), ToolCall("f", {"n": 2})
+    assert bfcl.check(asked, [two, one, two]).right
+    assert bfcl.check(asked, [one, one, two]).fault == "no matching call"
+    assert bfcl.check(asked, [one, two]).fault == "wrong number of calls"
+    assert bfcl.check(asked, None).fault == "no calls"
+
+
+def test_a_matching_is_found_where_the_first_that_fits_would_block_it() -> None:
+    """The call without `n` fits both; only one of them takes the other call."""
+    asked = question("parallel_multiple", ("f", {"n": [1, ""]}), ("f", {"n": [2, ""]}))
+    assert bfcl.check(asked, [ToolCall("f", {}), ToolCall("f", {"n": 1})]).right
+    assert not bfcl.check(asked, [ToolCall("f", {"n": 3}), ToolCall("f", {"n": 1})]).right
+
+
+def test_where_nothing_fits_calling_nothing_is_right() -> None:
+    """Prose, nothing, an empty list; any call is wrong."""
+    asked = question("irrelevance")
+    assert all(bfcl.check(asked, tool_calls(text)).right for text in ("I can't.", "", "[]"))
+    assert bfcl.check(asked, tool_calls("other.f(n=1)")).fault == "a call where none is wanted"
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_text_gets_a_verdict(text: str) -> None:
+    """Deep, long, endless, odd: nothing raises."""
+    asked = question("simple_python", ("f", {"n": [1]}))
+    assert not bfcl.check(asked, tool_calls(text)).right
+    assert database().check(text, "Features") is not ApiVerdict.RIGHT
+    assert isinstance(rouge_l(text, text), float)
+    assert argument_f1(text, '{"a": 1}') == 0.0
+
+
+@given(st.text(max_size=200))
+def test_no_text_makes_the_readers_of_calls_raise(text: str) -> None:
+    tool_calls(text)
+    calls(text)

@@ -1,0 +1,244 @@
+"""ToolBench's files as published: what is read, and what is said of what is not."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainers.data.toolbench import read_answers, read_queries, read_responses
+from trainers.errors import UnreadableData
+
+DATA = os.environ.get("SWITCHYARD_DATA")
+needs_data = pytest.mark.skipif(not DATA, reason="SWITCHYARD_DATA does not point to ToolBench")
+TOOLBENCH = Path(DATA or ".") / "tool/toolbench"
+
+
+def call(name: str, arguments: str, thought: str | None = None) -> dict[str, Any]:
+    return {
+        "role": "assistant",
+        "content": thought,
+        "function_call": {"name": name, "arguments": arguments},
+    }
+
+
+def says(role: str, content: str) -> dict[str, Any]:
+    return {"role": role, "content": content}
+
+
+OPENING = [says("system", "Use tools."), says("user", "Weather in Oslo?\nBegin!")]
+FUNCTIONS = [
+    {
+        "name": "x" * 70 + "_for_weather",
+        "description": "d" * 300,
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "description": "b" * 10 + "e" * 256}},
+        },
+    },
+    {"name": "Finish", "description": "end", "parameters": {}},
+]
+
+
+def write(folder: Path, *messages: Any, name: str = "7_DFS.json", **more: Any) -> None:
+    generation = {
+        "query": "Weather in Oslo?",
+        "function": FUNCTIONS,
+        "train_messages": [[*OPENING], [*OPENING, *messages]],
+        **more,
+    }
+    path = folder / "answer/G1_answer" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"win": True, "answer_generation": generation}))
+
+
+@needs_data
+def test_the_published_answers_are_all_read_but_two_that_hold_no_chain() -> None:
+    """15 files: 13 trajectories and two searches that found nothing, named."""
+    read = read_answers(TOOLBENCH)
+    assert len(read.records) + read.reasons()["no chain"] == 15
+    assert [one.where for one in read.skipped if one.reason == "no chain"] == [
+        "G1_answer/69_ChatGPT_DFS_woFilter_w2.json",
+        "G3_answer/8_ChatGPT_DFS_woFilter_w2.json",
+    ]
+    assert read.reasons() == {"a thought without a call": 2, "no chain": 2}
+    assert all(one.ended for one in read.records)
+    assert [one.id for one in read.records if one.gave_up] == ["G2/10", "G2/119", "G2/127", "G3/13"]
+    assert all(one.final_answer for one in read.records if not one.gave_up)
+
+
+@needs_data
+def test_every_step_of_the_published_chains_is_accounted_for() -> None:
+    """52 assistant messages: 50 steps and the two thoughts; each call has its observation."""
+    trajectories = read_answers(TOOLBENCH).records
+    steps = [(one, step) for one in trajectories for step in one.steps]
+    assert Counter(step.decision for _, step in steps) == {"call": 37, "finish": 9, "give_up": 4}
+    assert all(step.observation for _, step in steps if step.decision == "call")
+    unknown = [step.action for one, step in steps if step.action and not one.is_known(step.action)]
+    assert unknown == ["dota_2_steam_web"]
+    assert sum(step.asked_again is not None for _, step in steps) == 7
+    tools = [tool for one in trajectories for tool in one.tools]
+    assert all(len(tool.name) <= 64 and len(tool.description) <= 256 for tool in tools)
+    assert not any(tool.name == "Finish" for tool in tools)
+
+
+@needs_data
+def test_the_published_queries_and_responses_are_read_whole() -> None:
+    """10 queries, two for inference (one without APIs), 14 files of response shapes."""
+    queries, responses = read_queries(TOOLBENCH), read_responses(TOOLBENCH)
+    assert (len(queries.records), queries.skipped) == (12, ())
+    assert (len(responses.records), responses.skipped) == (14, ())
+    assert sum(not query.api_list for query in queries.records) == 1
+    assert sum(len(one.api_list) for one in responses.records) == 18
+    assert queries.records[0].relevant == (("SQUAKE", "Checkhealth"), ("SQUAKE", "Projects"))
+
+
+def test_names_keep_their_end_and_descriptions_their_beginning(tmp_path: Path) -> None:
+    """64 and 256 characters; of a parameter's description the end is kept, as published."""
+    write(tmp_path, call("Finish", '{"return_type": "give_answer", "final_answer": "x"}'))
+    (trajectory,) = read_answers(tmp_path).records
+    (tool,) = trajectory.tools
+    name = "x" * 52 + "_for_weather"
+    assert tool.document == {
+        "Name": name,
+        "function": "d" * 256,
+        "input": {"city": f"string, {'e' * 256}"},
+    }
+    assert trajectory.is_known(f"xxx{name}")
+    assert not trajectory.is_known("weather")
+
+
+def test_a_chain_becomes_steps_with_thought_call_and_observation(tmp_path: Path) -> None:
+    """What the planner thinks, what the caller calls, what comes back, and the answer."""
+    write(
+        tmp_path,
+        call("weather", '{"city": "Oslo"}', "I need the weather."),
+        says("function", '{"error": "late", "response": "sunny"}'),
+        says("user", "Try something else."),
+        call("weather", '{"city": "Bergen"}'),
+        says("function", '{"error": "", "response": "rain and no end of i'),
+        call("Finish", '{"return_type": "give_answer", "final_answer": "Sunny."}', "Done."),
+    )
+    (trajectory,) = read_answers(tmp_path).records
+    first, second, last = trajectory.steps
+    assert (trajectory.id, trajectory.query_id, trajectory.system) == ("G1/7", "7", "Use tools.")
+    assert (first.rationale, first.decision, first.action) == (
+        "I need the weather.", "call", "weather",
+    )  # fmt: skip
+    assert first.observation is not None
+    assert (first.observation.response, first.observation.error) == ("sunny", "late")
+    assert (second.rationale, second.arguments) == ("", '{"city": "Bergen"}')
+    assert second.asked_again == "Try something else."
+    assert second.observation is not None
+    assert second.observation.response == '"rain and no end of i'
+    assert (last.decision, last.rationale, last.answer) == ("finish", "Done.", "Sunny.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "gave_up", "answer"),
+    [
+        ('{"return_type": "give_answer", "final_answer": "x"}', False, "x"),
+        ('{"return_type": "give_answer", "final_answer": {"a": 1}}', False, '{"a": 1}'),
+        ('{"return_type": "give_answer"}', False, None),
+        ('{"return_type": "give_up_and_restart"}', True, None),
+        ('{"return_type": "give_up_and_restart", ', True, None),
+        ('{"return_type": "give_answer", "final_answer": "He said "x"."}', False, 'He said "x".'),
+        ('{"return_type": "give_answer", "final_answer": "cut of', False, "cut of"),
+        ("no json", False, "a thought"),
+        ("[1]", False, "a thought"),
+    ],
+)
+def test_the_end_is_understood_also_where_its_json_is_broken(
+    tmp_path: Path, arguments: str, gave_up: bool, answer: str | None
+) -> None:
+    """As the published data have it."""
+    write(tmp_path, call("Finish", arguments, "a thought"))
+    (trajectory,) = read_answers(tmp_path).records
+    assert (trajectory.gave_up, trajectory.final_answer) == (gave_up, answer)
+
+
+def test_messages_that_are_no_step_are_named(tmp_path: Path) -> None:
+    """A thought alone, an observation of nothing, anything after the end."""
+    write(
+        tmp_path,
+        says("function", "{}"),
+        says("assistant", "Hm."),
+        call("Finish", '{"return_type": "give_up_and_restart"}'),
+        says("function", "{}"),
+    )
+    read = read_answers(tmp_path)
+    assert len(read.records[0].steps) == 1
+    assert [(one.where, one.reason) for one in read.skipped] == [
+        ("G1_answer/7_DFS.json: train_messages[1][2]", "a message that belongs to no call"),
+        ("G1_answer/7_DFS.json: train_messages[1][3]", "a thought without a call"),
+        ("G1_answer/7_DFS.json: train_messages[1][5]", "a message after the end"),
+    ]
+
+
+def test_answers_that_cannot_be_read_are_named_and_cost_nothing_else(tmp_path: Path) -> None:
+    """Truncated, too deep, not UTF-8, of other fields, without a chain, of an odd beginning."""
+    write(tmp_path, call("Finish", "{}"), name="0_good.json")
+    folder = tmp_path / "answer/G1_answer"
+    good = (folder / "0_good.json").read_bytes()
+    broken: dict[str, bytes] = {
+        "1_cut.json": good[: len(good) // 2],
+        "2_deep.json": b'{"a":' * 100_000,
+        "3_latin.json": b'"\xe9"',
+        "4_list.json": b"[]",
+        "5_empty.json": b"",
+        "6_archive.json.xz": b"no archive",
+        "7_nan.json": b"NaN",
+    }
+    for name, content in broken.items():
+        (folder / name).write_bytes(content)
+    write(tmp_path, name="8_none.json", train_messages=None)
+    write(tmp_path, name="9_odd.json", train_messages=[[says("user", "x")]])
+    read = read_answers(tmp_path)
+    assert [one.id for one in read.records] == ["G1/0"]
+    assert [one.reason for one in read.skipped] == [
+        "not JSON",
+        "not JSON",
+        "not UTF-8",
+        "not the expected fields",
+        "not JSON",
+        "the file cannot be decompressed",
+        "not JSON",
+        "no chain",
+        "the chain does not begin with system and user",
+    ]
+
+
+def test_a_small_archive_cannot_unfold_into_all_memory(tmp_path: Path) -> None:
+    """Sizes are counted after decompression."""
+    path = tmp_path / "answer/G1_answer/1.json.xz"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(lzma.compress(b" " * 65 * 2**20, preset=0))
+    assert path.stat().st_size < 100_000
+    assert [one.reason for one in read_answers(tmp_path).skipped] == ["the file is too large"]
+
+
+def test_broken_queries_and_responses_are_named(tmp_path: Path) -> None:
+    for part in ("instruction", "toolenv"):
+        (tmp_path / part).mkdir()
+        (tmp_path / part / "a.json").write_text("{")
+    query = {"query_id": 1, "query": "?"}
+    (tmp_path / "instruction/b.json").write_text(json.dumps([query, {"query": "?"}, 3]))
+    (tmp_path / "instruction/c.json").write_text("{}")
+    (tmp_path / "toolenv/b.json").write_text("[]")
+    queries, responses = read_queries(tmp_path), read_responses(tmp_path)
+    assert [one.query_id for one in queries.records] == [1]
+    assert [one.where for one in queries.skipped] == ["a.json", "b.json[1]", "b.json[2]", "c.json"]
+    assert [one.where for one in responses.skipped] == ["a.json", "b.json"]
+
+
+def test_a_wrong_folder_says_what_is_wanted(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableData, match=r"no folder `answer`.*OpenBMB/ToolBench"):
+        read_answers(tmp_path)
+    (tmp_path / "answer").mkdir()
+    with pytest.raises(UnreadableData, match=r"no \.json file below it"):
+        read_answers(tmp_path)

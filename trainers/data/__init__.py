@@ -1,0 +1,1 @@
+"""Published data sets of tool use, read into records that training examples are made of."""

@@ -1,0 +1,378 @@
+"""ToolBench's answers, queries and API responses as published (OpenBMB/ToolBench, Apache-2.0).
+
+An answer is the tree of a depth-first search by ChatGPT. As in α-UMi's data its last
+`train_messages` chain is the trajectory: system, user, then assistant messages (a thought and a
+function call) and function messages (what the API returned), up to the call of `Finish`. Tool
+names are cut to their last 64 characters and descriptions to their first 256; `Finish` is not a
+tool but the planner's decision.
+
+What is really in the files: answers without a chain (`valid_data` false), thoughts without a call
+(dropped in the published data too), functions that are not among the tools, user messages in the
+middle by which the search asked for another attempt, `Finish` with broken JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from agents.records import JsonObject
+from trainers.data.json_files import SUFFIXES, Reading, Skipped, Unreadable, document, fit, parse
+from trainers.errors import UnreadableData
+
+FINISH = "Finish"
+NAME_CHARS = 64
+DESCRIPTION_CHARS = 256
+MAX_TEXT = 1_000_000
+"""Characters of one message; the longest published observation has a few thousand."""
+MAX_MESSAGES = 1_000
+MAX_TOOLS = 1_000
+
+WHERE = (
+    "give the folder that holds ToolBench's `answer`, `instruction` and `toolenv` "
+    "(data_example of https://github.com/OpenBMB/ToolBench, or its full data)"
+)
+_FOLDERS = ("", "data_example", "data", "tool/toolbench/data_example")
+_ANSWER = re.compile(r'"final_answer"\s*:\s*"?')
+
+Decision = Literal["call", "finish", "give_up"]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A function that was offered."""
+
+    name: str
+    description: str
+    parameters: JsonObject
+    """Its JSON schema, as it stood in the answer."""
+
+    @property
+    def document(self) -> JsonObject:
+        """α-UMi's form: `Name`, `function`, `input` (parameter → type and description)."""
+        return {"Name": self.name, "function": self.description, "input": self._inputs()}
+
+    def _inputs(self) -> JsonObject:
+        properties = self.parameters.get("properties")
+        inputs: JsonObject = {}
+        for name, schema in properties.items() if isinstance(properties, dict) else ():
+            known = schema if isinstance(schema, dict) else {}
+            kind, told = known.get("type", "string"), known.get("description")
+            # The published data keep the end of a parameter's description, not its beginning.
+            shown = f", {told[-DESCRIPTION_CHARS:]}" if isinstance(told, str) else ""
+            inputs[name] = f"{kind}{shown}"
+        return inputs
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a function message says: `{"error": …, "response": …}`."""
+
+    response: str
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One turn of the planner with what came of it."""
+
+    rationale: str
+    """The thought; often empty, since ChatGPT may call a function without saying why."""
+    decision: Decision
+    action: str | None = None
+    """The function, when one is called; possibly none of the tools."""
+    arguments: str | None = None
+    """As they were written: JSON, mostly."""
+    observation: Observation | None = None
+    answer: str | None = None
+    """The final answer of a step that finishes; None when it gives none."""
+    asked_again: str | None = None
+    """The search's request, before this step, for another action than those tried before."""
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """One instruction, its tools, and the last chain of its answer."""
+
+    id: str
+    """Group and number, for example `G1/57`."""
+    query_id: str
+    """The number alone, by which ToolBench's test queries are told from the others."""
+    instruction: str
+    system: str
+    tools: tuple[Tool, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last step finishes or gives up."""
+        return bool(self.steps) and self.steps[-1].decision != "call"
+
+    @property
+    def gave_up(self) -> bool:
+        return bool(self.steps) and self.steps[-1].decision == "give_up"
+
+    @property
+    def final_answer(self) -> str | None:
+        return self.steps[-1].answer if self.steps else None
+
+    def is_known(self, action: str) -> bool:
+        """Whether a called function is one of the tools."""
+        return any(tool.name == action[-NAME_CHARS:] for tool in self.tools)
+
+
+class Api(BaseModel):
+    """An API that a query offers."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    category_name: str = Field(max_length=200)
+    tool_name: str = Field(max_length=200)
+    api_name: str = Field(max_length=500)
+    api_description: str = Field(default="", max_length=MAX_TEXT)
+    method: str = Field(default="", max_length=20)
+    required_parameters: tuple[JsonObject, ...] = ()
+    optional_parameters: tuple[JsonObject, ...] = ()
+
+
+class Query(BaseModel):
+    """An instruction with the APIs that may serve it; none in the open-domain form."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    query_id: int
+    query: str = Field(min_length=1, max_length=MAX_TEXT)
+    api_list: tuple[Api, ...] = Field(default=(), max_length=MAX_TOOLS)
+    relevant: tuple[tuple[str, str], ...] = Field(default=(), alias="relevant APIs")
+    """(tool, API) pairs."""
+
+
+class ResponseSchema(BaseModel):
+    """The shape of what an API returns."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: str = Field(max_length=500)
+    shape: JsonValue = Field(alias="schema")
+
+
+class ResponseExamples(BaseModel):
+    """A tool's APIs with the shapes of their responses; many tools have none."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    tool: str = Field(max_length=200)
+    """`category/file`."""
+    api_list: tuple[ResponseSchema, ...]
+
+
+class _Function(BaseModel):
+    name: str = Field(min_length=1, max_length=1_000)
+    description: str = Field(default="", max_length=MAX_TEXT)
+    parameters: JsonObject = Field(default_factory=dict)
+
+
+class _Call(BaseModel):
+    name: str = Field(min_length=1, max_length=1_000)
+    arguments: str | JsonObject
+
+
+class _Message(BaseModel):
+    role: str = Field(max_length=20)
+    content: str | None = Field(default=None, max_length=MAX_TEXT)
+    function_call: _Call | None = None
+
+
+class _Generation(BaseModel):
+    query: str = Field(min_length=1, max_length=MAX_TEXT)
+    function: list[_Function] = Field(max_length=MAX_TOOLS)
+    train_messages: list[list[JsonValue]] | None = None
+
+
+class _Answer(BaseModel):
+    answer_generation: _Generation
+
+
+def read_answers(folder: Path) -> Reading[Trajectory]:
+    """Every answer below `answer/`. Raises `UnreadableData` when there is no such folder."""
+    trajectories: list[Trajectory] = []
+    skipped: list[Skipped] = []
+    for path, where in _files(folder, "answer"):
+        try:
+            trajectories.append(_trajectory(path, where, skipped))
+        except Unreadable as error:
+            skipped.append(error.at(where))
+    return Reading(tuple(trajectories), tuple(skipped))
+
+
+def read_queries(folder: Path) -> Reading[Query]:
+    """Every query below `instruction/`. Raises `UnreadableData` when there is no such folder."""
+    queries: list[Query] = []
+    skipped: list[Skipped] = []
+    for path, where in _files(folder, "instruction"):
+        try:
+            rows = document(path)
+            if not isinstance(rows, list):
+                raise Unreadable("not the expected fields", "the file is not a list of queries")
+        except Unreadable as error:
+            skipped.append(error.at(where))
+            continue
+        for number, row in enumerate(rows):
+            try:
+                queries.append(fit(Query, row))
+            except Unreadable as error:
+                skipped.append(error.at(f"{where}[{number}]"))
+    return Reading(tuple(queries), tuple(skipped))
+
+
+def read_responses(folder: Path) -> Reading[ResponseExamples]:
+    """Every file below `toolenv/`. Raises `UnreadableData` when there is no such folder."""
+    examples: list[ResponseExamples] = []
+    skipped: list[Skipped] = []
+    for path, where in _files(folder, "toolenv"):
+        try:
+            row = document(path)
+            named = {**row, "tool": f"{path.parent.name}/{_stem(path)}"} if _is_row(row) else row
+            examples.append(fit(ResponseExamples, named))
+        except Unreadable as error:
+            skipped.append(error.at(where))
+    return Reading(tuple(examples), tuple(skipped))
+
+
+def _is_row(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _files(folder: Path, part: str) -> Iterator[tuple[Path, str]]:
+    """Each JSON file below that part, sorted, with its name inside the part."""
+    root = next((folder / at / part for at in _FOLDERS if (folder / at / part).is_dir()), None)
+    if root is None:
+        raise UnreadableData(f"{folder}: no folder `{part}` was found in it; {WHERE}")
+    names = tuple(f".json{suffix}" for suffix in SUFFIXES)
+    paths = sorted(path for path in root.rglob("*.json*") if path.name.endswith(names))
+    if not paths:
+        raise UnreadableData(f"{root}: there is no .json file below it; {WHERE}")
+    for path in paths:
+        yield path, path.relative_to(root).as_posix()
+
+
+def _stem(path: Path) -> str:
+    return path.name.partition(".json")[0]
+
+
+def _trajectory(path: Path, where: str, skipped: list[Skipped]) -> Trajectory:
+    generation = fit(_Answer, document(path)).answer_generation
+    if not generation.train_messages:
+        raise Unreadable("no chain", "`train_messages` is missing: the search found no answer")
+    number = _stem(path).partition("_")[0]
+    chain = generation.train_messages[-1]
+    place = f"{where}: train_messages[{len(generation.train_messages) - 1}]"
+    if len(chain) > MAX_MESSAGES:
+        raise Unreadable("the chain is too long", f"{len(chain):,} messages")
+    messages = [fit(_Message, message) for message in chain]
+    opening = [message.role for message in messages[:2]]
+    if opening != ["system", "user"]:
+        raise Unreadable("the chain does not begin with system and user", ", ".join(opening))
+    return Trajectory(
+        id=f"{path.parent.name.removesuffix('_answer')}/{number}",
+        query_id=number,
+        instruction=generation.query,
+        system=messages[0].content or "",
+        tools=tuple(_tool(one) for one in generation.function if one.name != FINISH),
+        steps=tuple(_steps(messages, place, skipped)),
+    )
+
+
+def _tool(function: _Function) -> Tool:
+    return Tool(
+        name=function.name[-NAME_CHARS:],
+        description=function.description[:DESCRIPTION_CHARS],
+        parameters=function.parameters,
+    )
+
+
+def _steps(messages: list[_Message], place: str, skipped: list[Skipped]) -> list[Step]:
+    """The steps after the first two messages; what is none is added to `skipped`."""
+    steps: list[Step] = []
+    asked_again: str | None = None
+    observed = True
+    for number, message in enumerate(messages[2:], start=2):
+        where = f"{place}[{number}]"
+        if steps and steps[-1].decision != "call":
+            skipped.append(Skipped(where, "a message after the end", message.role))
+        elif message.role == "user":
+            asked_again = message.content
+        elif message.role == "function" and not observed:
+            steps[-1] = _observed(steps[-1], message.content or "")
+            observed = True
+        elif message.role == "assistant" and message.function_call is not None:
+            steps.append(_step(message, message.function_call, asked_again))
+            asked_again, observed = None, False
+        elif message.role == "assistant":
+            skipped.append(Skipped(where, "a thought without a call", (message.content or "")[:80]))
+        else:
+            skipped.append(Skipped(where, "a message that belongs to no call", message.role))
+    return steps
+
+
+def _step(message: _Message, call: _Call, asked_again: str | None) -> Step:
+    rationale = message.content or ""
+    if call.name == FINISH:
+        gave_up, answer = _finished(call.arguments, rationale)
+        decision: Decision = "give_up" if gave_up else "finish"
+        return Step(rationale, decision, answer=answer, asked_again=asked_again)
+    written = call.arguments if isinstance(call.arguments, str) else _dumped(call.arguments)
+    return Step(rationale, "call", call.name, written, asked_again=asked_again)
+
+
+def _observed(step: Step, content: str) -> Step:
+    return replace(step, observation=_observation(content))
+
+
+def _finished(arguments: str | JsonObject, thought: str) -> tuple[bool, str | None]:
+    """Whether it gave up, and the answer, from the arguments of `Finish`.
+
+    Broken JSON is read as α-UMi's data have it: the words of giving up anywhere, else what stands
+    behind `"final_answer":`, else the thought.
+    """
+    try:
+        read = parse(arguments) if isinstance(arguments, str) else arguments
+    except Unreadable:
+        read = None
+    if isinstance(read, dict):
+        answer = read.get("final_answer")
+        return read.get("return_type") == "give_up_and_restart", _text(answer)
+    written = str(arguments)
+    if "give_up_and_restart" in written:
+        return True, None
+    marker = _ANSWER.search(written)
+    if marker is not None:
+        return False, written[marker.end() :].strip().strip("}").strip().strip('"') or None
+    return False, thought or None
+
+
+def _observation(content: str) -> Observation:
+    """The response and the error; a message that was cut off keeps what stands in `response`."""
+    try:
+        read = parse(content)
+    except Unreadable:
+        return Observation(response=content.partition('"response":')[2].strip())
+    if not isinstance(read, dict) or "response" not in read:
+        return Observation(response=content)
+    return Observation(_text(read["response"]) or "", _text(read.get("error")) or "")
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return _dumped(value)
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
