@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 LONGEST_TOKEN = 256
-"""Characters: no vocabulary in use has a longer one (128 blanks, in Qwen's and Llama 3's), so that a
-text of more than so many for each token of the context need not be tokenized to be refused."""
+"""Characters: no vocabulary in use has a longer one (128 blanks, in Qwen's and Llama 3's). A text of
+more than so many for each token of the context need not be tokenized to be refused."""
 
 
 class Loaded(Protocol):
@@ -279,7 +279,8 @@ class Decoder(ABC, Generic[L]):
                     self._send(job, failure)
                     self._deliver()
                 case _Score(result=result) | _Load(result=result) | _InWork(result=result):
-                    result.set_exception(failure)
+                    if result.set_running_or_notify_cancel():
+                        result.set_exception(failure)
                 case _Stop():
                     until_stopped = False
                 case _Abandon() | _Unload():

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from typing import Generic
+from concurrent.futures import Future
+from typing import Any, Generic
 
 from workers.engines.adapters import Adapters, AdapterVersion
 from workers.engines.decoder import Decoder, Job, L, new_seed
@@ -137,11 +138,21 @@ class LocalEngine(Generic[L]):
         """
         if self._adapters.version(name) == version:
             return
-        weights = await asyncio.wrap_future(self._running.load_adapter(path))
+        loading = self._running.load_adapter(path)
+        try:
+            weights = await asyncio.wrap_future(loading)
+        except asyncio.CancelledError:
+            # The thread may be at it and cannot be stopped: what it has read is given back then.
+            loading.add_done_callback(lambda done: self._discard(name, version, done))
+            raise
         self._adapters.put(AdapterVersion(name, version, weights))
 
     async def unload_adapter(self, name: str) -> None:
         self._adapters.remove(name)
+
+    def _discard(self, name: str, version: int, loaded: Future[Any]) -> None:
+        if not loaded.cancelled() and loaded.exception() is None:
+            self._give_back(AdapterVersion(name, version, loaded.result()))
 
     def _give_back(self, version: AdapterVersion) -> None:
         if self._decoder is not None:

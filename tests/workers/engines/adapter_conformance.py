@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from tests.workers.engines.asking import ask, failure, request
+from workers.engines.adapters import AdapterVersion
 from workers.engines.protocol import Completion, Engine, EngineError
 
 NAMES = ("red", "green", "blue")
@@ -101,6 +104,35 @@ class AdapterConformance:
         assert "missing" in str(caught.value)
         after = await ask(equipped, adapter="red")
         assert (after.adapter_version, after.output_ids) == (1, before.output_ids)
+
+    async def test_a_load_that_nobody_waits_for_gives_its_memory_back(
+        self, engine: Engine, adapters: list[Path], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        decoder: Any = cast(Any, engine)._kind
+        read, forget = decoder._adapter_from, decoder._forget_adapter
+        reading, go_on = threading.Event(), threading.Event()
+        given_back: list[AdapterVersion] = []
+
+        def slow(own: object, path: str) -> object:
+            reading.set()
+            assert go_on.wait(30)
+            return read(own, path)
+
+        def note(own: object, version: AdapterVersion) -> None:
+            given_back.append(version)
+            forget(own, version)
+
+        monkeypatch.setattr(decoder, "_adapter_from", slow)
+        monkeypatch.setattr(decoder, "_forget_adapter", note)
+        loading = asyncio.create_task(engine.load_adapter("red", str(adapters[0]), 1))
+        await asyncio.to_thread(reading.wait, 30)
+        loading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await loading
+        go_on.set()
+        await ask(engine, sampling={"max_tokens": 1})  # answered after what was asked before
+        assert [(each.name, each.version) for each in given_back] == [("red", 1)]
+        assert (await failure(engine, request(adapter="red"))).kind == "unknown_adapter"
 
     async def test_an_unknown_adapter_names_those_that_are_loaded(self, equipped: Engine) -> None:
         error = await failure(equipped, request(adapter="pink"))
