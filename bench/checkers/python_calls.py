@@ -58,16 +58,6 @@ def calls(text: str) -> list[PythonCall]:
     return [_call(node) for node in nodes[:MAX_CALLS]]
 
 
-def is_shallow(tree: ast.AST) -> bool:
-    """Whether nothing in it lies deeper than recursion may go."""
-    layer: list[ast.AST] = [tree]
-    for _ in range(_MAX_DEPTH):
-        layer = [child for node in layer for child in ast.iter_child_nodes(node)]
-        if not layer:
-            return True
-    return False
-
-
 def _parsed(text: str, mode: str) -> ast.AST | None:
     if len(text) > MAX_CHARS:
         return None
@@ -77,7 +67,17 @@ def _parsed(text: str, mode: str) -> ast.AST | None:
             tree = ast.parse(text.strip(), mode=mode)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return tree if is_shallow(tree) else None
+    return tree if _is_shallow(tree) else None
+
+
+def _is_shallow(tree: ast.AST) -> bool:
+    """Whether nothing in it lies deeper than recursion may go."""
+    layer: list[ast.AST] = [tree]
+    for _ in range(_MAX_DEPTH):
+        layer = [child for node in layer for child in ast.iter_child_nodes(node)]
+        if not layer:
+            return True
+    return False
 
 
 def _call(node: ast.Call) -> PythonCall:

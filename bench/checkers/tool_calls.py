@@ -153,12 +153,3 @@ def _within(compute: Callable[[], Any]) -> int | float | None:
         return None
     fits = isinstance(number, int | float) and abs(number) <= _MAX_NUMBER
     return number if fits else None
-
-
-def written(calls: tuple[ToolCall, ...] | list[ToolCall]) -> str:
-    """The calls as Python, as BFCL's prompt asks for them. Positional arguments are not known."""
-    shown = (
-        f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
-        for call in calls
-    )
-    return f"[{', '.join(shown)}]"

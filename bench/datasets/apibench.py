@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from bench.datasets.location import data_root, find
 from bench.errors import UsageError
-from trainers.data.json_files import Reading, Skipped, Unreadable, fit, lines
+from trainers.data.json_files import Reading, Unreadable, fit, read_lines
 
 Hub = Literal["huggingface", "tensorflow", "torchhub"]
 HUBS: tuple[Hub, ...] = ("huggingface", "tensorflow", "torchhub")
@@ -78,42 +78,26 @@ def load(hub: str, data: Path | None = None, split: str = "eval") -> Reading[Que
         raise UsageError(f"APIBench has no split {split!r}; it has {' and '.join(SPLITS)}")
     root = data_root("APIBench", data, SOURCE)
     path = find(root, _QUESTIONS, f"{known}_{split}.json", SOURCE)
-    questions: list[Question] = []
-    skipped: list[Skipped] = []
-    for number, value in lines(path):
-        try:
-            if isinstance(value, Unreadable):
-                raise value
-            row = fit(_Row, value)
-            questions.append(
-                Question(
-                    id=f"{known}/{split}/{number - 1}",
-                    hub=known,
-                    instruction=_instruction(row.code),
-                    reference=row.api_call,
-                    domain=row.api_data.domain,
-                    text=row.code,
-                )
-            )
-        except Unreadable as error:
-            skipped.append(error.at(f"{path.name}:{number}"))
-    return Reading(tuple(questions), tuple(skipped))
+
+    def question(number: int, value: Any) -> Question:
+        row = fit(_Row, value)
+        return Question(
+            id=f"{known}/{split}/{number - 1}",
+            hub=known,
+            instruction=_instruction(row.code),
+            reference=row.api_call,
+            domain=row.api_data.domain,
+            text=row.code,
+        )
+
+    return read_lines(path, question)
 
 
 def load_apis(hub: str, data: Path | None = None) -> Reading[Api]:
     """A hub's database. Raises DataError, UsageError."""
     root = data_root("APIBench", data, SOURCE)
     path = find(root, _APIS, _DATABASES[_hub(hub)], SOURCE)
-    apis: list[Api] = []
-    skipped: list[Skipped] = []
-    for number, value in lines(path):
-        try:
-            if isinstance(value, Unreadable):
-                raise value
-            apis.append(fit(Api, value))
-        except Unreadable as error:
-            skipped.append(error.at(f"{path.name}:{number}"))
-    return Reading(tuple(apis), tuple(skipped))
+    return read_lines(path, lambda _, value: fit(Api, value))
 
 
 def _hub(name: str) -> Hub:

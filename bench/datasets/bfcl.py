@@ -8,15 +8,15 @@ Irrelevance has none: there the right thing is to call nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from bench.datasets.location import data_root, find
 from bench.errors import UsageError
-from trainers.data.json_files import Reading, Skipped, Unreadable, fit, lines
+from trainers.data.json_files import Reading, Skipped, Unreadable, fit, read_lines
 
 Category = Literal["simple_python", "multiple", "parallel", "parallel_multiple", "irrelevance"]
 CATEGORIES: tuple[Category, ...] = (
@@ -116,59 +116,33 @@ def load(category: str, data: Path | None = None) -> Reading[Question]:
         raise UsageError(f"BFCL has no category {category!r} here; it has {', '.join(CATEGORIES)}")
     root = data_root("BFCL", data, SOURCE)
     file = f"BFCL_v4_{category}.json"
-    skipped: list[Skipped] = []
-    answers: dict[str, tuple[WantedCall, ...]] = {}
+    published = Reading[tuple[str, tuple[WantedCall, ...]]]((), ())
     if category != "irrelevance":
         folders = tuple(f"{folder}/possible_answer".lstrip("/") for folder in _FOLDERS)
-        answers = _answers(find(root, folders, file, SOURCE), skipped)
-    questions = _questions(find(root, _FOLDERS, file, SOURCE), category, answers, skipped)
-    for name in answers:
-        skipped.append(Skipped(f"possible_answer/{file}", "an answer without a question", name))
-    return Reading(questions, tuple(skipped))
+        published = read_lines(find(root, folders, file, SOURCE), _answer)
+    answers = dict(published.records)
+
+    def question(_: int, value: Any) -> Question:
+        row = fit(_Row, value)
+        wanted = () if category == "irrelevance" else answers.pop(row.id, None)
+        if wanted is None:
+            raise Unreadable("a question without an answer", row.id)
+        made = Question(row.id, category, tuple(row.question[0]), tuple(row.function), wanted)
+        if not all(made.function(call.name) for call in wanted):
+            raise Unreadable("a wanted function is not on offer", row.id)
+        return made
+
+    questions = read_lines(find(root, _FOLDERS, file, SOURCE), question)
+    unreadable = [replace(one, where=f"possible_answer/{one.where}") for one in published.skipped]
+    unasked = [
+        Skipped(f"possible_answer/{file}", "an answer without a question", name) for name in answers
+    ]
+    return Reading(questions.records, (*unreadable, *questions.skipped, *unasked))
 
 
-def _questions(
-    path: Path,
-    category: Category,
-    answers: dict[str, tuple[WantedCall, ...]],
-    skipped: list[Skipped],
-) -> tuple[Question, ...]:
-    """The questions, each with its answers, which are taken out of `answers`."""
-    questions: list[Question] = []
-    for number, value in lines(path):
-        try:
-            if isinstance(value, Unreadable):
-                raise value
-            row = fit(_Row, value)
-            wanted = () if category == "irrelevance" else answers.pop(row.id, None)
-            if wanted is None:
-                raise Unreadable("a question without an answer", row.id)
-            question = Question(
-                row.id, category, tuple(row.question[0]), tuple(row.function), wanted
-            )
-            absent = [call.name for call in question.wanted if not question.function(call.name)]
-            if absent:
-                raise Unreadable("a wanted function is not on offer", row.id)
-            questions.append(question)
-        except Unreadable as error:
-            skipped.append(error.at(f"{path.name}:{number}"))
-    return tuple(questions)
-
-
-def _answers(path: Path, skipped: list[Skipped]) -> dict[str, tuple[WantedCall, ...]]:
-    answers: dict[str, tuple[WantedCall, ...]] = {}
-    for number, value in lines(path):
-        try:
-            if isinstance(value, Unreadable):
-                raise value
-            row = fit(_AnswerRow, value)
-            if any(len(call) != 1 for call in row.ground_truth):
-                raise Unreadable("not the expected fields", "ground_truth: one function a call")
-            answers[row.id] = tuple(
-                WantedCall(name, arguments)
-                for call in row.ground_truth
-                for name, arguments in call.items()
-            )
-        except Unreadable as error:
-            skipped.append(error.at(f"possible_answer/{path.name}:{number}"))
-    return answers
+def _answer(_: int, value: Any) -> tuple[str, tuple[WantedCall, ...]]:
+    row = fit(_AnswerRow, value)
+    if any(len(call) != 1 for call in row.ground_truth):
+        raise Unreadable("not the expected fields", "ground_truth: one function a call")
+    calls = (item for call in row.ground_truth for item in call.items())
+    return row.id, tuple(WantedCall(name, arguments) for name, arguments in calls)

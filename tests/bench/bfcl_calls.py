@@ -37,6 +37,15 @@ def generate(questions: tuple[Question, ...], seed: int) -> Iterator[Generated]:
                 yield Generated(name, question, calls)
 
 
+def written(calls: Calls) -> str:
+    """The calls as Python, as BFCL's prompt asks for them."""
+    shown = (
+        f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
+        for call in calls
+    )
+    return f"[{', '.join(shown)}]"
+
+
 def _answer(wanted: WantedCall, rng: random.Random) -> ToolCall:
     """Any possible value for each argument; what may be left out is, half of the time."""
     arguments: dict[str, Any] = {}

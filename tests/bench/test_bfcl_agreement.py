@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from bench.checkers.bfcl import BfclVerdict, check
-from bench.checkers.tool_calls import tool_calls, written
+from bench.checkers.tool_calls import tool_calls
 from bench.datasets.bfcl import CATEGORIES, load
 from bench.datasets.gsm8k import VARIABLE
-from tests.bench.bfcl_calls import MUTATIONS, Generated, generate
+from tests.bench.bfcl_calls import MUTATIONS, Generated, generate, written
 from tests.bench.bfcl_package import PublishedChecker
 
 pytestmark = pytest.mark.skipif(

@@ -11,7 +11,7 @@ import gzip
 import json
 import lzma
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -73,28 +73,22 @@ def document(path: Path) -> Any:
     return parse(content)
 
 
-def lines(path: Path) -> Iterator[tuple[int, Any | Unreadable]]:
-    """Each line that is not blank: its number from 1, and its value or why there is none.
+def read_lines(path: Path, build: Callable[[int, Any], T]) -> Reading[T]:
+    """Each line made a record by `build(number, value)`, which may raise `Unreadable`.
 
-    A file that breaks off gives its whole lines first and then the trouble, under the number of
-    the line that it broke in.
+    Lines count from 1; blank ones are passed over. A file that breaks off gives its whole lines,
+    and then the trouble under the number of the line that it broke in.
     """
-    content, trouble = _content(path)
-    rows = content.split(b"\n")
-    if trouble is not None:
-        rows.pop()
-    for number, row in enumerate(rows, start=1):
-        if not row.strip():
-            continue
-        if len(row) > MAX_LINE_BYTES:
-            yield number, Unreadable("a line is too long", f"{len(row):,} bytes")
-            continue
+    records: list[T] = []
+    skipped: list[Skipped] = []
+    for number, value in _lines(path):
         try:
-            yield number, parse(row)
+            if isinstance(value, Unreadable):
+                raise value
+            records.append(build(number, value))
         except Unreadable as error:
-            yield number, error
-    if trouble is not None:
-        yield len(rows) + 1, trouble
+            skipped.append(error.at(f"{path.name}:{number}"))
+    return Reading(tuple(records), tuple(skipped))
 
 
 def parse(content: bytes | str) -> Any:
@@ -120,6 +114,26 @@ def fit(model: type[M], value: Any) -> M:
         raise Unreadable("not the expected fields", f"{place}: {first['msg']}") from error
     except RecursionError as error:
         raise Unreadable("not the expected fields", "nested too deep") from error
+
+
+def _lines(path: Path) -> Iterator[tuple[int, Any | Unreadable]]:
+    """Each line's number, and its value or why there is none."""
+    content, trouble = _content(path)
+    rows = content.split(b"\n")
+    if trouble is not None:
+        rows.pop()
+    for number, row in enumerate(rows, start=1):
+        if not row.strip():
+            continue
+        if len(row) > MAX_LINE_BYTES:
+            yield number, Unreadable("a line is too long", f"{len(row):,} bytes")
+            continue
+        try:
+            yield number, parse(row)
+        except Unreadable as error:
+            yield number, error
+    if trouble is not None:
+        yield len(rows) + 1, trouble
 
 
 def _refuse(constant: str) -> None:

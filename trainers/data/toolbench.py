@@ -238,15 +238,15 @@ def read_responses(folder: Path) -> Reading[ResponseExamples]:
     for path, where in _files(folder, "toolenv"):
         try:
             row = document(path)
-            named = {**row, "tool": f"{path.parent.name}/{_stem(path)}"} if _is_row(row) else row
+            named = (
+                {**row, "tool": f"{path.parent.name}/{_stem(path)}"}
+                if isinstance(row, dict)
+                else row
+            )
             examples.append(fit(ResponseExamples, named))
         except Unreadable as error:
             skipped.append(error.at(where))
     return Reading(tuple(examples), tuple(skipped))
-
-
-def _is_row(value: Any) -> bool:
-    return isinstance(value, dict)
 
 
 def _files(folder: Path, part: str) -> Iterator[tuple[Path, str]]:
