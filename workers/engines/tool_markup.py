@@ -13,9 +13,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import cast
 
-from agents.records import JsonObject, ToolCall
+from agents.records import ToolCall
+from agents.tools.json_arguments import parse_arguments
 
 OPEN = "<tool_call>"
 CLOSE = "</tool_call>"
@@ -73,10 +73,6 @@ def _after_blanks(text: str, position: int) -> int:
     return position
 
 
-MAX_DEPTH = 64
-"""Of a call's arguments. The records around them nest further, and pydantic reads 200 levels."""
-
-
 def write_tool_call(name: str, arguments: Mapping[str, object]) -> str:
     """The markup of one call."""
     body = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
@@ -86,35 +82,6 @@ def write_tool_call(name: str, arguments: Mapping[str, object]) -> str:
 def tool_call_id(id_seed: str, position: int) -> str:
     """A stable id: within the 40 characters that OpenAI allows when it is fed back."""
     return "call_" + hashlib.blake2b(f"{id_seed}#{position}".encode(), digest_size=12).hexdigest()
-
-
-def parse_arguments(raw: str) -> tuple[JsonObject | None, str | None]:
-    """A model's arguments as an object, or `None` and what is wrong with them."""
-    try:
-        value: object = json.loads(raw)
-        # Half a surrogate pair, NaN and infinity are in no JSON that a record can carry.
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-    except (ValueError, RecursionError) as error:
-        return None, f"the arguments are not valid JSON: {error}"
-    if _deeper_than(value, MAX_DEPTH):
-        return None, f"the arguments are nested more than {MAX_DEPTH} levels deep"
-    if not isinstance(value, dict):
-        return None, f"the arguments must be a JSON object, not {type(value).__name__}"
-    return cast(JsonObject, value), None
-
-
-def _deeper_than(value: object, levels: int) -> bool:
-    layer = [value]
-    for _ in range(levels + 1):
-        layer = [
-            inner
-            for each in layer
-            if isinstance(each, dict | list)
-            for inner in (each.values() if isinstance(each, dict) else each)
-        ]
-        if not layer:
-            return False
-    return True
 
 
 def _parse_call(call_id: str, raw: str) -> ToolCall:

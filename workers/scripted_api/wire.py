@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from agents.records import JsonObject, Message, SamplingParams, ToolCall, ToolSpec
-from workers.engines.tool_markup import parse_arguments
+from agents.tools.json_arguments import parse_arguments
 
 
 class _Wire(BaseModel):

@@ -1,0 +1,40 @@
+"""Arguments that a model wrote as JSON: hostile until they have been read here."""
+
+from __future__ import annotations
+
+import json
+from typing import cast
+
+from agents.records import JsonObject
+
+MAX_DEPTH = 64
+"""Of a call's arguments. The records around them nest further, and pydantic reads 200 levels."""
+
+
+def parse_arguments(raw: str) -> tuple[JsonObject | None, str | None]:
+    """A model's arguments as an object, or `None` and what is wrong with them."""
+    try:
+        value: object = json.loads(raw)
+        # Half a surrogate pair, NaN and infinity are in no JSON that a record can carry.
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError) as error:
+        return None, f"the arguments are not valid JSON: {error}"
+    if _deeper_than(value, MAX_DEPTH):
+        return None, f"the arguments are nested more than {MAX_DEPTH} levels deep"
+    if not isinstance(value, dict):
+        return None, f"the arguments must be a JSON object, not {type(value).__name__}"
+    return cast(JsonObject, value), None
+
+
+def _deeper_than(value: object, levels: int) -> bool:
+    layer = [value]
+    for _ in range(levels + 1):
+        layer = [
+            inner
+            for each in layer
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not layer:
+            return False
+    return True
