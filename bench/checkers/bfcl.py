@@ -170,7 +170,8 @@ def _is_possible(value: Any, possible: list[Any], declared: type, element: type 
     if element is dict:
         return any(_same_objects(value, one) for one in possible)
     if declared is list:
-        return _plain_list(value) in [_plain_list(one) for one in possible]
+        lists = [_plain_list(one) for one in possible if isinstance(one, list | str)]
+        return _plain_list(value) in lists
     return _plain(value) in [_plain(one) for one in possible]
 
 
@@ -187,9 +188,9 @@ def _same_object(value: dict[Any, Any], possible: Any) -> bool:
 
 
 def _same_objects(value: list[Any], possible: Any) -> bool:
-    return len(value) == len(possible) and all(
-        _same_object(given, one) for given, one in zip(value, possible, strict=True)
-    )
+    if not isinstance(possible, list | str) or len(value) != len(possible):
+        return False
+    return all(_same_object(given, one) for given, one in zip(value, possible, strict=True))
 
 
 def _plain_list(items: Any) -> list[Any]:

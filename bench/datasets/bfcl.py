@@ -116,11 +116,13 @@ def load(category: str, data: Path | None = None) -> Reading[Question]:
         raise UsageError(f"BFCL has no category {category!r} here; it has {', '.join(CATEGORIES)}")
     root = data_root("BFCL", data, SOURCE)
     file = f"BFCL_v4_{category}.json"
-    published = Reading[tuple[str, tuple[WantedCall, ...]]]((), ())
-    if category != "irrelevance":
-        folders = tuple(f"{folder}/possible_answer".lstrip("/") for folder in _FOLDERS)
-        published = read_lines(find(root, folders, file, SOURCE), _answer)
-    answers = dict(published.records)
+    answers: dict[str, tuple[WantedCall, ...]] = {}
+
+    def answer(_: int, value: Any) -> None:
+        row = fit(_AnswerRow, value)
+        if row.id in answers:
+            raise Unreadable("an id twice", row.id)
+        answers[row.id] = _wanted(row)
 
     def question(_: int, value: Any) -> Question:
         row = fit(_Row, value)
@@ -132,17 +134,37 @@ def load(category: str, data: Path | None = None) -> Reading[Question]:
             raise Unreadable("a wanted function is not on offer", row.id)
         return made
 
+    skipped: list[Skipped] = []
+    if category != "irrelevance":
+        folders = tuple(f"{folder}/possible_answer".lstrip("/") for folder in _FOLDERS)
+        published = read_lines(find(root, folders, file, SOURCE), answer).skipped
+        skipped += [replace(one, where=f"possible_answer/{one.where}") for one in published]
     questions = read_lines(find(root, _FOLDERS, file, SOURCE), question)
-    unreadable = [replace(one, where=f"possible_answer/{one.where}") for one in published.skipped]
     unasked = [
         Skipped(f"possible_answer/{file}", "an answer without a question", name) for name in answers
     ]
-    return Reading(questions.records, (*unreadable, *questions.skipped, *unasked))
+    return Reading(questions.records, (*skipped, *questions.skipped, *unasked))
 
 
-def _answer(_: int, value: Any) -> tuple[str, tuple[WantedCall, ...]]:
-    row = fit(_AnswerRow, value)
+def _wanted(row: _AnswerRow) -> tuple[WantedCall, ...]:
     if any(len(call) != 1 for call in row.ground_truth):
         raise Unreadable("not the expected fields", "ground_truth: one function a call")
-    calls = (item for call in row.ground_truth for item in call.items())
-    return row.id, tuple(WantedCall(name, arguments) for name, arguments in calls)
+    calls = tuple(
+        WantedCall(name, arguments) for call in row.ground_truth for name, arguments in call.items()
+    )
+    for call in calls:
+        for name, possible in call.arguments.items():
+            if not all(_is_object_of_lists(item) for value in possible for item in _objects(value)):
+                raise Unreadable("not the expected fields", f"{call.name}.{name}: values in lists")
+    return calls
+
+
+def _objects(value: JsonValue) -> list[dict[str, JsonValue]]:
+    """The objects that a possible value is or holds."""
+    items = value if isinstance(value, list) else [value]
+    return [item for item in items if isinstance(item, dict)]
+
+
+def _is_object_of_lists(item: dict[str, JsonValue]) -> bool:
+    """Under each key of a possible object stands a list of possible values."""
+    return all(isinstance(values, list) for values in item.values())

@@ -117,13 +117,16 @@ def test_what_bfcl_lines_cannot_be_read_is_named(tmp_path: Path) -> None:
     write(
         tmp_path / "possible_answer/BFCL_v4_multiple.json",
         ANSWER, {"id": "q_2", "ground_truth": [{"f": {}, "g": {}}]}, elsewhere,
-        {**ANSWER, "id": "q_9"}, "nonsense",
+        {**ANSWER, "id": "q_9"}, "nonsense", ANSWER,
+        {"id": "q_8", "ground_truth": [{"f": {"n": [{"a": 1}]}}]},
     )  # fmt: skip
     read = bfcl.load("multiple", tmp_path)
     assert [question.id for question in read.records] == ["q_0"]
     assert [(one.where.removeprefix("possible_answer/"), one.reason) for one in read.skipped] == [
         ("BFCL_v4_multiple.json:2", "not the expected fields"),
         ("BFCL_v4_multiple.json:5", "not JSON"),
+        ("BFCL_v4_multiple.json:6", "an id twice"),
+        ("BFCL_v4_multiple.json:7", "not the expected fields"),
         ("BFCL_v4_multiple.json:2", "not JSON"),
         ("BFCL_v4_multiple.json:3", "not the expected fields"),
         ("BFCL_v4_multiple.json:4", "not the expected fields"),
@@ -132,7 +135,7 @@ def test_what_bfcl_lines_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("BFCL_v4_multiple.json:7", "a question without an answer"),
         ("BFCL_v4_multiple.json", "an answer without a question"),
     ]
-    assert read.reasons()["not the expected fields"] == 3
+    assert read.reasons()["not the expected fields"] == 4
 
 
 def test_what_apibench_lines_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -238,6 +238,8 @@ BFCL: list[tuple[dict[str, list[Any]], dict[str, Any], Fault | None]] = [
     ({"e": [[{"u": ["a"]}, {"u": ["b"]}]]}, {"e": [{"u": "b"}, {"u": "a"}]}, "wrong value"),
     ({"e": [[{"u": ["a"]}]]}, {"e": [{"u": "a"}, {"u": "a"}]}, "wrong value"),
     ({"e": [[{"u": ["a"]}]]}, {"e": ["u"]}, "wrong type"),
+    ({"l": [["a"], 3]}, {"l": ["b"]}, "wrong value"),
+    ({"e": [[{"u": ["a"]}], 3]}, {"e": []}, "wrong value"),
     ({"n": ["count"]}, {"n": "count"}, None),
     ({"n": ["count"]}, {"n": "Count"}, "wrong value"),
     ({"n": ["count"]}, {"n": 3}, "wrong value"),
