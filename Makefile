@@ -17,8 +17,6 @@ help:
 
 install: $(STAMP)
 
-# bfcl-eval, beside whose checker ours is tested, pins an old NumPy and every vendor's client: it
-# gets a folder of its own, without what it depends on.
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Switchyard needs Python 3.11 or newer; name it by make PYTHON=/path/to/python3.11"; exit 1; }
@@ -26,8 +24,13 @@ $(STAMP): pyproject.toml constraints.txt
 	  { echo "the venv module is missing (on Debian: apt-get install python3-venv)"; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	@touch $@
+
+# Beside whose checker ours is tested. It pins an old NumPy and every vendor's client, so it gets a
+# folder of its own, without what it depends on.
+$(VENV)/bfcl-eval: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
-	  --constraint constraints.txt --target $(VENV)/bfcl-eval bfcl-eval
+	  --constraint constraints.txt --target $@ bfcl-eval
 	@touch $@
 
 # Compiles llama.cpp: about five minutes on two cores.
@@ -55,7 +58,7 @@ compose-check:
 	  echo "compose.yaml: valid"; \
 	else echo "compose.yaml: not checked (no docker-compose on PATH)"; fi
 
-test: lint types floors compose-check
+test: lint types floors compose-check $(VENV)/bfcl-eval
 	$(BIN)/pytest
 
 clean:
