@@ -62,6 +62,11 @@ class Policy(BaseModel):
         """Where the adapter of a version is; None for version 0, or one that is not kept."""
         return next((each.path for each in self.versions if each.version == version), None)
 
+    def published_at(self, version: int) -> float | None:
+        """When a version was published, in Unix seconds; None as for `path_of`. With its number it
+        tells versions apart: after a loss of all data they are counted from 1 again."""
+        return next((each.published for each in self.versions if each.version == version), None)
+
     def published(self, path: str, now: float) -> Policy:
         """With a new version, in use."""
         number = max((each.version for each in self.versions), default=0) + 1

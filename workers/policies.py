@@ -19,8 +19,13 @@ class Served:
 
     seen: int | None = None
     """The version in use by the last word from the bus that was acted on; None before the first."""
+    seen_published: float | None = None
+    """When that one was published, in Unix seconds: a bus that lost its data counts from 1 again,
+    and the same number is then another version."""
     version: int | None = None
     """That new requests get; 0 is the model without an adapter, None is nothing yet."""
+    published: float | None = None
+    """When that one was published."""
     refused: int | None = None
     """A later version that could not be loaded."""
     reason: str = ""
@@ -60,9 +65,10 @@ class PolicyFollower:
         for policy in policies:
             if policy.pool == self._pool:
                 served = self._served.setdefault(policy.name, self._before(policy.name))
-                if policy.current != served.seen:
+                wanted = (policy.current, policy.published_at(policy.current))
+                if wanted != (served.seen, served.seen_published):
                     await self._change(policy, served)
-                    served.seen = policy.current
+                    served.seen, served.seen_published = wanted
 
     def _before(self, policy: str) -> Served:
         """What serves a policy before its first version."""
@@ -71,7 +77,8 @@ class PolicyFollower:
     async def _change(self, policy: Policy, served: Served) -> None:
         served.refused, served.reason = None, ""
         for version in self._wanted(policy):
-            if version == served.version:
+            published = policy.published_at(version)
+            if (version, published) == (served.version, served.published):
                 return
             try:
                 await self._load(policy, version, served)
@@ -82,7 +89,7 @@ class PolicyFollower:
                     "policy version refused", policy=policy.name, version=version, error=str(error)
                 )
             else:
-                served.version = version
+                served.version, served.published = version, published
                 log.info("policy serves", policy=policy.name, version=version)
                 return
 
@@ -103,6 +110,11 @@ class PolicyFollower:
         elif path is None:
             raise EngineError(f"version {version} is no longer kept", kind="bad_request")
         else:
+            if version == served.version:
+                # Another one of the same number, which the engine would take for loaded. Until it
+                # is, requests may ask again.
+                served.version = served.published = None
+                await self._engine.unload_adapter(policy.name)
             await self._engine.load_adapter(policy.name, path, version)
 
 

@@ -119,6 +119,7 @@ def _change(name: str, redis_url: str | None, wait: float, to: Callable[[Policy]
 
     async def question(bus: Bus) -> tuple[Policy, dict[str, str], bool]:
         policy = await policies.change(bus, name, to)
+        changed = (policy.current, policy.published_at(policy.current))
         states: dict[str, str] = {}
         refused = False
         end = asyncio.get_running_loop().time() + wait
@@ -130,7 +131,7 @@ def _change(name: str, redis_url: str | None, wait: float, to: Callable[[Policy]
             ]
             for worker in serving:
                 state = worker.details.get("policies", {}).get(name)
-                if state is not None and state["seen"] == policy.current:
+                if state is not None and (state["seen"], state["seen_published"]) == changed:
                     states[worker.name] = _said(state)
                     refused = refused or state["refused"] == policy.current
             done = bool(serving) and all(worker.name in states for worker in serving)

@@ -26,7 +26,7 @@ from bus import (
 from tests.bus.payloads import new_run_id
 from tests.conftest import quick_settings
 from tests.redis_process import RedisProcess
-from tests.workers.engines.asking import QUESTION, user
+from tests.workers.engines.asking import QUESTION, ask, user
 from tests.workers.engines.tiny_lora import make_tiny_lora
 from tests.workers.processes import workers_running
 from workers.engines.protocol import EngineError
@@ -260,3 +260,38 @@ async def test_a_request_that_comes_while_the_first_version_is_loaded_may_ask_ag
     assert told.value.retryable
     await loading
     assert follower.adapter("slm/red") == "slm/red"
+
+
+async def test_a_version_of_a_bus_that_lost_its_data_is_another_one_of_the_same_number(
+    follower: PolicyFollower, tiny_loras: list[Path], tmp_path: Path
+) -> None:
+    """Versions are counted from 1 again, and the engine holds a version 1."""
+    await follower.apply([published("slm/red", tiny_loras[0])])
+    before = await answer(follower)
+    await follower.apply([])
+    assert await answer(follower) == before
+    await follower.apply([published("slm/red", tiny_loras[1])])
+    assert await answer(follower) != before
+    await follower.apply([published("slm/red", tmp_path / "missing")])
+    with pytest.raises(EngineError, match=r"version 1 was refused: .*missing"):
+        follower.adapter("slm/red")
+
+
+async def test_the_same_word_from_the_bus_loads_nothing_again(
+    follower: PolicyFollower, tiny_loras: list[Path], tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(tiny_loras[0], tmp_path / "lora"))
+    policy = published("slm/red", folder)
+    await follower.apply([policy])
+    shutil.rmtree(folder)
+    await follower.apply([Policy.model_validate_json(policy.model_dump_json())])
+    assert follower.state()["slm/red"]["refused"] is None
+    assert follower.adapter("slm/red") == "slm/red"
+
+
+async def answer(follower: PolicyFollower) -> tuple[int, ...]:
+    """What the policy's weights say."""
+    adapter = follower.adapter("slm/red")
+    done = await ask(follower._engine, sampling={"max_tokens": 8}, adapter=adapter)  # pyright: ignore[reportPrivateUsage]
+    assert done.adapter_version == 1
+    return done.output_ids
