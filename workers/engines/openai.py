@@ -8,6 +8,7 @@ provider doesn't give (ids, true logprobs) stays empty, and such calls are not t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import random
@@ -42,6 +43,8 @@ server's books, be matched with ours."""
 _log = logging.getLogger(__name__)
 
 OPENAI_URL = "https://api.openai.com/v1"
+END_SECONDS = 0.1
+"""For the mark of a stream's end behind its last event: servers send both at once."""
 MAX_LINE_BYTES = 16 * 1024 * 1024
 """Of a stream's event: far above any completion, far below what would fill the memory."""
 
@@ -261,6 +264,7 @@ class OpenAIEngine:
                 if line.startswith("data:"):
                     data = line.removeprefix("data:").strip()
                     if data == "[DONE]":
+                        await _read_out(lines)
                         return
                     yield data
         finally:
@@ -303,6 +307,16 @@ async def sse_lines(parts: AsyncIterator[bytes]) -> AsyncGenerator[str]:
             )
     if rest:
         yield rest.decode("utf-8", "replace")
+
+
+async def _read_out(lines: AsyncIterator[str]) -> None:
+    """Take what stands behind the last event, which is the mark of the answer's end: a connection
+    whose answer was not read to its end cannot serve another request. Whatever happens here, the
+    answer is whole."""
+    with contextlib.suppress(TimeoutError, httpx2.HTTPError, EngineError):
+        async with asyncio.timeout(END_SECONDS):
+            async for _ in lines:
+                pass
 
 
 async def _next_line(lines: AsyncIterator[str]) -> str | None:
