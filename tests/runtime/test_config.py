@@ -118,6 +118,30 @@ def test_a_wrong_value_names_where_it_was_written(tmp_path: Path) -> None:
     assert "SWITCHYARD_BUS__SHARDS" in error_of(SWITCHYARD_BUS__SHARDS="many")
 
 
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("models.slm.temperature=-1", "models.slm.temperature: Input should be greater than or"),
+        ("models.slm.temperature=warm", "models.slm.temperature: Input should be a valid number"),
+        ("models.slm.top_p=0", "models.slm.top_p: Input should be greater than 0"),
+        ("models.slm.max_tokens=0", "models.slm.max_tokens: Input should be greater than or"),
+        ("models.slm.max_context=-1", "models.slm.max_context: Input should be greater than or"),
+        ("models.slm.dtype=float8", "models.slm.dtype: Input should be 'auto', 'float32'"),
+        ("models.slm.device=gpu", "models.slm.device: String should match pattern"),
+        ("models.slm.quantization=int2", "models.slm.quantization: Input should be 'none', 'int8'"),
+        ("models.slm.base_url=http://here/v1", "use engine = 'openai' for an endpoint"),
+    ],
+)
+def test_a_wrong_value_of_a_model_names_its_key_and_what_it_may_be(setting: str, says: str) -> None:
+    assert says in error_of("micro", setting)
+
+
+def test_an_endpoint_without_http_is_refused_without_a_word_of_its_password() -> None:
+    said = error_of("delegate", "models.llm.base_url=user:secret@host/v1")
+    assert "models.llm: base_url is no address of an endpoint" in said
+    assert "secret" not in said
+
+
 def test_a_misspelled_worker_kind_names_the_nearest_kind() -> None:
     message = error_of("micro", "workers.slmm.count=4")
     assert "workers.slmm" in message

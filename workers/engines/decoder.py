@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 LONGEST_TOKEN = 256
-"""Characters: no vocabulary in use has a longer one (128 blanks, in Qwen's and Llama 3's). A text of
-more than so many for each token of the context need not be tokenized to be refused."""
+"""Characters: no vocabulary in use has a longer one (128 blanks, in Qwen's and Llama 3's). A text
+of more than so many for each token of the context need not be tokenized to be refused."""
 
 
 class Loaded(Protocol):

@@ -14,7 +14,14 @@ from agents.records import Message, ToolSpec
 from workers.engines.chat_prompt import TextCodec, template_messages, template_tools
 from workers.engines.llama_api import chat_format, llama
 from workers.engines.llama_context import begin_listening, last_error
-from workers.engines.model_files import check_gguf, find_gguf, model_name, unusable
+from workers.engines.model_files import (
+    check_gguf,
+    find_gguf,
+    model_name,
+    unusable,
+    usable_context,
+)
+from workers.engines.protocol import EngineError
 from workers.engines.sentencepiece import BLANK, BLANK_AT_BEGINNING_KEY, SentencePieceCodec
 from workers.engines.settings import ModelSettings
 
@@ -125,7 +132,11 @@ def load_gguf(settings: ModelSettings) -> LoadedGguf:
         raise unusable(
             settings.model, "its tokenizer is of SentencePiece's style, but has no byte fallback"
         )
-    own_context = llama.llama_model_n_ctx_train(model)
+    try:
+        context = usable_context(int(llama.llama_model_n_ctx_train(model)), settings)
+    except EngineError:
+        llama.llama_model_free(model)
+        raise
     return LoadedGguf(
         base=model_name(settings.model),
         model=model,
@@ -139,7 +150,7 @@ def load_gguf(settings: ModelSettings) -> LoadedGguf:
         end_ids=frozenset(
             token for token in range(count) if llama.llama_vocab_is_eog(vocab, token)
         ),
-        max_context=min(own_context, settings.max_context or own_context),
+        max_context=context,
         vocabulary=count,
         control_tokens=_control_tokens(vocab, codec, count),
     )

@@ -20,6 +20,8 @@ from workers.engines.gguf_header import DamagedHeader, check_header
 from workers.engines.protocol import EngineError
 from workers.engines.settings import ModelSettings
 
+MIN_CONTEXT = 8
+"""Tokens; the least that `max_context` may be set to as well."""
 MICRO_MODELS = Path(__file__).parent.parent / "micro_models"
 _MICRO = "micro:"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
@@ -87,6 +89,18 @@ def find_gguf(settings: ModelSettings) -> Path:
         path = _download(repository, settings.revision, [name]) / name
     check_gguf(path, model)
     return path
+
+
+def usable_context(own: int, settings: ModelSettings) -> int:
+    """Tokens that a prompt and its answer may have: the model's own bound, or less where the
+    settings say so. Raises EngineError for a model whose bound leaves no room for both."""
+    if own < MIN_CONTEXT:
+        raise unusable(
+            settings.model,
+            f"its files say that its context holds {own} tokens (max_position_embeddings in "
+            f"config.json, context_length in a GGUF header), and {MIN_CONTEXT} is the least",
+        )
+    return min(own, settings.max_context or own)
 
 
 def check_gguf(path: Path, model: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Literal, Self
 
@@ -64,11 +65,11 @@ class ModelSettings(SettingsModel):
     """Requests in work at once; more wait in the engine. For a model in this process: rows decoded
     together."""
     max_tokens_in_flight: int | None = Field(default=None, ge=8)
-    """Bounds the memory of a model in this process; requests wait while there is no room. llama_cpp:
-    tokens that the cache has room for, at least one context. Shared prefixes count once. None is 16
-    contexts. torch: rows times the longest that one of them may become (prompt and max_tokens), and
-    what is kept of finished requests, a quarter at most. One request alone always runs. None is no
-    bound but max_concurrency."""
+    """Bounds the memory of a model in this process; requests wait while there is no room.
+    llama_cpp: tokens that the cache has room for, at least one context. Shared prefixes count
+    once. None is 16 contexts. torch: rows times the longest that one of them may become (prompt
+    and max_tokens), and what is kept of finished requests, a quarter at most. One request alone
+    always runs. None is no bound but max_concurrency."""
     timeout_seconds: float = Field(default=120.0, gt=0)
     """Longest time for one attempt at an endpoint, from sending to the last byte."""
     connect_timeout_seconds: float = Field(default=10.0, gt=0)
@@ -128,6 +129,15 @@ class ModelSettings(SettingsModel):
             raise ValueError(
                 f"engine = {self.engine!r} runs the model in this process and takes no base_url or "
                 "api_key_env; use engine = 'openai' for an endpoint"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _an_endpoint_has_an_address(self) -> Self:
+        if self.base_url is not None and not re.match(r"https?://[^/\s]", self.base_url):
+            # Not quoted: a password may be part of it.
+            raise ValueError(
+                "base_url is no address of an endpoint; it looks like http://localhost:8000/v1"
             )
         return self
 

@@ -15,7 +15,13 @@ from safetensors import SafetensorError
 
 from agents.records import Message, ToolSpec
 from workers.engines.chat_prompt import TextCodec, template_messages, template_tools
-from workers.engines.model_files import check_files, find_folder, model_name, unusable
+from workers.engines.model_files import (
+    check_files,
+    find_folder,
+    model_name,
+    unusable,
+    usable_context,
+)
 from workers.engines.protocol import EngineError
 from workers.engines.sentencepiece import BLANK, SentencePieceCodec
 from workers.engines.settings import ModelSettings
@@ -191,7 +197,7 @@ def load_model(settings: ModelSettings) -> LoadedModel:
             settings.model,
             "its tokenizer has no chat template; take an instruct model or add chat_template.jinja",
         )
-    own_context = int(model.config.max_position_embeddings)
+    _check_tokenizer(tokenizer.backend_tokenizer, int(model.config.vocab_size), settings.model)
     return LoadedModel(
         base=model_name(settings.model),
         model=model,
@@ -199,10 +205,25 @@ def load_model(settings: ModelSettings) -> LoadedModel:
         codec=make_codec(tokenizer.backend_tokenizer, int(model.config.vocab_size), settings.model),
         device=device,
         end_ids=_end_ids(model, tokenizer),
-        max_context=min(own_context, settings.max_context or own_context),
+        max_context=usable_context(int(model.config.max_position_embeddings), settings),
         vocabulary=int(model.config.vocab_size),
         control_tokens=_control_tokens(tokenizer),
     )
+
+
+def _check_tokenizer(backend: Any, rows: int, model: str) -> None:
+    """Raises EngineError for a tokenizer of another model: one that writes text in ids that the
+    model has no embedding for. Tokens that were added to it do not count: fine-tuned models often
+    have one for padding that no prompt holds."""
+    ids: dict[str, int] = backend.get_vocab(with_added_tokens=False)
+    added: dict[int, Any] = backend.get_added_tokens_decoder()
+    beyond = [each for each in ids.values() if each >= rows and each not in added]
+    if beyond:
+        raise unusable(
+            model,
+            f"its tokenizer writes text in ids up to {max(beyond)}, but its embedding has {rows} "
+            "rows (vocab_size in config.json); take the tokenizer.json that belongs to the weights",
+        )
 
 
 def _device(settings: ModelSettings) -> torch.device:

@@ -21,8 +21,9 @@ import torch
 from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 
-from agents.records import SamplingParams
-from tests.workers.engines.asking import ask, failure, request
+from agents.records import Message, SamplingParams
+from tests.workers.engines.asking import ask, failure, request, user
+from tests.workers.engines.tiny_model import CONTEXT
 from workers.engines.factory import build_engine
 from workers.engines.gguf_header import DamagedHeader, check_header
 from workers.engines.model_files import find_gguf, local_folder
@@ -49,6 +50,10 @@ def cut(name: str, length: int) -> Damage:
 
 def renamed(name: str, other: str) -> Damage:
     return lambda folder: (folder / name).rename(folder / other)
+
+
+def both(first: Damage, second: Damage) -> Damage:
+    return lambda folder: (first(folder), second(folder))
 
 
 def config(name: str, **fields: object) -> Damage:
@@ -125,6 +130,17 @@ UP = "model.layers.0.mlp.up_proj.weight"
         (config("config.json", num_attention_heads=0), "ZeroDivisionError"),
         (config("config.json", num_hidden_layers="two"), "num_hidden_layers"),
         (config("config.json", vocab_size=10), "model.embed_tokens.weight"),
+        (config("config.json", max_position_embeddings=0), "context holds 0 tokens"),
+        (config("config.json", max_position_embeddings=-5), "context holds -5 tokens"),
+        (
+            both(
+                tensors(WEIGHTS, lambda each: each[:200].clone(), only="embed_tokens"),
+                config("config.json", vocab_size=200, eos_token_id=2),
+            ),
+            "but its embedding has 200 rows",
+        ),
+        (tensors(WEIGHTS, lambda each: each * float("nan"), only=UP), "not finite"),
+        (tensors(WEIGHTS, lambda each: each + float("inf"), only="embed_tokens"), "not finite"),
         (config("generation_config.json", eos_token_id="end"), "'end'"),
         (replaced("tokenizer.json", b'{"a":'), "Expecting value"),
         (replaced("tokenizer.json", b"{}"), "added_tokens"),
@@ -201,8 +217,26 @@ def up_to(length: int) -> Change:
     return lambda file: file[:length]
 
 
+def ending(content: bytes) -> Change:
+    return lambda file: file[: -len(content)] + content
+
+
 def header(at: int, content: bytes) -> Change:
     return lambda file: file[:at] + content + file[at + len(content) :]
+
+
+def text(word: bytes) -> bytes:
+    return struct.pack("<Q", len(word)) + word
+
+
+def said(key: bytes, value: int) -> Change:
+    """Another value of a key that has a whole number."""
+
+    def change(file: bytes) -> bytes:
+        at = file.index(text(key)) + 8 + len(key) + 4
+        return file[:at] + struct.pack("<I", value) + file[at + 4 :]
+
+    return change
 
 
 @pytest.mark.parametrize(
@@ -217,6 +251,8 @@ def header(at: int, content: bytes) -> Change:
         (header(24, struct.pack("<Q", 1 << 62)), f"{1 << 62} bytes should follow"),
         (up_to(3000), "its header is damaged"),
         (up_to(-10_000), "file bounds"),
+        (said(b"qwen2.context_length", 0), "context holds 0 tokens"),
+        (said(b"qwen2.context_length", 3), "context holds 3 tokens"),
     ],
 )
 async def test_a_damaged_gguf_file_is_refused(
@@ -227,10 +263,6 @@ async def test_a_damaged_gguf_file_is_refused(
     error = await refused("llama_cpp", file)
     assert "broken.gguf" in error
     assert words in error
-
-
-def text(word: bytes) -> bytes:
-    return struct.pack("<Q", len(word)) + word
 
 
 def number(key: bytes, value: int) -> bytes:
@@ -337,6 +369,7 @@ async def llama_engine(tiny_gguf: Path) -> AsyncIterator[Engine]:
     ("damage", "words"),
     [
         (up_to(-500), "file bounds"),
+        (ending(struct.pack("<f", float("nan")) * 16), "not finite"),
         (up_to(100), "its header is damaged"),
         (only(b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 0)), "general.architecture"),
         (only(b"a text"), "no GGUF file"),
@@ -386,6 +419,71 @@ async def test_a_template_that_fails_or_reaches_out_is_refused(
     await engine.close()
     assert error.kind == "bad_request"
     assert words in str(error)
+
+
+async def test_a_template_that_writes_without_end_is_refused_before_it_is_tokenized(
+    tiny_model_copy: Path,
+) -> None:
+    (tiny_model_copy / "chat_template.jinja").write_text(
+        "{% for i in range(600) %}{% for j in range(600) %}x{% endfor %}{% endfor %}"
+    )
+    engine = build_engine(ModelSettings(engine="torch", model=str(tiny_model_copy)))
+    await engine.start()
+    error = await failure(engine, request())
+    await engine.close()
+    assert error.kind == "context_overflow"
+    assert f"360000 characters, more than the model's context of {CONTEXT} tokens" in str(error)
+
+
+async def test_a_token_that_the_embedding_has_no_row_for_is_refused_where_it_stands(
+    tiny_model_copy: Path,
+) -> None:
+    """Such as the padding of a fine-tuned model, whose embedding nobody made larger."""
+    saved = json.loads((tiny_model_copy / "tokenizer.json").read_text())
+    added = saved["added_tokens"]
+    beyond = max(each["id"] for each in added) + 1
+    added.append({**added[0], "id": beyond, "content": "[PAD]"})
+    (tiny_model_copy / "tokenizer.json").write_text(json.dumps(saved))
+    engine = build_engine(ModelSettings(engine="torch", model=str(tiny_model_copy)))
+    await engine.start()
+    short = {"max_tokens": 2}
+    assert (await ask(engine, sampling=short)).usage.completion == 2
+    assert (await ask(engine, "[PAD]", sampling=short)).usage.completion == 2
+    system = Message(role="system", content="[PAD]")
+    error = await failure(engine, request([system, user("What is 1 + 1?")]))
+    await engine.close()
+    assert error.kind == "bad_request"
+    assert f"{beyond} is no token id" in str(error)
+
+
+async def test_numbers_that_are_none_are_an_error_and_no_text(torch_engine: Engine) -> None:
+    """Weights that were well when they were loaded; each request says what is wrong."""
+    model = torch_engine._loaded.model  # pyright: ignore
+    done = await ask(torch_engine, sampling={"max_tokens": 2})
+    model.model.norm.weight.data.fill_(float("nan"))
+    for sampling in ({}, {"temperature": 1.0}):
+        error = await failure(torch_engine, request(sampling=sampling))
+        assert "not finite" in str(error)
+    with pytest.raises(EngineError, match="not finite"):
+        await torch_engine.score([*done.prompt_ids, *done.output_ids])
+
+
+async def test_ids_of_another_model_are_refused_by_every_engine_that_takes_ids(
+    torch_engine: Engine, llama_engine: Engine
+) -> None:
+    scripted = build_engine(ModelSettings(engine="scripted", model="scripted"))
+    for engine in (torch_engine, llama_engine, scripted):
+        for asked in (request(previous_ids=(2**30,)), request(resume_ids=(2**30,))):
+            error = await failure(engine, asked)
+            assert (error.kind, error.retryable) == ("bad_request", False), engine.name
+
+
+@pytest.mark.parametrize(
+    "address", ["localhost:8000/v1", "", "http://", "ftp://here/v1", "/v1", "http:///v1", "x y"]
+)
+def test_what_is_no_address_of_an_endpoint_is_refused_before_it_is_tried(address: str) -> None:
+    with pytest.raises(ValidationError, match="it looks like http://localhost:8000/v1"):
+        ModelSettings(engine="openai", model="m", base_url=address)
 
 
 @pytest.mark.parametrize(
