@@ -108,14 +108,20 @@ def export(
     """Write a model with its tokenizer and chat template, or an adapter, into one GGUF file."""
     from trainers.gguf_export import Precision, export_gguf, export_gguf_adapter
     from workers.engines.model_files import local_folder
+    from workers.engines.protocol import EngineError
 
     if precision not in set(Precision):
         raise TrainingError(f"--precision is one of {', '.join(Precision)}; got {precision!r}")
-    folder = local_folder(model)
+    try:
+        folder, base_folder = local_folder(model), None if base is None else local_folder(base)
+    except EngineError as error:
+        raise TrainingError(str(error)) from error
+    if gguf.is_dir():
+        raise TrainingError(f"--gguf {gguf} is a folder: name the file to write")
     if (folder / "adapter_config.json").is_file():
-        if base is None:
+        if base_folder is None:
             raise TrainingError(f"{folder} is an adapter: name its model by --base")
-        export_gguf_adapter(folder, local_folder(base), gguf)
+        export_gguf_adapter(folder, base_folder, gguf)
     else:
         export_gguf(folder, gguf, Precision(precision))
     typer.echo(f"{gguf}: {gguf.stat().st_size / 1e6:.1f} MB")

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Generator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,9 @@ from safetensors import safe_open
 
 from trainers.errors import TrainingError
 from trainers.gguf_tokenizer import add_tokenizer, read_json
+from workers.engines.model_files import check_safetensors
+from workers.engines.protocol import EngineError
+from workers.engines.torch_lora import read_lora_config
 
 ARCHITECTURES = {
     "qwen2": gguf.MODEL_ARCH.QWEN2,
@@ -61,6 +66,8 @@ def export_gguf(model: Path, output: Path, precision: Precision = Precision.F16)
             f"{model}: a model of type {kind!r} cannot be exported; those that can are: "
             f"{', '.join(ARCHITECTURES)}"
         )
+    with _refusals():
+        check_safetensors(model)
     output.parent.mkdir(parents=True, exist_ok=True)
     partial = output.with_name(f"{output.name}.partial")
     try:
@@ -81,14 +88,18 @@ def export_gguf(model: Path, output: Path, precision: Precision = Precision.F16)
 def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
     """Write a LoRA in PEFT's format, trained on the model in folder `base`, to the file `output`.
 
-    Raises TrainingError for one that is not there or is no plain LoRA.
+    Raises TrainingError for one that is not there, not whole, no plain LoRA, or of another model.
     """
     config = read_json(base / "config.json")
     kind = str(config.get("model_type"))
-    settings = read_json(adapter / "adapter_config.json")
-    if kind not in ARCHITECTURES or settings.get("peft_type") != "LORA":
-        raise TrainingError(f"{adapter}: only a LoRA of {', '.join(ARCHITECTURES)} can be exported")
-    rank, alpha = int(settings["r"]), float(settings["lora_alpha"])
+    if kind not in ARCHITECTURES:
+        raise TrainingError(f"{base}: only a LoRA of {', '.join(ARCHITECTURES)} can be exported")
+    with _refusals():
+        settings = read_lora_config(adapter, str(adapter))
+        check_safetensors(adapter)
+        check_safetensors(base)
+    rank, alpha = settings.r, settings.lora_alpha
+    shapes = _shapes(base)
     names = gguf.get_tensor_name_map(ARCHITECTURES[kind], int(config["num_hidden_layers"]))
     output.parent.mkdir(parents=True, exist_ok=True)
     partial = output.with_name(f"{output.name}.partial")
@@ -96,7 +107,7 @@ def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
     writer.add_type(gguf.GGUFType.ADAPTER)
     writer.add_string(gguf.Keys.Adapter.TYPE, "lora")
     # llama.cpp divides by the rank; rank-stabilized LoRA is scaled by alpha / sqrt(rank).
-    scaled = alpha * math.sqrt(rank) if settings.get("use_rslora") else alpha
+    scaled = alpha * math.sqrt(rank) if settings.use_rslora else alpha
     writer.add_float32(gguf.Keys.Adapter.LORA_ALPHA, scaled)
     with safe_open(adapter / "adapter_model.safetensors", framework="pt") as weights:
         for name in weights.keys():  # noqa: SIM118 - not a mapping
@@ -105,6 +116,13 @@ def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
             if not found or new is None:
                 raise TrainingError(f"{adapter}: GGUF has no place for the tensor {name!r}")
             tensor = weights.get_tensor(name).to(torch.float32)
+            height, width = shapes.get(f"{module}.weight", (0, 0))
+            wanted = (rank, width) if part == "A.weight" else (height, rank)
+            if tuple(tensor.shape) != wanted:
+                raise TrainingError(
+                    f"{adapter}: its tensor {name!r} has the shape {tuple(tensor.shape)}, and "
+                    f"{base} wants {wanted}: it is of another model"
+                )
             if kind == "llama" and part == "B.weight":
                 tensor = _permuted(f"{module}.weight", tensor, config)
             suffix = "lora_a" if part == "A.weight" else "lora_b"
@@ -114,6 +132,25 @@ def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
     writer.write_tensors_to_file()
     writer.close()
     partial.replace(output)
+
+
+@contextmanager
+def _refusals() -> Generator[None]:
+    """What an engine would say of these files, this command says too."""
+    try:
+        yield
+    except EngineError as error:
+        raise TrainingError(str(error)) from error
+
+
+def _shapes(model: Path) -> dict[str, tuple[int, ...]]:
+    """Of every tensor of a model, by its name."""
+    found: dict[str, tuple[int, ...]] = {}
+    for path in sorted(model.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as weights:
+            for name in weights.keys():  # noqa: SIM118 - not a mapping
+                found[name] = tuple(weights.get_slice(name).get_shape())
+    return found
 
 
 def _write(

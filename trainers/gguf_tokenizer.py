@@ -37,6 +37,12 @@ def add_tokenizer(writer: gguf.GGUFWriter, model: Path, width: int) -> None:
     """
     saved = read_json(model / "tokenizer.json")
     bpe: dict[str, Any] = saved["model"]
+    last = max([*bpe["vocab"].values(), *(each["id"] for each in saved["added_tokens"])])
+    if last >= width:
+        raise TrainingError(
+            f"{model}: its tokenizer has ids up to {last}, and its embedding {width} rows "
+            "(vocab_size in config.json); take the tokenizer.json that belongs to the weights"
+        )
     tokens = [f"[PAD{place}]" for place in range(width)]
     kinds = [gguf.TokenType.UNUSED] * width
     for text, place in bpe["vocab"].items():

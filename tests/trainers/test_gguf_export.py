@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from tests.workers.engines.tiny_lora import make_tiny_lora
+from trainers import cli
 from trainers.errors import TrainingError
 from trainers.gguf_export import Precision, export_gguf
 from workers.engines.factory import build_engine
@@ -132,3 +135,80 @@ def test_a_folder_without_a_model_says_so(tmp_path: Path) -> None:
     done = run_train("export", str(tmp_path), "--gguf", str(tmp_path / "x.gguf"))
     assert done.returncode != 0
     assert "config.json is missing: name a model's folder" in done.stderr
+
+
+def named(*words: str) -> Callable[[Path], list[str]]:
+    return lambda _: [*words]
+
+
+def pickled(folder: Path) -> list[str]:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    return [str(folder)]
+
+
+def cut_off(folder: Path) -> list[str]:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:5000])
+    return [str(folder)]
+
+
+def too_small(folder: Path) -> list[str]:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "vocab_size": 100}))
+    return [str(folder)]
+
+
+def adapter(*, base: str, **changes: object) -> Callable[[Path], list[str]]:
+    def make(folder: Path) -> list[str]:
+        lora = make_tiny_lora(folder, folder.parent / "lora", 1)
+        config = json.loads((lora / "adapter_config.json").read_text())
+        (lora / "adapter_config.json").write_text(json.dumps({**config, **changes}))
+        return [str(lora), *(["--base", base] if base else [])]
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (named("/nowhere"), "config.json is missing: name a model's folder"),
+        (named("micro:big"), "there is no micro model 'micro:big'; shipped: micro:llm"),
+        (named("micro:slm", "--precision", "q9"), "--precision is one of f32, f16"),
+        (pickled, "in pickle format (pytorch_model.bin)"),
+        (cut_off, "model.safetensors is damaged"),
+        (too_small, "its embedding 100 rows"),
+        (adapter(base=""), "name its model by --base"),
+        (adapter(base="micro:big"), "there is no micro model 'micro:big'"),
+        (adapter(base="micro:llm"), "it is of another model"),
+        (adapter(base="micro:slm", r="four"), "adapter_config.json is wrong (r)"),
+        (adapter(base="micro:slm", r=8), "wants (8, "),
+        (adapter(base="micro:slm", rank_pattern={"q_proj": 2}), "it uses rank_pattern"),
+    ],
+)
+def test_what_cannot_be_exported_is_one_error_and_leaves_no_file(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: Callable[[Path], list[str]],
+    words: str,
+) -> None:
+    folder = Path(shutil.copytree(MICRO_MODELS / "slm", tmp_path / "model"))
+    file = tmp_path / "out" / "x.gguf"
+    told = ["train", "export", *arguments(folder), "--gguf", str(file)]
+    monkeypatch.setattr(sys, "argv", told)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    said = capsys.readouterr().err
+    assert ended.value.code not in (0, None)
+    assert said.count("error: ") == 1
+    assert words in said
+    assert not list(file.parent.glob("*"))
+
+
+def test_a_folder_in_the_place_of_the_file_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["train", "export", "micro:slm", "--gguf", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert f"{tmp_path} is a folder: name the file to write" in capsys.readouterr().err

@@ -54,7 +54,7 @@ class LoraLayers:
         not safe, not whole, of another model, or of a kind that is not known here."""
         folder = Path(path).expanduser()
         check_safetensors(folder)
-        config = _read_config(folder, path)
+        config = read_lora_config(folder, path)
         file = folder / "adapter_model.safetensors"
         if not file.exists():
             raise unusable(path, f"it has no {file.name}; name the folder of a LoRA by PEFT")
@@ -121,7 +121,7 @@ class LoraLayers:
         return add
 
 
-class _LoraConfig(BaseModel):
+class LoraConfig(BaseModel):
     """Of PEFT's adapter_config.json, what is read here."""
 
     peft_type: str
@@ -141,9 +141,10 @@ class _LoraConfig(BaseModel):
         return self.lora_alpha / (math.sqrt(self.r) if self.use_rslora else self.r)
 
 
-def _read_config(folder: Path, path: str) -> _LoraConfig:
+def read_lora_config(folder: Path, path: str) -> LoraConfig:
+    """Of the adapter in `folder`, which the user calls `path`. Raises EngineError `bad_request`."""
     try:
-        config = _LoraConfig.model_validate_json((folder / "adapter_config.json").read_bytes())
+        config = LoraConfig.model_validate_json((folder / "adapter_config.json").read_bytes())
     except OSError as error:
         raise unusable(path, f"adapter_config.json cannot be read: {error.strerror}") from error
     except ValidationError as error:
