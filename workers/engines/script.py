@@ -76,7 +76,7 @@ def scripted_reply(
     answers = [m.content for m in messages[asked + 1 :] if m.role == "tool"]
     if json_schema is not None:
         value = _expression(question, _dice(question, seed)).value
-        return ScriptedReply(json.dumps(instance_of(json_schema, value)))
+        return ScriptedReply(json.dumps(instance_of(json_schema, value), ensure_ascii=False))
     script = _choose_script(question, {tool.name for tool in tools}, seed, mistake_rate)
     try:
         words, call = next(script)

@@ -5,6 +5,7 @@ gives it a started engine; what an engine declares that it cannot do is skipped 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from contextlib import aclosing
 
@@ -58,10 +59,36 @@ class TextConformance:
             assert sum((piece.ids for piece in pieces), ()) == last.output_ids
 
     async def test_every_streamed_piece_is_whole_characters(self, engine: Engine) -> None:
+        """Of two bytes, three, four, and several characters of four joined to one sign."""
         needs(engine, "streaming")
-        for piece in deltas(await events(engine, request(stream=True))):
+        needs(engine, "json_schema")
+        word = "Größe 日本語 😀 👩‍🚀"
+        asked = request(json_schema={"const": word}, sampling={"max_tokens": 200}, stream=True)
+        found = await events(engine, asked)
+        pieces = deltas(found)
+        last = found[-1]
+        assert isinstance(last, Completion)
+        assert json.loads(last.text) == word
+        assert "".join(piece.text for piece in pieces) == last.text
+        for piece in pieces:
             assert "�" not in piece.text
             piece.text.encode()
+
+    async def test_a_stream_that_ends_within_a_character_is_cut_there(self, engine: Engine) -> None:
+        """Wherever max_tokens cuts: the whole characters before it, then at most one sign that
+        stands for what is missing."""
+        needs(engine, "streaming")
+        needs(engine, "json_schema")
+        word = "ö日😀"
+        for limit in range(1, 8):
+            sampling = {"max_tokens": limit}
+            found = await events(
+                engine, request(json_schema={"const": word}, sampling=sampling, stream=True)
+            )
+            last = found[-1]
+            assert isinstance(last, Completion)
+            assert "".join(piece.text for piece in deltas(found)) == last.text
+            assert f'"{word}"'.startswith(last.text.rstrip("�"))
 
     async def test_max_tokens_ends_a_completion_with_length(self, engine: Engine) -> None:
         completion = await ask(engine, sampling={"max_tokens": 4})
