@@ -42,6 +42,9 @@ log = structlog.get_logger("bus.consumer")
 SIZE_SLACK = 1024
 """A retry rewrites the envelope: its attempt may take more digits than its sender's check saw."""
 
+LEAST_BLOCK_SECONDS = 0.05
+"""Of one blocking read, however many shards take turns: Redis takes 0 for no end."""
+
 MAX_REASON_CHARS = 1_000
 """Of what a run remembers of its last failure."""
 
@@ -66,6 +69,12 @@ class Consumer:
         self._handler = handler
         self._concurrency = concurrency
         self._running: set[asyncio.Task[None]] = set()
+        self._asked = 0
+        """Places that readers have asked Redis to fill."""
+        self._known_work = 0
+        """Readers in line for a place whose shard had work when they last looked."""
+        self._turn = asyncio.Lock()
+        """Of the readers, in the order in which they came: no shard is passed over."""
         self._room = asyncio.Event()
         self._room.set()
         self._draining = asyncio.Event()
@@ -125,17 +134,10 @@ class Consumer:
     async def _read(self, shard: Shard) -> None:
         names = {shard.work(name).encode(): name for name in self.streams}
         wanted: dict[Any, Any] = dict.fromkeys(names, ">")
-        block = int(self.bus.settings.block_seconds * 1000)
-        failures = 0
-        while not self.draining:
-            await self._room.wait()
-            if self.draining:
-                return
-            count = max(1, self.free // len(names))
+        failures, more = 0, True
+        while count := await self._ask(more):
             try:
-                found = await self.bus.blocking.xreadgroup(
-                    GROUP, self.name, wanted, count=count, block=block
-                )
+                found = await self._fetch(wanted, count, self._block(more))
             except OUTAGE as error:
                 failures += 1
                 if failures & (failures - 1) == 0:
@@ -148,22 +150,68 @@ class Consumer:
             if failures:
                 log.info("read works again", tries=failures)
                 failures = 0
-            for key, entries in found or []:
+            for key, entries in found:
                 for entry, fields in entries:
                     self.take(shard, names[key], entry.decode(), fields.get(FIELD.encode(), b""), 1)
+            more = bool(found)
+
+    async def _ask(self, more: bool) -> int:
+        """Deliveries of each stream to read now, once there is a place; 0 when drained.
+
+        Places are kept for all that is asked for: a delivery that waited here for one could be
+        another worker's. A reader of one shard among several asks for all there are only when it
+        does not wait for them (`more`), else for one, so that the others can wait beside it.
+        """
+        self._known_work += more
+        try:
+            async with self._turn:
+                while not self.draining:
+                    spare = self.free - self._asked
+                    if spare > 0:
+                        all_there_are = more or self.bus.keys.shards == 1
+                        count = max(1, spare // len(self.streams)) if all_there_are else 1
+                        self._asked += count * len(self.streams)
+                        return count
+                    self._room.clear()
+                    await self._room.wait()
+            return 0
+        finally:
+            self._known_work -= more
+
+    async def _fetch(self, wanted: dict[Any, Any], count: int, block: int | None) -> list[Any]:
+        """Entries by stream; after it they are in hand, or what was asked for them is free again:
+        nothing may be awaited in between."""
+        try:
+            found = await self.bus.blocking.xreadgroup(
+                GROUP, self.name, wanted, count=count, block=block
+            )
+            return found or []
+        finally:
+            self._asked -= count * len(wanted)
+            if self.free > self._asked:
+                self._room.set()
+
+    def _block(self, more: bool) -> int | None:
+        """How long the next read waits, in ms; None is not at all. Where there are not places for
+        all shards at once, they take turns within `block_seconds`, and none keeps a place waiting
+        that another has work for."""
+        shards = self.bus.keys.shards
+        if shards > 1 and (more or self._known_work):
+            return None
+        at_once = min(shards, max(1, self.free // len(self.streams)))
+        seconds = self.bus.settings.block_seconds * at_once / shards
+        return int(1000 * max(LEAST_BLOCK_SECONDS, seconds))
 
     def take(self, shard: Shard, stream: str, entry: str, body: bytes, count: int) -> None:
         """Start handling a delivery that this consumer now holds."""
         lease = Lease(shard.work(stream), entry, self.name, count)
         task = asyncio.create_task(self._serve(shard, stream, lease, body))
         self._running.add(task)
-        if self.free == 0:
-            self._room.clear()
         task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
-        if self.free:
+        if self.free > self._asked:
             self._room.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("delivery left to its lease", error=str(error), kind=type(error).__name__)
