@@ -23,6 +23,7 @@ from runtime.config import Settings
 from runtime.doctor_cost import estimates
 from runtime.errors import UserError
 from runtime.state import MAX_SOCKET_PATH, StateDirectory
+from workers.engines.factory import engine_names
 from workers.engines.settings import ModelSettings
 
 MINIMUM_PYTHON = (3, 11)
@@ -141,8 +142,17 @@ def _models(settings: Settings, *, online: bool) -> Iterator[Finding]:
             yield _endpoint(subject, model, online=online)
         elif model.engine == "torch":
             yield _weights(subject, pool, model)
-        else:
+        elif model.engine == "llama_cpp":
+            yield _gguf(subject, pool, model)
+        elif model.engine in (known := engine_names()):
             yield Finding("ok", subject, f"{model.model} by the engine {model.engine!r}")
+        else:
+            yield Finding(
+                "missing",
+                subject,
+                f"there is no engine {model.engine!r}; known: {', '.join(known)}",
+                f"set models.{pool}.engine to one of them.",
+            )
 
 
 def _endpoint(subject: str, model: ModelSettings, *, online: bool) -> Finding:
@@ -222,6 +232,29 @@ def _weights(subject: str, pool: str, model: ModelSettings) -> Finding:
         f"{model.model} is not on this machine; the gpu worker will load it from the hub",
         f"`hf download {model.model}` beforehand, or set models.{pool}.model to a local folder.",
     )
+
+
+def _gguf(subject: str, pool: str, model: ModelSettings) -> Finding:
+    from workers.engines.model_files import find_gguf
+    from workers.engines.protocol import EngineError
+
+    if importlib.util.find_spec("llama_cpp") is None:
+        return Finding(
+            "missing", subject, "llama.cpp is not installed", "pip install 'switchyard[gguf]'"
+        )
+    if _folder_of(model.model) is None:
+        return Finding(
+            "warn",
+            subject,
+            f"{model.model} is not on this machine; the gpu worker will load it from the hub",
+            f"set models.{pool}.model to a local file where there is no network.",
+        )
+    try:
+        file = find_gguf(model)
+    except EngineError as error:
+        return Finding("missing", subject, str(error), f"set models.{pool}.model to a whole file.")
+    size = file.stat().st_size / 1e6
+    return Finding("ok", subject, f"{model.model}: {size:.1f} MB on this machine")
 
 
 def _folder_of(model: str) -> Path | None:

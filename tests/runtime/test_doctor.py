@@ -6,11 +6,15 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from runtime.config import load
+from runtime.doctor import examine
+from runtime.state import StateDirectory
 from tests.runtime.conftest import Deployment
 from workers.scripted_api import ScriptedServer, ServerOptions
 
@@ -101,6 +105,32 @@ async def test_an_endpoint_counts_as_well_only_once_it_was_asked(
     assert found["level"] == level
     assert says in found["says"]
     assert ("--online asks it" in found["do"]) == (not online)
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "level", "says"),
+    [
+        ("torhc", "m", "missing", "there is no engine 'torhc'; known: llama_cpp, openai"),
+        ("llama_cpp", "cut.gguf", "missing", "cut.gguf' cannot be loaded: its header is damaged"),
+        ("llama_cpp", "nowhere.gguf", "missing", "there is no such file"),
+        ("llama_cpp", "whole.gguf", "ok", "MB on this machine"),
+    ],
+)
+def test_a_model_that_no_worker_could_load_is_found(
+    tmp_path: Path, engine: str, model: str, level: str, says: str
+) -> None:
+    if engine == "llama_cpp":
+        pytest.importorskip("llama_cpp", reason="needs pip install 'switchyard[gguf]'")
+    key = b"general.architecture"
+    whole = b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, len(key)) + key + struct.pack("<IQ", 8, 5)
+    (tmp_path / "whole.gguf").write_bytes(whole + b"qwen2")
+    (tmp_path / "cut.gguf").write_bytes(whole)
+    name = str(tmp_path / model) if engine == "llama_cpp" else model
+    chosen = [f"models.llm.engine={engine}", f"models.llm.model={name}"]
+    settings = load("scripted", overrides=chosen, environ={})
+    findings = examine(settings, StateDirectory(tmp_path / "state"))
+    (found,) = (each for each in findings if each.subject == "model llm")
+    assert (found.level, says in found.says) == (level, True), found
 
 
 def test_the_parts_of_the_cost_add_up_to_the_whole(nowhere: Deployment) -> None:
