@@ -353,6 +353,25 @@ class EngineConformance(TextConformance):
         assert error.kind == "unknown_adapter"
         assert "slm-v3" in str(error)
 
+    async def test_refused_requests_harm_no_other_and_count_for_nothing(
+        self, engine: Engine
+    ) -> None:
+        alone = await ask(engine)
+        before = engine.totals()
+        refused = (
+            request(adapter="slm-v3"),
+            request(deadline=time.time() - 1),
+            request(resume_ids=(16777281,), sampling={"n": 2}),
+        )
+        answering = asyncio.create_task(ask(engine))
+        errors = await asyncio.gather(*(failure(engine, each) for each in refused))
+        good: Completion = await answering
+        assert good.text == alone.text
+        assert [error.kind for error in errors] == ["unknown_adapter", "deadline", "bad_request"]
+        after = engine.totals()
+        assert after.calls - before.calls == 1
+        assert after.completion_tokens - before.completion_tokens == good.usage.completion
+
     async def test_requests_at_once_do_not_mix(self, engine: Engine) -> None:
         questions = [QUESTION, "What is 1 + 1?", "What is 12 * 7?", "What is 5 + 12?"] * 4
         alone = {question: (await ask(engine, question)).text for question in set(questions)}
