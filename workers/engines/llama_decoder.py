@@ -28,7 +28,8 @@ from workers.engines.llama_loading import (
     load_gguf,
     load_gguf_adapter,
 )
-from workers.engines.llama_sequences import Held, Sequences, common_prefix
+from workers.engines.llama_sequences import Held, Sequences
+from workers.engines.prefixes import common_prefix
 from workers.engines.protocol import EngineError
 from workers.engines.row import Row
 from workers.engines.sampling import choose_tokens, given_token, raw_logprobs

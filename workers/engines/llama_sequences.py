@@ -17,6 +17,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from workers.engines.prefixes import common_prefix
+
 
 class SequenceMemory(Protocol):
     """What a context does to the cells; see `LlamaContext`."""
@@ -136,17 +138,3 @@ class Sequences:
         """Drop every kept sequence of that key."""
         for held in [held for held in self._kept if held.key == key]:
             self.drop(held)
-
-
-def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
-    """How many tokens two lists have in common at their beginnings."""
-    low, high = 0, min(len(a), len(b))
-    if a[:high] == b[:high]:
-        return high
-    while low + 1 < high:
-        middle = (low + high) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low

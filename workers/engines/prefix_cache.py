@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from workers.engines.adapters import AdapterVersion
 from workers.engines.kv_cache import States
-from workers.engines.llama_sequences import common_prefix
+from workers.engines.prefixes import common_prefix, shares_more
 
 
 @dataclass(eq=False)
@@ -82,8 +82,3 @@ class PrefixCache:
 
     def clear(self) -> None:
         self._kept = []
-
-
-def shares_more(tokens: Sequence[int], ids: Sequence[int], count: int) -> bool:
-    """Whether two lists have more than `count` tokens in common at their beginnings."""
-    return len(tokens) > count and len(ids) > count and tokens[: count + 1] == ids[: count + 1]

@@ -23,8 +23,8 @@ from workers.engines.adapters import AdapterVersion
 from workers.engines.decoder import Decoder, Job, cannot_continue
 from workers.engines.kv_batch import KVBatch
 from workers.engines.kv_cache import States
-from workers.engines.llama_sequences import common_prefix
-from workers.engines.prefix_cache import PrefixCache, shares_more
+from workers.engines.prefix_cache import PrefixCache
+from workers.engines.prefixes import common_prefix, shares_more
 from workers.engines.protocol import EngineError
 from workers.engines.row import Row
 from workers.engines.sampling import Sampled, choose_tokens, given_token, raw_logprobs

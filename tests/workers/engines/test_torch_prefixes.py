@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from agents.records import Message
 from tests.workers.engines.asking import ask, completions, failure, request, user
 from workers.engines.adapters import AdapterVersion
-from workers.engines.llama_sequences import common_prefix
 from workers.engines.prefix_cache import PrefixCache
+from workers.engines.prefixes import common_prefix
 from workers.engines.protocol import Completion
 from workers.engines.settings import ModelSettings
 from workers.engines.torch import TorchEngine
