@@ -56,6 +56,10 @@ class InvalidOptions(AgentError, ValueError):
     """Options that the workflow does not know, or values that it cannot use."""
 
 
+class InvalidTask(AgentError, ValueError):
+    """A task whose instance a workflow cannot start from."""
+
+
 class InvalidPrompt(AgentError, ValueError):
     """A prompt file without its header, or with an empty text."""
 

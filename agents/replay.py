@@ -93,10 +93,19 @@ def _recorded_tools(step: Step) -> Iterable[tuple[str, JsonObject, JsonObject]]:
     for call, entries in zip(step.calls, turns, strict=False):
         if not isinstance(entries, list):
             continue
-        for tool_call, entry in zip(call.tool_calls, entries, strict=False):
+        for position, entry in enumerate(entries):
             name, output = _entry(entry)
             if name is not None and output is not None:
-                yield name, tool_call.arguments or {}, output
+                yield name, _arguments(call, position, entry), output
+
+
+def _arguments(call: Call, position: int, entry: JsonValue) -> JsonObject:
+    """The entry's own where it has some, else those of the model's tool call that it answers."""
+    own = entry.get("arguments") if isinstance(entry, dict) else None
+    if isinstance(own, dict):
+        return own
+    made = call.tool_calls[position : position + 1]
+    return (made[0].arguments or {}) if made else {}
 
 
 def _entry(entry: JsonValue) -> tuple[str | None, JsonObject | None]:

@@ -10,6 +10,9 @@ from agents.roles.planner import Planner
 from agents.roles.protocol import Role, StepContext, StepResult
 from agents.roles.slm import SmallSolver
 from agents.roles.solo import Solo
+from agents.roles.umi.caller import UmiCaller
+from agents.roles.umi.planner import UmiPlanner
+from agents.roles.umi.summarizer import UmiSummarizer
 
 __all__ = ["Role", "StepContext", "StepResult", "roles"]
 
@@ -25,3 +28,6 @@ roles.register(Planner())
 roles.register(SmallSolver())
 roles.register(Expert())
 roles.register(Solo())
+roles.register(UmiPlanner())
+roles.register(UmiCaller())
+roles.register(UmiSummarizer())

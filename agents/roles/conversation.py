@@ -116,7 +116,7 @@ class Conversation:
                 return self._failure
             if not call.tool_calls:
                 self._turns.append([])
-                return Answered(call.text, _cut_off(call))
+                return Answered(call.text, cut_off(call))
             entries, problems = await self._dispatch(call)
             self._turns.append(list(entries))
             if problems:
@@ -232,22 +232,27 @@ def turn_messages(
 
 
 def tool_text(output: JsonValue) -> str:
-    """A tool's output as the model reads it: the bare result, or `error: …`."""
+    """A tool's output as the model reads it, cut where it is too long for a message."""
+    return whole_tool_text(output)[:MAX_TOOL_MESSAGE_CHARS]
+
+
+def whole_tool_text(output: JsonValue) -> str:
+    """The bare result, or `error: …`."""
     if isinstance(output, dict):
         error = output.get("error")
         if isinstance(error, str):
-            return f"error: {error}"[:MAX_TOOL_MESSAGE_CHARS]
+            return f"error: {error}"
         if output.keys() == {"result"}:
             output = output["result"]
-    text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
-    return text[:MAX_TOOL_MESSAGE_CHARS]
+    return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
 
 
 def _no_answer(position: int) -> str:
     raise ValueError(f"tool call {position} was handed over, yet the step goes on")
 
 
-def _cut_off(call: Call) -> str | None:
+def cut_off(call: Call) -> str | None:
+    """Why a text ends before its end, if it does."""
     match call.finish_reason:
         case "length":
             return f"the text was cut off at {call.sampling.max_tokens} tokens"

@@ -7,6 +7,7 @@ from typing import Any, TypeGuard
 from agents.errors import UnknownName
 from agents.records import JsonObject, ToolSpec
 from agents.registry import Registry
+from agents.tools.api_world import api_world
 from agents.tools.calculator import calculate
 from agents.tools.declaration import (
     Arguments,
@@ -38,6 +39,7 @@ tools: Registry[Tool[Any]] = Registry("tool", "switchyard.tools", _is_tool)
 """Every tool that a tool worker can run."""
 
 tools.register(calculate)
+tools.register(api_world)
 
 
 def tool_spec(name: str) -> ToolSpec:

@@ -23,6 +23,7 @@ from agents.workflows.routing import (
     parse_options,
 )
 from agents.workflows.solo import SoloWorkflow
+from agents.workflows.umi import UmiWorkflow
 
 __all__ = [
     "MAX_TURNS",
@@ -51,6 +52,7 @@ workflows: Registry[Workflow] = Registry("workflow", "switchyard.workflows", _is
 
 workflows.register(SoloWorkflow())
 workflows.register(DelegateWorkflow())
+workflows.register(UmiWorkflow())
 
 
 def prompt_hashes(workflow: str) -> dict[str, str]:

@@ -115,7 +115,7 @@ class Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-Known = TypeVar("Known", bound=Options)
+Known = TypeVar("Known", bound=BaseModel)
 
 
 def parse_options(workflow: str, model: type[Known], options: JsonObject) -> Known:

@@ -87,6 +87,7 @@ class Request:
     messages: tuple[Message, ...]
     tools: tuple[str, ...]
     previous: Call | None
+    json_schema: JsonObject | None = None
 
     @property
     def last(self) -> Message:
@@ -116,7 +117,8 @@ class ScriptedHost:
         previous: Call | None = None,
         json_schema: JsonObject | None = None,
     ) -> tuple[Call, ...]:
-        request = Request(tuple(messages), tuple(tool.name for tool in tools), previous)
+        names = tuple(tool.name for tool in tools)
+        request = Request(tuple(messages), names, previous, json_schema)
         self.requests.append(request)
         if callable(self.script):
             reply = self.script(request)

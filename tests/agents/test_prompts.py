@@ -47,9 +47,10 @@ def test_every_shipped_prompt_can_be_loaded() -> None:
         for file in files("agents.prompts").iterdir()
         if str(file).endswith(".md")
     }
-    assert names == {"planner", "slm", "expert", "solo"}
+    math = {"planner", "slm", "expert", "solo"}
+    assert math <= names
     for name in names:
-        assert "\\boxed{" in load_prompt(name).text
+        assert ("\\boxed{" in load_prompt(name).text) == (name in math)
 
 
 def test_a_workflow_knows_the_hashes_of_its_prompts() -> None:

@@ -227,9 +227,10 @@ def test_a_problem_that_is_too_long_is_refused_without_being_quoted() -> None:
 
 
 def test_the_registries_know_what_this_package_brings() -> None:
-    assert tools.names() == ("calculate",)
-    assert set(roles.names()) == {"planner", "slm", "expert", "solo"}
-    assert set(workflows.names()) == {"solo", "delegate"}
+    assert tools.names() == ("api_world", "calculate")
+    umi = {"umi_planner", "umi_caller", "umi_summarizer"}
+    assert set(roles.names()) == {"planner", "slm", "expert", "solo", *umi}
+    assert set(workflows.names()) == {"solo", "delegate", "umi"}
     with pytest.raises(UnknownName, match="did you mean 'delegate'"):
         workflows.get("delegat")
 

@@ -36,6 +36,7 @@ from workers.engines.script_arithmetic import (
     show,
     write,
 )
+from workers.engines.script_umi import umi_reply
 
 _ANSWER_TYPE = re.compile(r"^Answer type: (\w+)\.?\s*$", re.MULTILINE)
 _OPENINGS = ("Let me work it out.", "Step by step.", "First the numbers.", "Here we go.")
@@ -74,6 +75,13 @@ def scripted_reply(
     asked = max((i for i, m in enumerate(messages) if m.role == "user"), default=-1)
     question = messages[asked].content if asked >= 0 else ""
     answers = [m.content for m in messages[asked + 1 :] if m.role == "tool"]
+    umi = umi_reply(
+        question,
+        lambda text: _expression(text, _dice(text, seed)),
+        as_json=json_schema is not None,
+    )
+    if umi is not None:
+        return ScriptedReply(umi)
     if json_schema is not None:
         value = _expression(question, _dice(question, seed)).value
         return ScriptedReply(json.dumps(instance_of(json_schema, value), ensure_ascii=False))

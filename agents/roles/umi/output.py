@@ -1,0 +1,169 @@
+"""What the planner and the caller may write, and how it is read.
+
+Reading is tolerant of what models do to a form (other cases, marks of emphasis, code fences, a
+text that goes on with the next role's turn), but what comes out is exact, or says what is wrong.
+
+The caller writes one of two forms with the same two parts:
+
+    Action: weather                             as published
+    Action Input: {"city": "Oslo"}
+
+    {"Action": "weather", "Action Input": {"city": "Oslo"}}
+
+The second is one JSON value, so that a schema can hold a whole completion to it: `call_schema`
+leaves only the names of the offered tools, each with the arguments that it takes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from agents.records import JsonObject, ToolSpec
+from agents.tools.json_arguments import parse_arguments
+
+Next = Literal["call", "conclude", "give_up"]
+"""What the planner decides."""
+
+_WORDS: dict[Next, str] = {"call": "caller", "conclude": "conclusion", "give_up": "give up"}
+_END = "</s>"
+_NEXT = re.compile(
+    r"""(?xi)
+    \bnext \W{0,8}? : [\s*_`"']*
+    (?: (?P<call> caller\b)
+      | (?P<conclude> (?: conclusion | conclude | summari[sz]er ) \b)
+      | (?P<give_up> give [\s_-]? up \b)
+    )
+    """
+)
+_OWN_TAG = re.compile(
+    r"^\s*(?:assistant|planner|caller|conclusion|summari[sz]er)\s*:\s*", re.IGNORECASE
+)
+_ACTION = re.compile(r"(?im)^[\s*_`#>]*action[\s*_`]*:[ \t]*(?P<name>[^\n]*)$")
+_INPUT = re.compile(r"(?im)^[\s*_`#>]*action[ _]input[\s*_`]*:[\s*_`]*(?:json\b)?\s*")
+_AROUND_A_NAME = " \t\r*`'\".,;"
+_DECODER = json.JSONDecoder()
+_SHOWN_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The planner's turn."""
+
+    rationale: str
+    next: Next
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A call that the caller wrote. Whether there is such a tool is not known here."""
+
+    name: str
+    arguments: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Why a text is no turn of its role, in words that its writer can be told."""
+
+    reason: str
+
+
+def read_plan(text: str) -> Plan | Unreadable:
+    """The planner's rationale and its decision: the first `Next:` that names a role. Whatever
+    follows it is none of the planner's business."""
+    own = text.partition(_END)[0]
+    found = _NEXT.search(own)
+    if found is None:
+        shown = " ".join(own.split())[-_SHOWN_CHARS:]
+        return Unreadable(
+            "its text names no next role (Next: caller, conclusion or give up)"
+            + (f": …{shown}" if shown else ", it is empty")
+        )
+    before = own[: found.start()].rstrip().rstrip("*_`").rstrip()
+    rationale = _OWN_TAG.sub("", before, count=1).strip()
+    if found["call"]:
+        return Plan(rationale, "call")
+    return Plan(rationale, "conclude" if found["conclude"] else "give_up")
+
+
+def written_plan(rationale: str, following: Next) -> str:
+    """The planner's turn as published."""
+    return (
+        f"{rationale}\n Next: {_WORDS[following]}." if rationale else f" Next: {_WORDS[following]}."
+    )
+
+
+def read_answer(text: str) -> str:
+    """The summarizer's answer; empty if it wrote none."""
+    return _OWN_TAG.sub("", text.partition(_END)[0], count=1).strip()
+
+
+def read_action(text: str) -> Action | Unreadable:
+    """The caller's call, in either form."""
+    own = _OWN_TAG.sub("", text, count=1)
+    whole = _object_at(own, own.find("{"))
+    if isinstance(whole, dict) and "Action" in whole and not _ACTION.search(own):
+        return _of_object(whole)
+    action = _ACTION.search(own)
+    if action is None:
+        return Unreadable("there is no line `Action: <name of a tool>`")
+    name = action["name"].partition(_END)[0].strip(_AROUND_A_NAME)
+    if not name:
+        return Unreadable("`Action:` names no tool")
+    given = _INPUT.search(own, action.end())
+    if given is None:
+        return Unreadable("there is no line `Action Input: <JSON object>`")
+    arguments = _object_at(own, given.end())
+    if isinstance(arguments, str):
+        return Unreadable(arguments)
+    return Action(name, arguments)
+
+
+def written_call(name: str, arguments: JsonObject, *, as_json: bool = False) -> str:
+    """The caller's turn, as published or as the JSON value that `call_schema` accepts."""
+    if as_json:
+        return json.dumps({"Action": name, "Action Input": arguments}, ensure_ascii=False)
+    return f"Action: {name}\nAction Input: {json.dumps(arguments, ensure_ascii=False)}"
+
+
+def call_schema(tools: Sequence[ToolSpec]) -> JsonObject:
+    """The JSON schema of a call of one of the tools (at least one)."""
+    calls = [_schema_of(tool) for tool in tools]
+    return calls[0] if len(calls) == 1 else {"anyOf": [*calls]}
+
+
+def _schema_of(tool: ToolSpec) -> JsonObject:
+    return {
+        "type": "object",
+        "properties": {
+            "Action": {"type": "string", "enum": [tool.name]},
+            "Action Input": {"type": "object", **tool.parameters},
+        },
+        "required": ["Action", "Action Input"],
+        "additionalProperties": False,
+    }
+
+
+def _of_object(whole: JsonObject) -> Action | Unreadable:
+    name, arguments = whole.get("Action"), whole.get("Action Input")
+    if not isinstance(name, str) or not name.strip():
+        return Unreadable("`Action` names no tool")
+    if not isinstance(arguments, dict):
+        return Unreadable("`Action Input` must be a JSON object")
+    return Action(name.strip(), arguments)
+
+
+def _object_at(text: str, start: int) -> JsonObject | str:
+    """The JSON object that begins there, whatever follows it, or what is wrong with it."""
+    if start < 0 or not text.startswith("{", start):
+        return "`Action Input` must be a JSON object in braces"
+    try:
+        _, end = _DECODER.raw_decode(text, start)
+    except (ValueError, RecursionError) as error:
+        return f"the arguments are not valid JSON: {error}"
+    arguments, trouble = parse_arguments(text[start:end])
+    return arguments if arguments is not None else str(trouble)

@@ -1,0 +1,42 @@
+"""Thinks about the next step, and says whose turn it is."""
+
+from __future__ import annotations
+
+from agents.prompts import Prompt, load_prompt
+from agents.protocols import Host
+from agents.records import Decision
+from agents.roles.conversation import cut_off
+from agents.roles.protocol import StepContext, StepResult
+from agents.roles.umi.output import Unreadable, read_plan
+from agents.roles.umi.settings import options_of, tools_of
+from agents.roles.umi.step import completion, refuse_other_payloads, result
+from agents.roles.umi.transcript import planner_input, turns_of
+
+
+class UmiPlanner:
+    """Decides `call` {rationale}, `conclude` {rationale}, `give_up` {rationale, reason} or
+    `failed`."""
+
+    name = "umi_planner"
+    version = 1
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        return (load_prompt("umi_planner"),)
+
+    async def step(self, context: StepContext, host: Host) -> StepResult:
+        refuse_other_payloads(context, self.name)
+        options = options_of(context.run)
+        turns = turns_of(context.run, context.journal, options.observation_chars)
+        text = planner_input(tools_of(context.run).specs, turns, options.tool_style)
+        call = await completion(context, host, self.prompts[0], text)
+        plan = read_plan(call.text)
+        if isinstance(plan, Unreadable):
+            cut = cut_off(call)
+            reason = f"{plan.reason} ({cut})" if cut else plan.reason
+            return result(call, Decision(kind="give_up", data={"rationale": "", "reason": reason}))
+        if plan.next == "give_up":
+            reason = " ".join(plan.rationale.split()) or "the planner gave no reason"
+            data = {"rationale": plan.rationale, "reason": reason}
+            return result(call, Decision(kind="give_up", data={**data}))
+        return result(call, Decision(kind=plan.next, data={"rationale": plan.rationale}))

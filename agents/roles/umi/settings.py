@@ -1,0 +1,43 @@
+"""How a run of `umi` is set up: the options of the workflow, as its roles read them."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agents.records import Run
+from agents.roles.umi.transcript import ToolStyle
+from agents.tools.offered import OfferedTools, offered_tools
+
+MOST_CALLS = 10
+"""Each takes a turn of the planner and one of the caller, of the 24 that a run has."""
+
+
+class UmiOptions(BaseModel):
+    """Options of `umi`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    calculator: bool = True
+    """Offer `calculate` for a task that brings no tools of its own."""
+    max_calls: int = Field(default=6, ge=1, le=MOST_CALLS)
+    """Calls in one run, refused ones too; a planner that wants another gives up."""
+    max_repeats: int = Field(default=3, ge=2, le=MOST_CALLS)
+    """As often as the same call had the same observation, the run gives up."""
+    observation_chars: int = Field(default=1024, ge=16, le=20_000)
+    """Longest observation that is read; what is longer is cut and says so. α-UMi's is 1024."""
+    constrained: bool = True
+    """Hold the caller to the offered tools and their arguments: it writes one JSON value. Off: it
+    writes the published form, and a wrong call comes back as an observation."""
+    tool_style: ToolStyle = "documents"
+    """How tools are told: α-UMi's documents, or `signatures` for models with a short context."""
+
+
+def options_of(run: Run) -> UmiOptions:
+    """A run's options. They were checked when it was admitted."""
+    return UmiOptions.model_validate(run.options)
+
+
+def tools_of(run: Run) -> OfferedTools:
+    """What the run may call. Raises `InvalidTask`."""
+    otherwise = ("calculate",) if options_of(run).calculator else ()
+    return offered_tools(run.task, otherwise=otherwise)

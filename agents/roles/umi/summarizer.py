@@ -1,0 +1,39 @@
+"""Answers the user from what was found out."""
+
+from __future__ import annotations
+
+from agents.prompts import Prompt, load_prompt
+from agents.protocols import Host
+from agents.records import Decision
+from agents.roles.conversation import cut_off
+from agents.roles.protocol import StepContext, StepResult
+from agents.roles.umi.output import read_answer
+from agents.roles.umi.settings import options_of
+from agents.roles.umi.step import completion, refuse_other_payloads, result
+from agents.roles.umi.transcript import summarizer_input, turns_of
+
+
+class UmiSummarizer:
+    """Decides `answer` {answer}, `give_up` {reason} or `failed`.
+
+    An answer that was cut off is none: what it lacks may be what was asked for.
+    """
+
+    name = "umi_summarizer"
+    version = 1
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        return (load_prompt("umi_summarizer"),)
+
+    async def step(self, context: StepContext, host: Host) -> StepResult:
+        refuse_other_payloads(context, self.name)
+        options = options_of(context.run)
+        turns = turns_of(context.run, context.journal, options.observation_chars)
+        call = await completion(context, host, self.prompts[0], summarizer_input(turns))
+        reason = cut_off(call)
+        answer = read_answer(call.text)
+        if reason is None and answer:
+            return result(call, Decision(kind="answer", data={"answer": answer}))
+        data = {"reason": reason or "the summarizer wrote no answer"}
+        return result(call, Decision(kind="give_up", data={**data}))

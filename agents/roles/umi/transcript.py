@@ -1,0 +1,183 @@
+"""What the three roles read: the tools and the history, in α-UMi's published form.
+
+    user: Weather in Oslo?</s>assistant: I look it up.
+     Next: caller.</s>caller: Action: weather
+    Action Input: {"city": "Oslo"}</s>observation: {"sky": "rain"}</s>assistant:
+
+A turn is `role: text</s>`, and an input ends with the tag of the role whose turn it is. The labels
+are the published ones: the planner is called `assistant` and the summarizer `conclusion`. Unlike
+there an observation ends with `</s>` too: what a tool says must not be able to begin a turn.
+
+This text goes into a user message, where engines break up the control tokens of their model. So
+that a turn's end can't be forged on the way either, `</s>` within a turn is broken up here, more
+widely than an engine does.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import JsonValue
+
+from agents.records import JsonObject, Run, Step, ToolCall, ToolSpec
+from agents.roles.conversation import whole_tool_text
+from agents.roles.umi.output import written_call, written_plan
+
+Label = Literal["user", "assistant", "caller", "observation", "conclusion"]
+ToolStyle = Literal["documents", "signatures"]
+
+END_OF_TURN = "</s>"
+MAX_DESCRIPTION_CHARS = 256
+"""Of a tool, and of each of its parameters."""
+
+_LIKE_AN_END = re.compile(r"<\s*/\s*s\s*>", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn of the history."""
+
+    label: Label
+    text: str
+
+
+def planner_input(tools: Sequence[ToolSpec], turns: Iterable[Turn], style: ToolStyle) -> str:
+    """What the planner reads."""
+    return f"{_tools_and_history(tools, turns, style)}\nassistant:"
+
+
+def caller_input(tools: Sequence[ToolSpec], turns: Sequence[Turn], style: ToolStyle) -> str:
+    """What the caller reads: the history, and once more the planner's turn that it ends with."""
+    thought = as_plain(turns[-1].text)
+    return f"{_tools_and_history(tools, turns, style)}\nThought:\n{thought}\ncaller:"
+
+
+def summarizer_input(turns: Iterable[Turn]) -> str:
+    """What the summarizer reads: no tools, for it has nothing to choose."""
+    return f"History:\n{history_text(turns)}\nconclusion:"
+
+
+def _tools_and_history(tools: Sequence[ToolSpec], turns: Iterable[Turn], style: ToolStyle) -> str:
+    return f"Tools:\n{tools_text(tools, style)}\nHistory:\n{history_text(turns)}"
+
+
+def history_text(turns: Iterable[Turn]) -> str:
+    """The turns, one behind the other."""
+    return "".join(f"{turn.label}: {as_plain(turn.text)}{END_OF_TURN}" for turn in turns)
+
+
+def as_plain(text: str) -> str:
+    """The text without anything that could be read as the end of a turn."""
+    return _LIKE_AN_END.sub("< / s >", text)
+
+
+def tools_text(tools: Sequence[ToolSpec], style: ToolStyle) -> str:
+    """One line for each tool: its document as JSON, or in few tokens its signature."""
+    if style == "signatures":
+        # The worlds are large, and most runs are not about them.
+        from agents.environments.api_worlds import compact
+
+        return as_plain(compact(tools))
+    return as_plain("\n".join(json.dumps(document(tool)) for tool in tools))
+
+
+def document(tool: ToolSpec) -> JsonObject:
+    """α-UMi's form of a tool: `Name`, `function`, and `input` by parameter.
+
+    Choices and what may be left out are told too, which the published documents do not.
+    """
+    properties, required = tool.parameters.get("properties"), tool.parameters.get("required")
+    needed = required if isinstance(required, list) else []
+    return {
+        "Name": tool.name,
+        "function": tool.description[:MAX_DESCRIPTION_CHARS],
+        "input": {
+            name: _parameter(schema, optional=name not in needed)
+            for name, schema in (properties.items() if isinstance(properties, dict) else ())
+        },
+    }
+
+
+def _parameter(schema: JsonValue, *, optional: bool) -> str:
+    known = schema if isinstance(schema, dict) else {}
+    kind, choices, told = known.get("type"), known.get("enum"), known.get("description")
+    parts = [kind if isinstance(kind, str) else "any"]
+    if isinstance(choices, list):
+        parts.append(f"one of {json.dumps(choices, ensure_ascii=False)}")
+    if optional:
+        parts.append("optional")
+    if isinstance(told, str):
+        # The end of it, as in the published documents: examples stand there.
+        parts.append(told[-MAX_DESCRIPTION_CHARS:])
+    return ", ".join(parts)
+
+
+def turns_of(run: Run, journal: Iterable[Step], observation_chars: int) -> list[Turn]:
+    """The history of a run, from its journal."""
+    turns = [Turn("user", run.task.prompt)]
+    for step in sorted(journal, key=lambda step: step.turn):
+        data = step.decision.data
+        match step.agent, step.decision.kind:
+            case "umi_planner", ("call" | "conclude" | "give_up") as kind:
+                turns.append(Turn("assistant", written_plan(_text(data.get("rationale")), kind)))
+            case "umi_caller", "call":
+                name, arguments = _text(data.get("name")), data.get("arguments")
+                given = arguments if isinstance(arguments, dict) else {}
+                turns.append(Turn("caller", written_call(name, given)))
+                turns.append(Turn("observation", observation_of(step, observation_chars)))
+            case "umi_caller", "refused":
+                turns.append(Turn("caller", _text(data.get("text"))))
+                turns.append(Turn("observation", observation_of(step, observation_chars)))
+            case "umi_summarizer", "answer":
+                turns.append(Turn("conclusion", _text(data.get("answer"))))
+            case _:
+                pass
+    return turns
+
+
+def calls_of(journal: Iterable[Step]) -> tuple[ToolCall, ...]:
+    """The calls that were carried out, in order."""
+    return tuple(
+        ToolCall(
+            id=f"call-{step.turn}",
+            name=_text(step.decision.data.get("name")),
+            arguments=arguments,
+            raw_arguments=json.dumps(arguments, ensure_ascii=False),
+        )
+        for step in sorted(journal, key=lambda step: step.turn)
+        if step.agent == "umi_caller"
+        and step.decision.kind == "call"
+        and isinstance(arguments := step.decision.data.get("arguments"), dict)
+    )
+
+
+def observation_of(step: Step, limit: int) -> str:
+    """What a caller's step saw, in at most `limit` characters and the note that it was cut."""
+    match step.observation:
+        case {"turns": [[{"output": output}]]}:
+            return observation_text(output, limit)
+        case _:
+            return ""
+
+
+def observation_text(output: JsonValue, limit: int) -> str:
+    """A tool's output as the planner reads it. A text that was cut, here or by the tool worker,
+    says how much of it there is."""
+    match output:
+        case {"result": str(text), "truncated": True, "full_chars": int(whole)}:
+            total = whole
+        case _:
+            text = whole_tool_text(output)
+            total = len(text)
+    if total <= limit:
+        return text
+    kept = text[:limit]
+    return f"{kept} [truncated: the first {len(kept)} of {total} characters]"
+
+
+def _text(value: JsonValue) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,46 @@
+"""The simulated APIs as a tool: one call in the world that earlier calls of the run left behind.
+
+A tool worker keeps nothing between two requests. So a request brings all that the world follows
+from, its seed and the calls so far, and the same request has the same answer wherever and however
+often it is carried out.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from agents.records import JsonObject, ToolCall
+from agents.tools.declaration import Arguments, tool
+
+MAX_EARLIER_CALLS = 64
+
+
+class WorldCall(Arguments):
+    """One call of an API."""
+
+    name: str = Field(max_length=64)
+    arguments: JsonObject
+
+
+class ApiWorldArguments(Arguments):
+    """A world as it was before the call, and the call."""
+
+    world: int = Field(ge=0)
+    offered: list[str]
+    """Names of the APIs that may be called there."""
+    earlier: list[WorldCall] = Field(max_length=MAX_EARLIER_CALLS)
+    call: WorldCall
+
+
+@tool(name="api_world")
+def api_world(arguments: ApiWorldArguments) -> str:
+    """Call an API of a simulated world. Made for tasks of the environment `api_worlds`."""
+    # The worlds are built on this package, so they can't be imported before it.
+    from agents.environments.api_worlds import World
+
+    earlier = [
+        ToolCall(id=str(place), name=call.name, arguments=call.arguments)
+        for place, call in enumerate(arguments.earlier)
+    ]
+    world = World.after(arguments.world, earlier, arguments.offered)
+    return world.call(arguments.call.name, arguments.call.arguments)

@@ -1,0 +1,130 @@
+"""The tools that a task offers, and who carries a call of one out.
+
+What may be called follows from the task alone, which is fixed when its run is admitted. Nothing
+that a model writes or a tool answers can add to it.
+
+A task of the environment `api_worlds` offers the APIs of its world. Any other may name registered
+tools in its instance: `{"tools": ["calculate", …]}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+
+from agents.errors import InvalidTask, UnknownName
+from agents.records import JsonObject, Task, ToolCall, ToolSpec
+from agents.tools import tools
+
+MAX_TOOLS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRequest:
+    """What a tool worker is asked for."""
+
+    tool: str
+    arguments: JsonObject
+
+
+class OfferedTools(Protocol):
+    """What the models of a run may call."""
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]: ...
+
+    def request(
+        self, name: str, arguments: JsonObject, earlier: Sequence[ToolCall]
+    ) -> ToolRequest | None:
+        """How to carry out a call after the `earlier` ones of the run; None if there is no such
+        tool."""
+        ...
+
+
+@dataclass(frozen=True)
+class Functions:
+    """Registered tools, each of which keeps its own state if it has any."""
+
+    specs: tuple[ToolSpec, ...]
+
+    def request(
+        self, name: str, arguments: JsonObject, earlier: Sequence[ToolCall]
+    ) -> ToolRequest | None:
+        if name not in (spec.name for spec in self.specs):
+            return None
+        return ToolRequest(name, arguments)
+
+
+@dataclass(frozen=True)
+class WorldApis:
+    """APIs of a simulated world, which is rebuilt for every call."""
+
+    specs: tuple[ToolSpec, ...]
+    world: int
+
+    def request(
+        self, name: str, arguments: JsonObject, earlier: Sequence[ToolCall]
+    ) -> ToolRequest | None:
+        offered = [spec.name for spec in self.specs]
+        if name not in offered:
+            return None
+        before: list[JsonValue] = [
+            {"name": call.name, "arguments": call.arguments or {}} for call in earlier
+        ]
+        return ToolRequest(
+            "api_world",
+            {
+                "world": self.world,
+                "offered": [*offered],
+                "earlier": before,
+                "call": {"name": name, "arguments": arguments},
+            },
+        )
+
+
+class _Instance(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    tools: tuple[str, ...] = Field(max_length=MAX_TOOLS)
+
+
+def offered_tools(task: Task, *, otherwise: Sequence[str] = ()) -> OfferedTools:
+    """What a task offers; `otherwise` are the registered tools for a task that says nothing of it.
+
+    Raises `InvalidTask` for an instance that cannot be read, or that names an unknown tool.
+    """
+    if task.environment == "api_worlds":
+        return _world_apis(task)
+    named: Sequence[str] = otherwise
+    if "tools" in task.instance:
+        try:
+            named = _Instance.model_validate(task.instance).tools
+        except ValidationError as error:
+            raise InvalidTask(
+                f"the task's instance must have under 'tools' a list of at most {MAX_TOOLS} names: "
+                f"{error.errors(include_url=False)[0]['msg']}"
+            ) from error
+    try:
+        return Functions(tuple(tools.get(name).spec for name in dict.fromkeys(named)))
+    except UnknownName as error:
+        raise InvalidTask(f"the task offers a tool that nobody registered: {error}") from error
+
+
+def _world_apis(task: Task) -> WorldApis:
+    # Sixteen domains: only for the runs that are about them.
+    from agents.environments.api_worlds import APIS, Recipe
+
+    try:
+        recipe = Recipe.model_validate(task.instance)
+        return WorldApis(tuple(APIS[name].spec for name in recipe.tools), recipe.world)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InvalidTask(
+            f"the task's instance is no recipe of an API world: {where}: {first['msg']}"
+        ) from error
+    except KeyError as error:
+        raise InvalidTask(f"the task's world offers an API that there is not: {error}") from error

@@ -1,0 +1,88 @@
+"""`umi`: a planner thinks, a caller has tools called, a summarizer answers.
+
+    planner (t) ──call──▶ caller (t+1) ──observation──▶ planner (t+2) ──conclude──▶ summarizer
+        └─give_up                └─the same again and again: the run gives up
+
+One step at a time: every step sees all those before it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+from agents.payloads import QuestionPayload
+from agents.records import JsonObject, Run, Step
+from agents.roles.umi.settings import UmiOptions, options_of, tools_of
+from agents.workflows.endings import answered, gave_up, gave_up_by, no_route
+from agents.workflows.routing import Continue, Handoff, Routing, parse_options
+
+_SHOWN_CHARS = 200
+
+
+class UmiWorkflow:
+    """Planner, caller, summarizer: three models, or three adapters of one."""
+
+    name = "umi"
+    roles = ("umi_planner", "umi_caller", "umi_summarizer")
+    default_policies: Mapping[str, str] = {
+        "umi_planner": "umi/planner",
+        "umi_caller": "umi/caller",
+        "umi_summarizer": "umi/summarizer",
+    }
+
+    def check_options(self, options: JsonObject) -> JsonObject:
+        return parse_options(self.name, UmiOptions, options).model_dump(mode="json")
+
+    def first(self, run: Run) -> tuple[Handoff, ...]:
+        """Raises `InvalidTask`: a run whose tools can't be offered is not let in."""
+        tools_of(run)
+        return (Handoff(role="umi_planner", turn=0, payload=QuestionPayload()),)
+
+    def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
+        match step.agent, step.decision.kind:
+            case "umi_planner", "call":
+                return self._called(run, journal, step)
+            case "umi_planner", "conclude":
+                return _to("umi_summarizer", step)
+            case (("umi_planner" | "umi_summarizer"), "give_up"):
+                return gave_up_by(step)
+            case "umi_caller", ("call" | "refused"):
+                return self._observed(run, journal, step)
+            case "umi_summarizer", "answer":
+                return answered(step)
+            case _:
+                raise no_route(self.name, step)
+
+    def _called(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
+        limit = options_of(run).max_calls
+        if sum(1 for _ in _callers(journal)) >= limit:
+            return gave_up(f"umi_planner: wants another call after {limit}, which is the limit")
+        return _to("umi_caller", step)
+
+    def _observed(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
+        """Back to the planner, unless nothing new comes of it. The same call counts wherever it
+        was made: two calls in turn are a cycle too."""
+        limit = options_of(run).max_repeats
+        this = _outcome(step)
+        if 1 + sum(_outcome(earlier) == this for earlier in _callers(journal)) >= limit:
+            call = json.dumps(step.decision.data, ensure_ascii=False)[:_SHOWN_CHARS]
+            return gave_up(f"umi_caller: {limit} times the same call and observation: {call}")
+        return _to("umi_planner", step)
+
+
+def _callers(journal: Iterable[Step]) -> Iterable[Step]:
+    return (step for step in journal if step.agent == "umi_caller")
+
+
+def _outcome(step: Step) -> tuple[JsonObject, object]:
+    """What was called, and what came of it."""
+    match step.observation:
+        case {"turns": [[{"output": output}]]}:
+            return step.decision.data, output
+        case _:
+            return step.decision.data, None
+
+
+def _to(role: str, step: Step) -> Continue:
+    return Continue((Handoff(role=role, turn=step.turn + 1, payload=QuestionPayload()),))

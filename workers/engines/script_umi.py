@@ -1,0 +1,85 @@
+"""What the scripted engine says as planner, caller and summarizer of `umi`.
+
+A competent team on arithmetic: one call of `calculate` for each operation, with what the earlier
+calls really answered. It knows nothing but its input, as a model would.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+from agents.roles.umi.output import written_call, written_plan
+from agents.roles.umi.transcript import END_OF_TURN
+from workers.engines.script_arithmetic import (
+    Leaf,
+    Node,
+    Operation,
+    combine,
+    read_number,
+    show,
+    write,
+)
+
+_ROLE = re.compile(r"\nHistory:\nuser: .*\n(assistant|caller|conclusion):\Z", re.DOTALL)
+_THOUGHT = re.compile(r"\nThought:\nI need (.+)\.\n")
+
+
+def umi_reply(
+    text: str, expression_of: Callable[[str], Operation], *, as_json: bool = False
+) -> str | None:
+    """The next turn of a team's member; None for an input of another workflow."""
+    found = _ROLE.search("\n" + text)
+    if found is None:
+        return None
+    question, observations = _question_and_observations(text)
+    wanted = expression_of(question)
+    match found[1]:
+        case "caller":
+            thought = _THOUGHT.search(text)
+            arguments = {"expression": thought[1] if thought else write(wanted)}
+            return written_call("calculate", {**arguments}, as_json=as_json)
+        case "conclusion":
+            return f"The answer is {observations[-1] if observations else show(wanted.value)}."
+        case _:
+            return _plan(text, wanted, observations)
+
+
+def _plan(text: str, wanted: Operation, observations: list[str]) -> str:
+    if json.dumps("calculate") not in text and "\ncalculate(" not in text:
+        return written_plan("There is no tool that calculates.", "give_up")
+    known = [read_number(observation) for observation in observations]
+    try:
+        rest = _reduced(wanted, [Leaf(value) for value in known if value is not None])
+    except ZeroDivisionError:
+        return written_plan("It comes down to a division by zero.", "give_up")
+    if None in known:
+        return written_plan(f"The tool says: {observations[known.index(None)]}", "give_up")
+    if isinstance(rest, Leaf):
+        return written_plan(f"It is {show(rest.value)}.", "conclude")
+    return written_plan(f"I need {write(_innermost(rest))}.", "call")
+
+
+def _question_and_observations(text: str) -> tuple[str, list[str]]:
+    history = text.partition("History:\n")[2]
+    turns = [turn.partition(": ") for turn in history.split(END_OF_TURN)]
+    observed = [said for label, _, said in turns if label == "observation"]
+    return turns[0][2], observed
+
+
+def _reduced(node: Node, answers: list[Leaf]) -> Node:
+    """The expression with its first operations, innermost first, replaced by their answers."""
+    if isinstance(node, Leaf):
+        return node
+    left, right = _reduced(node.left, answers), _reduced(node.right, answers)
+    if answers and isinstance(left, Leaf) and isinstance(right, Leaf):
+        return answers.pop(0)
+    return combine(node.symbol, left, right)
+
+
+def _innermost(node: Operation) -> Operation:
+    for side in (node.left, node.right):
+        if isinstance(side, Operation):
+            return _innermost(side)
+    return node
