@@ -96,7 +96,7 @@ def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
         raise TrainingError(f"{base}: only a LoRA of {', '.join(ARCHITECTURES)} can be exported")
     with _refusals():
         settings = read_lora_config(adapter, str(adapter))
-        check_safetensors(adapter)
+        check_safetensors(adapter, "adapter")
         check_safetensors(base)
     rank, alpha = settings.r, settings.lora_alpha
     shapes = _shapes(base)

@@ -372,10 +372,12 @@ class Decoder(ABC, Generic[L]):
         they are loaded, before the first request fails of them. Raises EngineError."""
         if any(map(math.isnan, self._scored([0, 1], adapter))):
             name = self._settings.model if adapter is None else adapter.name
+            what = "model" if adapter is None else "adapter"
             raise unusable(
                 name,
                 "what comes of its weights is not finite (NaN or infinity): they are damaged, or "
                 "too large for the dtype; try dtype = 'float32'",
+                what,
             )
 
     # What every subclass needs.

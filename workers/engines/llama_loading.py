@@ -164,11 +164,11 @@ def load_gguf_adapter(loaded: LoadedGguf, path: str) -> Any:
     file = Path(path).expanduser()
     if file.is_dir():
         file = file / "adapter.gguf"
-    check_gguf(file, path)
+    check_gguf(file, path, "adapter")
     begin_listening()
     adapter = llama.llama_adapter_lora_init(loaded.model, str(file).encode())
     if not adapter:  # a null pointer, which is no None
-        raise unusable(path, f"llama.cpp refuses {file.name}: {last_error()}")
+        raise unusable(path, f"llama.cpp refuses {file.name}: {last_error()}", "adapter")
     return adapter
 
 

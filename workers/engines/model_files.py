@@ -11,6 +11,7 @@ import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
@@ -22,6 +23,7 @@ from workers.engines.settings import ModelSettings
 
 MIN_CONTEXT = 8
 """Tokens; the least that `max_context` may be set to as well."""
+Weights = Literal["model", "adapter"]
 MICRO_MODELS = Path(__file__).parent.parent / "micro_models"
 _MICRO = "micro:"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
@@ -103,14 +105,14 @@ def usable_context(own: int, settings: ModelSettings) -> int:
     return min(own, settings.max_context or own)
 
 
-def check_gguf(path: Path, model: str) -> None:
+def check_gguf(path: Path, name: str, what: Weights = "model") -> None:
     """Raises EngineError if there is no such file, or llama.cpp would not survive it."""
     try:
         check_header(path)
     except OSError as error:
-        raise unusable(model, f"{path.name} cannot be read: {error.strerror}") from error
+        raise unusable(name, f"{path.name} cannot be read: {error.strerror}", what) from error
     except DamagedHeader as error:
-        raise unusable(model, str(error)) from error
+        raise unusable(name, str(error), what) from error
 
 
 def _download(model: str, revision: str | None, wanted: list[str]) -> Path:
@@ -147,10 +149,10 @@ def check_files(folder: Path) -> None:
         raise unusable(folder.name, f"config.json cannot be read: {error}") from error
 
 
-def check_safetensors(folder: Path) -> None:
+def check_safetensors(folder: Path, what: Weights = "model") -> None:
     """Raises EngineError for a folder without weights, with pickles, or with damaged weights."""
     if not folder.is_dir():
-        raise unusable(folder.name, "there is no such folder")
+        raise unusable(folder.name, "there is no such folder", what)
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
         pickles = [path.name for pattern in _PICKLES for path in sorted(folder.glob(pattern))]
@@ -159,15 +161,16 @@ def check_safetensors(folder: Path) -> None:
                 folder.name,
                 f"its weights are in pickle format ({pickles[0]}), which can run any code when it "
                 "is read; convert them to safetensors",
+                what,
             )
-        raise unusable(folder.name, "it has no *.safetensors file")
+        raise unusable(folder.name, "it has no *.safetensors file", what)
     for path in weights:
         try:
             with safe_open(path, framework="pt"):
                 pass
         except (SafetensorError, OSError) as error:
             raise unusable(
-                folder.name, f"{path.name} is damaged ({error}); copy or download it again"
+                folder.name, f"{path.name} is damaged ({error}); copy or download it again", what
             ) from error
 
 
@@ -188,5 +191,6 @@ def reading(model: str) -> Generator[None]:
         raise unusable(model, f"its files are damaged ({type(error).__name__}: {said})") from error
 
 
-def unusable(model: str, reason: str) -> EngineError:
-    return EngineError(f"the model {model!r} cannot be loaded: {reason}", kind="bad_request")
+def unusable(name: str, reason: str, what: Weights = "model") -> EngineError:
+    """The refusal of a model, or of an adapter, that the user calls `name`."""
+    return EngineError(f"the {what} {name!r} cannot be loaded: {reason}", kind="bad_request")

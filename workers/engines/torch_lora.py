@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 from torch.utils.hooks import RemovableHandle
 
 from workers.engines.model_files import check_safetensors, unusable
+from workers.engines.protocol import EngineError
 
 _TENSOR = re.compile(r"^base_model\.model\.(?P<module>.+)\.lora_(?P<part>[AB])\.weight$")
 
@@ -53,32 +54,35 @@ class LoraLayers:
         """An adapter for this model. Raises EngineError `bad_request` for one that is not there,
         not safe, not whole, of another model, or of a kind that is not known here."""
         folder = Path(path).expanduser()
-        check_safetensors(folder)
+        check_safetensors(folder, "adapter")
         config = read_lora_config(folder, path)
         file = folder / "adapter_model.safetensors"
         if not file.exists():
-            raise unusable(path, f"it has no {file.name}; name the folder of a LoRA by PEFT")
+            raise _refused(path, f"it has no {file.name}; name the folder of a LoRA by PEFT")
         try:
             tensors = load_file(file)
         except (SafetensorError, OSError) as error:
-            raise unusable(path, f"adapter_model.safetensors is damaged: {error}") from error
+            raise _refused(path, f"adapter_model.safetensors is damaged: {error}") from error
         parts: dict[str, dict[str, torch.Tensor]] = {}
         for name, tensor in tensors.items():
             match = _TENSOR.match(name)
             if match is None or match["module"] not in self._modules:
-                raise unusable(path, f"this model has no linear layer for its tensor {name!r}")
+                raise _refused(
+                    path,
+                    f"the model has no linear layer for its tensor {name!r}: it is of another one",
+                )
             parts.setdefault(match["module"], {})[match["part"]] = tensor
         if not parts:
-            raise unusable(path, "it has no weights")
+            raise _refused(path, "it has no weights")
         layers: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         for name, pair in parts.items():
             module = self._modules[name]
             if pair.keys() != {"A", "B"}:
-                raise unusable(path, f"of {name} it has only one of lora_A and lora_B")
+                raise _refused(path, f"of {name} it has only one of lora_A and lora_B")
             a, b = pair["A"], pair["B"]
             _check_weights(path, name, config.r, (a, b))
             if a.shape[1] != module.in_features or b.shape != (module.out_features, a.shape[0]):
-                raise unusable(
+                raise _refused(
                     path,
                     f"its shapes {tuple(a.shape)} and {tuple(b.shape)} do not fit {name} "
                     f"({module.in_features} to {module.out_features}): it is of another model",
@@ -146,34 +150,38 @@ def read_lora_config(folder: Path, path: str) -> LoraConfig:
     try:
         config = LoraConfig.model_validate_json((folder / "adapter_config.json").read_bytes())
     except OSError as error:
-        raise unusable(path, f"adapter_config.json cannot be read: {error.strerror}") from error
+        raise _refused(path, f"adapter_config.json cannot be read: {error.strerror}") from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = "".join(f" ({each})" for each in first["loc"])
-        raise unusable(path, f"adapter_config.json is wrong{place}: {first['msg']}") from error
+        raise _refused(path, f"adapter_config.json is wrong{place}: {first['msg']}") from error
     if config.peft_type != "LORA":
-        raise unusable(path, f"it is of the kind {config.peft_type!r}, not LORA")
+        raise _refused(path, f"it is of the kind {config.peft_type!r}, not LORA")
     unknown = [
         key
         for key in ("use_dora", "rank_pattern", "alpha_pattern", "modules_to_save", "lora_bias")
         if getattr(config, key)
     ]
     if unknown or config.bias != "none":
-        raise unusable(path, f"it uses {', '.join(unknown) or 'bias'}, which is not known here")
+        raise _refused(path, f"it uses {', '.join(unknown) or 'bias'}, which is not known here")
     return config
 
 
 def _check_weights(path: str, name: str, rank: int, weights: Sequence[torch.Tensor]) -> None:
     for tensor in weights:
         if tensor.ndim != 2 or not tensor.is_floating_point():
-            raise unusable(
+            raise _refused(
                 path, f"its weights for {name} are no matrices of floating-point numbers"
             )
         if rank not in tensor.shape:
-            raise unusable(
+            raise _refused(
                 path,
                 f"its weights for {name} have the shape {tuple(tensor.shape)}, but "
                 f"adapter_config.json says rank {rank}",
             )
         if not tensor.isfinite().all():
-            raise unusable(path, f"its weights for {name} are not finite (NaN or infinity)")
+            raise _refused(path, f"its weights for {name} are not finite (NaN or infinity)")
+
+
+def _refused(path: str, reason: str) -> EngineError:
+    return unusable(path, reason, "adapter")

@@ -201,6 +201,7 @@ async def test_a_damaged_adapter_is_refused_and_the_model_goes_on(
     with pytest.raises(EngineError) as caught:
         await torch_engine.load_adapter("red", str(folder), 1)
     assert caught.value.kind == "bad_request"
+    assert str(caught.value).startswith("the adapter ")
     assert words in str(caught.value)
     assert (await failure(torch_engine, request(adapter="red"))).kind == "unknown_adapter"
     assert (await ask(torch_engine, sampling={"max_tokens": 2})).usage.completion == 2
@@ -391,6 +392,7 @@ async def test_a_damaged_gguf_adapter_is_refused_and_the_model_goes_on(
     with pytest.raises(EngineError) as caught:
         await llama_engine.load_adapter("red", str(file), 1)
     assert caught.value.kind == "bad_request"
+    assert str(caught.value).startswith("the adapter ")
     assert words in str(caught.value)
     assert (await failure(llama_engine, request(adapter="red"))).kind == "unknown_adapter"
     assert (await ask(llama_engine, sampling={"max_tokens": 2})).usage.completion == 2
