@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager
-from urllib.parse import urlsplit
 
 import httpx2
 import openai
@@ -27,8 +26,9 @@ from tests.workers.engines.asking import (
     user,
 )
 from tests.workers.engines.conformance import EngineConformance
+from tests.workers.engines.endpoints import replying
 from workers.engines.faults import FaultPlan
-from workers.engines.openai import OpenAIEngine, sse_lines
+from workers.engines.openai import OpenAIEngine
 from workers.engines.openai_errors import engine_error
 from workers.engines.openai_wire import request_body
 from workers.engines.protocol import Completion, EngineError
@@ -384,85 +384,6 @@ def test_a_refusal_by_a_content_filter_is_about_the_problem_and_not_the_deployme
     assert engine_error(refused, "endpoint", "").kind == "content_filter"
 
 
-async def test_a_tool_call_that_comes_in_pieces_is_put_together() -> None:
-    """As OpenAI streams: id and name once, arguments cut anywhere, two calls by turns."""
-    pieces: list[dict[str, object]] = [
-        {"index": 0, "id": "a", "type": "function", "function": {"name": "add", "arguments": ""}},
-        {"index": 0, "function": {"arguments": '{"fir'}},
-        {"index": 1, "id": "b", "function": {"name": "say", "arguments": '{"word": "'}},
-        {"index": 0, "function": {"arguments": 'st": 1, "second"'}},
-        {"index": 1, "function": {"arguments": "Gr\u00f6\u00dfe"}},
-        {"index": 1, "function": {"arguments": '"}'}},
-        {"index": 0, "function": {"arguments": ": 2}"}},
-    ]
-    chunks: list[dict[str, object]] = [
-        *({"choices": [{"index": 0, "delta": {"tool_calls": [each]}}]} for each in pieces),
-        {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
-        {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 20}},
-    ]
-    body = "".join(f"data: {json.dumps(each)}\n\n" for each in chunks) + "data: [DONE]\n\n"
-    async with replying(body.encode()) as url:
-        engine = OpenAIEngine(ModelSettings(engine="openai", model="m", base_url=url))
-        await engine.start()
-        found = await events(engine, request(tools=[DELEGATE], stream=True))
-        await engine.close()
-    (done,) = found
-    assert isinstance(done, Completion)
-    assert done.finish_reason == "tool_calls"
-    assert [(call.id, call.name, call.arguments) for call in done.tool_calls] == [
-        ("a", "add", {"first": 1, "second": 2}),
-        ("b", "say", {"word": "Größe"}),
-    ]
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_connection_serves_many_requests(stream: bool) -> None:
-    async with ScriptedServer() as server, counted(server.url) as (url, connections):
-        engine = OpenAIEngine(ModelSettings(engine="openai", model="m", base_url=url))
-        await engine.start()
-        for _ in range(10):
-            await ask(engine, stream=stream)
-        assert len(connections) == 1
-        for _ in range(3):
-            await asyncio.gather(*(ask(engine, stream=stream) for _ in range(6)))
-        assert len(connections) <= 6
-        await engine.close()
-
-
-@pytest.mark.parametrize("mark", ["data: ", "data:"])
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-async def test_a_stream_is_cut_where_its_lines_end_and_nowhere_else(mark: str, end: str) -> None:
-    """JSON allows U+2028, U+2029 and U+0085 within a string; they are no line's end here."""
-    said = "a\u2028b\u2029c\u0085d"
-    usage = '{"prompt_tokens": 1, "completion_tokens": 2}'
-    lines = (
-        f'{{"choices": [{{"index": 0, "delta": {{"content": "{said}"}}}}]}}',
-        '{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}',
-        f'{{"choices": [], "usage": {usage}}}',
-        "[DONE]",
-    )
-    body = "".join(f"{mark}{line}{end}{end}" for line in lines).encode()
-    async with replying(body) as url:
-        engine = OpenAIEngine(
-            ModelSettings(engine="openai", model="m", base_url=url, max_attempts=1)
-        )
-        await engine.start()
-        [done] = await completions(engine, request(stream=True))
-        await engine.close()
-    assert done.text == said
-    assert done.usage.completion == 2
-
-
-async def test_a_line_that_never_ends_is_garbage_and_fills_no_memory() -> None:
-    async def parts() -> AsyncGenerator[bytes]:
-        while True:
-            yield b"x" * 1_000_000
-
-    with pytest.raises(EngineError, match="without a line's end"):
-        async for _ in sse_lines(parts()):
-            pass
-
-
 async def test_openai_itself_is_asked_whatever_the_environment_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -493,54 +414,6 @@ async def test_provider_details_reach_the_usage() -> None:
     assert done.usage == Usage(
         prompt=100, cached=64, completion=30, reasoning=20, source="provider"
     )
-
-
-@asynccontextmanager
-async def replying(body: bytes) -> AsyncGenerator[str]:
-    """A server that answers everything with 200 and these bytes."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = next(
-            int(line.split(b":")[1])
-            for line in head.split(b"\r\n")
-            if line.lower().startswith(b"content-length:")
-        )
-        await reader.readexactly(length)
-        writer.write(
-            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n"
-            b"content-length: %d\r\n\r\n%b" % (len(body), body)
-        )
-        await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    async with server:
-        port = server.sockets[0].getsockname()[1]
-        yield f"http://127.0.0.1:{port}/v1"
-
-
-@asynccontextmanager
-async def counted(url: str) -> AsyncGenerator[tuple[str, list[None]]]:
-    """The same server behind a door that notes every connection."""
-    connections: list[None] = []
-    address = urlsplit(url)
-
-    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-        writer.close()
-
-    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connections.append(None)
-        onward = await asyncio.open_connection(address.hostname, address.port)
-        await asyncio.gather(carry(reader, onward[1]), carry(onward[0], writer))
-
-    server = await asyncio.start_server(connect, "127.0.0.1", 0)
-    async with server:
-        port = server.sockets[0].getsockname()[1]
-        yield f"http://127.0.0.1:{port}/v1", connections
 
 
 def test_the_default_limit_field_fits_the_endpoint() -> None:

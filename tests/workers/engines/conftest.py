@@ -1,0 +1,28 @@
+"""Engines on the tiny model, for tests that ask of more than one kind."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from workers.engines.factory import build_engine
+from workers.engines.protocol import Engine
+from workers.engines.settings import ModelSettings
+
+
+@pytest.fixture
+async def torch_engine(tiny_model: Path) -> AsyncIterator[Engine]:
+    engine = build_engine(ModelSettings(engine="torch", model=str(tiny_model)))
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+@pytest.fixture
+async def llama_engine(tiny_gguf: Path) -> AsyncIterator[Engine]:
+    engine = build_engine(ModelSettings(engine="llama_cpp", model=str(tiny_gguf)))
+    await engine.start()
+    yield engine
+    await engine.close()

@@ -1,0 +1,66 @@
+"""Requests and settings that mean nothing: each is an error that says what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from agents.records import SamplingParams
+from tests.workers.engines.asking import ask, failure, request
+from workers.engines.factory import build_engine
+from workers.engines.protocol import Engine, EngineError
+from workers.engines.settings import ModelSettings
+
+
+async def test_numbers_that_are_none_are_an_error_and_no_text(torch_engine: Engine) -> None:
+    """Weights that were well when they were loaded; each request says what is wrong."""
+    model = torch_engine._loaded.model  # pyright: ignore
+    done = await ask(torch_engine, sampling={"max_tokens": 2})
+    model.model.norm.weight.data.fill_(float("nan"))
+    for sampling in ({}, {"temperature": 1.0}):
+        error = await failure(torch_engine, request(sampling=sampling))
+        assert "not finite" in str(error)
+    with pytest.raises(EngineError, match="not finite"):
+        await torch_engine.score([*done.prompt_ids, *done.output_ids])
+
+
+async def test_ids_of_another_model_are_refused_by_every_engine_that_takes_ids(
+    torch_engine: Engine, llama_engine: Engine
+) -> None:
+    scripted = build_engine(ModelSettings(engine="scripted", model="scripted"))
+    for engine in (torch_engine, llama_engine, scripted):
+        for asked in (request(previous_ids=(2**30,)), request(resume_ids=(2**30,))):
+            error = await failure(engine, asked)
+            assert (error.kind, error.retryable) == ("bad_request", False), engine.name
+
+
+@pytest.mark.parametrize(
+    "address", ["localhost:8000/v1", "", "http://", "ftp://here/v1", "/v1", "http:///v1", "x y"]
+)
+def test_what_is_no_address_of_an_endpoint_is_refused_before_it_is_tried(address: str) -> None:
+    with pytest.raises(ValidationError, match="it looks like http://localhost:8000/v1"):
+        ModelSettings(engine="openai", model="m", base_url=address)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"n": 0}, {"n": 10_000}, {"max_tokens": 0}, {"max_tokens": -1}, {"top_p": 0.0},
+        {"top_p": 1.5}, {"top_p": float("nan")}, {"top_k": -1}, {"temperature": -0.1},
+        {"temperature": float("nan")}, {"temperature": float("inf")}, {"seed": "x"},
+    ],
+)  # fmt: skip
+def test_sampling_that_means_nothing_is_named(wanted: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        SamplingParams.model_validate(wanted)
+    (name,) = wanted
+    assert caught.value.errors()[0]["loc"] == (name,)
+
+
+@pytest.mark.parametrize("seed", [-1, -(2**70), 2**70])
+async def test_any_whole_number_is_a_seed(torch_engine: Engine, seed: int) -> None:
+    sampling = {"temperature": 1.0, "seed": seed, "max_tokens": 2}
+    first, again = [await ask(torch_engine, sampling=sampling) for _ in range(2)]
+    assert first.output_ids == again.output_ids
