@@ -173,9 +173,9 @@ def observation_text(output: JsonValue, limit: int) -> str:
         case _:
             text = whole_tool_text(output)
             total = len(text)
-    if total <= limit:
-        return text
     kept = text[:limit]
+    if len(kept) == total:
+        return text
     return f"{kept} [truncated: the first {len(kept)} of {total} characters]"
 
 
