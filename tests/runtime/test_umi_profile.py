@@ -1,0 +1,15 @@
+"""The profile `umi`: three policies on one model, each role with workers of its own."""
+
+from __future__ import annotations
+
+from agents.workflows import workflows
+from runtime import config
+
+
+def test_every_role_of_the_workflow_is_served_by_an_adapter_of_one_model() -> None:
+    settings = config.load("umi", environ={})
+    roles = workflows.get(settings.workflow).roles
+    hosted = [role for worker in settings.workers.values() for role in worker.roles]
+    assert sorted(hosted) == sorted(roles)
+    assert settings.workers["gpu"].models == ("umi",)
+    assert settings.policies == workflows.get("umi").default_policies
