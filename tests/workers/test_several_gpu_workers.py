@@ -1,0 +1,102 @@
+"""Several gpu workers beside each other: work goes to whoever has a place for it, and to the model
+that it was asked of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from agents.records import Call
+from bus import Bus, BusSettings, Inbox
+from bus.keys import GROUP
+from tests.bus.serving import pending, until
+from tests.conftest import quick_settings
+from tests.redis_process import RedisProcess
+from tests.workers.processes import scripted_models, workers_running
+from tests.workers.streaming import ask_streaming
+from workers.engines.settings import ModelSettings
+from workers.messages import inference_stream, registry
+from workers.settings import GpuWorkerSettings
+
+WITHIN = 60.0
+PLACES = 3
+
+
+@asynccontextmanager
+async def bus_and_inbox(settings: BusSettings) -> AsyncGenerator[tuple[Bus, Inbox]]:
+    async with Bus(settings, registry()) as bus, Inbox(bus) as inbox:
+        yield bus, inbox
+
+
+async def held_by(bus: Bus, pool: str) -> dict[str, int]:
+    """Requests of a pool in hand, by worker."""
+    key = bus.keys.shard(0).work(inference_stream(pool))
+    consumers = await bus.redis.xinfo_consumers(key, GROUP)
+    held = {each["name"].decode().rpartition("-")[0]: each["pending"] for each in consumers}
+    return {name: count for name, count in held.items() if count}
+
+
+async def ready(folder: Path, *names: str) -> None:
+    for name in names:
+        log = folder / f"{name}.log"
+        await until(lambda log=log: " ready " in log.read_text(), f"worker {name}", WITHIN)
+
+
+async def test_what_a_full_worker_has_no_place_for_is_answered_by_an_idle_one(
+    any_server: RedisProcess, tmp_path: Path
+) -> None:
+    settings = quick_settings(any_server.url, lease_seconds=30)
+    slow = scripted_models(max_concurrency=PLACES, scripted={"latency_seconds": 100})
+    quick = scripted_models(max_concurrency=PLACES)
+    full = GpuWorkerSettings(bus=settings, name="full", models={"slm": slow["slm"]})
+    idle = GpuWorkerSettings(bus=settings, name="idle", models={"slm": quick["slm"]})
+    async with bus_and_inbox(settings) as (bus, inbox):
+        asked = [await ask_streaming(bus, inbox, "slm", seed) for seed in range(4 * PLACES)]
+        async with workers_running([full], tmp_path) as processes:
+            await ready(tmp_path, "full")
+
+            async def is_full() -> bool:
+                return await held_by(bus, "slm") == {"full": PLACES}
+
+            await until(is_full, "worker whose places are taken", WITHIN)
+            async with workers_running([idle], tmp_path):
+
+                async def only_the_full_ones_are_left() -> bool:
+                    done = sum(each.reply.done() for each in asked)
+                    return done == len(asked) - PLACES
+
+                await until(only_the_full_ones_are_left, "answers to all others", WITHIN)
+                assert await held_by(bus, "slm") == {"full": PLACES}
+                assert await pending(bus, inference_stream("slm")) == PLACES
+            processes["full"].send_signal(signal.SIGKILL)
+        for each in asked:
+            each.reply.cancel()
+            await bus.end_run(each.run_id, "cancelled", "by the test")
+        await asyncio.gather(
+            *(each.reply for each in asked), *(each.reading for each in asked),
+            return_exceptions=True,
+        )  # fmt: skip
+
+
+async def test_each_request_is_answered_by_the_model_of_its_pool(
+    any_server: RedisProcess, tmp_path: Path
+) -> None:
+    """One worker serves both pools, another one of them."""
+    settings = quick_settings(any_server.url, lease_seconds=30)
+    models: dict[str, ModelSettings] = scripted_models(
+        max_concurrency=1, scripted={"latency_seconds": 0.02}
+    )
+    both = GpuWorkerSettings(bus=settings, name="both", models=models)
+    one = GpuWorkerSettings(bus=settings, name="one", models={"slm": models["slm"]})
+    async with bus_and_inbox(settings) as (bus, inbox), workers_running([both, one], tmp_path):
+        pools = ["llm", "slm", "slm"] * 8
+        await ready(tmp_path, "both", "one")
+        asked = [await ask_streaming(bus, inbox, pool, n) for n, pool in enumerate(pools)]
+        async with asyncio.timeout(WITHIN):
+            calls: list[Call] = [await each.call(bus) for each in asked]
+    assert [call.policy.name for call in calls] == pools
+    assert [call.policy.base for call in calls] == [f"scripted-{pool}" for pool in pools]
