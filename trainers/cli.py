@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runtime.words import counted
+from trainers.data.command import data
 from trainers.errors import TrainingError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(data)
 
 
 @app.command()

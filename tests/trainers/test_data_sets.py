@@ -1,0 +1,246 @@
+"""Data sets: their hash, their card, their folder, and the command that makes them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from agents.roles.umi.settings import UmiOptions
+from tests.trainers.test_toolbench import call, says
+from tests.trainers.test_toolbench import write as write_answer
+from trainers.cli import app
+from trainers.data.datasets import DataSet, build, content_hash, read, write
+from trainers.data.examples import SETS, SetName, Span
+from trainers.data.sources import Source, from_toolbench, from_worlds
+from trainers.errors import UnreadableData
+
+OPTIONS = UmiOptions()
+WORLDS = from_worlds("train", 20, 1)
+MADE = build([WORLDS], OPTIONS)
+OTHER = from_worlds("unseen_apis", 8, 1)
+
+
+def identities(made: DataSet, name: SetName) -> set[str]:
+    return {row.instruction_id for row in made.sets[name]}
+
+
+@given(st.sets(st.integers(0, 19), min_size=8))
+def test_the_local_sets_reuse_the_instructions_of_the_global_set(chosen: set[int]) -> None:
+    """Every instruction is in the global and the planner's sets; in the caller's, unless nothing
+    is called; in the summarizer's, unless it gives up."""
+    ways = tuple(WORLDS.trajectories[number] for number in sorted(chosen))
+    made = build([replace(WORLDS, trajectories=ways)], OPTIONS)
+    everything = {one.instruction_id for one in ways}
+    assert identities(made, "global_trajectories") == everything
+    assert identities(made, "global_steps") == identities(made, "planner") == everything
+    called = {one.instruction_id for one in ways if len(one.steps) > 1}
+    answered = {one.instruction_id for one in ways if one.steps[-1].next == "conclude"}
+    assert (identities(made, "caller"), identities(made, "summarizer")) == (called, answered)
+
+
+BOTH = build([WORLDS, OTHER], OPTIONS)
+
+
+@settings(max_examples=30)
+@given(st.permutations(range(20)), st.booleans())
+def test_neither_the_order_of_records_nor_of_sources_changes_a_data_set(
+    order: list[int], swapped: bool
+) -> None:
+    shuffled = replace(WORLDS, trajectories=tuple(WORLDS.trajectories[n] for n in order))
+    sources = [OTHER, shuffled] if swapped else [shuffled, OTHER]
+    assert build(sources, OPTIONS) == BOTH
+
+
+@given(st.data())
+def test_a_change_of_any_row_changes_the_hash(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(SETS))
+    number = data.draw(st.integers(0, len(MADE.sets[name]) - 1))
+    row = MADE.sets[name][number]
+    change: dict[str, Any] = data.draw(
+        st.sampled_from(
+            [
+                {"input": row.input + " "},
+                {"step": row.step + 1},
+                {"source": "elsewhere"},
+                {"system": ""},
+                {"target": (*row.target, Span(text=""))},
+                {"target": tuple(Span(text=s.text, learned=not s.learned) for s in row.target)},
+            ]
+        )
+    )
+    rows = list(MADE.sets[name])
+    rows[number] = row.model_copy(update=change)
+    assert content_hash({**MADE.sets, name: tuple(rows)}) != MADE.card.sha256
+    assert content_hash({**MADE.sets, name: tuple(rows[:number])}) != MADE.card.sha256
+
+
+def test_several_ways_through_one_instruction_are_kept_and_repeats_are_counted() -> None:
+    (first, *_) = [one for one in WORLDS.trajectories if one.steps[-1].next == "conclude"]
+    said = replace(first.steps[0], rationale="I begin.")
+    another = replace(first, id="another", steps=(said, *first.steps[1:]))
+    repeat = replace(first, id="zz")
+    source = replace(WORLDS, trajectories=(*WORLDS.trajectories, another, repeat))
+    made = build([source], OPTIONS)
+    (card,) = made.card.sources
+    assert (card.trajectories, card.instructions, card.repeated) == (22, 20, 1)
+    whole = [row.trajectory_id for row in made.sets["global_trajectories"]]
+    assert whole.count("another") == 1
+    assert "zz" not in whole
+
+
+def test_a_card_says_what_its_rows_are_and_follow_from() -> None:
+    card = MADE.card
+    assert card.options == {
+        "observation_chars": 1024, "constrained": True, "tool_style": "documents",
+    }  # fmt: skip
+    assert card.prompts.keys() == {
+        "umi_trajectory.md", "umi_backbone.md", "umi_planner.md", "umi_caller_json.md",
+        "umi_summarizer.md",
+    }  # fmt: skip
+    assert card.sources[0].settings == {"split": "train", "samples": 20, "seed": 1}
+    counts = {name: sum(card.sets[name].examples.values()) for name in SETS}
+    assert counts == {name: len(MADE.sets[name]) for name in SETS}
+
+
+def test_what_is_written_is_read_back_the_same(tmp_path: Path) -> None:
+    folder = tmp_path / "deeper" / "set"
+    write(MADE, folder)
+    assert read(folder) == MADE
+    assert [one.name for one in folder.parent.iterdir()] == ["set"]
+    with pytest.raises(UnreadableData, match="never written over"):
+        write(MADE, folder)
+
+
+@pytest.mark.parametrize("change", ["swap", "cut", "card", "gone"])
+def test_a_damaged_data_set_is_refused(tmp_path: Path, change: str) -> None:
+    folder = tmp_path / "set"
+    write(MADE, folder)
+    if change == "swap":
+        (folder / "planner.parquet").write_bytes((folder / "caller.parquet").read_bytes())
+    elif change == "cut":
+        rows = (folder / "planner.parquet").read_bytes()
+        (folder / "planner.parquet").write_bytes(rows[: len(rows) // 2])
+    elif change == "card":
+        (folder / "card.json").write_text('{"version": 1}')
+    else:
+        (folder / "planner.parquet").unlink()
+    with pytest.raises(UnreadableData, match="missing" if change == "gone" else "damaged"):
+        read(folder)
+
+
+def test_a_write_that_fails_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Ctrl-C does at its worst moment: before the folder gets its name."""
+
+    def interrupted(self: Path, target: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write(MADE, tmp_path / "set")
+    assert list(tmp_path.iterdir()) == []
+
+
+FINISH = call("Finish", '{"return_type": "give_answer", "final_answer": "Sunny."}', "Done.")
+NAME = "x" * 52 + "_for_weather"
+CHAIN = (
+    call(NAME, '{"city": "Oslo"}', "I need it."),
+    says("function", '{"error": "", "response": "sunny"}'),
+    FINISH,
+)
+
+
+def test_toolbench_s_test_queries_are_kept_out_of_training(tmp_path: Path) -> None:
+    for number in (7, 8):
+        write_answer(tmp_path, *CHAIN, name=f"{number}_DFS.json")
+    (tmp_path / "test_query_ids").mkdir()
+    (tmp_path / "test_query_ids/G1_instruction.json").write_text(json.dumps({"8": 0}))
+    source = from_toolbench(tmp_path)
+    assert [one.id for one in source.trajectories] == ["G1/7"]
+    assert [(one.where, one.reason) for one in source.skipped] == [("G1/8", "a test query")]
+    (tmp_path / "test_query_ids/G1_instruction.json").write_text('{"8"')
+    with pytest.raises(UnreadableData, match="test queries would be trained on"):
+        from_toolbench(tmp_path)
+
+
+def test_an_observation_that_is_only_an_error_is_told_as_one(tmp_path: Path) -> None:
+    write_answer(tmp_path, CHAIN[0], says("function", '{"error": "late", "response": ""}'), FINISH)
+    made = build([from_toolbench(tmp_path)], OPTIONS)
+    assert "observation: error: late</s>" in made.sets["summarizer"][0].input
+
+
+def command(*arguments: object) -> tuple[int, str]:
+    ended = CliRunner().invoke(app, ["data", *map(str, arguments)])
+    if ended.exception is not None and not isinstance(ended.exception, SystemExit):
+        return 1, str(ended.exception)
+    return ended.exit_code, ended.output
+
+
+def test_the_command_writes_a_data_set_and_shows_its_card_and_a_sample_of_each(
+    tmp_path: Path,
+) -> None:
+    write_answer(tmp_path, *CHAIN)
+    (tmp_path / "answer/G1_answer/9_DFS.json").write_text('{"answer_generation": {"query": ')
+    folder = tmp_path / "set"
+    code, said = command(folder, "--worlds", "train", "--samples", 10, "--toolbench", tmp_path)
+    assert code == 0
+    made = read(folder)
+    assert made.card.sources[0].skipped == {"not JSON": 1}
+    assert "skipped G1_answer/9_DFS.json: not JSON" in said
+    for name in SETS:
+        assert f"── {name}: toolbench G1/7" in said
+        assert made.sets[name][0].target_text in said
+    assert made.card.sha256 in said
+    again = tmp_path / "again"
+    command(again, "--worlds", "train", "--samples", 10, "--toolbench", tmp_path)
+    assert read(again) == made
+
+
+def test_an_empty_result_is_an_error_that_says_why_and_writes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "answer/G1_answer").mkdir(parents=True)
+    (tmp_path / "answer/G1_answer/9_DFS.json").write_text("{")
+    code, said = command(tmp_path / "set", "--toolbench", tmp_path)
+    assert code == 1
+    assert "nothing is left for" in said
+    assert "of 0 trajectories (not JSON: 1)" in said
+    assert not (tmp_path / "set").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "no source"),
+        (("--worlds", "tomorrow"), "no split 'tomorrow'; there are: train"),
+        (("--toolbench", "nowhere"), "no folder `answer`"),
+        (("--store", "nowhere"), "holds no recorded runs"),
+        (("--worlds", "train", "--tool-style", "poem"), "documents or signatures"),
+    ],
+)
+def test_bad_input_is_named(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    assert said in command(tmp_path / "set", *arguments)[1]
+    assert not (tmp_path / "set").exists()
+
+
+def test_what_a_file_says_cannot_drive_the_terminal(tmp_path: Path) -> None:
+    hostile = call(NAME, '{"city": "Oslo"}', "I need \x1b[2J it.")
+    write_answer(tmp_path, hostile, *CHAIN[1:])
+    code, said = command(tmp_path / "set", "--toolbench", tmp_path)
+    assert code == 0
+    assert "\x1b" not in said
+
+
+def test_the_same_way_from_two_sources_is_learned_once() -> None:
+    """A run of the store that goes as the oracle goes: the source that comes first has it."""
+    runs = [replace(one, source="store", id=f"run-{one.id}") for one in WORLDS.trajectories]
+    made = build([Source("store", {}, tuple(runs)), WORLDS], OPTIONS)
+    assert [(one.name, one.repeated) for one in made.card.sources] == [
+        ("store", 0), ("worlds:train", 20),
+    ]  # fmt: skip

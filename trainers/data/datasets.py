@@ -1,0 +1,303 @@
+"""A data set: the five sets of examples with their card, in a folder.
+
+The folder holds `<set>.parquet` for each set and `card.json`. It appears whole or not at all, and
+what is read back is held against the hash on its card.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agents.records import JsonObject
+from agents.roles.umi.settings import UmiOptions
+from trainers.data.examples import (
+    SETS,
+    Dropped,
+    Example,
+    SetName,
+    examples_of,
+    prompts_of,
+)
+from trainers.data.sources import Source
+from trainers.data.trajectories import Trajectory
+from trainers.errors import UnreadableData
+
+CARD = "card.json"
+VERSION = 1
+FORMING_OPTIONS = frozenset({"tool_style", "constrained", "observation_chars"})
+"""Options of `umi` that the texts follow from."""
+
+
+class SourceCard(BaseModel):
+    """What one source gave."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    settings: JsonObject
+    trajectories: int
+    instructions: int
+    repeated: int
+    """Trajectories that say the same as another one of their instruction; they give no rows."""
+    skipped: dict[str, int]
+    """Records that gave no trajectory: reason → how many."""
+    skipped_where: tuple[str, ...]
+    """Each of them by name, with its reason."""
+
+
+class SetCard(BaseModel):
+    """What is in one set."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    examples: dict[str, int]
+    """Source → rows."""
+    instructions: dict[str, int]
+    """Source → different instructions among them."""
+    dropped: dict[str, dict[str, int]]
+    """Source → reason → rows that were not made."""
+
+
+class Card(BaseModel):
+    """What a data set is, and what it follows from."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int
+    sha256: str
+    """Of all rows in order: see `content_hash`."""
+    sources: tuple[SourceCard, ...]
+    options: JsonObject
+    """Options of `umi` under which the roles meet these very texts."""
+    prompts: dict[str, str]
+    """Prompt file → its hash."""
+    sets: dict[SetName, SetCard]
+
+
+Sets = Mapping[SetName, tuple[Example, ...]]
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """The card and the rows that it is about."""
+
+    card: Card
+    sets: Sets
+
+
+def content_hash(sets: Sets) -> str:
+    """SHA-256 over the sets in the order of `SETS`: the name of each, then each row as one line of
+    JSON with sorted keys, in UTF-8."""
+    digest = hashlib.sha256()
+    for name in SETS:
+        digest.update(f"{name}\n".encode())
+        for row in sets[name]:
+            line = json.dumps(row.model_dump(), sort_keys=True, ensure_ascii=True)
+            digest.update(f"{line}\n".encode())
+    return digest.hexdigest()
+
+
+def build(
+    sources: Iterable[Source],
+    options: UmiOptions,
+    on_progress: Callable[[int], None] = lambda trajectories: None,
+) -> DataSet:
+    """Make every set of every source's trajectories.
+
+    Rows stand in the order of source, instruction, trajectory and step, so that neither the order
+    of the sources nor that of their records changes the hash. Raises `UnreadableData` if a set is
+    empty.
+    """
+    given = sorted(sources, key=lambda one: (one.name, json.dumps(one.settings, sort_keys=True)))
+    rows: dict[SetName, list[Example]] = {name: [] for name in SETS}
+    dropped: dict[SetName, dict[str, Counter[str]]] = {name: defaultdict(Counter) for name in SETS}
+    chosen, repeated = _without_repeats(given)
+    for done, trajectory in enumerate(chosen, start=1):
+        for made in examples_of(trajectory, options):
+            if isinstance(made, Dropped):
+                dropped[made.set][made.source][made.reason] += 1
+            else:
+                rows[made[0]].append(made[1])
+        on_progress(done)
+    sets: Sets = {name: tuple(made) for name, made in rows.items()}
+    card = Card(
+        version=VERSION,
+        sha256=content_hash(sets),
+        sources=tuple(_source_card(source, repeated[source.name]) for source in given),
+        options=options.model_dump(mode="json", include=set(FORMING_OPTIONS)),
+        prompts={one.file: one.hash for one in prompts_of(options).values()},
+        sets={name: _set_card(sets[name], dropped[name]) for name in SETS},
+    )
+    _require_rows(card)
+    return DataSet(card, sets)
+
+
+def write(data_set: DataSet, folder: Path) -> None:
+    """Write a folder that is not there yet, whole or not at all. Raises `UnreadableData` if it is
+    there, OSError if the disk refuses."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    require_free(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+    part.mkdir()
+    try:
+        schema = _schema()
+        for name in SETS:
+            rows = [row.model_dump() for row in data_set.sets[name]]
+            table = pa.Table.from_pylist(rows, schema=schema)
+            pq.write_table(table, part / f"{name}.parquet", compression="zstd")
+        (part / CARD).write_text(data_set.card.model_dump_json(indent=1) + "\n")
+        for path in (*part.iterdir(), part):
+            _flush(path)
+        if folder.is_dir():
+            folder.rmdir()
+        part.rename(folder)
+        _flush(folder.parent)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def require_free(folder: Path) -> None:
+    """Raises `UnreadableData` if there is something under the name of a new data set."""
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise UnreadableData(
+            f"{folder} exists: a data set is never written over; name another folder or remove it"
+        )
+
+
+def read(folder: Path) -> DataSet:
+    """The data set of a folder. Raises `UnreadableData` if there is none, or if its rows are not
+    those of its card."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        card = Card.model_validate_json((folder / CARD).read_bytes())
+        if card.version != VERSION:
+            raise UnreadableData(
+                f"{folder} has version {card.version}, this program reads {VERSION}: make it anew"
+            )
+        sets: dict[SetName, tuple[Example, ...]] = {}
+        for name in SETS:
+            table: Any = pq.read_table(folder / f"{name}.parquet")
+            sets[name] = tuple(Example.model_validate(row) for row in table.to_pylist())
+    except FileNotFoundError as error:
+        raise UnreadableData(
+            f"{folder} is no data set, {error.filename or error} is missing: `train data` makes one"
+        ) from error
+    except (OSError, ValidationError, pa.ArrowException) as error:
+        why = str(error).splitlines()[0]
+        raise UnreadableData(f"the data set {folder} is damaged: {why}; make it anew") from error
+    found = content_hash(sets)
+    if found != card.sha256:
+        raise UnreadableData(
+            f"the data set {folder} is damaged: its rows have the hash {found[:12]}, its card says "
+            f"{card.sha256[:12]}; make it anew"
+        )
+    return DataSet(card, sets)
+
+
+def _without_repeats(sources: Sequence[Source]) -> tuple[list[Trajectory], Counter[str]]:
+    """All trajectories in order, and how many of each source were left out because one before
+    them says the same."""
+    chosen: list[Trajectory] = []
+    repeated: Counter[str] = Counter()
+    seen: set[tuple[str, str, str]] = set()
+    for trajectory in sorted(
+        (one for source in sources for one in source.trajectories),
+        key=lambda one: (one.source, one.instruction_id, one.id),
+    ):
+        told = (trajectory.instruction_id, trajectory.instruction, repr(trajectory.steps))
+        if told in seen:
+            repeated[trajectory.source] += 1
+        else:
+            seen.add(told)
+            chosen.append(trajectory)
+    return chosen, repeated
+
+
+def _source_card(source: Source, repeated: int) -> SourceCard:
+    return SourceCard(
+        name=source.name,
+        settings=source.settings,
+        trajectories=len(source.trajectories),
+        instructions=len({one.instruction_id for one in source.trajectories}),
+        repeated=repeated,
+        skipped=dict(sorted(Counter(one.reason for one in source.skipped).items())),
+        skipped_where=tuple(
+            f"{one.where}: {one.reason}{f' ({one.detail})' if one.detail else ''}"
+            for one in source.skipped
+        ),
+    )
+
+
+def _set_card(rows: Sequence[Example], dropped: Mapping[str, Counter[str]]) -> SetCard:
+    return SetCard(
+        examples=dict(sorted(Counter(row.source for row in rows).items())),
+        instructions=dict(
+            sorted(
+                Counter(
+                    source for source, _ in {(r.source, r.instruction_id) for r in rows}
+                ).items()
+            )
+        ),
+        dropped={
+            source: dict(sorted(reasons.items())) for source, reasons in sorted(dropped.items())
+        },
+    )
+
+
+def _require_rows(card: Card) -> None:
+    empty: list[SetName] = [name for name in SETS if not card.sets[name].examples]
+    if not empty:
+        return
+    why: Counter[str] = Counter()
+    for source in card.sources:
+        why.update(source.skipped)
+    for reasons in card.sets[empty[0]].dropped.values():
+        why.update(reasons)
+    listed = "; ".join(f"{reason}: {count}" for reason, count in why.most_common())
+    trajectories = sum(source.trajectories for source in card.sources)
+    raise UnreadableData(
+        f"nothing is left for {', '.join(empty)} of {trajectories} trajectories"
+        f"{f' ({listed})' if listed else ''}: give more of them, or other sources"
+    )
+
+
+def _schema() -> Any:
+    import pyarrow as pa
+
+    span = pa.struct([("text", pa.string()), ("learned", pa.bool_())])
+    return pa.schema(
+        [
+            ("source", pa.string()),
+            ("trajectory_id", pa.string()),
+            ("step", pa.int32()),
+            ("instruction_id", pa.string()),
+            ("system", pa.string()),
+            ("input", pa.string()),
+            ("target", pa.list_(span)),
+        ],
+    )
+
+
+def _flush(path: Path) -> None:
+    """Onto the disk: a folder that was renamed before its files are safe could be found empty
+    after a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,261 @@
+"""From a trajectory to training examples: α-UMi's global sets and its three local ones.
+
+| set | reads | learns |
+|---|---|---|
+| `global_trajectories` | tools, instruction | the whole way; observations are not learned |
+| `global_steps` | tools, history | thought and call, or thought and answer: the paper's form |
+| `planner` | tools, history | rationale and `Next:` |
+| `caller` | tools, history, thought | the call |
+| `summarizer` | history | the answer |
+
+Inputs and targets of the local sets are the texts of a run of `umi` with the same options, letter
+by letter. What is dropped is what was published (X-PLUG/Multi-LLM-Agent,
+`GLPFT/process_data/toolbench`), planner and caller steps with hallucinated functions and the answer
+`none`, and beside it what no role could be served with: calls whose arguments are no JSON object,
+and targets that their own role would read as something else. In difference to the published
+scripts a hallucinated call stays in the caller's later histories as it does in a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from agents.prompts import Prompt, load_prompt
+from agents.roles.umi.backbone import (
+    backbone_input,
+    call_part,
+    called_in_trajectory,
+    conclusion_part,
+    ended_in_trajectory,
+    step_text,
+)
+from agents.roles.umi.output import (
+    Action,
+    Plan,
+    read_action,
+    read_answer,
+    read_plan,
+    written_call,
+    written_plan,
+)
+from agents.roles.umi.settings import UmiOptions
+from agents.roles.umi.transcript import Turn, caller_input, planner_input, summarizer_input
+from trainers.data.trajectories import (
+    Step,
+    Trajectory,
+    histories,
+    observation_turn,
+    planner_turn,
+)
+
+SetName = Literal["global_trajectories", "global_steps", "planner", "caller", "summarizer"]
+SETS: tuple[SetName, ...] = (
+    "global_trajectories", "global_steps", "planner", "caller", "summarizer",
+)  # fmt: skip
+
+HALLUCINATED = "the function is not among the tools"
+NO_ARGUMENTS = "the call cannot be read"
+ANSWER_NONE = "the answer is `none`"
+ANSWER_EMPTY = "the answer is empty"
+NO_END = "the trajectory has no end"
+READ_OTHERWISE = "the role would read the target as something else"
+
+
+class Span(BaseModel):
+    """A piece of a target."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    text: str
+    learned: bool = True
+    """False for what no model writes: the observations within a whole trajectory."""
+
+
+class Example(BaseModel):
+    """One row: the model reads `system` and `input` as two messages and writes `target`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: str
+    trajectory_id: str
+    step: int
+    """Of the trajectory, from 0; 0 for a whole one."""
+    instruction_id: str
+    system: str
+    input: str
+    target: tuple[Span, ...]
+
+    @property
+    def target_text(self) -> str:
+        return "".join(span.text for span in self.target)
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A row that was not made."""
+
+    set: SetName
+    source: str
+    reason: str
+
+
+Made = tuple[SetName, Example] | Dropped
+
+
+def prompts_of(options: UmiOptions) -> dict[SetName, Prompt]:
+    """The system prompt of each set."""
+    caller = "umi_caller_json" if options.constrained else "umi_caller"
+    return {
+        "global_trajectories": load_prompt("umi_trajectory"),
+        "global_steps": load_prompt("umi_backbone"),
+        "planner": load_prompt("umi_planner"),
+        "caller": load_prompt(caller),
+        "summarizer": load_prompt("umi_summarizer"),
+    }
+
+
+def examples_of(trajectory: Trajectory, options: UmiOptions) -> Iterator[Made]:
+    """Every row of every set that the trajectory could give, or why not: as many as it has steps
+    for `global_steps` and `planner`, calls for `caller`, conclusions for `summarizer`, and one."""
+    yield _Maker(trajectory, options).whole()
+    yield from _backbone_steps(trajectory, options)
+    yield from _local(trajectory, options)
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """Makes rows of one trajectory."""
+
+    trajectory: Trajectory
+    options: UmiOptions
+
+    def row(self, name: SetName, step: int, text: str, *target: Span) -> Made:
+        return name, Example(
+            source=self.trajectory.source,
+            trajectory_id=self.trajectory.id,
+            step=step,
+            instruction_id=self.trajectory.instruction_id,
+            system=prompts_of(self.options)[name].text,
+            input=text,
+            target=target,
+        )
+
+    def dropped(self, name: SetName, reason: str) -> Dropped:
+        return Dropped(name, self.trajectory.source, reason)
+
+    def whole(self) -> Made:
+        trajectory, name = self.trajectory, "global_trajectories"
+        if not trajectory.ended:
+            return self.dropped(name, NO_END)
+        spans: list[Span] = []
+        for number, step in enumerate(trajectory.steps, start=1):
+            if step.next != "call":
+                reason = _no_answer(step)
+                if reason is not None:
+                    return self.dropped(name, reason)
+                spans.append(Span(text=ended_in_trajectory(number, step.rationale, step.answer)))
+            elif step.call is None:
+                return self.dropped(name, NO_ARGUMENTS)
+            else:
+                seen = observation_turn(step, self.options.observation_chars).text
+                spans.append(Span(text=called_in_trajectory(number, step.rationale, step.call)))
+                spans.append(Span(text=f"{seen}\n\n", learned=False))
+        asked = [Turn("user", trajectory.instruction)]
+        text = backbone_input(trajectory.tools, asked, self.options.tool_style)
+        return self.row(name, 0, text, *spans)
+
+
+def _backbone_steps(trajectory: Trajectory, options: UmiOptions) -> Iterator[Made]:
+    make = _Maker(trajectory, options)
+    turns = [Turn("user", trajectory.instruction)]
+    for number, step in enumerate(trajectory.steps):
+        if step.asked_again is not None:
+            turns.append(Turn("user", step.asked_again))
+        if step.next == "call":
+            then = call_part(step.call) if step.call is not None else step.caller_text
+        else:
+            then = conclusion_part(step.answer)
+        written = step_text(step.rationale, then)
+        reason = _no_answer(step) if step.next != "call" else _misread(step, written)
+        if reason is None:
+            text = backbone_input(trajectory.tools, turns, options.tool_style)
+            yield make.row("global_steps", number, text, Span(text=written))
+        else:
+            yield make.dropped("global_steps", reason)
+        turns.append(Turn("assistant", written))
+        if step.next == "call":
+            turns.append(observation_turn(step, options.observation_chars))
+
+
+def _local(trajectory: Trajectory, options: UmiOptions) -> Iterator[Made]:
+    for number, step, turns in histories(trajectory, options.observation_chars):
+        yield _planner(_Maker(trajectory, options), number, step, turns)
+        after = (*turns, planner_turn(step))
+        if step.next == "call":
+            yield _caller(_Maker(trajectory, options), number, step, after)
+        elif step.next == "conclude":
+            yield _summarizer(_Maker(trajectory, options), number, step, after)
+
+
+def _planner(make: _Maker, number: int, step: Step, turns: Sequence[Turn]) -> Made:
+    if _hallucinated(make.trajectory, step):
+        return make.dropped("planner", HALLUCINATED)
+    written = written_plan(step.rationale, step.next)
+    plan = read_plan(written)
+    if not isinstance(plan, Plan) or plan.next != step.next or _bare(plan) != _bare(step):
+        return make.dropped("planner", READ_OTHERWISE)
+    text = planner_input(make.trajectory.tools, turns, make.options.tool_style)
+    return make.row("planner", number, text, Span(text=written))
+
+
+def _caller(make: _Maker, number: int, step: Step, turns: Sequence[Turn]) -> Made:
+    if step.call is None:
+        return make.dropped("caller", NO_ARGUMENTS)
+    if _hallucinated(make.trajectory, step):
+        return make.dropped("caller", HALLUCINATED)
+    written = written_call(step.call.name, step.call.arguments, as_json=make.options.constrained)
+    reason = _misread(step, written)
+    if reason is not None:
+        return make.dropped("caller", reason)
+    text = caller_input(make.trajectory.tools, turns, make.options.tool_style)
+    return make.row("caller", number, text, Span(text=written))
+
+
+def _summarizer(make: _Maker, number: int, step: Step, turns: Sequence[Turn]) -> Made:
+    reason = _no_answer(step)
+    answer = step.answer or ""
+    if reason is None and read_answer(answer) != answer.strip():
+        reason = READ_OTHERWISE
+    if reason is not None:
+        return make.dropped("summarizer", reason)
+    return make.row("summarizer", number, summarizer_input(turns), Span(text=answer))
+
+
+def _bare(said: Plan | Step) -> str:
+    """The rationale without the marks of emphasis and code at its end, which reading removes."""
+    return said.rationale.strip().rstrip("*_` \n")
+
+
+def _hallucinated(trajectory: Trajectory, step: Step) -> bool:
+    return step.call is not None and not trajectory.offers(step.call.name)
+
+
+def _no_answer(step: Step) -> str | None:
+    """Why a step that should hold an answer holds none."""
+    if step.next == "give_up":
+        return None
+    if step.answer is None or step.answer.strip().lower() == "none":
+        return ANSWER_NONE
+    return None if step.answer.strip() else ANSWER_EMPTY
+
+
+def _misread(step: Step, written: str) -> str | None:
+    """Why a text that calls does not say what was called."""
+    if step.call is None:
+        return NO_ARGUMENTS
+    wanted = Action(step.call.name, step.call.arguments)
+    return None if read_action(written) == wanted else READ_OTHERWISE

@@ -1,0 +1,277 @@
+"""Where trajectories come from: the simulator's oracle, ToolBench's files, runs of `umi`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from agents.environments.api_worlds import ENVIRONMENT, Instance, UnfitRecipe, rebuild, stream
+from agents.errors import InvalidTask
+from agents.records import JsonObject, Outcome, ToolSpec
+from agents.records import Step as RecordedStep
+from agents.records import Trajectory as RecordedTrajectory
+from agents.roles.umi.output import Action, Next, Unreadable, read_action, read_plan
+from agents.roles.umi.settings import tools_of
+from agents.roles.umi.transcript import calls_of
+from trainers.data import toolbench
+from trainers.data.json_files import Skipped, document, parse
+from trainers.data.json_files import Unreadable as UnreadableJson
+from trainers.data.trajectories import Step, Trajectory
+from trainers.errors import UnreadableData
+from trainers.store import read_trajectories
+
+TEST_QUERY = "a test query"
+TEST_QUERIES = "test_query_ids"
+NOT_SOLVED = "not solved"
+NOT_VERIFIED = "nobody verified it"
+STOPPED = "a limit stopped the run"
+UNREADABLE_STEP = "a step that no role would take"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Trajectories of one origin."""
+
+    name: str
+    settings: JsonObject
+    """What they follow from."""
+    trajectories: tuple[Trajectory, ...]
+    skipped: tuple[Skipped, ...] = ()
+
+
+def from_worlds(
+    split: str, samples: int, seed: int, on_progress: Callable[[int], None] = lambda made: None
+) -> Source:
+    """The oracle's ways through `samples` different instructions. Raises `UnreadableData` for an
+    unknown split."""
+    try:
+        instances = stream(split, seed)
+    except ValueError as error:
+        raise UnreadableData(f"--worlds: {error}") from error
+    name = f"worlds:{split}"
+    made: dict[str, Trajectory] = {}
+    while len(made) < samples:
+        instance = next(instances)
+        if instance.id not in made:
+            made[instance.id] = _of_instance(instance, name)
+            on_progress(len(made))
+    settings: JsonObject = {"split": split, "samples": samples, "seed": seed}
+    return Source(name, settings, tuple(made.values()))
+
+
+def from_toolbench(folder: Path) -> Source:
+    """The last chain of each answer, but not of the test queries, where the folder lists those
+    (`test_query_ids/`, as in the full data). Raises `UnreadableData`."""
+    reading = toolbench.read_answers(folder)
+    test = _test_queries(folder)
+    skipped = list(reading.skipped)
+    trajectories: list[Trajectory] = []
+    for answer in reading.records:
+        try:
+            if answer.query_id in test:
+                raise UnreadableJson(TEST_QUERY)
+            trajectories.append(_of_answer(answer))
+        except UnreadableJson as error:
+            skipped.append(error.at(answer.id))
+    return Source("toolbench", {"test_queries": len(test)}, tuple(trajectories), tuple(skipped))
+
+
+def from_store(store: Path) -> Source:
+    """Recorded runs of `umi` that were solved: by their outcome, or, in the simulated worlds, by
+    the state that they left behind. Raises `UnreadableData`."""
+    reading = read_trajectories(store, "umi")
+    skipped = list(reading.skipped)
+    trajectories: list[Trajectory] = []
+    for recorded in reading.records:
+        try:
+            trajectories.append(_of_run(recorded))
+        except UnreadableJson as error:
+            skipped.append(error.at(f"run {recorded.run.id}"))
+    return Source("store", {}, tuple(trajectories), tuple(skipped))
+
+
+def _of_instance(instance: Instance, source: str) -> Trajectory:
+    oracle = instance.oracle
+    steps = [
+        Step(
+            rationale=step.rationale,
+            next="call",
+            call=Action(step.call.name, step.call.arguments or {}),
+            output={"result": step.observation},
+        )
+        for step in oracle.steps
+    ]
+    following: Next = "give_up" if oracle.answer is None else "conclude"
+    steps.append(Step(oracle.rationale, following, answer=oracle.answer))
+    return Trajectory(
+        source=source,
+        id=instance.id,
+        instruction_id=instance.id,
+        instruction=instance.instruction,
+        tools=instance.tools,
+        steps=tuple(steps),
+    )
+
+
+def _of_answer(answer: toolbench.Trajectory) -> Trajectory:
+    try:
+        tools = tuple(
+            ToolSpec(name=tool.name, description=tool.description, parameters=tool.parameters)
+            for tool in answer.tools
+        )
+    except ValidationError as error:
+        named = error.errors(include_url=False)[0]["input"]
+        raise UnreadableJson("a tool has a name that cannot be offered", str(named)) from error
+    return Trajectory(
+        source="toolbench",
+        id=answer.id,
+        instruction_id=answer.id,
+        instruction=answer.instruction,
+        tools=tools,
+        steps=tuple(_of_answer_step(step) for step in answer.steps),
+    )
+
+
+_NEXT: dict[toolbench.Decision, Next] = {
+    "call": "call", "finish": "conclude", "give_up": "give_up",
+}  # fmt: skip
+
+
+def _of_answer_step(step: toolbench.Step) -> Step:
+    rationale, again = step.rationale.strip(), step.asked_again
+    if step.decision != "call":
+        return Step(rationale, _NEXT[step.decision], answer=step.answer, asked_again=again)
+    name, written = (step.action or "")[-toolbench.NAME_CHARS :], step.arguments or ""
+    try:
+        arguments = parse(written)
+    except UnreadableJson:
+        arguments = None
+    called = isinstance(arguments, dict)
+    observed = step.observation
+    output: JsonObject = {"result": ""}
+    if observed is not None:
+        failed = observed.error and not observed.response
+        output = {"error": observed.error} if failed else {"result": observed.response}
+    return Step(
+        rationale,
+        "call",
+        call=Action(name, arguments) if called else None,
+        raw_call=None if called else f"Action: {name}\nAction Input: {written}",
+        output=output,
+        asked_again=again,
+    )
+
+
+def _test_queries(folder: Path) -> frozenset[str]:
+    """Ids of the queries that are kept for tests; none where the folder has no such list."""
+    ids: set[str] = set()
+    for at in ("", "data_example", "data"):
+        for path in sorted((folder / at / TEST_QUERIES).glob("*.json")):
+            try:
+                listed = document(path)
+            except UnreadableJson as error:
+                raise UnreadableData(
+                    f"{path}: {error}; without it test queries would be trained on"
+                ) from error
+            if not isinstance(listed, dict | list):
+                raise UnreadableData(f"{path} must hold a list of query ids, or an object of them")
+            ids.update(str(one) for one in listed)
+    return frozenset(ids)
+
+
+def _of_run(recorded: RecordedTrajectory) -> Trajectory:
+    """Raises `UnreadableJson` for what is not trained on."""
+    try:
+        tools = tools_of(recorded.run).specs
+        instance = None
+        if recorded.run.task.environment == ENVIRONMENT:
+            instance = rebuild(recorded.run.task.instance)
+    except (InvalidTask, UnfitRecipe, ValidationError) as error:
+        raise UnreadableJson("the task cannot be rebuilt", str(error)) from error
+    _require_solved(recorded, instance)
+    prompt = recorded.run.task.prompt
+    if instance is not None and prompt == instance.instruction:
+        instruction_id = instance.id
+    else:
+        key = json.dumps([recorded.run.task.instance, prompt, [tool.name for tool in tools]])
+        instruction_id = hashlib.sha256(key.encode()).hexdigest()[:16]
+    return Trajectory(
+        source="store",
+        id=recorded.run.id,
+        instruction_id=instruction_id,
+        instruction=prompt,
+        tools=tools,
+        steps=tuple(_recorded_steps(recorded)),
+    )
+
+
+def _require_solved(recorded: RecordedTrajectory, instance: Instance | None) -> None:
+    if recorded.outcome is Outcome.SOLVED:
+        return
+    if recorded.outcome not in (Outcome.ANSWERED, Outcome.GAVE_UP):
+        raise UnreadableJson(NOT_SOLVED, f"{recorded.outcome.value}: {recorded.reason}")
+    if instance is None:
+        raise UnreadableJson(NOT_VERIFIED, f"{recorded.outcome.value}, and no world to check it in")
+    answer = recorded.answer if recorded.outcome is Outcome.ANSWERED else None
+    verdict = instance.verify(answer, calls_of(recorded.steps))
+    if not verdict.solved:
+        raise UnreadableJson(NOT_SOLVED, verdict.reason)
+
+
+def _recorded_steps(recorded: RecordedTrajectory) -> list[Step]:
+    steps: list[Step] = []
+    rows = sorted(recorded.steps, key=lambda step: step.turn)
+    for number, row in enumerate(rows):
+        if row.agent != "umi_planner":
+            continue
+        after = rows[number + 1] if number + 1 < len(rows) else None
+        match row.decision.kind:
+            case "call" if after is not None and after.agent == "umi_caller":
+                steps.append(_recorded_call(row, after))
+            case "call":
+                raise UnreadableJson(STOPPED, recorded.reason or "")
+            case "conclude" if recorded.answer is not None:
+                steps.append(Step(_said(row), "conclude", answer=recorded.answer))
+            case "give_up" if not isinstance(read_plan(_written(row)), Unreadable):
+                steps.append(Step(_said(row), "give_up"))
+            case kind:
+                raise UnreadableJson(UNREADABLE_STEP, f"turn {row.turn}: {row.agent} {kind}")
+    if not steps or steps[-1].next == "call":
+        raise UnreadableJson(STOPPED, recorded.reason or "")
+    return steps
+
+
+def _recorded_call(planned: RecordedStep, called: RecordedStep) -> Step:
+    match called.observation:
+        case {"turns": [[{"output": output}]]}:
+            pass
+        case _:
+            raise UnreadableJson(UNREADABLE_STEP, f"turn {called.turn}: no observation")
+    match called.decision.kind, called.decision.data:
+        case "call", {"name": str(name), "arguments": dict(arguments)}:
+            return Step(_said(planned), "call", call=Action(name, arguments), output=output)
+        case "refused", {"text": str(text)}:
+            action = read_action(text)
+            return Step(
+                _said(planned),
+                "call",
+                call=None if isinstance(action, Unreadable) else action,
+                raw_call=text,
+                output=output,
+            )
+        case kind, _:
+            raise UnreadableJson(UNREADABLE_STEP, f"turn {called.turn}: {called.agent} {kind}")
+
+
+def _said(step: RecordedStep) -> str:
+    rationale = step.decision.data.get("rationale")
+    return rationale if isinstance(rationale, str) else ""
+
+
+def _written(step: RecordedStep) -> str:
+    return step.calls[-1].text if step.calls else ""

@@ -1,0 +1,89 @@
+"""What training examples are made of: an instruction, its tools, and one way that was gone.
+
+Wherever a trajectory comes from, its turns are those that a run of `umi` with it would show: they
+are made by the functions of `agents.roles.umi.transcript` that the served roles use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from agents.records import ToolSpec
+from agents.roles.umi.output import Action, Next, written_call, written_plan
+from agents.roles.umi.transcript import Turn, observation_text
+
+
+@dataclass(frozen=True)
+class Step:
+    """One turn of the planner with what came of it."""
+
+    rationale: str
+    next: Next
+    call: Action | None = None
+    """What was called; None for a step that calls nothing, or whose call can't be read."""
+    raw_call: str | None = None
+    """The caller's text, where it was refused or can't be read."""
+    output: JsonValue = None
+    """What the tool answered, as a tool worker says it: `{"result": …}` or `{"error": …}`."""
+    answer: str | None = None
+    """Of a step that concludes; None when the trajectory holds none."""
+    asked_again: str | None = None
+    """What the user said before this step."""
+
+    @property
+    def caller_text(self) -> str:
+        """The caller's turn as the history shows it."""
+        if self.raw_call is not None or self.call is None:
+            return self.raw_call or ""
+        return written_call(self.call.name, self.call.arguments)
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """One way through one instruction."""
+
+    source: str
+    id: str
+    """Unique within its source."""
+    instruction_id: str
+    """The same for all trajectories of one instruction with its tools."""
+    instruction: str
+    tools: tuple[ToolSpec, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last step concludes or gives up."""
+        return bool(self.steps) and self.steps[-1].next != "call"
+
+    def offers(self, name: str) -> bool:
+        """Whether a function is one of the tools."""
+        return any(tool.name == name for tool in self.tools)
+
+
+def histories(
+    trajectory: Trajectory, observation_chars: int
+) -> Iterator[tuple[int, Step, tuple[Turn, ...]]]:
+    """Each step with its number, from 0, and the turns that its planner reads."""
+    turns = [Turn("user", trajectory.instruction)]
+    for number, step in enumerate(trajectory.steps):
+        if step.asked_again is not None:
+            turns.append(Turn("user", step.asked_again))
+        yield number, step, tuple(turns)
+        turns.append(planner_turn(step))
+        if step.next == "call":
+            turns.append(Turn("caller", step.caller_text))
+            turns.append(observation_turn(step, observation_chars))
+
+
+def planner_turn(step: Step) -> Turn:
+    """The planner's turn as the history shows it."""
+    return Turn("assistant", written_plan(step.rationale, step.next))
+
+
+def observation_turn(step: Step, observation_chars: int) -> Turn:
+    """What the tool answered, as the history shows it."""
+    return Turn("observation", observation_text(step.output, observation_chars))
