@@ -31,7 +31,7 @@ from bus import (
 from bus.consumer import Handler
 from bus.tasks import end
 from workers.engines import build_engine
-from workers.engines.protocol import EngineBroken
+from workers.engines.protocol import EngineBroken, EngineError
 from workers.garbage import collect_rarely
 from workers.gpu import Pool
 from workers.messages import TOOL_STREAM, inference_stream, registry, role_stream
@@ -170,7 +170,11 @@ class Worker:
         for name, model in settings.models.items():
             engine = build_engine(model)
             log.info("loading", pool=name, engine=model.engine, model=engine.base)
-            await engine.start()
+            try:
+                await engine.start()
+            except EngineError as error:
+                log.error("model not loaded", pool=name, why=str(error))
+                raise
             stack.push_async_callback(engine.close)
             pool = Pool(name, model, engine)
             pools.append(pool)

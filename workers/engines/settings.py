@@ -64,7 +64,7 @@ class ModelSettings(SettingsModel):
     max_concurrency: int = Field(default=64, ge=1, le=4096)
     """Requests in work at once; more wait in the engine. For a model in this process: rows decoded
     together."""
-    max_tokens_in_flight: int | None = Field(default=None, ge=8)
+    max_tokens_in_flight: int | None = Field(default=None, ge=8, le=2**31 - 1)
     """Bounds the memory of a model in this process; requests wait while there is no room.
     llama_cpp: tokens that the cache has room for, at least one context. Shared prefixes count
     once. None is 16 contexts. torch: rows times the longest that one of them may become (prompt
