@@ -124,6 +124,9 @@ class DialoguePrinter:
             for tool_call, result in zip(call.tool_calls, results, strict=False):
                 if result is not None:
                     self._line(f"{_shown_call(tool_call)} = {result}", style="italic")
+            for result in results[len(call.tool_calls) :]:
+                # Of a call that a role wrote as text, which was shown.
+                self._line(f"= {result}", style="italic")
 
     def _line(self, text: str, style: str = "") -> None:
         text = harmless(text)

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from agents.records import Decision, Step, StepTimings
+from agents.records import Candidate, Decision, Step, StepTimings
 from runtime.dialogue import DialoguePrinter, harmless
+from tests.agents.conversations import says
 
 
 def printer() -> tuple[DialoguePrinter, io.StringIO]:
@@ -47,6 +48,18 @@ def test_branches_that_speak_at_once_are_shown_one_after_the_other() -> None:
     assert "second one more\n" in said
     assert said.index("first one") < said.index("answers 1") < said.index("second one more")
     assert said.index("second one more") < said.index("answers 2")
+
+
+def test_what_a_tool_answered_to_a_call_that_was_written_as_text_is_shown() -> None:
+    talk, out = printer()
+    caller = step(1, 0, agent="umi_caller").model_copy(
+        update={
+            "candidates": (Candidate(calls=(says('{"Action": "calculate"}'),)),),
+            "observation": {"turns": [[{"tool": "calculate", "output": {"result": "84"}}]]},
+        }
+    )
+    talk.step(caller)
+    assert '{"Action": "calculate"}\n    = 84\n' in out.getvalue()
 
 
 def test_a_branch_that_ends_first_is_shown_although_another_is_on_stage() -> None:
