@@ -169,6 +169,8 @@ def check_safetensors(folder: Path, what: Weights = "model") -> None:
             with safe_open(path, framework="pt"):
                 pass
         except (SafetensorError, OSError) as error:
+            if is_out_of_memory(error):
+                raise does_not_fit(folder.name, error) from error
             raise unusable(
                 folder.name, f"{path.name} is damaged ({error}); copy or download it again", what
             ) from error
@@ -182,11 +184,9 @@ def reading(model: str) -> Generator[None]:
         yield
     except EngineError:
         raise
-    except MemoryError as error:
-        raise EngineError(
-            f"the model {model!r} does not fit into the memory", kind="unavailable", retryable=True
-        ) from error
     except Exception as error:
+        if is_out_of_memory(error):
+            raise does_not_fit(model, error) from error
         said = " ".join(str(error).split())[:400]
         raise unusable(model, f"its files are damaged ({type(error).__name__}: {said})") from error
 
@@ -194,3 +194,23 @@ def reading(model: str) -> Generator[None]:
 def unusable(name: str, reason: str, what: Weights = "model") -> EngineError:
     """The refusal of a model, or of an adapter, that the user calls `name`."""
     return EngineError(f"the {what} {name!r} cannot be loaded: {reason}", kind="bad_request")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """By its words where libraries raise a plain RuntimeError or OSError for it."""
+    said = str(error).lower()
+    return isinstance(error, MemoryError) or any(
+        words in said
+        for words in ("can't allocate memory", "cannot allocate memory", "out of memory")
+    )
+
+
+def does_not_fit(model: str, error: BaseException) -> EngineError:
+    """The refusal of a model for want of memory: it may be there the next time."""
+    said = " ".join(str(error).split())[:200]
+    return EngineError(
+        f"the model {model!r} does not fit into the memory ({said}); take a smaller or quantized "
+        "one, or give this machine's workers fewer models",
+        kind="unavailable",
+        retryable=True,
+    )

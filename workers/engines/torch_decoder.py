@@ -23,6 +23,7 @@ from workers.engines.adapters import AdapterVersion
 from workers.engines.decoder import Decoder, Job, cannot_continue
 from workers.engines.kv_batch import KVBatch
 from workers.engines.kv_cache import States
+from workers.engines.model_files import is_out_of_memory
 from workers.engines.prefix_cache import PrefixCache
 from workers.engines.prefixes import common_prefix, shares_more
 from workers.engines.protocol import EngineError
@@ -400,9 +401,7 @@ def _is_about_to_be_read(reading: Reading, group: Sequence[Reading]) -> bool:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or any(
-        words in str(error) for words in ("can't allocate memory", "out of memory")
-    )
+    return isinstance(error, torch.OutOfMemoryError) or is_out_of_memory(error)
 
 
 def _out_of_memory(error: BaseException) -> EngineError:

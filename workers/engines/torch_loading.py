@@ -17,7 +17,9 @@ from agents.records import Message, ToolSpec
 from workers.engines.chat_prompt import TextCodec, template_messages, template_tools
 from workers.engines.model_files import (
     check_files,
+    does_not_fit,
     find_folder,
+    is_out_of_memory,
     model_name,
     unusable,
     usable_context,
@@ -178,13 +180,9 @@ def load_model(settings: ModelSettings) -> LoadedModel:
         )
         model, info = loaded
         model = (model if quantized else model.to(device)).eval()
-    except torch.OutOfMemoryError as error:
-        raise EngineError(
-            f"the model {settings.model!r} does not fit into the memory of {device}",
-            kind="unavailable",
-            retryable=True,
-        ) from error
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        if is_out_of_memory(error):
+            raise does_not_fit(settings.model, error) from error
         raise unusable(settings.model, " ".join(str(error).split())[:400]) from error
     if info["missing_keys"] or info["mismatched_keys"]:
         missing = sorted(map(str, [*info["missing_keys"], *info["mismatched_keys"]]))

@@ -1,0 +1,52 @@
+"""A model that there is no memory for: the worker says what ran out and what to lower, is started
+again with growing pauses, and is given up in the end."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.conftest import QUICK, Deployment, deployment
+
+__all__ = ["deployment"]
+
+CELLS = 8_000_000
+"""Tokens: more than the addresses suffice for, even of the tiny model."""
+
+
+@pytest.fixture
+def _bounded() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    """Processes may have 6 GiB of addresses: the machine's own memory does not matter then."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (6 << 30, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@pytest.mark.usefixtures("_bounded")
+def test_a_cache_that_there_is_no_memory_for_is_named_and_its_worker_given_up(
+    deployment: Deployment,
+    tiny_gguf: Path,
+) -> None:
+    model = {"engine": "llama_cpp", "model": tiny_gguf, "max_tokens_in_flight": CELLS}
+    model["dtype"] = "float32"
+    changes = [
+        *QUICK,
+        "supervisor.crash_loop_deaths=2",
+        *(f"workers.{kind}.count=0" for kind in ("planner", "slm", "tool", "recorder", "jobs")),
+        *(f"models.slm.{key}={value}" for key, value in model.items()),
+    ]
+    words = [word for item in changes for word in ("--set", item)]
+    done = deployment.run("up", "--detach", "--profile", "scripted", *words)
+    assert done.returncode == 1
+    assert "gpu-1" in done.stdout
+    assert "broken: exit code 1: 2 deaths within" in done.stdout
+    said = (deployment.state.logs / "gpu-1.log").read_text()
+    whole = f"a cache for {CELLS} tokens cannot be had"
+    lines = [line for line in said.splitlines() if "model not loaded" in line]
+    assert len(lines) == 2, "once for each start, and no more of these"
+    assert all("slm" in line and whole in line and "max_tokens_in_flight" in line for line in lines)
+    assert whole in done.stdout
