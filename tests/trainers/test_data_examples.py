@@ -7,6 +7,8 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -264,10 +266,10 @@ def test_what_a_role_learns_its_own_reader_reads_as_the_step(
 
 
 async def served(
-    instance: Instance, options: UmiOptions, rows: dict[SetName, list[Example]]
+    instance: Instance, options: UmiOptions, rows: dict[SetName, list[Example]], *before: str
 ) -> tuple[RecordedTrajectory, ScriptedHost]:
-    """A run of `umi` whose models write the targets of the rows."""
-    lines: list[str] = []
+    """A run of `umi` whose models write `before`, and then the targets of the rows."""
+    lines = list(before)
     callers = iter(rows["caller"])
     for row in rows["planner"]:
         lines.append(row.target_text)
@@ -364,3 +366,53 @@ async def test_runs_that_nobody_found_right_are_skipped_each_with_its_reason(
     source = await recorded_in(tmp_path, wrong, unknown, other)
     assert source.trajectories == ()
     assert [one.reason for one in source.skipped] == ["not solved", "nobody verified it"]
+
+
+async def test_runs_of_held_out_instructions_are_not_trained_on(tmp_path: Path) -> None:
+    """A benchmark's runs lie in the same store; a model trained on them would be measured on what
+    it has seen."""
+    (trajectory,) = from_worlds("unseen_worlds", 1, 4).trajectories
+    (instance,) = instances("unseen_worlds", 4, 1)
+    recorded, _ = await served(instance, UmiOptions(), made(trajectory, UmiOptions())[0])
+    source = await recorded_in(tmp_path, recorded)
+    assert source.trajectories == ()
+    assert [(one.reason, one.detail) for one in source.skipped] == [
+        ("an instruction that is held out from training", "unseen_worlds")
+    ]
+
+
+async def test_a_refused_call_of_a_recorded_run_stays_in_the_history_and_is_not_learned(
+    tmp_path: Path,
+) -> None:
+    """The planner recovers from a tool that there is not; the recovery is what is learned."""
+    (trajectory,) = from_worlds("train", 1, 81).trajectories
+    (instance,) = instances("train", 81, 1)
+    rows = made(trajectory, PUBLISHED)[0]
+    wrong = "Action: magic\nAction Input: {}"
+    lines = ["I try magic.\n Next: caller.", wrong]
+    recorded, _ = await served(instance, PUBLISHED, rows, *lines)
+    (again,) = (await recorded_in(tmp_path, recorded)).trajectories
+    learned, dropped = made(again, PUBLISHED)
+    assert dropped == [("planner", HALLUCINATED), ("caller", HALLUCINATED)]
+    assert f"caller: {wrong}</s>observation: error: there is no tool" in learned["planner"][0].input
+    assert [row.target_text for row in learned["caller"]] == [
+        row.target_text for row in rows["caller"]
+    ]
+
+
+async def test_what_cannot_be_read_in_a_store_is_named_and_the_rest_is_used(tmp_path: Path) -> None:
+    (trajectory,) = from_worlds("train", 1, 81).trajectories
+    (instance,) = instances("train", 81, 1)
+    recorded, _ = await served(instance, UmiOptions(), made(trajectory, UmiOptions())[0])
+    folder = tmp_path / "trajectories"
+    folder.mkdir()
+    (folder / "cut.parquet").write_bytes(b"PAR1")
+    pq.write_table(pa.table({"run_id": ["x"]}), folder / "other.parquet")
+    pq.write_table(pa.table({"workflow": ["umi"], "trajectory": ["{"]}), folder / "row.parquet")
+    source = await recorded_in(tmp_path, recorded)
+    assert len(source.trajectories) == 1
+    assert [(one.where, one.reason) for one in source.skipped] == [
+        ("cut.parquet", "the file cannot be read"),
+        ("other.parquet", "the file cannot be read"),
+        ("row.parquet[0]", "no trajectory record"),
+    ]

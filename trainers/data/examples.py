@@ -148,6 +148,8 @@ class _Maker:
         return Dropped(name, self.trajectory.source, reason)
 
     def whole(self) -> Made:
+        """The whole way. What a search's user said between the steps (`asked_again`) has no place
+        in it."""
         trajectory, name = self.trajectory, "global_trajectories"
         if not trajectory.ended:
             return self.dropped(name, NO_END)
@@ -192,13 +194,14 @@ def _backbone_steps(trajectory: Trajectory, options: UmiOptions) -> Iterator[Mad
 
 
 def _local(trajectory: Trajectory, options: UmiOptions) -> Iterator[Made]:
+    make = _Maker(trajectory, options)
     for number, step, turns in histories(trajectory, options.observation_chars):
-        yield _planner(_Maker(trajectory, options), number, step, turns)
+        yield _planner(make, number, step, turns)
         after = (*turns, planner_turn(step))
         if step.next == "call":
-            yield _caller(_Maker(trajectory, options), number, step, after)
+            yield _caller(make, number, step, after)
         elif step.next == "conclude":
-            yield _summarizer(_Maker(trajectory, options), number, step, after)
+            yield _summarizer(make, number, step, after)
 
 
 def _planner(make: _Maker, number: int, step: Step, turns: Sequence[Turn]) -> Made:

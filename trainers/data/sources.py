@@ -10,7 +10,14 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from agents.environments.api_worlds import ENVIRONMENT, Instance, UnfitRecipe, rebuild, stream
+from agents.environments.api_worlds import (
+    ENVIRONMENT,
+    Instance,
+    Split,
+    UnfitRecipe,
+    rebuild,
+    stream,
+)
 from agents.errors import InvalidTask
 from agents.records import JsonObject, Outcome, ToolSpec
 from agents.records import Step as RecordedStep
@@ -26,6 +33,7 @@ from trainers.errors import UnreadableData
 from trainers.store import read_trajectories
 
 TEST_QUERY = "a test query"
+HELD_OUT = "an instruction that is held out from training"
 TEST_QUERIES = "test_query_ids"
 NOT_SOLVED = "not solved"
 NOT_VERIFIED = "nobody verified it"
@@ -83,7 +91,8 @@ def from_toolbench(folder: Path) -> Source:
 
 def from_store(store: Path) -> Source:
     """Recorded runs of `umi` that were solved: by their outcome, or, in the simulated worlds, by
-    the state that they left behind. Raises `UnreadableData`."""
+    the state that they left behind. Runs of a benchmark's held-out instructions are left out.
+    Raises `UnreadableData`."""
     reading = read_trajectories(store, "umi")
     skipped = list(reading.skipped)
     trajectories: list[Trajectory] = []
@@ -193,6 +202,8 @@ def _of_run(recorded: RecordedTrajectory) -> Trajectory:
             instance = rebuild(recorded.run.task.instance)
     except (InvalidTask, UnfitRecipe, ValidationError) as error:
         raise UnreadableJson("the task cannot be rebuilt", str(error)) from error
+    if instance is not None and instance.split is not Split.TRAIN:
+        raise UnreadableJson(HELD_OUT, instance.split.value)
     _require_solved(recorded, instance)
     prompt = recorded.run.task.prompt
     if instance is not None and prompt == instance.instruction:
