@@ -13,6 +13,13 @@ from workers.host import BusHost
 from workers.messages import TOOL_STREAM, registry
 from workers.tool import handle_tool
 
+WEATHER: JsonObject = {
+    "world": 1,
+    "offered": ["get_forecast"],
+    "earlier": [],
+    "call": {"name": "get_forecast", "arguments": {"city": "Atlantis", "day": "Monday"}},
+}
+
 
 @pytest.mark.parametrize(
     ("name", "arguments", "expected"),
@@ -24,6 +31,7 @@ from workers.tool import handle_tool
         ("calculate", {"expression": ["7"]}, {"error": "expression: Input should be a valid str"}),
         ("calculate", {"expression": None}, {"error": "expression: Input should be a valid str"}),
         ("calculator", {}, {"error": "calculate"}),
+        ("api_world", WEATHER, {"result": '{"error":"unknown city Atlantis"}'}),
     ],
 )
 async def test_a_tools_answer_and_its_error_both_reach_the_role(
