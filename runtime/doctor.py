@@ -235,7 +235,7 @@ def _weights(subject: str, pool: str, model: ModelSettings) -> Finding:
 
 
 def _gguf(subject: str, pool: str, model: ModelSettings) -> Finding:
-    from workers.engines.model_files import find_gguf
+    from workers.engines.local.model_files import find_gguf
     from workers.engines.protocol import EngineError
 
     if importlib.util.find_spec("llama_cpp") is None:

@@ -109,7 +109,7 @@ def export(
 ) -> None:
     """Write a model with its tokenizer and chat template, or an adapter, into one GGUF file."""
     from trainers.gguf_export import Precision, export_gguf, export_gguf_adapter
-    from workers.engines.model_files import local_folder
+    from workers.engines.local.model_files import local_folder
     from workers.engines.protocol import EngineError
 
     if precision not in set(Precision):

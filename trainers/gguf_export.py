@@ -24,9 +24,9 @@ from safetensors import safe_open
 
 from trainers.errors import TrainingError
 from trainers.gguf_tokenizer import add_tokenizer, read_json
-from workers.engines.model_files import check_safetensors
+from workers.engines.local.model_files import check_safetensors
 from workers.engines.protocol import EngineError
-from workers.engines.torch_lora import read_lora_config
+from workers.engines.torch.lora import read_lora_config
 
 ARCHITECTURES = {
     "qwen2": gguf.MODEL_ARCH.QWEN2,
@@ -238,8 +238,8 @@ def _add_tensor(
 
 def _quantize(source: Path, target: Path) -> None:
     try:
-        from workers.engines.llama_api import llama
-        from workers.engines.llama_context import begin_listening, last_error
+        from workers.engines.llama_cpp.api import llama
+        from workers.engines.llama_cpp.context import begin_listening, last_error
     except ImportError as error:
         raise TrainingError(
             "q4_k_m is made by llama.cpp's quantizer: pip install 'switchyard[gguf]', or choose "

@@ -14,7 +14,7 @@ import gguf
 
 from trainers.errors import TrainingError
 from trainers.gguf_scores import scores_of_merges
-from workers.engines.sentencepiece import BLANK, BLANK_AT_BEGINNING_KEY
+from workers.engines.text.sentencepiece import BLANK, BLANK_AT_BEGINNING_KEY
 
 _GPT2 = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 _BYTES_ONLY = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}

@@ -23,7 +23,7 @@ from trainers.dialogues import (
 )
 from trainers.models import Model
 from trainers.tokenizer import END, START
-from workers.engines.tool_markup import parse_tool_calls
+from workers.engines.text.tool_markup import parse_tool_calls
 
 if TYPE_CHECKING:
     import torch

@@ -44,7 +44,7 @@ class Weights:
 def prepare(model: str, precision: str, scratch: Path, *, with_gguf: bool) -> Weights:
     """Make what is missing in `scratch`. Raises `UsageError`."""
     from trainers.gguf_export import Precision, export_gguf
-    from workers.engines.model_files import local_folder
+    from workers.engines.local.model_files import local_folder
 
     if precision not in set(Precision):
         raise UsageError(f"--precision is one of {', '.join(Precision)}; got {precision!r}")
@@ -62,7 +62,7 @@ def _random(folder: Path, shape: dict[str, Any]) -> Path:
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    from workers.engines.model_files import local_folder
+    from workers.engines.local.model_files import local_folder
 
     torch.manual_seed(0)
     config = Qwen2Config(

@@ -18,7 +18,7 @@ from rich.table import Table
 from bench.errors import UsageError
 from bench.fidelity import torch_side
 from bench.fidelity.reference import Reference, random_adapter
-from workers.engines.model_files import local_folder
+from workers.engines.local.model_files import local_folder
 
 if TYPE_CHECKING:
     from bench.fidelity.llama_side import Agreement

@@ -12,8 +12,8 @@ from bench.fidelity.reference import Reference
 from bench.fidelity.workload import answers, requests
 from trainers.gguf_export import Precision, export_gguf
 from workers.engines.factory import build_engine
-from workers.engines.llama_context import Feed, LlamaContext
-from workers.engines.llama_loading import load_gguf
+from workers.engines.llama_cpp.context import Feed, LlamaContext
+from workers.engines.llama_cpp.loading import load_gguf
 from workers.engines.protocol import Completion
 from workers.engines.settings import ModelSettings
 

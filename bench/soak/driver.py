@@ -19,13 +19,13 @@ from bench.soak import laws, memory
 from bench.soak.laws import Seen, Sums, Violation
 from bench.soak.weights import SETS, Prepared
 from bench.soak.workload import ADAPTERS, WORD, Operation, Planned, Room, operations, planned
-from workers.engines.adapters import AdapterVersion
-from workers.engines.decoder import Job
 from workers.engines.factory import build_engine
 from workers.engines.in_flight import Ticket
-from workers.engines.local import LocalEngine
+from workers.engines.local.adapters import AdapterVersion
+from workers.engines.local.decoder import Job
+from workers.engines.local.engine import LocalEngine
+from workers.engines.local.row import Row
 from workers.engines.protocol import Completion, EngineError, EngineTotals, GenerateRequest
-from workers.engines.row import Row
 from workers.engines.settings import ModelSettings
 
 PATIENCE = 120.0

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from bench.errors import BenchError, UsageError
 from trainers.errors import TrainingError
-from workers.engines.model_files import local_folder
+from workers.engines.local.model_files import local_folder
 from workers.engines.protocol import EngineError
 
 SETS = 6

@@ -28,7 +28,7 @@ from agents.workflows import policies_for, policy_of, prompt_hashes, workflows
 from agents.workflows.routing import Handoff
 from runtime.run_ids import new_run_id
 from workers.engines.protocol import Completion, GenerateRequest
-from workers.engines.scripted import ScriptedEngine
+from workers.engines.scripted.engine import ScriptedEngine
 from workers.engines.settings import ModelSettings, Price, ScriptedOptions, cost_micro_dollars
 
 POOLS = {

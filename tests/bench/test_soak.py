@@ -20,7 +20,7 @@ from bench.soak.workload import IMPOSSIBLE, SCHEMA, Planned, Room, operations, p
 from tests.bench.command_line import bench
 from tests.workers.engines.asking import ask
 from workers.engines.factory import build_engine
-from workers.engines.model_files import local_folder
+from workers.engines.local.model_files import local_folder
 from workers.engines.protocol import Completion, Delta, EngineTotals
 from workers.engines.settings import ModelSettings
 
@@ -53,7 +53,7 @@ def test_an_engine_under_attack_breaks_no_law(engine: str) -> None:
 def test_prefixes_that_cross_adapters_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """llama.cpp#26207: what one adapter has computed serves another one."""
     pytest.importorskip("llama_cpp", reason="needs pip install 'switchyard[gguf]'")
-    from workers.engines.llama_sequences import Sequences
+    from workers.engines.llama_cpp.sequences import Sequences
 
     by_key = Sequences.longest_prefix
 

@@ -12,7 +12,7 @@ from agents.records import Usage
 from bench.validity.figures import Counts
 from bench.validity.tasks import JsonAnswer, ToolCalls
 from workers.engines.protocol import Completion
-from workers.engines.tool_markup import parse_tool_calls, write_tool_call
+from workers.engines.text.tool_markup import parse_tool_calls, write_tool_call
 
 COMMAND = (sys.executable, "-c", "from bench.cli import main; main()", "validity")
 

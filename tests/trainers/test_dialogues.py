@@ -15,7 +15,7 @@ from trainers.noise import EMPTY, SMALL, roughen
 from trainers.recipes import RECIPES
 from trainers.sft import learn_tokenizer
 from trainers.tokenizer import save_tokenizer
-from workers.engines.tool_markup import parse_tool_calls
+from workers.engines.text.tool_markup import parse_tool_calls
 
 from .tiny import TINY
 

@@ -26,7 +26,7 @@ from trainers import cli
 from trainers.errors import TrainingError
 from trainers.gguf_export import Precision, export_gguf
 from workers.engines.factory import build_engine
-from workers.engines.model_files import MICRO_MODELS
+from workers.engines.local.model_files import MICRO_MODELS
 from workers.engines.settings import ModelSettings
 
 SHAPE: dict[str, Any] = {

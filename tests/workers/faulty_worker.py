@@ -13,7 +13,7 @@ from collections import Counter
 from typing import Any
 
 from workers.__main__ import main
-from workers.engines.decoder import Decoder
+from workers.engines.local.decoder import Decoder
 
 LINGER_SECONDS, SLOWER = 0.03, 1.5
 """The fifth step takes 0.2 s, the tenth 2 s, and the fifteenth 13 s."""

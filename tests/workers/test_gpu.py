@@ -12,7 +12,7 @@ from bus import Bus, Delivery, Inbox, RequestError, RunEnded
 from tests.bus.leasing import ask, take
 from tests.bus.payloads import admit, note
 from tests.workers.engines.asking import QUESTION, user
-from workers.engines.scripted import ScriptedEngine
+from workers.engines.scripted.engine import ScriptedEngine
 from workers.engines.settings import ModelSettings
 from workers.gpu import Pool
 from workers.messages import CompletionPayload, calls

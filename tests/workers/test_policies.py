@@ -31,7 +31,7 @@ from tests.workers.engines.tiny_lora import make_tiny_lora
 from tests.workers.processes import workers_running
 from workers.engines.protocol import EngineError
 from workers.engines.settings import ModelSettings
-from workers.engines.torch import TorchEngine
+from workers.engines.torch.engine import TorchEngine
 from workers.messages import CompletionPayload, calls, inference_stream, registry
 from workers.policies import PolicyFollower
 from workers.settings import GpuWorkerSettings

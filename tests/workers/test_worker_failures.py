@@ -24,7 +24,7 @@ from runtime.client import Client
 from tests.conftest import quick_settings
 from tests.redis_process import RedisProcess
 from tests.workers.processes import deployment, scripted_models, spawn, workers_running
-from workers.engines.script import scripted_reply
+from workers.engines.scripted.script import scripted_reply
 from workers.engines.settings import ModelSettings
 from workers.scripted_api import ScriptedServer, ServerOptions
 

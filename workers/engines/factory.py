@@ -15,10 +15,10 @@ ENTRY_POINT_GROUP = "switchyard.engines"
 """Name → a callable that takes `ModelSettings` and returns an `Engine`."""
 
 BUILT_IN: dict[str, str] = {
-    "torch": "workers.engines.torch",
-    "llama_cpp": "workers.engines.llamacpp",
-    "openai": "workers.engines.openai",
-    "scripted": "workers.engines.scripted",
+    "torch": "workers.engines.torch.engine",
+    "llama_cpp": "workers.engines.llama_cpp.engine",
+    "openai": "workers.engines.openai.engine",
+    "scripted": "workers.engines.scripted.engine",
 }
 """Modules are imported only when their engine is asked for: torch alone takes seconds."""
 

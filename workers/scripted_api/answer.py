@@ -9,11 +9,11 @@ from typing import Any
 
 from agents.records import ToolCall, Usage
 from workers.engines.faults import FaultKind, unit_interval
-from workers.engines.packed_text import PackedText
-from workers.engines.script import conversation_key, scripted_reply
-from workers.engines.scripted import break_json, render_chatml, reply_seed
-from workers.engines.text_stream import TextStream
-from workers.engines.tool_markup import tool_call_id, write_tool_call
+from workers.engines.scripted.engine import break_json, render_chatml, reply_seed
+from workers.engines.scripted.packed_text import PackedText
+from workers.engines.scripted.script import conversation_key, scripted_reply
+from workers.engines.text.text_stream import TextStream
+from workers.engines.text.tool_markup import tool_call_id, write_tool_call
 from workers.scripted_api.wire import ApiError, ChatRequest
 
 _CODEC = PackedText()

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from tests.workers.engines.asking import ask, failure, request
-from workers.engines.adapters import AdapterVersion
+from workers.engines.local.adapters import AdapterVersion
 from workers.engines.protocol import Completion, Engine, EngineError
 
 NAMES = ("red", "green", "blue")

@@ -23,8 +23,8 @@ from agents.records import Message
 from tests.workers.engines.asking import ask, failure, request, user
 from tests.workers.engines.tiny_model import CONTEXT
 from workers.engines.factory import build_engine
-from workers.engines.gguf_header import DamagedHeader, check_header
-from workers.engines.model_files import find_gguf, local_folder
+from workers.engines.local.gguf_header import DamagedHeader, check_header
+from workers.engines.local.model_files import find_gguf, local_folder
 from workers.engines.protocol import Engine, EngineError
 from workers.engines.settings import ModelSettings
 

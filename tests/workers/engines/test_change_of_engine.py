@@ -8,10 +8,10 @@ from agents.records import ToolCall
 from agents.roles.conversation import assistant_message
 from tests.agents.conversations import says
 from tests.workers.engines.asking import request
-from workers.engines.chat_prompt import template_messages
-from workers.engines.openai_wire import request_body
+from workers.engines.openai.wire import request_body
 from workers.engines.settings import ModelSettings
-from workers.engines.tool_markup import write_tool_call
+from workers.engines.text.chat_prompt import template_messages
+from workers.engines.text.tool_markup import write_tool_call
 
 
 @pytest.mark.parametrize("local_first", [True, False])

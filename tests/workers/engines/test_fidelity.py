@@ -11,7 +11,7 @@ from bench.fidelity.command import quantiles
 from bench.fidelity.reference import Reference, random_adapter
 from bench.fidelity.workload import answers, requests
 from workers.engines.factory import build_engine
-from workers.engines.model_files import local_folder
+from workers.engines.local.model_files import local_folder
 from workers.engines.settings import ModelSettings
 
 PROMPTS = 40

@@ -22,9 +22,9 @@ from workers.engines.settings import ModelSettings
 
 pytest.importorskip("llama_cpp", reason="needs pip install 'switchyard[gguf]'")
 
-from workers.engines.llama_context import Feed, LlamaContext
-from workers.engines.llama_decoder import LlamaDecoder
-from workers.engines.llama_sequences import Held, Sequences
+from workers.engines.llama_cpp.context import Feed, LlamaContext
+from workers.engines.llama_cpp.decoder import LlamaDecoder
+from workers.engines.llama_cpp.sequences import Held, Sequences
 
 # By llguidance's adapter, which still calls it by its old name.
 pytestmark = pytest.mark.filterwarnings("ignore:llama_token_get_attr is deprecated")

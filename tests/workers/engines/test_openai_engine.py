@@ -28,9 +28,9 @@ from tests.workers.engines.asking import (
 from tests.workers.engines.conformance import EngineConformance
 from tests.workers.engines.endpoints import replying
 from workers.engines.faults import FaultPlan
-from workers.engines.openai import OpenAIEngine
-from workers.engines.openai_errors import engine_error
-from workers.engines.openai_wire import request_body
+from workers.engines.openai.engine import OpenAIEngine
+from workers.engines.openai.errors import engine_error
+from workers.engines.openai.wire import request_body
 from workers.engines.protocol import Completion, EngineError
 from workers.engines.settings import ModelSettings
 from workers.scripted_api import ScriptedServer, ServerOptions
@@ -298,7 +298,7 @@ def retry_announced() -> Generator[asyncio.Event]:
         def emit(self, record: logging.LogRecord) -> None:
             announced.set()
 
-    logger, listener = logging.getLogger("workers.engines.openai"), Listener()
+    logger, listener = logging.getLogger("workers.engines.openai.engine"), Listener()
     logger.addHandler(listener)
     try:
         yield announced

@@ -10,7 +10,7 @@ import pytest
 
 from tests.workers.engines.asking import DELEGATE, ask, completions, events, request
 from tests.workers.engines.endpoints import counted, replying
-from workers.engines.openai import OpenAIEngine, sse_lines
+from workers.engines.openai.engine import OpenAIEngine, sse_lines
 from workers.engines.protocol import Completion, EngineError
 from workers.engines.settings import ModelSettings
 from workers.scripted_api import ScriptedServer

@@ -14,14 +14,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.engines.retry import RetryPolicy, retry_after_seconds
-from workers.engines.sampling import (
+from workers.engines.local.sampling import (
     RowSampling,
     choose_tokens,
     forbid,
     given_token,
     sampling_logprobs,
 )
+from workers.engines.openai.retry import RetryPolicy, retry_after_seconds
 
 rows = st.builds(
     RowSampling,

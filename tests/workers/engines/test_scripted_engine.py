@@ -20,7 +20,7 @@ from tests.workers.engines.asking import (
 from tests.workers.engines.conformance import EngineConformance
 from workers.engines.faults import FaultPlan
 from workers.engines.protocol import EngineError
-from workers.engines.scripted import ScriptedEngine
+from workers.engines.scripted.engine import ScriptedEngine
 from workers.engines.settings import ModelSettings, ScriptedOptions
 
 

@@ -21,12 +21,12 @@ from tests.workers.engines.tiny_sentencepiece import (
     chat_tokenizer,
     sentencepiece_tokenizer,
 )
-from workers.engines.chat_prompt import TextCodec, build_prompt
 from workers.engines.factory import build_engine
 from workers.engines.protocol import Completion, Engine
 from workers.engines.settings import ModelSettings
-from workers.engines.text_stream import TextStream
-from workers.engines.torch_loading import make_codec
+from workers.engines.text.chat_prompt import TextCodec, build_prompt
+from workers.engines.text.text_stream import TextStream
+from workers.engines.torch.loading import make_codec
 
 # By llguidance's adapter, which still calls it by its old name.
 pytestmark = pytest.mark.filterwarnings("ignore:llama_token_get_attr is deprecated")
@@ -225,7 +225,7 @@ def test_llama_cpp_reads_and_writes_text_as_the_original(
         (folder / name).symlink_to(tiny_sentencepiece_model / name)
     chat_tokenizer(tokenizer(prefix)).save_pretrained(folder)
     file = gguf_of(folder)
-    from workers.engines.llama_loading import load_gguf
+    from workers.engines.llama_cpp.loading import load_gguf
 
     loaded = load_gguf(ModelSettings(engine="llama_cpp", model=str(file)))
 

@@ -117,7 +117,7 @@ def test_an_engine_of_another_package_joins_by_entry_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "strange_engine.py").write_text(
-        "from workers.engines.scripted import ScriptedEngine\n"
+        "from workers.engines.scripted.engine import ScriptedEngine\n"
         "class Strange(ScriptedEngine):\n"
         "    pass\n"
     )

@@ -24,7 +24,7 @@ from tests.workers.engines.tiny_model import ANSWER
 from workers.engines.factory import build_engine
 from workers.engines.protocol import Completion, Engine
 from workers.engines.settings import ModelSettings
-from workers.engines.tool_markup import CLOSE, OPEN
+from workers.engines.text.tool_markup import CLOSE, OPEN
 
 # By llguidance's adapter, which still calls it by its old name.
 pytestmark = pytest.mark.filterwarnings("ignore:llama_token_get_attr is deprecated")

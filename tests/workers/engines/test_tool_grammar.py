@@ -19,13 +19,13 @@ from agents.records import ToolSpec
 from agents.tools.calculator import calculate
 from agents.tools.handover import delegate, delegate_many
 from tests.workers.engines.asking import DELEGATE
-from workers.engines import grammar as grammar_module
-from workers.engines.grammar import GrammarCompiler
-from workers.engines.matcher import Matcher
-from workers.engines.model_files import local_folder
+from workers.engines.grammar import compiler as grammar_module
+from workers.engines.grammar.compiler import GrammarCompiler
+from workers.engines.grammar.matcher import Matcher
+from workers.engines.grammar.tool_grammar import parameters_text
+from workers.engines.local.model_files import local_folder
 from workers.engines.protocol import EngineError
-from workers.engines.tool_grammar import parameters_text
-from workers.engines.tool_markup import CLOSE, OPEN, parse_tool_calls, write_tool_call
+from workers.engines.text.tool_markup import CLOSE, OPEN, parse_tool_calls, write_tool_call
 
 TOOLS = (calculate.spec, delegate.spec, delegate_many.spec)
 ONE = {"problem": 'What is 3 · 4? Say "twelve" 😀', "expected_type": "integer"}

@@ -26,7 +26,7 @@ from tests.workers.engines.conformance import EngineConformance
 from tests.workers.engines.tiny_model import ANSWER, CONTEXT, special_ids
 from workers.engines.protocol import Completion, EngineError
 from workers.engines.settings import ModelSettings
-from workers.engines.torch import TorchEngine
+from workers.engines.torch.engine import TorchEngine
 
 
 def settings(folder: Path, **fields: object) -> ModelSettings:

@@ -27,10 +27,10 @@ from tests.workers.engines.asking import (
     user,
 )
 from tests.workers.engines.tiny_model import ANSWER, special_ids
-from workers.engines.matcher import GrammarMatcher
+from workers.engines.grammar.matcher import GrammarMatcher
 from workers.engines.protocol import Completion, EngineError
 from workers.engines.settings import ModelSettings
-from workers.engines.torch import TorchEngine
+from workers.engines.torch.engine import TorchEngine
 
 
 class Exact(BaseModel):

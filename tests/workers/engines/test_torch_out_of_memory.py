@@ -14,10 +14,10 @@ import torch
 
 from tests.workers.engines.asking import ask, completions, events, failure, request
 from tests.workers.engines.tiny_model import ANSWER
-from workers.engines.kv_cache import KVCache
 from workers.engines.protocol import Completion, Delta
 from workers.engines.settings import ModelSettings
-from workers.engines.torch import TorchEngine
+from workers.engines.torch.engine import TorchEngine
+from workers.engines.torch.kv_cache import KVCache
 
 REQUESTS = 16
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from agents.records import Message
 from tests.workers.engines.asking import ask, completions, failure, request, user
-from workers.engines.adapters import AdapterVersion
-from workers.engines.prefix_cache import PrefixCache
-from workers.engines.prefixes import common_prefix
+from workers.engines.local.adapters import AdapterVersion
+from workers.engines.local.prefixes import common_prefix
 from workers.engines.protocol import Completion
 from workers.engines.settings import ModelSettings
-from workers.engines.torch import TorchEngine
-from workers.engines.torch_decoder import TorchDecoder
+from workers.engines.torch.decoder import TorchDecoder
+from workers.engines.torch.engine import TorchEngine
+from workers.engines.torch.prefix_cache import PrefixCache
 
 ROLE = Message(role="system", content="Write down each step of the calculation. " * 4)
 SAME = 1e-4
@@ -160,7 +160,7 @@ async def test_a_request_is_continued_behind_a_known_beginning(engine: TorchEngi
 async def test_a_long_rest_of_a_prompt_is_read_in_pieces(
     engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.engines.kv_batch.READ_AT_ONCE", 16)
+    monkeypatch.setattr("workers.engines.torch.kv_batch.READ_AT_ONCE", 16)
     await ask(engine, [ROLE, user("Hi")], sampling={"max_tokens": 2})
     seen = passes(engine)
     done = await ask(engine, [ROLE, user("one two three " * 9)], sampling={"max_tokens": 4})

@@ -10,12 +10,12 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from tests.workers.engines.asking import ask
-from workers.engines import torch_loading
 from workers.engines.protocol import EngineError
 from workers.engines.settings import ModelSettings
-from workers.engines.torch import TorchEngine
-from workers.engines.torch_loading import quantization_config
-from workers.engines.torch_lora import LoraLayers
+from workers.engines.torch import loading as torch_loading
+from workers.engines.torch.engine import TorchEngine
+from workers.engines.torch.loading import quantization_config
+from workers.engines.torch.lora import LoraLayers
 
 GPU = torch.device("cuda", 0)
 Bits = Literal["int8", "int4"]

@@ -14,9 +14,9 @@ from agents.environments.api_worlds import APIS, Split, instances
 from agents.roles.umi.output import Action, call_schema, read_action, written_call
 from tests.workers.engines.asking import completions, request
 from tests.workers.engines.tiny_model import special_ids
-from workers.engines.grammar import GrammarCompiler
+from workers.engines.grammar.compiler import GrammarCompiler
 from workers.engines.settings import ModelSettings
-from workers.engines.torch import TorchEngine
+from workers.engines.torch.engine import TorchEngine
 
 OFFERED = tuple(APIS[name].spec for name in ("book_flight", "get_forecast", "checkout"))
 

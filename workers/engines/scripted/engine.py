@@ -14,10 +14,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from agents.records import FinishReason, Message, SamplingParams, ToolSpec, Usage
-from workers.engines.chat_prompt import Prompt, build_prompt
 from workers.engines.faults import FaultChooser, FaultKind, unit_interval
 from workers.engines.in_flight import InFlight, Ticket
-from workers.engines.packed_text import PackedText
 from workers.engines.protocol import (
     Capabilities,
     Completion,
@@ -28,10 +26,12 @@ from workers.engines.protocol import (
     GenerateRequest,
 )
 from workers.engines.request_checks import context_overflow, refuse_unsupported
-from workers.engines.script import conversation_key, scripted_reply
+from workers.engines.scripted.packed_text import PackedText
+from workers.engines.scripted.script import conversation_key, scripted_reply
 from workers.engines.settings import ModelSettings
-from workers.engines.text_stream import TextStream
-from workers.engines.tool_markup import parse_tool_calls, write_tool_call
+from workers.engines.text.chat_prompt import Prompt, build_prompt
+from workers.engines.text.text_stream import TextStream
+from workers.engines.text.tool_markup import parse_tool_calls, write_tool_call
 
 STREAM_TICK_SECONDS = 0.01
 """Deltas of a slow stream are bundled to at most a hundred a second, as a real engine's are."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from workers.engines.openai_wire import (
+from workers.engines.openai.wire import (
     WireChoice,
     WireMessage,
     WireResponse,

@@ -20,10 +20,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from agents.records import JsonObject, ToolSpec
-from workers.engines.matcher import GrammarMatcher, Lexer, Matcher
-from workers.engines.protocol import EngineError, GenerateRequest
-from workers.engines.schema_limits import THE_SCHEMA, refusal, schema_text
-from workers.engines.tool_grammar import (
+from workers.engines.grammar.matcher import GrammarMatcher, Lexer, Matcher
+from workers.engines.grammar.schema_limits import THE_SCHEMA, refusal, schema_text
+from workers.engines.grammar.tool_grammar import (
     THE_TOOLS,
     MarkupTokens,
     ToolGrammar,
@@ -32,6 +31,7 @@ from workers.engines.tool_grammar import (
     parameters_text,
     tool_subject,
 )
+from workers.engines.protocol import EngineError, GenerateRequest
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer

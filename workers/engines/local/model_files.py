@@ -17,14 +17,14 @@ from huggingface_hub import snapshot_download
 from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
 from safetensors import SafetensorError, safe_open
 
-from workers.engines.gguf_header import DamagedHeader, check_header
+from workers.engines.local.gguf_header import DamagedHeader, check_header
 from workers.engines.protocol import EngineError
 from workers.engines.settings import ModelSettings
 
 MIN_CONTEXT = 8
 """Tokens; the least that `max_context` may be set to as well."""
 Weights = Literal["model", "adapter"]
-MICRO_MODELS = Path(__file__).parent.parent / "micro_models"
+MICRO_MODELS = Path(__file__).parents[2] / "micro_models"
 _MICRO = "micro:"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")

@@ -8,12 +8,12 @@ from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import Future
 from typing import Any, Generic
 
-from workers.engines.adapters import Adapters, AdapterVersion
-from workers.engines.decoder import Decoder, Job, L, new_seed
-from workers.engines.grammar import GrammarCompiler, grammar_key
+from workers.engines.grammar.compiler import GrammarCompiler, grammar_key
+from workers.engines.grammar.matcher import Matcher
 from workers.engines.in_flight import InFlight, Ticket
-from workers.engines.matcher import Matcher
-from workers.engines.model_files import model_name
+from workers.engines.local.adapters import Adapters, AdapterVersion
+from workers.engines.local.decoder import Decoder, Job, L, new_seed
+from workers.engines.local.model_files import model_name
 from workers.engines.protocol import (
     Capabilities,
     Completion,

@@ -14,8 +14,7 @@ import transformers
 from safetensors import SafetensorError
 
 from agents.records import Message, ToolSpec
-from workers.engines.chat_prompt import TextCodec, template_messages, template_tools
-from workers.engines.model_files import (
+from workers.engines.local.model_files import (
     check_files,
     does_not_fit,
     find_folder,
@@ -25,8 +24,9 @@ from workers.engines.model_files import (
     usable_context,
 )
 from workers.engines.protocol import EngineError
-from workers.engines.sentencepiece import BLANK, SentencePieceCodec
 from workers.engines.settings import ModelSettings
+from workers.engines.text.chat_prompt import TextCodec, template_messages, template_tools
+from workers.engines.text.sentencepiece import BLANK, SentencePieceCodec
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -57,7 +57,7 @@ class TokenizerCodec:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """See `workers.engines.decoder.Loaded`."""
+    """See `workers.engines.local.decoder.Loaded`."""
 
     base: str
     model: Any

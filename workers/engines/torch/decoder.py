@@ -19,18 +19,18 @@ from dataclasses import dataclass
 import torch
 from transformers import DynamicCache
 
-from workers.engines.adapters import AdapterVersion
-from workers.engines.decoder import Decoder, Job, cannot_continue
-from workers.engines.kv_batch import KVBatch
-from workers.engines.kv_cache import States
-from workers.engines.model_files import is_out_of_memory
-from workers.engines.prefix_cache import PrefixCache
-from workers.engines.prefixes import common_prefix, shares_more
+from workers.engines.local.adapters import AdapterVersion
+from workers.engines.local.decoder import Decoder, Job, cannot_continue
+from workers.engines.local.model_files import is_out_of_memory
+from workers.engines.local.prefixes import common_prefix, shares_more
+from workers.engines.local.row import Row
+from workers.engines.local.sampling import Sampled, choose_tokens, given_token, raw_logprobs
 from workers.engines.protocol import EngineError
-from workers.engines.row import Row
-from workers.engines.sampling import Sampled, choose_tokens, given_token, raw_logprobs
-from workers.engines.torch_loading import LoadedModel, load_model
-from workers.engines.torch_lora import Lora, LoraLayers
+from workers.engines.torch.kv_batch import KVBatch
+from workers.engines.torch.kv_cache import States
+from workers.engines.torch.loading import LoadedModel, load_model
+from workers.engines.torch.lora import Lora, LoraLayers
+from workers.engines.torch.prefix_cache import PrefixCache
 
 SCORE_CHUNK = 256
 """Tokens scored per forward pass: bounds the logits in memory to 256 x vocabulary floats."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from workers.engines.llama_decoder import LlamaDecoder
-from workers.engines.llama_loading import LoadedGguf
-from workers.engines.local import LocalEngine
+from workers.engines.llama_cpp.decoder import LlamaDecoder
+from workers.engines.llama_cpp.loading import LoadedGguf
+from workers.engines.local.engine import LocalEngine
 from workers.engines.settings import ModelSettings
 
 

@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch.utils.hooks import RemovableHandle
 
-from workers.engines.model_files import check_safetensors, unusable
+from workers.engines.local.model_files import check_safetensors, unusable
 from workers.engines.protocol import EngineError
 
 _TENSOR = re.compile(r"^base_model\.model\.(?P<module>.+)\.lora_(?P<part>[AB])\.weight$")

@@ -23,15 +23,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from agents.records import Message, ToolSpec
-from workers.engines.adapters import AdapterVersion
-from workers.engines.chat_prompt import Prompt, TextCodec, build_prompt
-from workers.engines.matcher import Matcher
-from workers.engines.model_files import reading, unusable
+from workers.engines.grammar.matcher import Matcher
+from workers.engines.local.adapters import AdapterVersion
+from workers.engines.local.model_files import reading, unusable
+from workers.engines.local.row import Row
+from workers.engines.local.sampling import RowSampling, Sampled
 from workers.engines.protocol import EngineBroken, EngineError, EngineEvent, GenerateRequest
 from workers.engines.request_checks import context_overflow
-from workers.engines.row import Row
-from workers.engines.sampling import RowSampling, Sampled
 from workers.engines.settings import ModelSettings
+from workers.engines.text.chat_prompt import Prompt, TextCodec, build_prompt
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer

@@ -28,9 +28,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from agents.records import JsonObject, ToolSpec
-from workers.engines.matcher import GrammarMatcher
-from workers.engines.schema_limits import MAX_SCHEMA_BYTES, refusal, schema_text
-from workers.engines.tool_markup import CLOSE, OPEN
+from workers.engines.grammar.matcher import GrammarMatcher
+from workers.engines.grammar.schema_limits import MAX_SCHEMA_BYTES, refusal, schema_text
+from workers.engines.text.tool_markup import CLOSE, OPEN
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.engines.llama_api import llama
+from workers.engines.llama_cpp.api import llama
 from workers.engines.protocol import EngineError
 
 MAX_SEQUENCES = 256

@@ -21,9 +21,10 @@ import httpx2
 import openai
 
 from workers.engines.in_flight import InFlight, Ticket
-from workers.engines.openai_assembly import Assembly
-from workers.engines.openai_errors import engine_error, quote
-from workers.engines.openai_wire import request_body
+from workers.engines.openai.assembly import Assembly
+from workers.engines.openai.errors import engine_error, quote
+from workers.engines.openai.retry import RetryPolicy, retry_after_seconds
+from workers.engines.openai.wire import request_body
 from workers.engines.protocol import (
     Capabilities,
     Completion,
@@ -33,7 +34,6 @@ from workers.engines.protocol import (
     GenerateRequest,
 )
 from workers.engines.request_checks import refuse_unsupported
-from workers.engines.retry import RetryPolicy, retry_after_seconds
 from workers.engines.settings import ModelSettings
 
 REQUEST_ID_HEADER = "X-Client-Request-Id"

@@ -21,10 +21,10 @@ from agents.records import (
     Usage,
 )
 from agents.tools.json_arguments import parse_arguments
-from workers.engines.chat_prompt import template_tools
 from workers.engines.protocol import EngineError, GenerateRequest
 from workers.engines.settings import ModelSettings
-from workers.engines.tool_markup import tool_call_id, without_tool_calls
+from workers.engines.text.chat_prompt import template_tools
+from workers.engines.text.tool_markup import tool_call_id, without_tool_calls
 
 
 class _Wire(BaseModel):

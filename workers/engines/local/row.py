@@ -6,13 +6,13 @@ import time
 from dataclasses import dataclass, field
 
 from agents.records import FinishReason, Usage
-from workers.engines.adapters import AdapterVersion
-from workers.engines.chat_prompt import Prompt, TextCodec
-from workers.engines.matcher import Matcher
+from workers.engines.grammar.matcher import Matcher
+from workers.engines.local.adapters import AdapterVersion
+from workers.engines.local.sampling import RowSampling, Sampled
 from workers.engines.protocol import Completion, Delta, GenerateRequest
-from workers.engines.sampling import RowSampling, Sampled
-from workers.engines.text_stream import TextStream
-from workers.engines.tool_markup import parse_tool_calls
+from workers.engines.text.chat_prompt import Prompt, TextCodec
+from workers.engines.text.text_stream import TextStream
+from workers.engines.text.tool_markup import parse_tool_calls
 
 
 @dataclass

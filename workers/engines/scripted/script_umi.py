@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from agents.roles.umi.output import written_call, written_plan
 from agents.roles.umi.transcript import END_OF_TURN
-from workers.engines.script_arithmetic import (
+from workers.engines.scripted.script_arithmetic import (
     Leaf,
     Node,
     Operation,

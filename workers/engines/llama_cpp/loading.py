@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from agents.records import Message, ToolSpec
-from workers.engines.chat_prompt import TextCodec, template_messages, template_tools
-from workers.engines.llama_api import chat_format, llama
-from workers.engines.llama_context import begin_listening, last_error
-from workers.engines.model_files import (
+from workers.engines.llama_cpp.api import chat_format, llama
+from workers.engines.llama_cpp.context import begin_listening, last_error
+from workers.engines.local.model_files import (
     check_gguf,
     find_gguf,
     model_name,
@@ -22,8 +21,9 @@ from workers.engines.model_files import (
     usable_context,
 )
 from workers.engines.protocol import EngineError
-from workers.engines.sentencepiece import BLANK, BLANK_AT_BEGINNING_KEY, SentencePieceCodec
 from workers.engines.settings import ModelSettings
+from workers.engines.text.chat_prompt import TextCodec, template_messages, template_tools
+from workers.engines.text.sentencepiece import BLANK, BLANK_AT_BEGINNING_KEY, SentencePieceCodec
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -71,7 +71,7 @@ class VocabCodec:
 
 @dataclass(frozen=True)
 class LoadedGguf:
-    """See `workers.engines.decoder.Loaded`."""
+    """See `workers.engines.local.decoder.Loaded`."""
 
     base: str
     model: Any

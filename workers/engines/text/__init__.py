@@ -1,0 +1,1 @@
+"""Text around tokens: prompts, streams, markup, what tokenizers do at their edges."""
