@@ -4,12 +4,12 @@ BPE (as in tokenizer.json) knows pairs: of the neighbours that some merge joins,
 earliest merge are joined first, from left to right. llama.cpp's tokenizer of SentencePiece's style
 knows pieces: any neighbours that make a piece may be joined, and of those the piece with the
 highest score is, from left to right. With scores by each piece's earliest merge both do the same,
-if every two pieces that make a piece are a merge, and if of two merges that want the same
-neighbour both prefer the same one.
+if every two pieces that make a piece are a merge, if the merges that make one piece stand together,
+and if of two merges that want the same neighbour both prefer the same one.
 
-The first holds by construction for tokenizers that were converted from SentencePiece. The second
-does not for runs of one character, such as blanks (`▁▁▁` is `▁` and `▁▁`, and the other way round),
-though they are hardly ever met in such an order: so both ways are tried on the texts in question.
+All this holds by construction for tokenizers that were converted from SentencePiece, but for runs
+of one character, such as blanks (`▁▁▁` is `▁` and `▁▁`, and the other way round): they may stand in
+any order, and so both ways are tried on the texts in question.
 """
 
 from __future__ import annotations
@@ -64,16 +64,27 @@ def _in_question(merges: Sequence[Pair]) -> set[str]:
     first: dict[str, int] = {}
     found: set[str] = set()
     for place, (left, right) in enumerate(merges):
-        start = first.setdefault(left + right, place)
+        piece = left + right
+        start = first.setdefault(piece, place)
         if place - start > MAX_DISTANCE:
-            raise ValueError(f"the merges that make {left + right!r} stand too far apart")
+            raise ValueError(f"the merges that make {piece!r} stand too far apart")
         for other_left, other_right in merges[start:place]:
-            begins = first[other_left + other_right]
+            other = other_left + other_right
+            if other != piece and not (_is_run(piece) and _is_run(other)):
+                raise ValueError(
+                    f"llama.cpp would cut some text with {piece!r} otherwise: between the merges "
+                    f"that make it stands the one that makes {other!r}"
+                )
+            begins = first[other]
             if begins >= start and right == other_left:
                 found.add(left + right + other_right)
             if begins > start and other_right == left:
                 found.add(other_left + left + right)
     return {text * times for text in found for times in range(1, REPEATS + 1)}
+
+
+def _is_run(piece: str) -> bool:
+    return len(set(piece)) == 1
 
 
 def _join(text: str, rank: Callable[[str, str], int | None]) -> list[str]:

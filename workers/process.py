@@ -173,8 +173,8 @@ class Worker:
             try:
                 await engine.start()
             except EngineError as error:
-                log.error("model not loaded", pool=name, why=str(error))
-                raise
+                message = f"pool {name!r}: {error}"
+                raise EngineError(message, kind=error.kind, retryable=error.retryable) from error
             stack.push_async_callback(engine.close)
             pool = Pool(name, model, engine)
             pools.append(pool)

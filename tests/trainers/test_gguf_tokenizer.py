@@ -93,19 +93,26 @@ def test_a_piece_that_llama_cpp_alone_would_make_is_named(
 
 
 @pytest.mark.parametrize(
-    ("merges", "text"),
+    "merges",
     [
-        ([("b", "c"), ("a", "b"), ("ab", "c"), ("x", "a"), ("a", "bc")], "xabc"),
-        ([("a", "b"), ("b", "c"), ("a", "bc"), ("c", "x"), ("ab", "c")], "abcx"),
+        [("b", "c"), ("a", "b"), ("ab", "c"), ("x", "a"), ("a", "bc")],
+        [("a", "b"), ("b", "c"), ("a", "bc"), ("c", "x"), ("ab", "c")],
     ],
 )
-def test_a_text_that_llama_cpp_would_cut_otherwise_is_named(
-    merges: list[tuple[str, str]], text: str
+def test_a_piece_that_is_made_early_in_one_way_and_late_in_another_is_refused(
+    merges: list[tuple[str, str]],
 ) -> None:
-    """`abc` is made early in one way and late in the other, with a rival for it in between."""
+    """llama.cpp would make `abc` early in both: `xabc` and `abcx` have a rival for it in between."""
     pieces = {"a", "b", "c", "x", *(left + right for left, right in merges)}
-    with pytest.raises(ValueError, match=f"would cut '{text}' into"):
+    with pytest.raises(ValueError, match="would cut some text with 'abc' otherwise"):
         scores_of_merges(merges, sorted(pieces))
+
+
+def test_a_rival_that_comes_by_way_of_the_larger_piece_is_refused_too() -> None:
+    """`bbb` is made late behind `bb`: until then `aa` is made, and llama.cpp would make `abbb`."""
+    merges = [("b", "b"), ("b", "bb"), ("a", "bbb"), ("a", "a"), ("bb", "b")]
+    with pytest.raises(ValueError, match="would cut some text with 'bbb' otherwise"):
+        scores_of_merges(merges, ["a", "b", "bb", "bbb", "abbb", "aa"])
 
 
 def exported(folder: Path, changes: dict[str, Any], **of_model: Any) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def test_a_cache_that_there_is_no_memory_for_is_named_and_its_worker_given_up(
     assert "broken: exit code 1: 2 deaths within" in done.stdout
     said = (deployment.state.logs / "gpu-1.log").read_text()
     whole = f"a cache for {CELLS} tokens cannot be had"
-    lines = [line for line in said.splitlines() if "model not loaded" in line]
+    lines = [line for line in said.splitlines() if whole in line]
     assert len(lines) == 2, "once for each start, and no more of these"
-    assert all("slm" in line and whole in line and "max_tokens_in_flight" in line for line in lines)
+    assert all("pool 'slm'" in line and "max_tokens_in_flight" in line for line in lines)
     assert whole in done.stdout
