@@ -102,7 +102,7 @@ def test_a_piece_that_llama_cpp_alone_would_make_is_named(
 def test_a_piece_that_is_made_early_in_one_way_and_late_in_another_is_refused(
     merges: list[tuple[str, str]],
 ) -> None:
-    """llama.cpp would make `abc` early in both: `xabc` and `abcx` have a rival for it in between."""
+    """llama.cpp would make `abc` early: `xabc` and `abcx` have a rival for it in between."""
     pieces = {"a", "b", "c", "x", *(left + right for left, right in merges)}
     with pytest.raises(ValueError, match="would cut some text with 'abc' otherwise"):
         scores_of_merges(merges, sorted(pieces))
