@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import inspect
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_type_hints
@@ -56,7 +57,7 @@ class Setting:
 
 
 @dataclass(kw_only=True)
-class State:
+class State(ABC):
     """Tables of one domain."""
 
     domain: ClassVar[str]
@@ -67,9 +68,9 @@ class State:
     """The last number that was given to a new row."""
 
     @classmethod
+    @abstractmethod
     def build(cls, rng: random.Random, setting: Setting) -> Self:
         """The state with which a world begins."""
-        raise NotImplementedError
 
     def new_id(self, prefix: str) -> str:
         """A key that no row has had before."""
