@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -28,34 +28,42 @@ STATE = "state.json"
 _PREFIX = "checkpoint-"
 
 
-class TrainingState(BaseModel):
-    """What a checkpoint knows besides its tensors."""
+class CheckpointState(BaseModel):
+    """What every checkpoint knows besides its tensors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    recipe: Recipe
     step: int
     """Steps done."""
+    sha256: str = ""
+    """Hash of the tensor file."""
+
+
+class TrainingState(CheckpointState):
+    """What a checkpoint of `train sft` knows besides its tensors."""
+
+    recipe: Recipe
     seconds: float
     """Training time so far, over all resumed parts."""
     tokens: int
     """Tokens seen so far, padding included."""
     losses: list[float]
     """Mean loss of each reported stretch."""
-    sha256: str = ""
-    """Hash of the tensor file."""
+
+
+StateT = TypeVar("StateT", bound=CheckpointState)
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(Generic[StateT]):
     """One checkpoint as read back."""
 
-    state: TrainingState
+    state: StateT
     tensors: dict[str, torch.Tensor]
 
 
 def save_checkpoint(
-    folder: Path, state: TrainingState, tensors: Mapping[str, torch.Tensor]
+    folder: Path, state: CheckpointState, tensors: Mapping[str, torch.Tensor]
 ) -> None:
     """Write `folder/checkpoint-<step>` whole or not at all. Raises `NotEnoughDisk`."""
     from safetensors.torch import save
@@ -78,8 +86,8 @@ def save_checkpoint(
             shutil.rmtree(old, ignore_errors=True)
 
 
-def load_checkpoint(folder: Path) -> Checkpoint | None:
-    """The latest checkpoint in `folder`, or `None` if there is none.
+def load_checkpoint(folder: Path, kind: type[StateT]) -> Checkpoint[StateT] | None:
+    """The latest checkpoint in `folder`, with a state of that kind, or `None` if there is none.
 
     Raises `CorruptCheckpoint` when the latest one cannot be read.
     """
@@ -88,7 +96,7 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
         return None
     latest = found[-1]
     try:
-        state = TrainingState.model_validate_json((latest / STATE).read_bytes())
+        state = kind.model_validate_json((latest / STATE).read_bytes())
         data = (latest / TENSORS).read_bytes()
     except (OSError, ValidationError) as error:
         raise _corrupt(latest, f"cannot be read: {_first_line(error)}") from error
@@ -113,7 +121,7 @@ def require_disk(folder: Path, needed: int) -> None:
         )
 
 
-def require_same_recipe(found: Recipe, wanted: Recipe, folder: Path) -> None:
+def require_same_recipe(found: BaseModel, wanted: BaseModel, folder: Path) -> None:
     """Raises `TrainingError` when what is in `folder` belongs to another training."""
     before, now = found.model_dump(), wanted.model_dump()
     changed = [key for key in now if before.get(key) != now[key]]

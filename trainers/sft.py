@@ -29,6 +29,7 @@ from trainers.dialogues import dialogues, render
 from trainers.interruption import Interruption, deferred_interrupt
 from trainers.memory import keep_freed_memory
 from trainers.models import export_model, new_model
+from trainers.optimizer_state import restore, tensors_of
 from trainers.recipes import RECIPES, Recipe
 from trainers.tokenizer import build_tokenizer
 
@@ -100,7 +101,7 @@ def train(
     model = new_model(recipe, tokenizer.get_vocab_size())
     training = _Training(recipe, model, _optimizers(model, recipe))
     losses: list[float] = []
-    checkpoint = load_checkpoint(output)
+    checkpoint = load_checkpoint(output, TrainingState)
     if checkpoint is not None:
         require_same_recipe(checkpoint.state.recipe, recipe, output)
         losses = _restore(training, checkpoint)
@@ -259,41 +260,12 @@ def _state(training: _Training, losses: list[float]) -> TrainingState:
 
 
 def _save(training: _Training, output: Path, losses: list[float]) -> None:
-    tensors = {f"model.{n}": p.detach() for n, p in training.model.named_parameters()}
-    for name, moments in _moments(training).items():
-        tensors.update({f"optimizer.{name}.{key}": value for key, value in moments.items()})
+    tensors = tensors_of(training.model.named_parameters(), training.optimizers)
     save_checkpoint(output, _state(training, losses), tensors)
 
 
-def _moments(training: _Training) -> dict[str, dict[str, torch.Tensor]]:
-    states = [optimizer.state for optimizer in training.optimizers]
-    return {
-        name: dict(state[parameter])
-        for name, parameter in training.model.named_parameters()
-        for state in states
-        if parameter in state
-    }
-
-
-def _restore(training: _Training, checkpoint: Checkpoint) -> list[float]:
-    import torch
-
-    owners = {
-        id(parameter): optimizer
-        for optimizer in training.optimizers
-        for group in optimizer.param_groups
-        for parameter in group["params"]
-    }
-    with torch.no_grad():
-        for name, parameter in training.model.named_parameters():
-            parameter.copy_(checkpoint.tensors[f"model.{name}"])
-            optimizer = owners[id(parameter)]
-            prefix = f"optimizer.{name}."
-            optimizer.state[parameter] = {
-                key.removeprefix(prefix): value.clone()
-                for key, value in checkpoint.tensors.items()
-                if key.startswith(prefix)
-            }
+def _restore(training: _Training, checkpoint: Checkpoint[TrainingState]) -> list[float]:
+    restore(training.model.named_parameters(), training.optimizers, checkpoint.tensors)
     training.step = checkpoint.state.step
     training.seconds = checkpoint.state.seconds
     training.tokens = checkpoint.state.tokens

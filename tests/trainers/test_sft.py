@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from trainers.card import FACTS, read_facts
-from trainers.checkpoints import load_checkpoint, require_disk
+from trainers.checkpoints import TrainingState, load_checkpoint, require_disk
 from trainers.errors import (
     CorruptCheckpoint,
     NotEnoughDisk,
@@ -176,7 +176,7 @@ def test_a_damaged_checkpoint_is_refused_with_its_name_and_the_way_out(tmp_path:
 def test_a_checkpoint_without_its_state_is_refused(tmp_path: Path) -> None:
     (begun(tmp_path) / "state.json").write_text("{")
     with pytest.raises(CorruptCheckpoint, match="cannot be read"):
-        load_checkpoint(tmp_path)
+        load_checkpoint(tmp_path, TrainingState)
 
 
 @pytest.mark.parametrize("left", [b"", b"{", b'{"steps": 24}', b"\xff\xfe"])
@@ -198,7 +198,7 @@ def test_a_run_over_damaged_facts_begins_anew_when_told_to(tmp_path: Path) -> No
 def test_a_half_written_checkpoint_is_not_mistaken_for_one(tmp_path: Path) -> None:
     whole = begun(tmp_path)
     shutil.copytree(whole, tmp_path / ".partial-16")
-    found = load_checkpoint(tmp_path)
+    found = load_checkpoint(tmp_path, TrainingState)
     assert found is not None
     assert found.state.step == 8
 

@@ -1,0 +1,49 @@
+"""Parameters with their optimizers' moments as named tensors, for checkpoints, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+def tensors_of(
+    parameters: Iterable[tuple[str, torch.nn.Parameter]],
+    optimizers: Sequence[torch.optim.Optimizer],
+) -> dict[str, torch.Tensor]:
+    """Each parameter as `model.<name>`, each of its moments as `optimizer.<name>.<moment>`."""
+    tensors: dict[str, torch.Tensor] = {}
+    for name, parameter in parameters:
+        tensors[f"model.{name}"] = parameter.detach()
+        for optimizer in optimizers:
+            if parameter in optimizer.state:
+                for key, value in optimizer.state[parameter].items():
+                    tensors[f"optimizer.{name}.{key}"] = value
+    return tensors
+
+
+def restore(
+    parameters: Iterable[tuple[str, torch.nn.Parameter]],
+    optimizers: Sequence[torch.optim.Optimizer],
+    tensors: Mapping[str, torch.Tensor],
+) -> None:
+    """Put back what `tensors_of` gave, in place. Raises KeyError for a parameter without tensor."""
+    import torch
+
+    owners = {
+        id(parameter): optimizer
+        for optimizer in optimizers
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    }
+    with torch.no_grad():
+        for name, parameter in parameters:
+            parameter.copy_(tensors[f"model.{name}"])
+            prefix = f"optimizer.{name}."
+            owners[id(parameter)].state[parameter] = {
+                key.removeprefix(prefix): value.to(parameter.device, copy=True)
+                for key, value in tensors.items()
+                if key.startswith(prefix)
+            }
