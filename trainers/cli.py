@@ -12,6 +12,7 @@ import typer
 from runtime.words import counted
 from trainers.data.command import data
 from trainers.errors import TrainingError
+from trainers.glpft.command import glpft
 
 if TYPE_CHECKING:
     from trainers.skills import Skill
@@ -26,6 +27,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(data)
+app.command()(glpft)
 
 
 @app.command()

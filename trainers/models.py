@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trainers.errors import UnreadableModel
-from trainers.recipes import Recipe
 from trainers.tokenizer import END, END_OF_TEXT, load_tokenizer, save_tokenizer, token_id
 
 if TYPE_CHECKING:
@@ -29,7 +28,22 @@ class Model:
     context: int
 
 
-def new_model(recipe: Recipe, vocabulary: int) -> Any:
+class Shape(Protocol):
+    """The sizes of a new model."""
+
+    @property
+    def hidden(self) -> int: ...
+    @property
+    def feed_forward(self) -> int: ...
+    @property
+    def layers(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def context(self) -> int: ...
+
+
+def new_model(recipe: Shape, vocabulary: int) -> Any:
     """A Qwen2ForCausalLM with fresh weights from torch's current random state."""
     from transformers import Qwen2Config, Qwen2ForCausalLM
 

@@ -7,7 +7,7 @@ are one token each, so that a call costs what it says and not what its JSON weig
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,9 @@ MARKUP = (
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
 
-def build_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
+def build_tokenizer(
+    texts: Iterable[str], vocabulary: int, markup: Sequence[str] = MARKUP
+) -> Tokenizer:
     """Learn merges from `texts`; `vocabulary` counts special and markup tokens too."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -51,22 +53,22 @@ def build_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
         ]
     )
     tokenizer.decoder = decoders.ByteLevel()  # pyright: ignore[reportAttributeAccessIssue]
-    pieces = (piece for text in texts for piece in _between_markup(text))
+    pieces = (piece for text in texts for piece in _between_markup(text, markup))
     trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary - len(MARKUP),
+        vocab_size=vocabulary - len(markup),
         special_tokens=list(SPECIAL),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
     tokenizer.train_from_iterator(pieces, trainer)
-    tokenizer.add_tokens([AddedToken(text, normalized=False) for text in MARKUP])
+    tokenizer.add_tokens([AddedToken(text, normalized=False) for text in markup])
     return tokenizer
 
 
-def _between_markup(text: str) -> list[str]:
+def _between_markup(text: str, markup: Sequence[str]) -> list[str]:
     # Merges are learned from plain text only: markup has tokens of its own.
     pieces = [text]
-    for mark in sorted((*SPECIAL, *MARKUP), key=len, reverse=True):
+    for mark in sorted((*SPECIAL, *markup), key=len, reverse=True):
         pieces = [part for piece in pieces for part in piece.split(mark)]
     return pieces
 

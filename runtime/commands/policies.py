@@ -86,7 +86,7 @@ def register(app: typer.Typer) -> None:
         if not adapter.exists():
             raise InputError(f"{adapter} does not exist", hint="name a folder, or a .gguf file.")
         path = str(adapter.resolve())
-        _change(name, redis_url, wait, lambda policy: policy.published(path, time.time()))
+        change(name, redis_url, wait, lambda policy: policy.published(path, time.time()))
 
     @policies.command("pin")
     def pin(  # pyright: ignore[reportUnusedFunction]
@@ -96,15 +96,15 @@ def register(app: typer.Typer) -> None:
         wait: Wait = 30.0,
     ) -> None:
         """Answer new requests of a policy with this version."""
-        _change(name, redis_url, wait, lambda policy: policy.pinned(version))
+        change(name, redis_url, wait, lambda policy: policy.pinned(version))
 
     @policies.command("rollback")
     def rollback(name: Name, redis_url: RedisUrl = None, wait: Wait = 30.0) -> None:  # pyright: ignore[reportUnusedFunction]
         """Answer new requests of a policy with what was in use before."""
-        _change(name, redis_url, wait, lambda policy: policy.rolled_back())
+        change(name, redis_url, wait, lambda policy: policy.rolled_back())
 
 
-def _change(name: str, redis_url: str | None, wait: float, to: Callable[[Policy], Policy]) -> None:
+def change(name: str, redis_url: str | None, wait: float, to: Callable[[Policy], Policy]) -> None:
     """Change a policy, and tell what became of it. Exit code 1 if a worker refused it."""
     import asyncio
 

@@ -1,0 +1,257 @@
+"""GLPFT and its baselines: the text of the roles is learned, runs survive being killed, adapters
+fit the engine, and what cannot be trained on is refused."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from agents.records import Message
+from agents.roles.umi.settings import UmiOptions
+from trainers.data.datasets import build, write
+from trainers.data.examples import SETS
+from trainers.data.sources import from_worlds
+from trainers.errors import TrainingError, UnreadableModel
+from trainers.glpft.network import load_base, network_of
+from trainers.glpft.pipeline import Report, Watch, train
+from trainers.glpft.rows import rows_of, token_row
+from trainers.glpft.settings import Size
+from trainers.glpft.stages import EVEN_SHARES, METHODS, ROLES, Method, Stage, is_in_part, stages_of
+from workers.engines.text.chat_prompt import build_prompt
+from workers.engines.torch.lora import LoraLayers
+
+from .tiny_glpft import DATA, SETTINGS, SIZE, changed
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:
+    folder = tmp_path_factory.mktemp("glpft") / "out"
+    return folder, train(SETTINGS, DATA, folder)
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def test_every_stage_learns_and_spends_its_share(trained: tuple[Path, Report]) -> None:
+    folder, report = trained
+    assert [each.stage for each in report.stages] == ["backbone", *ROLES]
+    for each in report.stages:
+        assert each.validation_before is not None
+        assert each.validation_after is not None
+        assert each.validation_after < each.validation_before
+        assert each.budget <= each.tokens
+    assert [each.budget for each in report.stages] == [60_000, 20_000, 20_000, 20_000]
+    assert list(folder.glob("curves/planner/events.*"))
+    assert not list(folder.glob("work/*"))
+
+
+def test_an_embedding_that_is_also_the_output_layer_is_stored_once(
+    trained: tuple[Path, Report],
+) -> None:
+    begun, ended = weights(trained[0] / "initial"), weights(trained[0] / "planner")
+    assert {name: (each.shape, each.dtype) for name, each in ended.items()} == {
+        name: (each.shape, each.dtype) for name, each in begun.items()
+    }
+
+
+def test_a_finished_folder_is_left_as_it_is(trained: tuple[Path, Report]) -> None:
+    folder, report = trained
+    said: list[str] = []
+    assert train(SETTINGS, DATA, folder, watch=Watch(say=said.append)) == report
+    assert said == [f"the training in {folder} is finished; --restart trains anew"]
+
+
+def test_a_role_is_loaded_and_prompted_as_a_gpu_worker_does(trained: tuple[Path, Report]) -> None:
+    """The ids that are learned from are those that an engine feeds, then what it is to write."""
+    model = load_base(str(trained[0] / "caller"))
+    for name in SETS:
+        row = DATA.sets[name][0]
+        made = token_row(row, model)
+        messages = (
+            Message(role="system", content=row.system),
+            Message(role="user", content=row.input),
+        )
+        prompt = build_prompt(model.render(messages, ()), (), model.codec).ids
+        assert list(made.ids[: len(prompt)]) == prompt
+        assert not any(made.learned[: len(prompt)])
+        written = [each for each, own in zip(made.ids, made.learned, strict=True) if own]
+        learned = "".join(span.text for span in row.target if span.learned)
+        assert model.codec.decode(written) == f"{learned}<|im_end|>"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_spends_the_same_compute(method: Method, tmp_path: Path) -> None:
+    report = train(changed(method=method, tokens=30_000), DATA, tmp_path / "out")
+    overshoot = sum(each.tokens - each.budget for each in report.stages)
+    assert report.tokens == 30_000 + overshoot
+    # Less than a batch for each stage.
+    assert 0 <= overshoot < len(report.stages) * 8 * SIZE.context
+    assert len({each.parameters for each in report.stages}) == 1
+
+
+def test_without_a_budget_the_published_epochs_decide(tmp_path: Path) -> None:
+    report = train(changed(tokens=None, batch=48), DATA, tmp_path / "out")
+    by_name = {each.stage: each for each in report.stages}
+    model = load_base(str(tmp_path / "out/initial"))
+    rows = rows_of(DATA, Stage("planner", ("planner",), 1.0), model, SETTINGS.validation)
+    epochs = SETTINGS.schedule("planner").epochs
+    assert by_name["planner"].budget == pytest.approx(epochs * rows.tokens, abs=1)
+
+
+def test_without_reuse_no_instruction_is_learned_twice() -> None:
+    seen: list[set[str]] = []
+    for stage in stages_of("no-reuse", EVEN_SHARES)[:2]:
+        seen.append(
+            {
+                row.instruction_id
+                for row in DATA.sets[stage.sets[0]]
+                if is_in_part(row.instruction_id, stage.part)
+            }
+        )
+    assert seen[0]
+    assert seen[1]
+    assert not seen[0] & seen[1]
+
+
+def test_a_run_killed_with_minus_9_and_resumed_has_the_same_weights_and_curve(
+    tmp_path: Path, trained: tuple[Path, Report]
+) -> None:
+    """Killed by the system in the middle of a role's stage; goes on in another process."""
+    write(DATA, tmp_path / "data")
+    killed = tmp_path / "killed"
+    script = (
+        "import sys; from pathlib import Path; from trainers.data.datasets import read;"
+        "from trainers.glpft.pipeline import Watch, train;"
+        "from trainers.glpft.settings import GlpftSettings;"
+        "tell = lambda stage, step: print('checkpoint', stage, step, flush=True);"
+        "train(GlpftSettings.model_validate_json(sys.argv[1]), read(Path(sys.argv[2])),"
+        "Path(sys.argv[3]), checkpoint_every=2, watch=Watch(checkpoint=tell))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, SETTINGS.model_dump_json(), tmp_path / "data", killed],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("checkpoint planner 4"):
+                process.send_signal(signal.SIGKILL)
+                break
+        process.communicate(timeout=100)
+    assert process.returncode == -signal.SIGKILL
+    assert (killed / "backbone/training.json").exists()
+    assert not (killed / "planner").exists()
+    report = train(SETTINGS, DATA, killed)
+    folder, whole = trained
+    for one, other in zip(report.stages, whole.stages, strict=True):
+        assert (one.losses, one.tokens, one.steps) == (other.losses, other.tokens, other.steps)
+        assert one.validation_after == other.validation_after
+        ours, theirs = weights(killed / one.stage), weights(folder / one.stage)
+        assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_other_settings_are_refused_with_their_names(trained: tuple[Path, Report]) -> None:
+    with pytest.raises(TrainingError, match=r"other settings: seed \(1 → 2\)"):
+        train(changed(seed=2), DATA, trained[0])
+
+
+def test_a_folder_of_something_else_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(TrainingError, match="holds something else"):
+        train(SETTINGS, DATA, tmp_path)
+    with pytest.raises(TrainingError, match="holds something else"):
+        train(SETTINGS, DATA, tmp_path, restart=True)
+
+
+def test_instructions_of_a_held_out_split_are_refused(tmp_path: Path) -> None:
+    held_out = build([from_worlds("unseen_apis", 8, 1)], UmiOptions(tool_style="signatures"))
+    with pytest.raises(TrainingError, match="held-out split 'unseen_apis'"):
+        train(changed(data_sha256=held_out.card.sha256), held_out, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_rows_that_fit_no_context_are_counted_and_none_left_is_an_error(tmp_path: Path) -> None:
+    short = Size(**{**SIZE.model_dump(), "context": 16})
+    with pytest.raises(TrainingError, match=r"are longer than the model's context of 16 tokens"):
+        train(changed(size=short), DATA, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"weights": "lora"}, "an adapter of random weights learns nothing"),
+        ({"weights": "lora-roles", "method": "single"}, "trains no backbone"),
+    ],
+)
+def test_weights_that_a_method_has_nothing_to_put_on_are_refused(
+    tmp_path: Path, changes: dict[str, str], said: str
+) -> None:
+    with pytest.raises(TrainingError, match=said):
+        train(changed(**changes), DATA, tmp_path / "out")
+
+
+@pytest.fixture(scope="module")
+def adapters(trained: tuple[Path, Report], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+    folder = tmp_path_factory.mktemp("lora") / "out"
+    base = str(trained[0] / "backbone")
+    train(
+        changed(base=base, base_sha256="", size=None, weights="lora", rank=4, tokens=60_000),
+        DATA,
+        folder,
+    )
+    return folder
+
+
+def test_a_role_s_adapter_goes_on_from_the_backbone_s_on_the_same_base(
+    adapters: Path, trained: tuple[Path, Report]
+) -> None:
+    backbone = load_file(adapters / "backbone/adapter_model.safetensors")
+    planner = load_file(adapters / "planner/adapter_model.safetensors")
+    assert backbone.keys() == planner.keys()
+    assert any(name.endswith("lora_B.weight") and tensor.any() for name, tensor in backbone.items())
+    loaded = load_base(str(trained[0] / "backbone"))
+    again = network_of(loaded, adapter=True, rank=4, begins_from=adapters / "backbone", base="base")
+    begun = dict(again.trained())
+    assert len(begun) == len(backbone)
+    for name, tensor in backbone.items():
+        assert torch.equal(begun[name.replace(".weight", ".default.weight")], tensor)
+
+
+def test_the_engine_s_lora_computes_what_was_trained(
+    adapters: Path, trained: tuple[Path, Report]
+) -> None:
+    base = str(trained[0] / "backbone")
+    ids = torch.arange(1, 21).reshape(1, -1)
+    peft = network_of(
+        load_base(base), adapter=True, rank=4, begins_from=adapters / "caller", base="base"
+    )
+    served: Any = load_base(base)
+    with torch.no_grad():
+        plain = served.model(ids).logits
+        layers = LoraLayers(served.model, served.device)
+        layers.use([layers.read(str(adapters / "caller"))])
+        peft.whole.eval()
+        expected = peft.whole(ids).logits
+        assert torch.allclose(served.model(ids).logits, expected, atol=1e-5)
+        assert not torch.allclose(plain, expected, atol=1e-3)
+
+
+def test_damaged_facts_are_refused_with_their_place_and_the_way_out(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    train(changed(method="single", tokens=2_000), DATA, folder)
+    (folder / "report.json").write_text("{")
+    with pytest.raises(UnreadableModel, match=r"report\.json is damaged.*--restart"):
+        train(changed(method="single", tokens=2_000), DATA, folder)
+    again = train(changed(method="single", tokens=2_000), DATA, folder, restart=True)
+    assert again.tokens >= 2_000

@@ -1,0 +1,79 @@
+"""Adapters of the three roles on a running deployment: loaded by its gpu worker, or refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.conftest import Deployment
+from tests.runtime.conftest import deployment as deployment
+from trainers.errors import TrainingError
+from trainers.glpft.pipeline import Report, train
+from trainers.glpft.publishing import publications, publish, require_publishable
+from trainers.glpft.stages import ROLES
+
+from .tiny_glpft import DATA, changed
+
+IDLE = tuple(
+    f"workers.{kind}.count=0"
+    for kind in ("planner", "caller", "summarizer", "tool", "recorder", "jobs")
+)
+"""Only the gpu worker is asked for anything here."""
+
+
+@pytest.fixture
+def serving(
+    deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Path, Report]:
+    """A deployment that serves the trained backbone; its adapters are not published yet."""
+    pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+    folder = tmp_path / "out"
+    report = train(changed(weights="lora-roles", tokens=6_000, rank=4), DATA, folder)
+    monkeypatch.setenv("SWITCHYARD_STATE", str(deployment.state.path))
+    deployment.up(f"models.umi.model={folder / 'backbone'}", *IDLE, profile="umi")
+    return folder, report
+
+
+def test_running_workers_serve_the_three_adapters_and_those_of_another_base_are_refused(
+    serving: tuple[Path, Report], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, report = serving
+    first, *others = publications(report, folder, "umi")
+    foreign = replace(others[1], facts=first.facts.model_copy(update={"base_sha256": "0" * 64}))
+    with pytest.raises(TrainingError, match=r"summarizer is an adapter of another base than .*out"):
+        publish((first, others[0], foreign), "umi", None, 60)
+    with pytest.raises(TrainingError, match="there is no pool 'pink'; pools: umi"):
+        publish(publications(report, folder, "pink"), "pink", None, 60)
+    publish((first, *others), "umi", None, 60)
+    said = capsys.readouterr().out
+    for role in ROLES:
+        # The first version: of the refused set nothing was published.
+        assert f"umi/{role}: version 1 ({folder / role})" in said
+    assert said.count("serves version 1") == 3
+
+
+def test_three_policies_are_published_of_three_roles_and_of_one_multi_task_adapter(
+    tmp_path: Path,
+) -> None:
+    report = train(changed(tokens=6_000), DATA, tmp_path / "out")
+    chosen = publications(report, tmp_path / "out", "umi")
+    assert [(each.policy, each.folder.name) for each in chosen] == [
+        (f"umi/{role}", role) for role in ROLES
+    ]
+    one = report.model_copy(
+        update={"stages": (report.stages[0].model_copy(update={"stage": "multitask"}),)}
+    )
+    assert {each.folder.name for each in publications(one, tmp_path, "umi")} == {"multitask"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [({"method": "single"}, "writes no turns of a planner"), ({}, "policies are adapters")],
+)
+def test_what_cannot_be_published_is_said_before_training(
+    changes: dict[str, str], said: str
+) -> None:
+    with pytest.raises(TrainingError, match=said):
+        require_publishable(changed(**changes))

@@ -1,0 +1,114 @@
+"""Batches as a pure function of the rows, the seed and the step's number: resuming needs no state
+but that number.
+
+Rows are shuffled anew in every epoch. Steps are made in groups: the rows of a group are sorted by
+length before they are cut into batches, so that little is padded; then the order of the batches is
+shuffled. A batch is cut into pieces that go through the model one after the other.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from trainers.glpft.rows import TokenRow
+
+GROUP = 8
+"""Steps per group."""
+LENGTH_STEP = 16
+"""Lengths are rounded up to this: fewer shapes, so that freed memory fits the next piece."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows padded on the right; both [rows, length]."""
+
+    ids: list[list[int]]
+    learned: list[list[bool]]
+
+    @property
+    def tokens(self) -> int:
+        """Padding included."""
+        return len(self.ids) * len(self.ids[0])
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One step's rows."""
+
+    pieces: tuple[Piece, ...]
+    padding: int
+    """Tokens of it."""
+    learned: int
+    """Tokens that the loss is a mean of."""
+
+    @property
+    def tokens(self) -> int:
+        """Padding included."""
+        return sum(piece.tokens for piece in self.pieces)
+
+
+def batches(
+    rows: Sequence[TokenRow], size: int, piece_tokens: int, seed: int, *, start: int
+) -> Iterator[Batch]:
+    """The batch of step `start` and of each step after it, without end."""
+    group = start // GROUP
+    while True:
+        chosen = _drawn(rows, seed, group * GROUP * size, GROUP * size)
+        chosen.sort(key=lambda row: len(row.ids))
+        cut = [chosen[at : at + size] for at in range(0, len(chosen), size)]
+        random.Random(f"{seed}:group:{group}").shuffle(cut)
+        for offset, part in enumerate(cut):
+            if group * GROUP + offset >= start:
+                yield batch_of(part, piece_tokens)
+        group += 1
+
+
+def batch_of(rows: Sequence[TokenRow], piece_tokens: int) -> Batch:
+    """A batch of rows that are sorted by length, shortest first."""
+    pieces: list[Piece] = []
+    waiting: list[TokenRow] = []
+    for row in rows:
+        if waiting and _padded_length(row) * (len(waiting) + 1) > piece_tokens:
+            pieces.append(_piece(waiting))
+            waiting = []
+        waiting.append(row)
+    pieces.append(_piece(waiting))
+    tokens = sum(piece.tokens for piece in pieces)
+    return Batch(
+        pieces=tuple(pieces),
+        padding=tokens - sum(len(row.ids) for row in rows),
+        learned=sum(sum(row.learned) for row in rows),
+    )
+
+
+def _drawn(rows: Sequence[TokenRow], seed: int, begin: int, count: int) -> list[TokenRow]:
+    """Rows `begin` to `begin + count` of all epochs, one behind the other."""
+    drawn: list[TokenRow] = []
+    while len(drawn) < count:
+        epoch, at = divmod(begin + len(drawn), len(rows))
+        order = _order(len(rows), seed, epoch)
+        drawn += [rows[number] for number in order[at : at + count - len(drawn)]]
+    return drawn
+
+
+@lru_cache(maxsize=2)
+def _order(rows: int, seed: int, epoch: int) -> tuple[int, ...]:
+    order = list(range(rows))
+    random.Random(f"{seed}:epoch:{epoch}").shuffle(order)
+    return tuple(order)
+
+
+def _padded_length(row: TokenRow) -> int:
+    return -(-len(row.ids) // LENGTH_STEP) * LENGTH_STEP
+
+
+def _piece(rows: Sequence[TokenRow]) -> Piece:
+    length = _padded_length(rows[-1])
+    # What stands there is never seen: attention is causal, and nothing of it is learned.
+    return Piece(
+        ids=[[*row.ids, *[0] * (length - len(row.ids))] for row in rows],
+        learned=[[*row.learned, *[False] * (length - len(row.learned))] for row in rows],
+    )

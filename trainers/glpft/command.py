@@ -1,0 +1,218 @@
+"""`train glpft`: the backbone and the three roles of α-UMi, or a baseline, at stated compute."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trainers.errors import TrainingError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from trainers.data.datasets import DataSet
+    from trainers.glpft.pipeline import Report
+    from trainers.glpft.settings import GlpftSettings
+    from trainers.glpft.stage_training import StageProgress
+
+
+def glpft(
+    output: Annotated[Path, typer.Argument(help="Folder for checkpoints and finished models.")],
+    data: Annotated[Path | None, typer.Option(help="Data set of `train data`.")] = None,
+    from_store: Annotated[
+        Path | None, typer.Option(help="Folder of recorded runs to make a data set of instead.")
+    ] = None,
+    base: Annotated[
+        str | None, typer.Option(help="Folder or hub id to begin with; none: random weights.")
+    ] = None,
+    size: Annotated[
+        str, typer.Option(help="Of random weights: micro-0.2m, micro-0.9m or micro-2m.")
+    ] = "micro-0.9m",
+    method: Annotated[
+        str, typer.Option(metavar="glpft|no-reuse|one-stage|multitask|single", help="What to train")
+    ] = "glpft",
+    weights: Annotated[
+        str,
+        typer.Option(
+            metavar="full|lora|lora-roles",
+            help="All weights, adapters of the base, or adapters of a backbone trained whole.",
+        ),
+    ] = "full",
+    tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help="Compute of all stages together, padding included; none: epochs."),
+    ] = None,
+    global_set: Annotated[
+        str, typer.Option(metavar="global_steps|global_trajectories", help="The backbone's form.")
+    ] = "global_steps",
+    batch: Annotated[int, typer.Option(min=1, help="Rows per step.")] = 48,
+    piece_tokens: Annotated[
+        int, typer.Option(min=64, help="Tokens that go through the model at once: its memory.")
+    ] = 4_096,
+    rate: Annotated[float, typer.Option(min=0.0, help="Factor of all learning rates.")] = 1.0,
+    rank: Annotated[int, typer.Option(min=1, help="Of adapters.")] = 16,
+    seed: Annotated[int, typer.Option(help="Of weights and order.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="Of the CPU.")] = 1,
+    checkpoint_every: Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")] = 200,
+    restart: Annotated[bool, typer.Option(help="Forget what is in the folder.")] = False,
+    publish: Annotated[
+        bool, typer.Option(help="Let a running deployment answer with the new adapters.")
+    ] = False,
+    pool: Annotated[str, typer.Option(help="Of --publish.")] = "umi",
+    redis_url: Annotated[
+        str | None, typer.Option(help="Of --publish; none: this machine's deployment.")
+    ] = None,
+    wait: Annotated[
+        float, typer.Option(help="Of --publish: seconds to wait for workers to load each.")
+    ] = 60.0,
+) -> None:
+    """Train a backbone on the global set, then planner, caller and summarizer from it.
+
+    Run it again to go on after a crash or Ctrl-C; what is finished is not done again. The other
+    methods are baselines at the same compute.
+    """
+    from trainers.glpft.pipeline import Watch, train
+    from trainers.glpft.publishing import publications, require_publishable
+    from trainers.glpft.publishing import publish as publish_all
+
+    made = _data_set(data, from_store, output, restart=restart)
+    settings = _settings(
+        made, base, size,
+        method=method, weights=weights, tokens=tokens, global_set=global_set, batch=batch,
+        piece_tokens=piece_tokens, rate=rate, rank=rank, seed=seed, threads=threads,
+    )  # fmt: skip
+    if publish:
+        require_publishable(settings)
+    try:
+        with _Shown() as shown:
+            report = train(
+                settings,
+                made,
+                output,
+                restart=restart,
+                checkpoint_every=checkpoint_every,
+                watch=Watch(shown.progress, shown.checkpoint, shown.say),
+            )
+    except KeyboardInterrupt:
+        # Here, because typer turns it into a silent exit.
+        typer.echo("stopped; go on with the same command, without --restart", err=True)
+        raise typer.Exit(130) from None
+    _show(report, output)
+    if publish:
+        publish_all(publications(report, output, pool), pool, redis_url, wait)
+
+
+def _data_set(
+    data: Path | None, from_store: Path | None, output: Path, *, restart: bool
+) -> DataSet:
+    from trainers.data.datasets import read, write
+    from trainers.glpft.pipeline import DATA, SETTINGS
+    from trainers.glpft.recorded_runs import data_of_runs
+
+    if (data is None) == (from_store is None):
+        raise TrainingError("give one of --data FOLDER (by `train data`) and --from-store FOLDER")
+    if data is not None:
+        return read(data)
+    assert from_store is not None
+    made = output / DATA
+    if restart and (output / SETTINGS).exists():
+        shutil.rmtree(made, ignore_errors=True)
+    # Runs that are recorded later belong to another training: this one must be resumable.
+    if not made.is_dir():
+        write(data_of_runs(from_store), made)
+    return read(made)
+
+
+def _settings(data: DataSet, base: str | None, size: str, **chosen: object) -> GlpftSettings:
+    from pydantic import ValidationError
+
+    from trainers.glpft.fingerprint import weights_sha256
+    from trainers.glpft.pipeline import base_folder
+    from trainers.glpft.settings import GlpftSettings
+    from trainers.glpft.settings import size as size_of
+
+    begins = {"size": size_of(size)} if base is None else {
+        "base": base, "base_sha256": weights_sha256(base_folder(base)),
+    }  # fmt: skip
+    try:
+        return GlpftSettings.model_validate({"data_sha256": data.card.sha256, **begins, **chosen})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        option = "--" + str(first["loc"][0]).replace("_", "-")
+        raise TrainingError(f"{option} {first['input']!r}: {first['msg']}") from error
+
+
+class _Shown:
+    """A bar on a terminal, lines elsewhere."""
+
+    def __init__(self) -> None:
+        self._bar: Progress | None = None
+        self._tasks: dict[str, object] = {}
+
+    def __enter__(self) -> _Shown:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._bar = Progress(
+                TextColumn("{task.description}"), BarColumn(),
+                TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.fields[said]}"),
+                TimeRemainingColumn(), console=Console(stderr=True),
+            )  # fmt: skip
+            self._bar.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def progress(self, now: StageProgress) -> None:
+        said = (
+            f"step {now.step}  loss {now.loss:.4f}  rate {now.learning_rate:.1e}  "
+            f"{now.tokens_per_second:,.0f} tokens/s"
+        )
+        if self._bar is None:
+            typer.echo(f"{now.stage}: {now.tokens:,}/{now.budget:,} tokens  {said}")
+            return
+        if now.stage not in self._tasks:
+            self._tasks[now.stage] = self._bar.add_task(now.stage, total=now.budget, said="")
+        task = self._tasks[now.stage]
+        self._bar.update(task, completed=now.tokens, said=said)  # pyright: ignore[reportArgumentType]
+
+    def checkpoint(self, stage: str, step: int) -> None:
+        if self._bar is None:
+            typer.echo(f"checkpoint of {stage} at step {step}")
+
+    def say(self, text: str) -> None:
+        typer.echo(text) if self._bar is None else self._bar.console.print(text, markup=False)
+
+
+def _show(report: Report, output: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("stage", "weights", "rows", "steps", "tokens", "padding", "loss, kept-out", "MB")
+    for each in report.stages:
+        before, after = each.validation_before, each.validation_after
+        table.add_row(
+            each.stage,
+            f"{each.trained_parameters:,} of {each.parameters:,}"
+            if each.adapter
+            else f"{each.parameters:,}",
+            f"{each.rows:,}",
+            f"{each.steps:,}",
+            f"{each.tokens:,}",
+            f"{each.padding / each.tokens:.1%}",
+            "none kept out" if before is None or after is None else f"{before:.3f} → {after:.3f}",
+            f"{each.peak_memory_mb:,.0f}",
+        )
+    Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(table)
+    typer.echo(
+        f"{report.settings.method}: {report.tokens:,} tokens of a budget of {report.budget:,}, "
+        f"{report.padding / report.tokens:.1%} padding, {report.seconds / 60:.1f} minutes; "
+        f"models in {output}"
+    )

@@ -1,0 +1,57 @@
+"""What is known of a finished stage, written into its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from trainers.errors import UnreadableModel
+from trainers.glpft.settings import GlpftSettings
+
+FACTS = "training.json"
+
+
+class StageFacts(BaseModel):
+    """How a stage's model came about."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    settings: GlpftSettings
+    stage: str
+    adapter: bool
+    base_sha256: str
+    """Of the weights that it was loaded from; an adapter fits no others."""
+    parameters: int
+    trained_parameters: int
+    rows: int
+    too_long: int
+    steps: int
+    tokens: int
+    """That went through the model, padding included."""
+    budget: int
+    """That were to go through it; the last step may go beyond by less than a batch."""
+    padding: int
+    learned: int
+    """Tokens that the loss is about."""
+    seconds: float
+    losses: tuple[float, ...]
+    """Mean of each reported stretch, nats per learned token."""
+    validation_before: float | None
+    validation_after: float | None
+    """Nats per learned token on the kept-out instructions; None if there are none."""
+    peak_memory_mb: float
+    torch: str
+    transformers: str
+
+
+def read_facts(folder: Path) -> StageFacts | None:
+    """Of a finished stage; None if it is not finished. Raises `UnreadableModel`."""
+    path = folder / FACTS
+    if not path.exists():
+        return None
+    try:
+        return StageFacts.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        why = error.errors()[0]["msg"]
+        raise UnreadableModel(f"{path} is damaged ({why}); --restart trains anew") from error

@@ -1,0 +1,63 @@
+"""A micro model with random weights and a tokenizer learned from the data set's own texts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from trainers.data.datasets import DataSet
+from trainers.data.examples import SETS
+from trainers.glpft.settings import Size
+from trainers.models import export_model, new_model
+from trainers.tokenizer import build_tokenizer
+
+TOKENIZER_ROWS = 8_000
+UMI_MARKUP = (
+    "<|im_start|>system\ntools: none<|im_end|>\n<|im_start|>user\n",
+    "<|im_end|>\n<|im_start|>assistant\n",
+    "Tools:\n",
+    "\nHistory:\nuser: ",
+    "History:\nuser: ",
+    "\nThought:\n",
+    "\nassistant:",
+    "\ncaller:",
+    "\nconclusion:",
+    "</s>",
+    "</s>assistant: ",
+    "</s>caller: Action: ",
+    "</s>observation: ",
+    "\nAction: ",
+    "\nAction Input: ",
+    "\n Next: caller.",
+    "\n Next: conclusion.",
+    "\n Next: give up.",
+    '{"Action": "',
+    '", "Action Input": ',
+)
+"""Frequent pieces of the roles' texts, one token each."""
+
+
+def write_new_model(data: DataSet, size: Size, seed: int, folder: Path) -> None:
+    """Write a model folder with weights from that seed, whole or not at all."""
+    import torch
+
+    part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        tokenizer = build_tokenizer(_texts(data), size.vocabulary, UMI_MARKUP)
+        torch.manual_seed(seed)
+        network = new_model(size, tokenizer.get_vocab_size())
+        export_model(network, tokenizer, part, context=size.context)
+        part.rename(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _texts(data: DataSet) -> Iterator[str]:
+    """Rows of all sets, evenly picked."""
+    rows = [row for name in SETS for row in data.sets[name]]
+    for row in rows[:: max(1, len(rows) // TOKENIZER_ROWS)]:
+        yield row.input
+        yield row.target_text

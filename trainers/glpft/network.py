@@ -1,0 +1,132 @@
+"""The model that a stage trains, all of its weights or an adapter; written as the engines read it:
+a model folder, or an adapter in PEFT's format."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainers.errors import TrainingError, UnreadableModel
+from workers.engines.protocol import EngineError
+from workers.engines.settings import ModelSettings
+from workers.engines.torch.loading import LoadedModel, load_model
+
+if TYPE_CHECKING:
+    import torch
+
+_COPIED = (
+    "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json",
+    "generation_config.json",
+)  # fmt: skip
+ADAPTER = "adapter_model.safetensors"
+
+
+def load_base(model: str) -> LoadedModel:
+    """A model in fp32, by the code that serves it. Raises `UnreadableModel`."""
+    try:
+        return load_model(ModelSettings(engine="torch", model=model, dtype="float32"))
+    except EngineError as error:
+        raise UnreadableModel(str(error)) from error
+
+
+@dataclass(frozen=True)
+class Network:
+    """A loaded model, and what of it is trained."""
+
+    loaded: LoadedModel
+    adapter: Any = None
+    """The PeftModel around it; None when all weights are trained."""
+
+    @property
+    def whole(self) -> Any:
+        """The transformers model; PEFT puts its layers into it."""
+        return self.loaded.model
+
+    @property
+    def device(self) -> torch.device:
+        return self.loaded.device
+
+    def trained(self) -> list[tuple[str, torch.nn.Parameter]]:
+        """Parameters that learn, by name."""
+        module = self.whole if self.adapter is None else self.adapter
+        return [(name, each) for name, each in module.named_parameters() if each.requires_grad]
+
+    def hidden(self, ids: torch.Tensor) -> torch.Tensor:
+        """Of token ids [rows, length], the last layer's output [rows, length, width]."""
+        inner = getattr(self.whole, self.whole.base_model_prefix)
+        return inner(input_ids=ids, use_cache=False).last_hidden_state
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """[tokens, width] → [tokens, vocabulary]"""
+        return self.whole.get_output_embeddings()(hidden)
+
+    def write(self, folder: Path, base: Path) -> None:
+        """Into an empty folder; `base` is the folder that the model was loaded from."""
+        if self.adapter is not None:
+            self.adapter.save_pretrained(folder, save_embedding_layers=False)
+            (folder / "README.md").unlink(missing_ok=True)
+            (folder / ADAPTER).chmod(0o644)
+            return
+        dtype = _stored_dtype(base)
+        weights: dict[str, torch.Tensor] = {}
+        seen: set[int] = set()
+        for name, tensor in self.whole.state_dict().items():
+            # An embedding that is also the output layer is stored once.
+            if tensor.data_ptr() not in seen:
+                seen.add(tensor.data_ptr())
+                weights[name] = tensor.detach().to(dtype)
+        self.whole.save_pretrained(folder, state_dict=weights)
+        config = json.loads((folder / "config.json").read_text())
+        # The library writes what the model was trained in.
+        config["dtype"] = str(dtype).removeprefix("torch.")
+        (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+        for path in folder.glob("*.safetensors"):
+            path.chmod(0o644)
+        for name in _COPIED:
+            if (base / name).is_file():
+                shutil.copyfile(base / name, folder / name)
+
+
+def network_of(
+    loaded: LoadedModel, *, adapter: bool, rank: int, begins_from: Path | None, base: str
+) -> Network:
+    """What is trained of a loaded model. With `begins_from` an adapter begins with the weights of
+    that one; a new one with random A and zero B from torch's current random state. Raises
+    `TrainingError` without the package peft."""
+    loaded.model.requires_grad_(requires_grad=not adapter)
+    if not adapter:
+        return Network(loaded)
+    try:
+        from peft import LoraConfig, PeftModel, get_peft_model
+    except ImportError as error:
+        raise TrainingError(
+            "training an adapter needs the package peft; install it with: "
+            "pip install 'switchyard[train]'"
+        ) from error
+    with warnings.catch_warnings():
+        # peft 0.21 asks by the name that transformers 5 is going to drop.
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+        if begins_from is not None:
+            adapter_model: Any = PeftModel.from_pretrained(
+                loaded.model, begins_from, is_trainable=True
+            )
+            return Network(loaded, adapter_model)
+        loaded.model.name_or_path = base
+        config = LoraConfig(
+            r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM"
+        )
+        return Network(loaded, get_peft_model(loaded.model, config))
+
+
+def _stored_dtype(base: Path) -> torch.dtype:
+    """As the base's own weights are stored."""
+    import torch
+
+    config = json.loads((base / "config.json").read_text())
+    named = config.get("dtype") or config.get("torch_dtype") or "float32"
+    found = getattr(torch, str(named), None)
+    return found if isinstance(found, torch.dtype) else torch.float32

@@ -1,0 +1,297 @@
+"""All stages of a method, one after the other.
+
+    OUTPUT/settings.json      what everything follows from
+    OUTPUT/initial/           random weights and their tokenizer, without a base
+    OUTPUT/<stage>/           the finished stage: a model or an adapter, and training.json
+    OUTPUT/work/<stage>/      checkpoints of the one in work
+    OUTPUT/curves/<stage>/    for TensorBoard
+    OUTPUT/report.json        compute and losses of all stages
+
+What is finished is not done again; a stage's folder appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agents.environments.api_worlds import Split
+from trainers.checkpoints import require_same_recipe
+from trainers.data.datasets import DataSet
+from trainers.errors import TrainingError, UnreadableModel
+from trainers.glpft.facts import FACTS, StageFacts, read_facts
+from trainers.glpft.fingerprint import weights_sha256
+from trainers.glpft.from_scratch import write_new_model
+from trainers.glpft.network import load_base, network_of
+from trainers.glpft.rows import StageRows, rows_of
+from trainers.glpft.settings import GlpftSettings
+from trainers.glpft.stage_training import StageProgress, StageTraining, peak_memory_mb
+from trainers.glpft.stages import BACKBONE, EVEN_SHARES, ROLES, Stage, stages_of
+from trainers.memory import keep_freed_memory
+from workers.engines.local.model_files import find_folder
+from workers.engines.protocol import EngineError
+from workers.engines.settings import ModelSettings
+from workers.engines.torch.loading import LoadedModel
+
+SETTINGS = "settings.json"
+REPORT = "report.json"
+INITIAL = "initial"
+DATA = "data"
+"""A data set that was made for this training alone."""
+_NAMES = (BACKBONE, "single", "multitask", *ROLES)
+"""Of all stages that there are."""
+
+
+class Report(BaseModel):
+    """What was trained, and with how much compute."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    settings: GlpftSettings
+    budget: int
+    """Tokens, padding included, for all stages together."""
+    tokens: int
+    """That went through a model."""
+    padding: int
+    seconds: float
+    stages: tuple[StageFacts, ...]
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Who is told what goes on."""
+
+    progress: Callable[[StageProgress], None] = lambda progress: None
+    checkpoint: Callable[[str, int], None] = lambda stage, step: None
+    say: Callable[[str], None] = lambda text: None
+
+
+def train(
+    settings: GlpftSettings,
+    data: DataSet,
+    output: Path,
+    *,
+    restart: bool = False,
+    checkpoint_every: int = 200,
+    watch: Watch | None = None,
+) -> Report:
+    """Train what of the method is not finished in `output`, resuming the stage in work.
+
+    Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt. Raises
+    `TrainingError`s.
+    """
+    watch = watch or Watch()
+    require_trainable(data)
+    _require_possible(settings)
+    _claim(output, settings, restart=restart)
+    finished = _read_report(output)
+    if finished is not None:
+        watch.say(f"the training in {output} is finished; --restart trains anew")
+        return finished
+    keep_freed_memory()
+    import torch
+
+    torch.set_num_threads(settings.threads)
+    first = output / INITIAL if settings.base is None else base_folder(settings.base)
+    if settings.base is None and not first.is_dir():
+        watch.say("learning a tokenizer…")
+        assert settings.size is not None
+        write_new_model(data, settings.size, settings.seed, first)
+    budget, shares = _budget(settings, data, first)
+    facts: list[StageFacts] = []
+    for stage in stages_of(settings.method, shares, settings.global_set):
+        done = read_facts(output / stage.name)
+        if done is None:
+            done = _Pipeline(settings, data, output, first, watch).stage(
+                stage, round(budget * stage.share), checkpoint_every
+            )
+        facts.append(done)
+    report = Report(
+        settings=settings,
+        budget=budget,
+        tokens=sum(each.tokens for each in facts),
+        padding=sum(each.padding for each in facts),
+        seconds=round(sum(each.seconds for each in facts), 1),
+        stages=tuple(facts),
+    )
+    (output / REPORT).write_text(report.model_dump_json(indent=1) + "\n")
+    return report
+
+
+def require_trainable(data: DataSet) -> None:
+    """Raises `TrainingError` for a data set with instructions that a benchmark asks."""
+    for source in data.card.sources:
+        split = source.settings.get("split", Split.TRAIN.value)
+        if split != Split.TRAIN.value:
+            raise TrainingError(
+                f"the data set has instructions of the held-out split {split!r} ({source.name}): "
+                "a model that was trained on them could not be measured; make one with "
+                "`train data --worlds train`"
+            )
+
+
+def base_folder(model: str) -> Path:
+    """Of a model by path, hub id or micro name. Raises `UnreadableModel`."""
+    try:
+        return find_folder(ModelSettings(engine="torch", model=model))
+    except EngineError as error:
+        raise UnreadableModel(str(error)) from error
+
+
+@dataclass(frozen=True)
+class _Pipeline:
+    settings: GlpftSettings
+    data: DataSet
+    output: Path
+    first: Path
+    watch: Watch
+
+    def stage(self, stage: Stage, budget: int, checkpoint_every: int) -> StageFacts:
+        import torch
+        import transformers
+
+        settings, folder = self.settings, self.output / stage.name
+        adapter = settings.trains_adapter(stage.name)
+        before = None if stage.begins_from is None else self.output / stage.begins_from
+        same_kind = before is not None and settings.trains_adapter(before.name) == adapter
+        # An adapter goes on from an adapter on the same base; everything else loads the weights.
+        base = self.first if before is None or (adapter and same_kind) else before
+        loaded = load_base(str(base))
+        rows = self._rows(stage, loaded)
+        # Roles of one backbone begin with different random numbers, whatever ran before them.
+        torch.manual_seed(settings.seed + 1 + _NAMES.index(stage.name))
+        network = network_of(
+            loaded,
+            adapter=adapter,
+            rank=settings.rank,
+            begins_from=before if adapter and same_kind else None,
+            base=settings.base if settings.base and base == self.first else base.name,
+        )
+        training = StageTraining(
+            settings=settings,
+            stage=stage.name,
+            network=network,
+            rows=rows,
+            budget=budget,
+            work=self.output / "work" / stage.name,
+            curves=self.output / "curves" / stage.name,
+        )
+        after = training.run(
+            checkpoint_every=checkpoint_every,
+            on_progress=self.watch.progress,
+            on_checkpoint=self.watch.checkpoint,
+        )
+        state = training.state
+        facts = StageFacts(
+            settings=settings,
+            stage=stage.name,
+            adapter=adapter,
+            base_sha256=weights_sha256(base),
+            parameters=int(network.whole.num_parameters()),
+            trained_parameters=sum(each.numel() for _, each in network.trained()),
+            rows=len(rows.training),
+            too_long=rows.too_long,
+            steps=state.step,
+            tokens=state.tokens,
+            budget=budget,
+            padding=state.padding,
+            learned=state.learned,
+            seconds=round(state.seconds, 1),
+            losses=state.losses,
+            validation_before=state.validation_before,
+            validation_after=after,
+            peak_memory_mb=peak_memory_mb(network.device),
+            torch=torch.__version__,
+            transformers=transformers.__version__,
+        )
+        part = self.output / f".{stage.name}.{os.getpid()}.part"
+        shutil.rmtree(part, ignore_errors=True)
+        try:
+            part.mkdir()
+            network.write(part, base)
+            (part / FACTS).write_text(facts.model_dump_json(indent=1) + "\n")
+            part.rename(folder)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(training.work, ignore_errors=True)
+        return facts
+
+    def _rows(self, stage: Stage, loaded: LoadedModel) -> StageRows:
+        self.watch.say(f"{stage.name}: reading {', '.join(stage.sets)}…")
+        rows = rows_of(self.data, stage, loaded, self.settings.validation)
+        if rows.too_long:
+            self.watch.say(
+                f"{stage.name}: {rows.too_long:,} rows are longer than the model's context of "
+                f"{loaded.max_context:,} tokens and are left out"
+            )
+        return rows
+
+
+def _claim(output: Path, settings: GlpftSettings, *, restart: bool) -> None:
+    """Make the folder this training's own. Raises `TrainingError` if it is another one's."""
+    path = output / SETTINGS
+    if restart and path.exists():
+        for name in ("work", "curves", INITIAL, *_NAMES):
+            shutil.rmtree(output / name, ignore_errors=True)
+        (output / REPORT).unlink(missing_ok=True)
+        path.unlink()
+    if path.exists():
+        try:
+            found = GlpftSettings.model_validate_json(path.read_bytes())
+        except ValidationError as error:
+            why = error.errors()[0]["msg"]
+            raise UnreadableModel(f"{path} is damaged ({why}); --restart trains anew") from error
+        require_same_recipe(found, settings, output)
+        return
+    if output.exists() and any(path.name != DATA for path in output.iterdir()):
+        raise TrainingError(f"{output} holds something else; name another folder")
+    output.mkdir(parents=True, exist_ok=True)
+    part = output / f".{SETTINGS}.part"
+    part.write_text(settings.model_dump_json(indent=1) + "\n")
+    part.rename(path)
+
+
+def _read_report(output: Path) -> Report | None:
+    path = output / REPORT
+    if not path.exists():
+        return None
+    try:
+        return Report.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        why = error.errors()[0]["msg"]
+        raise UnreadableModel(f"{path} is damaged ({why}); --restart trains anew") from error
+
+
+def _require_possible(settings: GlpftSettings) -> None:
+    """Raises `TrainingError` for weights that the method has nothing to put on."""
+    has_backbone = settings.method in ("glpft", "no-reuse")
+    if settings.weights == "lora" and settings.base is None:
+        raise TrainingError(
+            "an adapter of random weights learns nothing: name a model by --base, or train the "
+            "backbone whole with --weights lora-roles"
+        )
+    if settings.weights == "lora-roles" and not has_backbone:
+        raise TrainingError(
+            f"--method {settings.method} trains no backbone that the roles could be adapters of; "
+            "use --weights full, or lora with a --base"
+        )
+
+
+def _budget(settings: GlpftSettings, data: DataSet, first: Path) -> tuple[int, Mapping[str, float]]:
+    """Tokens for all stages, and the weight of each against the others."""
+    if settings.tokens is not None:
+        return settings.tokens, EVEN_SHARES
+    # What GLPFT needs for its epochs, so that every method has the same.
+    loaded = load_base(str(first))
+    needed = {
+        stage.name: settings.schedule(stage.name).epochs
+        * rows_of(data, stage, loaded, settings.validation).tokens
+        for stage in stages_of("glpft", EVEN_SHARES, settings.global_set)
+    }
+    whole = sum(needed.values())
+    return round(whole), {name: tokens / whole for name, tokens in needed.items()}

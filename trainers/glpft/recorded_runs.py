@@ -1,0 +1,27 @@
+"""The data set of a deployment's recorded runs, in the texts that those runs met."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agents.roles.umi.settings import UmiOptions, options_of
+from trainers.data.datasets import FORMING_OPTIONS, DataSet, build
+from trainers.data.sources import from_store
+from trainers.errors import UnreadableData
+from trainers.store import read_trajectories
+
+
+def data_of_runs(store: Path) -> DataSet:
+    """Examples of the solved runs of `umi`. Raises `UnreadableData`, also if the runs did not all
+    read their texts in one form: a role that learns several is served with one of them."""
+    forms = {
+        options_of(trajectory.run).model_dump_json(include=set(FORMING_OPTIONS))
+        for trajectory in read_trajectories(store, "umi").records
+    }
+    if len(forms) > 1:
+        raise UnreadableData(
+            f"the runs in {store} had different options ({'; '.join(sorted(forms))}): choose one "
+            "form by `train data --store`, and give its folder by --data"
+        )
+    options = UmiOptions.model_validate_json(forms.pop()) if forms else UmiOptions()
+    return build([from_store(store)], options)

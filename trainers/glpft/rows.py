@@ -1,0 +1,99 @@
+"""From the rows of a data set to token ids with a mask, in the very ids that an engine would feed:
+the messages go through the engine's own rendering and tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from agents.records import Message
+from trainers.data.datasets import DataSet
+from trainers.data.examples import Example
+from trainers.errors import TrainingError
+from trainers.glpft.stages import Stage, is_in_part, is_validation
+from workers.engines.torch.loading import LoadedModel
+
+
+@dataclass(frozen=True)
+class TokenRow:
+    """One example; `learned` says of each id whether the model is to write it."""
+
+    ids: tuple[int, ...]
+    learned: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class StageRows:
+    """What a stage learns from, and what its loss is measured on."""
+
+    training: tuple[TokenRow, ...]
+    validation: tuple[TokenRow, ...]
+    too_long: int
+    """Rows left out because they do not fit into the model's context."""
+
+    @property
+    def tokens(self) -> int:
+        """Of the training rows, without padding."""
+        return sum(len(row.ids) for row in self.training)
+
+
+def rows_of(
+    data: DataSet,
+    stage: Stage,
+    model: LoadedModel,
+    validation: float,
+    on_row: Callable[[], None] = lambda: None,
+) -> StageRows:
+    """The rows of a stage. Raises `TrainingError` if none is left to learn from."""
+    training: list[TokenRow] = []
+    kept_out: list[TokenRow] = []
+    too_long = 0
+    for example in _examples(data, stage):
+        held_out = is_validation(example.instruction_id, validation)
+        if held_out or is_in_part(example.instruction_id, stage.part):
+            row = token_row(example, model)
+            if len(row.ids) > model.max_context:
+                too_long += 1
+            else:
+                (kept_out if held_out else training).append(row)
+        on_row()
+    if not training:
+        raise TrainingError(
+            f"stage {stage.name}: no row to learn from is left; {too_long:,} are longer than the "
+            f"model's context of {model.max_context:,} tokens. Give more data, shorter ones "
+            "(`train data --tool-style signatures`), or a model with a longer context"
+        )
+    return StageRows(tuple(training), tuple(kept_out), too_long)
+
+
+def token_row(example: Example, model: LoadedModel) -> TokenRow:
+    """The prompt, the target, and the token that ends a turn.
+
+    Text is cut where an engine cuts it: behind the prompt, and around what the model does not
+    write itself.
+    """
+    messages = (
+        Message(role="system", content=example.system),
+        Message(role="user", content=example.input),
+    )
+    ids = model.codec.encode(model.render(messages, ()))
+    learned = [False] * len(ids)
+    for span in example.target:
+        if span.text:
+            piece = model.codec.encode(span.text, ids[-1])
+            ids += piece
+            learned += [span.learned] * len(piece)
+    return TokenRow((*ids, end_of_turn(model)), (*learned, True))
+
+
+def end_of_turn(model: LoadedModel) -> int:
+    """The id that ends a completion of this model. Raises `TrainingError` if it has none."""
+    own = model.tokenizer.eos_token_id
+    if own is None or int(own) not in model.end_ids:
+        raise TrainingError(f"the tokenizer of {model.base} names no eos_token, which ends a turn")
+    return int(own)
+
+
+def _examples(data: DataSet, stage: Stage) -> Iterable[Example]:
+    for name in stage.sets:
+        yield from data.sets[name]

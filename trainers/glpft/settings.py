@@ -1,0 +1,126 @@
+"""What a training follows from: two runs with equal settings have equal weights."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from trainers.data.examples import SetName
+from trainers.errors import UnknownModel
+from trainers.glpft.stages import BACKBONE, Method
+
+Weights = Literal["full", "lora", "lora-roles"]
+"""`full`: every stage trains all weights. `lora`: every stage trains an adapter of the base, a role
+begins with the backbone's. `lora-roles`: the backbone trains all weights, the roles adapters of
+it."""
+
+
+class Size(BaseModel):
+    """Sizes of a Qwen2 that begins with random weights. Parameters include the embedding, which is
+    also the output layer."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    hidden: int
+    layers: int
+    heads: int
+    feed_forward: int
+    vocabulary: int = 2048
+    context: int = 2048
+
+
+SIZES = {
+    "micro-0.2m": Size(hidden=64, layers=2, heads=2, feed_forward=176),
+    "micro-0.9m": Size(hidden=128, layers=3, heads=2, feed_forward=352),
+    "micro-2m": Size(hidden=192, layers=4, heads=3, feed_forward=512),
+}
+
+
+class Schedule(BaseModel):
+    """How one stage is trained."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    epochs: float
+    """Times that the stage's set is gone through, where no budget is given."""
+    learning_rate: float
+    warmup: float
+    """Share of the stage in which the learning rate rises to its full height."""
+    weight_decay: float
+
+
+PUBLISHED: dict[str, Schedule] = {
+    BACKBONE: Schedule(epochs=2, learning_rate=5e-5, warmup=0.4, weight_decay=0.0),
+    "planner": Schedule(epochs=1, learning_rate=1e-5, warmup=0.2, weight_decay=0.01),
+    "caller": Schedule(epochs=1, learning_rate=1e-5, warmup=0.2, weight_decay=0.01),
+    "summarizer": Schedule(epochs=2, learning_rate=1e-5, warmup=0.4, weight_decay=0.01),
+}
+"""For a base that has learned language already: X-PLUG/Multi-LLM-Agent, `GLPFT/scripts`."""
+FROM_SCRATCH: dict[str, Schedule] = {
+    BACKBONE: Schedule(epochs=8, learning_rate=3e-3, warmup=0.05, weight_decay=0.05),
+    "planner": Schedule(epochs=4, learning_rate=1.5e-3, warmup=0.05, weight_decay=0.05),
+    "caller": Schedule(epochs=4, learning_rate=1.5e-3, warmup=0.05, weight_decay=0.05),
+    "summarizer": Schedule(epochs=4, learning_rate=1.5e-3, warmup=0.05, weight_decay=0.05),
+}
+"""For micro models. The published rates would leave random weights where they are."""
+LORA_RATE = 10.0
+"""An adapter learns best at about ten times the rate of all weights (Biderman et al. 2024,
+arXiv:2405.09673)."""
+LORA_RATE_FROM_SCRATCH = 2.0
+"""The rates of micro models are that high already: at ten times those their roles unlearned."""
+
+
+class GlpftSettings(BaseModel):
+    """One run of `train glpft`, but for where it is written."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    method: Method = "glpft"
+    weights: Weights = "full"
+    data_sha256: str
+    global_set: SetName = "global_steps"
+    base: str | None = None
+    """Folder or hub id of the model to begin with; None begins with random weights."""
+    base_sha256: str | None = None
+    """Of the base's weights; None for random ones."""
+    size: Size | None = None
+    """Of random weights."""
+    tokens: int | None = Field(default=None, ge=1)
+    """Compute of the whole method: tokens that go through a model, padding included. None is
+    what GLPFT needs for its epochs, whatever the method."""
+    batch: int = Field(default=48, ge=1)
+    """Rows per step."""
+    piece_tokens: int = Field(default=4_096, ge=64)
+    """Tokens that go through the model at once: a batch's gradient is summed over its pieces."""
+    rate: float = Field(default=1.0, gt=0)
+    """Factor of all learning rates."""
+    clip: float = Field(default=1.0, gt=0)
+    """Largest norm of the gradient."""
+    rank: int = Field(default=16, ge=1)
+    """Of adapters; alpha is twice the rank."""
+    validation: float = Field(default=0.02, ge=0, lt=1)
+    """Share of the instructions that no stage learns from."""
+    threads: int = Field(default=1, ge=1)
+    """Of the CPU. Another number adds up in another order, and has other last digits."""
+    seed: int = 1
+
+    def schedule(self, stage: str) -> Schedule:
+        """Of a stage; a single model is trained as the backbone is."""
+        table = FROM_SCRATCH if self.base is None else PUBLISHED
+        schedule = table.get(stage, table[BACKBONE])
+        factor = self.rate
+        if self.trains_adapter(stage):
+            factor *= LORA_RATE_FROM_SCRATCH if self.base is None else LORA_RATE
+        return schedule.model_copy(update={"learning_rate": schedule.learning_rate * factor})
+
+    def trains_adapter(self, stage: str) -> bool:
+        return self.weights == "lora" or (self.weights == "lora-roles" and stage != BACKBONE)
+
+
+def size(name: str) -> Size:
+    """Raises `UnknownModel` with the names that there are."""
+    found = SIZES.get(name)
+    if found is None:
+        raise UnknownModel(f"there is no size {name!r}; choose one of: {', '.join(SIZES)}")
+    return found

@@ -1,0 +1,284 @@
+"""One stage's loop: every step is a pure function of the settings, the step's number and the
+tensors before it, so that a run that was killed and resumed has the same weights and the same
+curve, bit for bit, as one that was not."""
+
+from __future__ import annotations
+
+import math
+import resource
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainers.checkpoints import (
+    Checkpoint,
+    CheckpointState,
+    load_checkpoint,
+    require_disk,
+    save_checkpoint,
+)
+from trainers.errors import TrainingError
+from trainers.glpft.batches import Batch, batch_of, batches
+from trainers.glpft.curves import Curves
+from trainers.glpft.network import Network
+from trainers.glpft.rows import StageRows
+from trainers.glpft.settings import GlpftSettings, Schedule
+from trainers.interruption import deferred_interrupt
+from trainers.optimizer_state import restore, tensors_of
+
+if TYPE_CHECKING:
+    import torch
+
+REPORT_EVERY = 20
+"""Steps per reported mean loss."""
+VALIDATION_ROWS = 256
+"""The loss is measured on so many kept-out rows at most."""
+AUTOCAST_FROM = 500_000
+"""Parameters from which bf16 is faster than fp32 on a CPU: at 0.1 M it is slower, at 0.9 M 1.3
+times as fast, at 2.8 M twice."""
+_RANDOM_STATE = "random_state"
+
+
+class StageState(CheckpointState):
+    """What a checkpoint knows besides its tensors."""
+
+    settings: GlpftSettings
+    stage: str
+    tokens: int = 0
+    padding: int = 0
+    learned: int = 0
+    seconds: float = 0.0
+    losses: tuple[float, ...] = ()
+    """Mean loss of each reported stretch."""
+    stretch: tuple[float, ...] = ()
+    """Losses of the steps since."""
+    validation_before: float | None = None
+
+
+@dataclass(frozen=True)
+class StageProgress:
+    """What is shown while a stage goes on."""
+
+    stage: str
+    step: int
+    tokens: int
+    budget: int
+    loss: float
+    """Mean over the last stretch, in nats per learned token."""
+    learning_rate: float
+    tokens_per_second: float
+
+
+@dataclass
+class StageTraining:
+    """One stage, begun or resumed in `work`, a folder of its own for checkpoints."""
+
+    settings: GlpftSettings
+    stage: str
+    network: Network
+    rows: StageRows
+    budget: int
+    """Tokens, padding included, after which it ends."""
+    work: Path
+    curves: Path
+    state: StageState = field(init=False)
+
+    def run(
+        self,
+        *,
+        checkpoint_every: int,
+        on_progress: Callable[[StageProgress], None],
+        on_checkpoint: Callable[[str, int], None],
+    ) -> float | None:
+        """Train to the budget; returns the loss on the validation rows.
+
+        Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt. Raises
+        `TrainingError`s.
+        """
+        import torch
+
+        trained = self.network.trained()
+        # Parameters and two moments, in two checkpoints.
+        require_disk(self.work, 2 * 12 * sum(each.numel() for _, each in trained))
+        self.work.mkdir(parents=True, exist_ok=True)
+        schedule = self.settings.schedule(self.stage)
+        optimizer = torch.optim.AdamW(
+            _decayed(trained, schedule), lr=schedule.learning_rate, betas=(0.9, 0.98), fused=True
+        )
+        checkpoint = load_checkpoint(self.work, StageState)
+        if checkpoint is None:
+            self.state = StageState(
+                step=0,
+                settings=self.settings,
+                stage=self.stage,
+                validation_before=self.validation_loss(),
+            )
+        else:
+            self._restore(checkpoint, optimizer)
+        with Curves(self.curves, self.state.step) as curves, deferred_interrupt() as interruption:
+            if self.state.step == 0 and self.state.validation_before is not None:
+                curves.add(0, {"validation loss": self.state.validation_before})
+            seed = self.settings.seed
+            for batch in batches(
+                self.rows.training, self.settings.batch, self.settings.piece_tokens, seed,
+                start=self.state.step,
+            ):  # fmt: skip
+                if self.state.tokens >= self.budget:
+                    break
+                self._step(batch, optimizer, schedule, curves, on_progress)
+                ended = self.state.tokens >= self.budget
+                if ended or interruption.asked or self.state.step % checkpoint_every == 0:
+                    self._save(optimizer)
+                    on_checkpoint(self.stage, self.state.step)
+                if interruption.asked:
+                    raise KeyboardInterrupt
+            after = self.validation_loss()
+            if after is not None:
+                curves.add(self.state.step, {"validation loss": after})
+        return after
+
+    def validation_loss(self) -> float | None:
+        """Mean over the learned tokens of the validation rows; None if there are none."""
+        import torch
+
+        rows = sorted(self.rows.validation[:VALIDATION_ROWS], key=lambda row: len(row.ids))
+        if not rows:
+            return None
+        self.network.whole.eval()
+        batch = batch_of(rows, self.settings.piece_tokens)
+        with torch.no_grad():
+            return math.fsum(float(part) for part in self._losses(batch)) / batch.learned
+
+    def _step(
+        self,
+        batch: Batch,
+        optimizer: torch.optim.Optimizer,
+        schedule: Schedule,
+        curves: Curves,
+        on_progress: Callable[[StageProgress], None],
+    ) -> None:
+        import torch
+
+        began = time.monotonic()
+        # The middle of the step, so that neither the first nor the last one is without effect.
+        done = (self.state.tokens + batch.tokens / 2) / self.budget
+        rate = schedule.learning_rate * rate_factor(done, schedule.warmup)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        self.network.whole.train()
+        loss = 0.0
+        for part in self._losses(batch):
+            (part / batch.learned).backward()
+            loss += float(part.detach()) / batch.learned
+        if not math.isfinite(loss):
+            raise TrainingError(
+                f"{self.stage}: the loss of step {self.state.step + 1} is {loss}; the rate "
+                f"{rate:.1e} is too high: lower it by --rate, and --restart"
+            )
+        parameters = [each for _, each in self.network.trained()]
+        norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip))
+        optimizer.step()
+        optimizer.zero_grad()
+        before = self.state
+        stretch, losses = (*before.stretch, loss), before.losses
+        step, tokens = before.step + 1, before.tokens + batch.tokens
+        seconds = before.seconds + time.monotonic() - began
+        if step % REPORT_EVERY == 0 or tokens >= self.budget:
+            mean = round(math.fsum(stretch) / len(stretch), 5)
+            stretch, losses = (), (*losses, mean)
+            speed = tokens / max(seconds, 1e-9)
+            curves.add(
+                step,
+                {
+                    "loss": mean,
+                    "learning rate": rate,
+                    "gradient norm": norm,
+                    "tokens per second": speed,
+                },
+            )
+            on_progress(StageProgress(self.stage, step, tokens, self.budget, mean, rate, speed))
+        self.state = before.model_copy(
+            update={
+                "step": step,
+                "tokens": tokens,
+                "padding": before.padding + batch.padding,
+                "learned": before.learned + batch.learned,
+                "seconds": seconds,
+                "stretch": stretch,
+                "losses": losses,
+            }
+        )
+
+    def _losses(self, batch: Batch) -> Iterator[torch.Tensor]:
+        """Of each piece the sum of the negative log-likelihoods (nats) of its learned tokens."""
+        import torch
+        from torch.nn import functional
+
+        device = self.network.device
+        for piece in batch.pieces:
+            ids = torch.tensor(piece.ids, device=device)  # [rows, length]
+            learned = torch.tensor(piece.learned, device=device)[:, 1:]
+            # Padding stands on the right, so that causal attention alone keeps it out of sight.
+            with torch.autocast(device.type, torch.bfloat16, enabled=self._autocast()):
+                hidden = self.network.hidden(ids)
+                # Only positions that are learned get logits: [learned tokens, vocabulary]
+                logits = self.network.logits(hidden[:, :-1][learned])
+            yield functional.cross_entropy(logits.float(), ids[:, 1:][learned], reduction="sum")
+
+    def _autocast(self) -> bool:
+        if self.network.device.type != "cpu":
+            return True
+        return self.network.whole.num_parameters() >= AUTOCAST_FROM
+
+    def _save(self, optimizer: torch.optim.Optimizer) -> None:
+        import torch
+
+        tensors = tensors_of(self.network.trained(), (optimizer,))
+        tensors[_RANDOM_STATE] = torch.get_rng_state()
+        if self.network.device.type == "cuda":
+            tensors[f"{_RANDOM_STATE}.cuda"] = torch.cuda.get_rng_state()
+        contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        save_checkpoint(self.work, self.state, contiguous)
+
+    def _restore(
+        self, checkpoint: Checkpoint[StageState], optimizer: torch.optim.Optimizer
+    ) -> None:
+        import torch
+
+        restore(self.network.trained(), (optimizer,), checkpoint.tensors)
+        torch.set_rng_state(checkpoint.tensors[_RANDOM_STATE])
+        if self.network.device.type == "cuda":
+            torch.cuda.set_rng_state(checkpoint.tensors[f"{_RANDOM_STATE}.cuda"])
+        self.state = checkpoint.state
+
+
+def rate_factor(done: float, warmup: float) -> float:
+    """Factor of the learning rate when that share of the stage is done: a linear rise, then half
+    a cosine down to zero (Loshchilov & Hutter 2017, arXiv:1608.03983)."""
+    if done < warmup:
+        return done / warmup
+    return 0.5 * (1 + math.cos(math.pi * min((done - warmup) / max(1 - warmup, 1e-9), 1.0)))
+
+
+def peak_memory_mb(device: torch.device) -> float:
+    """Most memory that this process has held: of the GPU, or else resident."""
+    import torch
+
+    if device.type == "cuda":
+        return round(torch.cuda.max_memory_allocated(device) / 1e6, 1)
+    # Kilobytes on Linux.
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6, 1)
+
+
+def _decayed(
+    trained: Sequence[tuple[str, torch.nn.Parameter]], schedule: Schedule
+) -> list[dict[str, object]]:
+    """Matrices are decayed, biases and norms are not."""
+    matrices = [each for _, each in trained if each.dim() >= 2]
+    others = [each for _, each in trained if each.dim() < 2]
+    groups: list[dict[str, object]] = [{"params": matrices, "weight_decay": schedule.weight_decay}]
+    if others:
+        groups.append({"params": others, "weight_decay": 0.0})
+    return groups

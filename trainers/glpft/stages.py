@@ -1,0 +1,92 @@
+"""Which models a method trains, in which order, on what, and for which share of the compute.
+
+| method | models | trained on |
+|---|---|---|
+| `glpft` | backbone, then three roles from it | the global set, then one local set each |
+| `no-reuse` | the same | as above, but on other instructions in the second stage |
+| `one-stage` | three roles from the start | one local set each |
+| `multitask` | one | the three local sets, mixed |
+| `single` | one | the global set |
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from trainers.data.examples import SetName
+
+Method = Literal["glpft", "no-reuse", "one-stage", "multitask", "single"]
+METHODS: tuple[Method, ...] = ("glpft", "no-reuse", "one-stage", "multitask", "single")
+Role = Literal["planner", "caller", "summarizer"]
+ROLES: tuple[Role, ...] = ("planner", "caller", "summarizer")
+Part = Literal["all", "first", "second"]
+"""Of the instructions: all, or one of two disjoint halves."""
+
+BACKBONE = "backbone"
+EVEN_SHARES: Mapping[str, float] = {
+    BACKBONE: 1 / 2, "planner": 1 / 6, "caller": 1 / 6, "summarizer": 1 / 6,
+}  # fmt: skip
+"""Half of the compute is global, half of it local."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One training of one model."""
+
+    name: str
+    sets: tuple[SetName, ...]
+    share: float
+    """Of the method's whole compute; all stages together have 1."""
+    begins_from: str | None = None
+    """The stage whose weights it begins with; None is the base."""
+    part: Part = "all"
+
+
+def stages_of(
+    method: Method, shares: Mapping[str, float], global_set: SetName = "global_steps"
+) -> tuple[Stage, ...]:
+    """The stages of a method, in order. `shares` weighs backbone and roles against each other;
+    those that the method does not train are left out and the others get their compute."""
+    if method == "single":
+        return (Stage("single", (global_set,), 1.0),)
+    if method == "multitask":
+        return (Stage("multitask", ROLES, 1.0),)
+    if method == "one-stage":
+        whole = sum(shares[role] for role in ROLES)
+        return tuple(Stage(role, (role,), shares[role] / whole) for role in ROLES)
+    whole = shares[BACKBONE] + sum(shares[role] for role in ROLES)
+    halved = method == "no-reuse"
+    backbone = Stage(
+        BACKBONE, (global_set,), shares[BACKBONE] / whole, part="first" if halved else "all"
+    )
+    return (
+        backbone,
+        *(
+            Stage(
+                role,
+                (role,),
+                shares[role] / whole,
+                begins_from=BACKBONE,
+                part="second" if halved else "all",
+            )
+            for role in ROLES
+        ),
+    )
+
+
+def is_in_part(instruction_id: str, part: Part) -> bool:
+    """Whether an instruction is in that half; the halves follow from the ids alone."""
+    return part == "all" or (_uniform("half", instruction_id) < 0.5) == (part == "first")
+
+
+def is_validation(instruction_id: str, share: float) -> bool:
+    """Whether an instruction is kept out of every stage of every method, to measure the loss on."""
+    return _uniform("validation", instruction_id) < share
+
+
+def _uniform(purpose: str, instruction_id: str) -> float:
+    digest = hashlib.sha256(f"{purpose}:{instruction_id}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
