@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agents.environments.api_worlds import instances
+from agents.records import Trajectory
 from agents.roles.umi.settings import UmiOptions
 from tests.trainers.test_data_examples import made, recorded_in, served
 from trainers.data.datasets import build
@@ -20,13 +21,12 @@ COUNT = 6
 async def record(store: Path, *forms: UmiOptions) -> None:
     """Solved runs in the simulator, one after the other with the next of these options."""
     trajectories = from_worlds("train", COUNT, 5).trajectories
-    runs = [
-        (await served(instance, options, made(trajectory, options)[0]))[0]
-        for number, (instance, trajectory) in enumerate(
-            zip(instances("train", 5, COUNT), trajectories, strict=True)
-        )
-        for options in (forms[number % len(forms)],)
-    ]
+    runs: list[Trajectory] = []
+    for number, instance in enumerate(instances("train", 5, COUNT)):
+        options = forms[number % len(forms)]
+        ended, _ = await served(instance, options, made(trajectories[number], options)[0])
+        own = ended.run.model_copy(update={"id": f"{ended.run.id}-{number}"})
+        runs.append(ended.model_copy(update={"run": own}))
     await recorded_in(store, *runs)
 
 
@@ -34,6 +34,7 @@ async def test_the_options_of_the_runs_give_the_form_of_their_texts(tmp_path: Pa
     options = UmiOptions(tool_style="signatures", observation_chars=100, max_calls=5)
     await record(tmp_path, options)
     data = data_of_runs(tmp_path)
+    assert data.card.sources[0].trajectories == COUNT
     assert data == build([from_store(tmp_path)], options)
     assert data.card.options["tool_style"] == "signatures"
 

@@ -30,7 +30,7 @@ class StageFacts(BaseModel):
     tokens: int
     """That went through the model, padding included."""
     budget: int
-    """That were to go through it; the last step may go beyond by less than a batch."""
+    """That were to go through it; the stage ends with the step that comes nearest."""
     padding: int
     learned: int
     """Tokens that the loss is about."""

@@ -23,6 +23,8 @@ _COPIED = (
     "generation_config.json",
 )  # fmt: skip
 ADAPTER = "adapter_model.safetensors"
+_CHANGES_LOGITS = ("final_logit_softcapping", "logits_scaling", "logit_scale")
+"""Settings of models that do more to their logits than the output layer does."""
 
 
 def load_base(model: str) -> LoadedModel:
@@ -55,14 +57,15 @@ class Network:
         module = self.whole if self.adapter is None else self.adapter
         return [(name, each) for name, each in module.named_parameters() if each.requires_grad]
 
-    def hidden(self, ids: torch.Tensor) -> torch.Tensor:
-        """Of token ids [rows, length], the last layer's output [rows, length, width]."""
+    def learned_logits(self, ids: torch.Tensor, learned: torch.Tensor) -> torch.Tensor:
+        """Of token ids [rows, length], the logits [learned tokens, vocabulary] that the tokens
+        marked in `learned` [rows, length - 1], which begins with the second one, come from."""
+        if any(getattr(self.whole.config, name, None) for name in _CHANGES_LOGITS):
+            return self.whole(input_ids=ids, use_cache=False).logits[:, :-1][learned]
+        # The output layer is a large part of a small model: only what is learned goes through it.
         inner = getattr(self.whole, self.whole.base_model_prefix)
-        return inner(input_ids=ids, use_cache=False).last_hidden_state
-
-    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """[tokens, width] → [tokens, vocabulary]"""
-        return self.whole.get_output_embeddings()(hidden)
+        hidden = inner(input_ids=ids, use_cache=False).last_hidden_state
+        return self.whole.get_output_embeddings()(hidden[:, :-1][learned])
 
     def write(self, folder: Path, base: Path) -> None:
         """Into an empty folder; `base` is the folder that the model was loaded from."""

@@ -55,6 +55,8 @@ class StageState(CheckpointState):
     stretch: tuple[float, ...] = ()
     """Losses of the steps since."""
     validation_before: float | None = None
+    ended: bool = False
+    """Whether another step would go farther beyond the budget than this falls short of it."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class StageTraining:
     network: Network
     rows: StageRows
     budget: int
-    """Tokens, padding included, after which it ends."""
+    """Tokens, padding included, near which it ends."""
     work: Path
     curves: Path
     state: StageState = field(init=False)
@@ -125,11 +127,14 @@ class StageTraining:
                 self.rows.training, self.settings.batch, self.settings.piece_tokens, seed,
                 start=self.state.step,
             ):  # fmt: skip
-                if self.state.tokens >= self.budget:
+                if self.state.ended:
                     break
                 self._step(batch, optimizer, schedule, curves, on_progress)
-                ended = self.state.tokens >= self.budget
-                if ended or interruption.asked or self.state.step % checkpoint_every == 0:
+                if (
+                    self.state.ended
+                    or interruption.asked
+                    or self.state.step % checkpoint_every == 0
+                ):
                     self._save(optimizer)
                     on_checkpoint(self.stage, self.state.step)
                 if interruption.asked:
@@ -185,7 +190,8 @@ class StageTraining:
         stretch, losses = (*before.stretch, loss), before.losses
         step, tokens = before.step + 1, before.tokens + batch.tokens
         seconds = before.seconds + time.monotonic() - began
-        if step % REPORT_EVERY == 0 or tokens >= self.budget:
+        ended = tokens + batch.tokens / 2 >= self.budget
+        if step % REPORT_EVERY == 0 or ended:
             mean = round(math.fsum(stretch) / len(stretch), 5)
             stretch, losses = (), (*losses, mean)
             speed = tokens / max(seconds, 1e-9)
@@ -208,6 +214,7 @@ class StageTraining:
                 "seconds": seconds,
                 "stretch": stretch,
                 "losses": losses,
+                "ended": ended,
             }
         )
 
@@ -222,9 +229,7 @@ class StageTraining:
             learned = torch.tensor(piece.learned, device=device)[:, 1:]
             # Padding stands on the right, so that causal attention alone keeps it out of sight.
             with torch.autocast(device.type, torch.bfloat16, enabled=self._autocast()):
-                hidden = self.network.hidden(ids)
-                # Only positions that are learned get logits: [learned tokens, vocabulary]
-                logits = self.network.logits(hidden[:, :-1][learned])
+                logits = self.network.learned_logits(ids, learned)
             yield functional.cross_entropy(logits.float(), ids[:, 1:][learned], reduction="sum")
 
     def _autocast(self) -> bool:

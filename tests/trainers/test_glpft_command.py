@@ -1,0 +1,67 @@
+"""`train glpft` as a user meets it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from trainers.cli import app
+from trainers.data.datasets import write
+
+from .tiny_glpft import DATA
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("set") / "data"
+    write(DATA, folder)
+    return folder
+
+
+def command(*arguments: object) -> tuple[int, str]:
+    ended = CliRunner().invoke(app, ["glpft", *map(str, arguments)])
+    if ended.exception is not None and not isinstance(ended.exception, SystemExit):
+        return 1, str(ended.exception)
+    return ended.exit_code, ended.output
+
+
+def test_the_command_states_compute_padding_and_losses_and_does_nothing_twice(
+    data: Path, tmp_path: Path
+) -> None:
+    arguments = (
+        tmp_path / "out", "--data", data, "--method", "single", "--tokens", 20_000,
+        "--size", "micro-0.2m",
+    )  # fmt: skip
+    code, said = command(*arguments)
+    assert code == 0, said
+    assert "single: reading global_steps…" in said
+    assert "checkpoint of single at step" in said
+    assert "tokens of a budget of 20,000" in said
+    assert f"models in {tmp_path / 'out'}" in said
+    code, again = command(*arguments)
+    assert code == 0
+    assert "is finished; --restart trains anew" in again
+    assert "checkpoint" not in again
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--method", "poem"), "--method 'poem': Input should be 'glpft', 'no-reuse'"),
+        (("--weights", "half"), "--weights 'half': Input should be 'full'"),
+        (("--rate", "0"), "--rate 0.0: Input should be greater than 0"),
+        (("--size", "huge"), "there is no size 'huge'; choose one of: micro-0.2m"),
+        (("--base", "/nowhere/at/all"), "there is no such folder"),
+        (("--publish",), "policies are adapters of the model that a pool serves"),
+        (("--from-store", "nowhere"), "give one of --data FOLDER"),
+    ],
+)
+def test_bad_input_is_named_before_anything_is_trained(
+    data: Path, tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    code, answer = command(tmp_path / "out", "--data", data, *arguments)
+    assert code != 0
+    assert said in answer
+    assert not (tmp_path / "out").exists()
