@@ -25,7 +25,7 @@ async def record(store: Path, *forms: UmiOptions) -> None:
     for number, instance in enumerate(instances("train", 5, COUNT)):
         options = forms[number % len(forms)]
         ended, _ = await served(instance, options, made(trajectories[number], options)[0])
-        own = ended.run.model_copy(update={"id": f"{ended.run.id}-{number}"})
+        own = ended.run.model_copy(update={"id": ended.run.id[:-1] + str(number)})
         runs.append(ended.model_copy(update={"run": own}))
     await recorded_in(store, *runs)
 

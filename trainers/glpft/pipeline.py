@@ -12,6 +12,7 @@ What is finished is not done again; a stage's folder appears whole or not at all
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -156,6 +157,8 @@ class _Pipeline:
         import transformers
 
         settings, folder = self.settings, self.output / stage.name
+        # The model of the stage before is in a cycle of references with its adapter.
+        gc.collect()
         adapter = settings.trains_adapter(stage.name)
         before = None if stage.begins_from is None else self.output / stage.begins_from
         same_kind = before is not None and settings.trains_adapter(before.name) == adapter

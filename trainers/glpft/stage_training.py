@@ -168,7 +168,8 @@ class StageTraining:
 
         began = time.monotonic()
         # The middle of the step, so that neither the first nor the last one is without effect.
-        done = (self.state.tokens + batch.tokens / 2) / self.budget
+        left = self.budget - self.state.tokens
+        done = (self.state.tokens + min(batch.tokens, left) / 2) / self.budget
         rate = schedule.learning_rate * rate_factor(done, schedule.warmup)
         for group in optimizer.param_groups:
             group["lr"] = rate
