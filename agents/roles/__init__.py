@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeGuard
 
 from agents.registry import Registry
+from agents.roles.completion import Completion
 from agents.roles.expert import Expert
 from agents.roles.planner import Planner
 from agents.roles.protocol import Role, StepContext, StepResult
@@ -12,6 +13,7 @@ from agents.roles.slm import SmallSolver
 from agents.roles.solo import Solo
 from agents.roles.umi.caller import UmiCaller
 from agents.roles.umi.planner import UmiPlanner
+from agents.roles.umi.single import UmiSingle
 from agents.roles.umi.summarizer import UmiSummarizer
 
 __all__ = ["Role", "StepContext", "StepResult", "roles"]
@@ -31,3 +33,5 @@ roles.register(Solo())
 roles.register(UmiPlanner())
 roles.register(UmiCaller())
 roles.register(UmiSummarizer())
+roles.register(UmiSingle())
+roles.register(Completion())

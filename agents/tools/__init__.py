@@ -17,6 +17,7 @@ from agents.tools.declaration import (
     ToolFailed,
     tool,
 )
+from agents.tools.noted_call import noted_call
 
 __all__ = [
     "Arguments",
@@ -40,6 +41,7 @@ tools: Registry[Tool[Any]] = Registry("tool", "switchyard.tools", _is_tool)
 
 tools.register(calculate)
 tools.register(api_world)
+tools.register(noted_call)
 
 
 def tool_spec(name: str) -> ToolSpec:

@@ -3,7 +3,8 @@
 What may be called follows from the task alone, which is fixed when its run is admitted. Nothing
 that a model writes or a tool answers can add to it.
 
-A task of the environment `api_worlds` offers the APIs of its world. Any other may name registered
+A task of the environment `api_worlds` offers the APIs of its world, one of `tool_step` those that
+it describes, whose calls are noted and not carried out. Any other may name registered
 tools in its instance: `{"tools": ["calculate", …]}`.
 """
 
@@ -15,6 +16,8 @@ from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
+from agents.environments import tool_step
+from agents.environments.tool_step import GivenStep
 from agents.errors import InvalidTask, UnknownName
 from agents.records import JsonObject, Task, ToolCall, ToolSpec
 from agents.tools import tools
@@ -85,6 +88,20 @@ class WorldApis:
         )
 
 
+@dataclass(frozen=True)
+class NotedTools:
+    """Tools that are only told of."""
+
+    specs: tuple[ToolSpec, ...]
+
+    def request(
+        self, name: str, arguments: JsonObject, earlier: Sequence[ToolCall]
+    ) -> ToolRequest | None:
+        if name not in (spec.name for spec in self.specs):
+            return None
+        return ToolRequest("noted_call", {"name": name, "arguments": arguments})
+
+
 class _Instance(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
@@ -98,6 +115,8 @@ def offered_tools(task: Task, *, otherwise: Sequence[str] = ()) -> OfferedTools:
     """
     if task.environment == "api_worlds":
         return _world_apis(task)
+    if task.environment == tool_step.ENVIRONMENT:
+        return _noted(task)
     named: Sequence[str] = otherwise
     if "tools" in task.instance:
         try:
@@ -111,6 +130,17 @@ def offered_tools(task: Task, *, otherwise: Sequence[str] = ()) -> OfferedTools:
         return Functions(tuple(tools.get(name).spec for name in dict.fromkeys(named)))
     except UnknownName as error:
         raise InvalidTask(f"the task offers a tool that nobody registered: {error}") from error
+
+
+def _noted(task: Task) -> NotedTools:
+    try:
+        return NotedTools(GivenStep.model_validate(task.instance).tools)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InvalidTask(
+            f"the task's instance is no given step: {where}: {first['msg']}"
+        ) from error
 
 
 def _world_apis(task: Task) -> WorldApis:

@@ -9,6 +9,7 @@ from agents.errors import UnknownName
 from agents.records import Run
 from agents.registry import Registry
 from agents.roles import roles
+from agents.workflows.completion import CompletionWorkflow
 from agents.workflows.delegate import DelegateWorkflow
 from agents.workflows.routing import (
     MAX_TURNS,
@@ -24,6 +25,7 @@ from agents.workflows.routing import (
 )
 from agents.workflows.solo import SoloWorkflow
 from agents.workflows.umi import UmiWorkflow
+from agents.workflows.umi_single import UmiSingleWorkflow
 
 __all__ = [
     "MAX_TURNS",
@@ -53,6 +55,8 @@ workflows: Registry[Workflow] = Registry("workflow", "switchyard.workflows", _is
 workflows.register(SoloWorkflow())
 workflows.register(DelegateWorkflow())
 workflows.register(UmiWorkflow())
+workflows.register(UmiSingleWorkflow())
+workflows.register(CompletionWorkflow())
 
 
 def prompt_hashes(workflow: str) -> dict[str, str]:

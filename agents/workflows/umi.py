@@ -11,11 +11,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
+from agents.environments import tool_step
 from agents.payloads import QuestionPayload
-from agents.records import JsonObject, Run, Step
+from agents.records import JsonObject, Outcome, Run, Step
 from agents.roles.umi.settings import UmiOptions, options_of, tools_of
+from agents.roles.umi.transcript import CALLING
 from agents.workflows.endings import answered, gave_up, gave_up_by, no_route
-from agents.workflows.routing import Continue, Handoff, Routing, parse_options
+from agents.workflows.routing import Continue, Finish, Handoff, Routing, parse_options
 
 _SHOWN_CHARS = 200
 
@@ -44,7 +46,7 @@ class UmiWorkflow:
             case "umi_planner", "call":
                 return self._called(run, journal, step)
             case "umi_planner", "conclude":
-                return _to("umi_summarizer", step)
+                return hand_over("umi_summarizer", step)
             case (("umi_planner" | "umi_summarizer"), "give_up"):
                 return gave_up_by(step)
             case "umi_caller", ("call" | "refused"):
@@ -56,33 +58,47 @@ class UmiWorkflow:
 
     def _called(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
         limit = options_of(run).max_calls
-        if sum(1 for _ in _callers(journal)) >= limit:
+        if sum(1 for _ in calling_steps(journal)) >= limit:
             return gave_up(f"umi_planner: wants another call after {limit}, which is the limit")
-        return _to("umi_caller", step)
+        return hand_over("umi_caller", step)
 
     def _observed(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
-        """Back to the planner, unless nothing new comes of it. The same call counts wherever it
-        was made: two calls in turn are a cycle too."""
-        limit = options_of(run).max_repeats
-        this = _outcome(step)
-        if 1 + sum(_outcome(earlier) == this for earlier in _callers(journal)) >= limit:
-            call = json.dumps(step.decision.data, ensure_ascii=False)[:_SHOWN_CHARS]
-            return gave_up(f"umi_caller: {limit} times the same call and observation: {call}")
-        return _to("umi_planner", step)
+        return after_observation(run, journal, step) or hand_over("umi_planner", step)
 
 
-def _callers(journal: Iterable[Step]) -> Iterable[Step]:
-    return (step for step in journal if step.agent == "umi_caller")
+def after_observation(run: Run, journal: tuple[Step, ...], step: Step) -> Finish | None:
+    """The end of a run, if it ends where a tool has answered: after the one step of a `tool_step`,
+    or where nothing new comes of it. The same call counts wherever it was made: two calls in turn
+    are a cycle too."""
+    if run.task.environment == tool_step.ENVIRONMENT:
+        return Finish(Outcome.ANSWERED, answer="")
+    limit = options_of(run).max_repeats
+    this = _outcome(step)
+    if 1 + sum(_outcome(earlier) == this for earlier in calling_steps(journal)) < limit:
+        return None
+    call = json.dumps(this[0], ensure_ascii=False)[:_SHOWN_CHARS]
+    return gave_up(f"{step.agent}: {limit} times the same call and observation: {call}")
+
+
+def calling_steps(journal: Iterable[Step]) -> Iterable[Step]:
+    """Steps that called, refused ones too."""
+    return (
+        step
+        for step in journal
+        if step.agent in CALLING and step.decision.kind in ("call", "refused")
+    )
 
 
 def _outcome(step: Step) -> tuple[JsonObject, object]:
-    """What was called, and what came of it."""
+    """What was called, and what came of it. Another thought makes no other call."""
+    called: JsonObject = {k: v for k, v in step.decision.data.items() if k != "rationale"}
     match step.observation:
         case {"turns": [[{"output": output}]]}:
-            return step.decision.data, output
+            return called, output
         case _:
-            return step.decision.data, None
+            return called, None
 
 
-def _to(role: str, step: Step) -> Continue:
+def hand_over(role: str, step: Step) -> Continue:
+    """The next turn is the role's."""
     return Continue((Handoff(role=role, turn=step.turn + 1, payload=QuestionPayload()),))

@@ -8,8 +8,11 @@ from runtime import config
 
 def test_every_role_of_the_workflow_is_served_by_an_adapter_of_one_model() -> None:
     settings = config.load("umi", environ={})
-    roles = workflows.get(settings.workflow).roles
+    served = [workflows.get(name) for name in ("umi", "umi_single")]
+    roles = [role for workflow in served for role in workflow.roles]
     hosted = [role for worker in settings.workers.values() for role in worker.roles]
-    assert sorted(hosted) == sorted(roles)
+    assert sorted(hosted) == sorted([*roles, "completion"])
     assert settings.workers["gpu"].models == ("umi",)
-    assert settings.policies == workflows.get("umi").default_policies
+    assert settings.policies == {
+        role: policy for each in served for role, policy in each.default_policies.items()
+    }

@@ -33,6 +33,7 @@ from trainers.errors import UnreadableData
 from trainers.store import read_trajectories
 
 TEST_QUERY = "a test query"
+TRAINING_QUERY = "no test query"
 HELD_OUT = "an instruction that is held out from training"
 TEST_QUERIES = "test_query_ids"
 NOT_SOLVED = "not solved"
@@ -72,16 +73,19 @@ def from_worlds(
     return Source(name, settings, tuple(made.values()))
 
 
-def from_toolbench(folder: Path) -> Source:
+def from_toolbench(folder: Path, *, held_out: bool = False) -> Source:
     """The last chain of each answer, but not of the test queries, where the folder lists those
-    (`test_query_ids/`, as in the full data). Raises `UnreadableData`."""
+    (`test_query_ids/`, as in the full data); or, `held_out`, of nothing but those, and of every
+    query where the folder lists none. Raises `UnreadableData`."""
     reading = toolbench.read_answers(folder)
     test = _test_queries(folder)
     skipped = list(reading.skipped)
     trajectories: list[Trajectory] = []
     for answer in reading.records:
         try:
-            if answer.query_id in test:
+            if held_out and test and answer.query_id not in test:
+                raise UnreadableJson(TRAINING_QUERY)
+            if not held_out and answer.query_id in test:
                 raise UnreadableJson(TEST_QUERY)
             trajectories.append(_of_answer(answer))
         except UnreadableJson as error:

@@ -29,6 +29,14 @@ class Price(SettingsModel):
     """Per million generated tokens, hidden reasoning included."""
 
 
+class ScriptedWorlds(SettingsModel):
+    """Instances of the simulated worlds whose way the script knows."""
+
+    split: str
+    seed: int = 123
+    samples: int = Field(default=200, ge=1, le=100_000)
+
+
 class ScriptedOptions(SettingsModel):
     """How the scripted engine behaves."""
 
@@ -40,6 +48,8 @@ class ScriptedOptions(SettingsModel):
     """Share of sub-problems that are answered wrongly: a false equation or no boxed answer."""
     faults: FaultPlan = FaultPlan()
     """Errors to inject."""
+    worlds: tuple[ScriptedWorlds, ...] = ()
+    """What it answers as the simulator's oracle would, in every role of `umi` and `umi_single`."""
 
 
 class ModelSettings(SettingsModel):

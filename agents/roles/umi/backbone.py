@@ -14,13 +14,37 @@ global fine-tuning begins, and the single-model baseline.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from agents.records import ToolSpec
-from agents.roles.umi.output import Action, written_call
+from agents.roles.umi.output import Action, Unreadable, read_action, read_answer, written_call
 from agents.roles.umi.transcript import ToolStyle, Turn, planner_input
 
 GIVE_UP = "give up."
+
+_PART = re.compile(
+    r"(?im)^[\s*_`#>]*(?:(?P<call>action)|(?P<conclude>conclusion))[\s*_`]*:[\s*_`]*"
+)
+_END = "</s>"
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A turn that calls, or tries to."""
+
+    rationale: str
+    call: Action | Unreadable
+
+
+@dataclass(frozen=True, slots=True)
+class Concluded:
+    """A turn that ends the way."""
+
+    rationale: str
+    answer: str | None
+    """None: it gives up."""
 
 
 def backbone_input(tools: Sequence[ToolSpec], turns: Iterable[Turn], style: ToolStyle) -> str:
@@ -40,6 +64,23 @@ def call_part(call: Action) -> str:
 def conclusion_part(answer: str | None) -> str:
     """The answer, or the words of giving up."""
     return f"conclusion: {GIVE_UP if answer is None else answer}"
+
+
+def read_step(text: str) -> Called | Concluded | Unreadable:
+    """The backbone's turn: what its first line `Action:` or `conclusion:` begins, and the thought
+    before it."""
+    own = text.partition(_END)[0]
+    found = _PART.search(own)
+    if found is None:
+        return Unreadable("its text has no line `Action:` and no line `conclusion:`")
+    rationale = read_answer(own[: found.start()])
+    if found["call"]:
+        return Called(rationale, read_action(own[found.start() :]))
+    answer = own[found.end() :].strip()
+    if not answer:
+        return Unreadable("there is nothing behind `conclusion:`")
+    gives_up = answer.strip("*_`\"' .").lower() == GIVE_UP.rstrip(".")
+    return Concluded(rationale, None if gives_up else answer)
 
 
 def called_in_trajectory(number: int, rationale: str, call: Action) -> str:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from agents.errors import JournalIncomplete
 from agents.prompts import Prompt, load_prompt
 from agents.protocols import Host
-from agents.records import Call, Decision, JsonObject
 from agents.roles.conversation import cut_off
 from agents.roles.protocol import StepContext, StepResult
-from agents.roles.umi.output import Action, Unreadable, call_schema, read_action
+from agents.roles.umi.calling import carried_out, refused
+from agents.roles.umi.history import team_history
+from agents.roles.umi.output import Unreadable, call_schema, read_action
 from agents.roles.umi.settings import options_of, tools_of
-from agents.roles.umi.step import completion, refuse_other_payloads, result
-from agents.roles.umi.transcript import caller_input, calls_of, turns_of
-from agents.tools.offered import OfferedTools
-
-_KEPT_CHARS = 1_000
-"""Of a text that is no call."""
+from agents.roles.umi.step import completion, refuse_other_payloads
+from agents.roles.umi.transcript import caller_input, calls_of
 
 
 class UmiCaller:
@@ -36,7 +33,7 @@ class UmiCaller:
     async def step(self, context: StepContext, host: Host) -> StepResult:
         refuse_other_payloads(context, self.name)
         options, tools = options_of(context.run), tools_of(context.run)
-        turns = turns_of(context.run, context.journal, options.observation_chars)
+        turns = team_history(context.run, context.journal, options.observation_chars)
         if turns[-1].label != "assistant":
             raise JournalIncomplete(
                 f"run {context.run.id}: no thought of the planner before turn {context.turn}"
@@ -52,23 +49,5 @@ class UmiCaller:
         action = read_action(call.text)
         if isinstance(action, Unreadable):
             cut = cut_off(call)
-            return _refused(call, f"{action.reason} ({cut})" if cut else action.reason)
-        return await _carried_out(context, host, tools, call, action)
-
-
-async def _carried_out(
-    context: StepContext, host: Host, tools: OfferedTools, call: Call, action: Action
-) -> StepResult:
-    request = tools.request(action.name, action.arguments, calls_of(context.journal))
-    if request is None:
-        known = ", ".join(spec.name for spec in tools.specs) or "none"
-        return _refused(call, f"there is no tool {action.name[:64]!r}; the tools are: {known}")
-    output = await host.call_tool(request.tool, request.arguments)
-    decision = Decision(kind="call", data={"name": action.name, "arguments": action.arguments})
-    entry: JsonObject = {"tool": request.tool, "arguments": request.arguments, "output": output}
-    return result(call, decision, entry)
-
-
-def _refused(call: Call, error: str) -> StepResult:
-    decision = Decision(kind="refused", data={"text": call.text[:_KEPT_CHARS]})
-    return result(call, decision, {"output": {"error": error}})
+            return refused(call, f"{action.reason} ({cut})" if cut else action.reason)
+        return await carried_out(host, tools, calls_of(context.journal), call, action)

@@ -7,10 +7,11 @@ from agents.protocols import Host
 from agents.records import Decision
 from agents.roles.conversation import cut_off
 from agents.roles.protocol import StepContext, StepResult
+from agents.roles.umi.history import team_history
 from agents.roles.umi.output import Unreadable, read_plan
 from agents.roles.umi.settings import options_of, tools_of
 from agents.roles.umi.step import completion, refuse_other_payloads, result
-from agents.roles.umi.transcript import planner_input, turns_of
+from agents.roles.umi.transcript import planner_input
 
 
 class UmiPlanner:
@@ -27,7 +28,7 @@ class UmiPlanner:
     async def step(self, context: StepContext, host: Host) -> StepResult:
         refuse_other_payloads(context, self.name)
         options = options_of(context.run)
-        turns = turns_of(context.run, context.journal, options.observation_chars)
+        turns = team_history(context.run, context.journal, options.observation_chars)
         text = planner_input(tools_of(context.run).specs, turns, options.tool_style)
         call = await completion(context, host, self.prompts[0], text)
         plan = read_plan(call.text)

@@ -7,10 +7,11 @@ from agents.protocols import Host
 from agents.records import Decision
 from agents.roles.conversation import cut_off
 from agents.roles.protocol import StepContext, StepResult
+from agents.roles.umi.history import team_history
 from agents.roles.umi.output import read_answer
 from agents.roles.umi.settings import options_of
 from agents.roles.umi.step import completion, refuse_other_payloads, result
-from agents.roles.umi.transcript import summarizer_input, turns_of
+from agents.roles.umi.transcript import summarizer_input
 
 
 class UmiSummarizer:
@@ -29,7 +30,7 @@ class UmiSummarizer:
     async def step(self, context: StepContext, host: Host) -> StepResult:
         refuse_other_payloads(context, self.name)
         options = options_of(context.run)
-        turns = turns_of(context.run, context.journal, options.observation_chars)
+        turns = team_history(context.run, context.journal, options.observation_chars)
         call = await completion(context, host, self.prompts[0], summarizer_input(turns))
         reason = cut_off(call)
         answer = read_answer(call.text)

@@ -34,6 +34,9 @@ END_OF_TURN = "</s>"
 MAX_DESCRIPTION_CHARS = 256
 """Of a tool, and of each of its parameters."""
 
+CALLING = ("umi_caller", "umi_single")
+"""Roles whose steps call tools."""
+
 _LIKE_AN_END = re.compile(r"<\s*/\s*s\s*>", re.IGNORECASE)
 
 
@@ -134,6 +137,9 @@ def turns_of(run: Run, journal: Iterable[Step], observation_chars: int) -> list[
                 turns.append(Turn("observation", observation_of(step, observation_chars)))
             case "umi_summarizer", "answer":
                 turns.append(Turn("conclusion", _text(data.get("answer"))))
+            case "umi_single", ("call" | "refused"):
+                turns.append(Turn("assistant", _single_text(step)))
+                turns.append(Turn("observation", observation_of(step, observation_chars)))
             case _:
                 pass
     return turns
@@ -149,7 +155,7 @@ def calls_of(journal: Iterable[Step]) -> tuple[ToolCall, ...]:
             raw_arguments=json.dumps(arguments, ensure_ascii=False),
         )
         for step in sorted(journal, key=lambda step: step.turn)
-        if step.agent == "umi_caller"
+        if step.agent in CALLING
         and step.decision.kind == "call"
         and isinstance(arguments := step.decision.data.get("arguments"), dict)
     )
@@ -181,3 +187,14 @@ def observation_text(output: JsonValue, limit: int) -> str:
 
 def _text(value: JsonValue) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _single_text(step: Step) -> str:
+    """The single model's turn: thought and call."""
+    data = step.decision.data
+    if step.decision.kind == "refused":
+        return _text(data.get("text"))
+    arguments, rationale = data.get("arguments"), _text(data.get("rationale"))
+    given = arguments if isinstance(arguments, dict) else {}
+    written = written_call(_text(data.get("name")), given)
+    return f"{rationale}\n{written}" if rationale else written

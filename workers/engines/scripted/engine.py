@@ -27,7 +27,8 @@ from workers.engines.protocol import (
 )
 from workers.engines.request_checks import context_overflow, refuse_unsupported
 from workers.engines.scripted.packed_text import PackedText
-from workers.engines.scripted.script import conversation_key, scripted_reply
+from workers.engines.scripted.script import ScriptedReply, conversation_key, scripted_reply
+from workers.engines.scripted.script_worlds import WorldsScript
 from workers.engines.settings import ModelSettings
 from workers.engines.text.chat_prompt import Prompt, build_prompt
 from workers.engines.text.text_stream import TextStream
@@ -45,6 +46,7 @@ class ScriptedEngine:
         self._options = settings.scripted
         self._codec = PackedText()
         self._faults = FaultChooser(self._options.faults)
+        self._worlds = WorldsScript(self._options.worlds, self._options.mistake_rate)
         self._in_flight = InFlight()
         self._slots = asyncio.Semaphore(settings.max_concurrency)
         self._calls = self._prompt_tokens = self._completion_tokens = self._abandoned = 0
@@ -73,7 +75,11 @@ class ScriptedEngine:
         )
 
     async def start(self) -> None:
-        """Nothing to load."""
+        """Nothing to load but the worlds of the script. Raises `EngineError` for unknown ones."""
+        try:
+            self._worlds.learn()
+        except ValueError as error:
+            raise EngineError(f"scripted.worlds: {error}", kind="bad_request") from error
 
     async def close(self) -> None:
         """Cancels whatever is still in work."""
@@ -210,12 +216,17 @@ class ScriptedEngine:
         self, request: GenerateRequest, index: int, prompt_tokens: int, fault: FaultKind | None
     ) -> tuple[list[int], bool]:
         """What the script says before stop strings, and whether a limit cuts it."""
-        reply = scripted_reply(
-            request.messages,
-            request.tools,
-            seed=reply_seed(request.sampling, index),
-            mistake_rate=self._options.mistake_rate,
-            json_schema=request.json_schema,
+        known = self._worlds.reply(request.messages, as_json=request.json_schema is not None)
+        reply = (
+            ScriptedReply(known)
+            if known is not None
+            else scripted_reply(
+                request.messages,
+                request.tools,
+                seed=reply_seed(request.sampling, index),
+                mistake_rate=self._options.mistake_rate,
+                json_schema=request.json_schema,
+            )
         )
         parts = [reply.text]
         for call in reply.calls:

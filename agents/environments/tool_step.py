@@ -1,0 +1,38 @@
+"""One step of a way that is given: which tools there are, and what was done and seen so far.
+
+A step of a recorded trajectory is predicted from the reference's own history (teacher forcing), so
+that an earlier mistake of the model does not change what it is asked. The call that it writes is
+noted and not carried out, and the run ends after it.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field, JsonValue
+
+from agents.records import JsonObject, Record, ToolSpec
+
+ENVIRONMENT = "tool_step"
+MAX_TOOLS = 1_000
+
+
+class GivenCall(Record):
+    """A step that called."""
+
+    rationale: str = ""
+    name: str | None = None
+    """None where the call can't be read: then `text` is what its writer wrote."""
+    arguments: JsonObject = Field(default_factory=dict)
+    text: str = ""
+    output: JsonValue = None
+    """What the tool answered, as a tool worker says it: `{"result": …}` or `{"error": …}`."""
+    asked_again: str | None = None
+    """What the user said before this step."""
+
+
+class GivenStep(Record):
+    """What stands in `Task.instance`; the instruction is the task's prompt."""
+
+    tools: tuple[ToolSpec, ...] = Field(max_length=MAX_TOOLS)
+    before: tuple[GivenCall, ...] = ()
+    asked_again: str | None = None
+    """What the user said before the step that is asked for."""

@@ -1,0 +1,44 @@
+"""Answers with one completion, word for word: no tools, no history, nothing made of the text."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from agents.prompts import Prompt, load_prompt
+from agents.protocols import Host
+from agents.records import Decision
+from agents.roles.protocol import StepContext, StepResult
+from agents.roles.umi.step import completion, refuse_other_payloads, result
+
+PromptName = Literal["function_calls", "api_call"]
+
+
+class CompletionOptions(BaseModel):
+    """Options of the workflow `completion`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    prompt: PromptName
+    """Which system prompt stands before the question."""
+
+
+class Completion:
+    """Decides `answer` {answer}, `give_up` {reason} for an empty text, or `failed`."""
+
+    name = "completion"
+    version = 1
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        return (load_prompt("function_calls"), load_prompt("api_call"))
+
+    async def step(self, context: StepContext, host: Host) -> StepResult:
+        refuse_other_payloads(context, self.name)
+        options = CompletionOptions.model_validate(context.run.options)
+        prompt = load_prompt(options.prompt)
+        call = await completion(context, host, prompt, context.run.task.prompt)
+        if not call.text.strip():
+            return result(call, Decision(kind="give_up", data={"reason": "the text is empty"}))
+        return result(call, Decision(kind="answer", data={"answer": call.text}))

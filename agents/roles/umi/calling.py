@@ -1,0 +1,43 @@
+"""What a step does with a call that a model wrote: have it carried out, or say why not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agents.protocols import Host
+from agents.records import Call, Decision, JsonObject, ToolCall
+from agents.roles.protocol import StepResult
+from agents.roles.umi.output import Action
+from agents.roles.umi.step import result
+from agents.tools.offered import OfferedTools
+
+_KEPT_CHARS = 1_000
+"""Of a text that is no call."""
+
+
+async def carried_out(
+    host: Host,
+    tools: OfferedTools,
+    earlier: Sequence[ToolCall],
+    call: Call,
+    action: Action,
+    *,
+    rationale: str | None = None,
+) -> StepResult:
+    """Decides `call` {name, arguments}, with the `rationale` where the same text holds it; or
+    `refused` for a tool that is not offered."""
+    request = tools.request(action.name, action.arguments, earlier)
+    if request is None:
+        known = ", ".join(spec.name for spec in tools.specs) or "none"
+        return refused(call, f"there is no tool {action.name[:64]!r}; the tools are: {known}")
+    output = await host.call_tool(request.tool, request.arguments)
+    said: JsonObject = {} if rationale is None else {"rationale": rationale}
+    data: JsonObject = {**said, "name": action.name, "arguments": action.arguments}
+    entry: JsonObject = {"tool": request.tool, "arguments": request.arguments, "output": output}
+    return result(call, Decision(kind="call", data=data), entry)
+
+
+def refused(call: Call, error: str) -> StepResult:
+    """Decides `refused` {text}; the error is what the model observes."""
+    decision = Decision(kind="refused", data={"text": call.text[:_KEPT_CHARS]})
+    return result(call, decision, {"output": {"error": error}})

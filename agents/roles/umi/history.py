@@ -1,0 +1,61 @@
+"""The history that a role reads: what the task gives, and what the run's journal adds.
+
+A run begins with its question alone. A task of the environment `tool_step` brings steps that were
+taken before it; they are shown as if they were the run's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from agents.environments import tool_step
+from agents.environments.tool_step import GivenCall, GivenStep
+from agents.records import Run, Step
+from agents.roles.umi.backbone import call_part, step_text
+from agents.roles.umi.output import Action, written_call, written_plan
+from agents.roles.umi.transcript import Turn, observation_text, turns_of
+
+
+def team_history(run: Run, journal: Iterable[Step], observation_chars: int) -> list[Turn]:
+    """As planner, caller and summarizer read it."""
+    return [
+        *_given(run, observation_chars, _of_team),
+        *turns_of(run, journal, observation_chars)[1:],
+    ]
+
+
+def single_history(run: Run, journal: Iterable[Step], observation_chars: int) -> list[Turn]:
+    """As the single model reads it: its thought and its call are one turn."""
+    return [
+        *_given(run, observation_chars, _of_single),
+        *turns_of(run, journal, observation_chars)[1:],
+    ]
+
+
+def _given(
+    run: Run, observation_chars: int, written: Callable[[GivenCall], Sequence[Turn]]
+) -> list[Turn]:
+    turns = [Turn("user", run.task.prompt)]
+    if run.task.environment != tool_step.ENVIRONMENT:
+        return turns
+    given = GivenStep.model_validate(run.task.instance)
+    for call in given.before:
+        turns += _asked_again(call.asked_again)
+        turns += written(call)
+        turns.append(Turn("observation", observation_text(call.output, observation_chars)))
+    return [*turns, *_asked_again(given.asked_again)]
+
+
+def _asked_again(said: str | None) -> list[Turn]:
+    return [] if said is None else [Turn("user", said)]
+
+
+def _of_team(call: GivenCall) -> Sequence[Turn]:
+    written = call.text if call.name is None else written_call(call.name, call.arguments)
+    return Turn("assistant", written_plan(call.rationale, "call")), Turn("caller", written)
+
+
+def _of_single(call: GivenCall) -> Sequence[Turn]:
+    named = None if call.name is None else Action(call.name, call.arguments)
+    then = call.text if named is None else call_part(named)
+    return (Turn("assistant", step_text(call.rationale, then)),)

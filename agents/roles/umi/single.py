@@ -1,0 +1,74 @@
+"""One model that does the work of all three roles: thinks, calls and answers."""
+
+from __future__ import annotations
+
+from agents.prompts import Prompt, load_prompt
+from agents.protocols import Host
+from agents.records import Call, Decision
+from agents.roles.conversation import cut_off
+from agents.roles.protocol import StepContext, StepResult
+from agents.roles.umi.backbone import Concluded, backbone_input, read_step
+from agents.roles.umi.calling import carried_out, refused
+from agents.roles.umi.history import single_history
+from agents.roles.umi.output import Unreadable
+from agents.roles.umi.settings import options_of, tools_of
+from agents.roles.umi.step import completion, refuse_other_payloads, result
+from agents.roles.umi.transcript import calls_of
+
+
+class UmiSingle:
+    """Decides `call` {rationale, name, arguments}, `refused` {text}, `answer` {rationale, answer},
+    `give_up` {rationale, reason} or `failed`.
+
+    What is wrong with a call comes back as its observation, as it does to the caller of `umi`. A
+    text that neither calls nor concludes gives up, as a planner that names no next role does.
+    """
+
+    name = "umi_single"
+    version = 1
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        return (load_prompt("umi_backbone"),)
+
+    async def step(self, context: StepContext, host: Host) -> StepResult:
+        refuse_other_payloads(context, self.name)
+        options, tools = options_of(context.run), tools_of(context.run)
+        turns = single_history(context.run, context.journal, options.observation_chars)
+        text = backbone_input(tools.specs, turns, options.tool_style)
+        call = await completion(context, host, self.prompts[0], text)
+        taken = read_step(call.text)
+        if isinstance(taken, Unreadable):
+            cut = cut_off(call)
+            return _gave_up(call, "", f"{taken.reason} ({cut})" if cut else taken.reason)
+        if isinstance(taken, Concluded):
+            return _concluded(call, taken)
+        if _calls_so_far(context) >= options.max_calls:
+            limit = f"wants another call after {options.max_calls}, which is the limit"
+            return _gave_up(call, taken.rationale, limit)
+        if isinstance(taken.call, Unreadable):
+            return refused(call, taken.call.reason)
+        earlier = calls_of(context.journal)
+        return await carried_out(host, tools, earlier, call, taken.call, rationale=taken.rationale)
+
+
+def _concluded(call: Call, taken: Concluded) -> StepResult:
+    cut = cut_off(call)
+    if cut is not None:
+        # What the answer lacks may be what was asked for.
+        return _gave_up(call, taken.rationale, cut)
+    if taken.answer is None:
+        reason = " ".join(taken.rationale.split()) or "the model gave no reason"
+        return _gave_up(call, taken.rationale, reason)
+    data = {"rationale": taken.rationale, "answer": taken.answer}
+    return result(call, Decision(kind="answer", data={**data}))
+
+
+def _gave_up(call: Call, rationale: str, reason: str) -> StepResult:
+    data = {"rationale": rationale, "reason": reason}
+    return result(call, Decision(kind="give_up", data={**data}))
+
+
+def _calls_so_far(context: StepContext) -> int:
+    """Refused ones too."""
+    return sum(step.decision.kind in ("call", "refused") for step in context.journal)

@@ -1,0 +1,19 @@
+"""A call that is noted and not carried out: for steps whose tools are only told of."""
+
+from __future__ import annotations
+
+from agents.records import JsonObject
+from agents.tools.declaration import Arguments, tool
+
+
+class NotedCall(Arguments):
+    """A call of a tool that is not here."""
+
+    name: str
+    arguments: JsonObject
+
+
+@tool(quick=True)
+def noted_call(arguments: NotedCall) -> str:
+    """Take note of a call. Made for tasks of the environment `tool_step`."""
+    return ""

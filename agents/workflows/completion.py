@@ -1,0 +1,34 @@
+"""`completion`: one completion of one policy, as it is. For questions whose checker reads text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agents.payloads import QuestionPayload
+from agents.records import JsonObject, Run, Step
+from agents.roles.completion import CompletionOptions
+from agents.workflows.endings import answered, gave_up_by, no_route
+from agents.workflows.routing import Handoff, Routing, parse_options
+
+
+class CompletionWorkflow:
+    """One step."""
+
+    name = "completion"
+    roles = ("completion",)
+    default_policies: Mapping[str, str] = {"completion": "llm"}
+
+    def check_options(self, options: JsonObject) -> JsonObject:
+        return parse_options(self.name, CompletionOptions, options).model_dump(mode="json")
+
+    def first(self, run: Run) -> tuple[Handoff, ...]:
+        return (Handoff(role="completion", turn=0, payload=QuestionPayload()),)
+
+    def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
+        match step.agent, step.decision.kind:
+            case "completion", "answer":
+                return answered(step)
+            case "completion", "give_up":
+                return gave_up_by(step)
+            case _:
+                raise no_route(self.name, step)

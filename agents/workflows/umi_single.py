@@ -1,0 +1,45 @@
+"""`umi_single`: one model thinks, calls and answers. The baseline that `umi` is held against.
+
+    single (t) ──call──▶ single (t+1) ──…──▶ answer, or gives up
+
+It has the options, the tools and the limits of `umi`; only who writes what differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agents.payloads import QuestionPayload
+from agents.records import JsonObject, Run, Step
+from agents.roles.umi.settings import UmiOptions, tools_of
+from agents.workflows.endings import answered, gave_up_by, no_route
+from agents.workflows.routing import Handoff, Routing, parse_options
+from agents.workflows.umi import after_observation, hand_over
+
+
+class UmiSingleWorkflow:
+    """One role, again and again. Its model writes the published form of a call: `constrained`
+    changes nothing here, since a schema leaves no room for the thought."""
+
+    name = "umi_single"
+    roles = ("umi_single",)
+    default_policies: Mapping[str, str] = {"umi_single": "umi/single"}
+
+    def check_options(self, options: JsonObject) -> JsonObject:
+        return parse_options(self.name, UmiOptions, options).model_dump(mode="json")
+
+    def first(self, run: Run) -> tuple[Handoff, ...]:
+        """Raises `InvalidTask`: a run whose tools can't be offered is not let in."""
+        tools_of(run)
+        return (Handoff(role="umi_single", turn=0, payload=QuestionPayload()),)
+
+    def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
+        match step.agent, step.decision.kind:
+            case "umi_single", ("call" | "refused"):
+                return after_observation(run, journal, step) or hand_over("umi_single", step)
+            case "umi_single", "answer":
+                return answered(step)
+            case "umi_single", "give_up":
+                return gave_up_by(step)
+            case _:
+                raise no_route(self.name, step)

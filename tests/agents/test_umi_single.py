@@ -1,0 +1,219 @@
+"""`umi_single`: one model thinks, calls and answers. And single steps of a way that is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.environments import tool_step
+from agents.environments.api_worlds import Instance, Split, instances
+from agents.environments.tool_step import GivenCall, GivenStep
+from agents.errors import InvalidTask
+from agents.local import run_locally
+from agents.records import Outcome, Task, Trajectory
+from agents.replay import replay
+from agents.roles.umi.backbone import (
+    Called,
+    Concluded,
+    call_part,
+    conclusion_part,
+    read_step,
+    step_text,
+)
+from agents.roles.umi.output import Action, Unreadable
+from agents.roles.umi.settings import UmiOptions
+from agents.roles.umi.transcript import calls_of
+from agents.tools import tools
+from agents.workflows import workflows
+from tests.agents.conversations import ScriptedHost, a_run, says
+from trainers.data.examples import SetName, examples_of
+from trainers.data.sources import from_worlds
+
+
+def calling(thought: str, expression: str) -> str:
+    return step_text(thought, call_part(Action("calculate", {"expression": expression})))
+
+
+def answering(thought: str, answer: str | None) -> str:
+    return step_text(thought, conclusion_part(answer))
+
+
+async def played(
+    texts: Sequence[str], task: Task | None = None, **options: object
+) -> tuple[Trajectory, ScriptedHost]:
+    """A run of these texts, which its journal alone reproduces."""
+    run = a_run("umi_single", "What is 12 * 7 + 5?", **options)
+    if task is not None:
+        run = run.model_copy(update={"task": task})
+    host = ScriptedHost([says(text) for text in texts])
+    trajectory = await run_locally(run, {"umi_single": host})
+    stored = Trajectory.model_validate_json(trajectory.model_dump_json())
+    assert (await replay(stored)).divergences == ()
+    return trajectory, host
+
+
+async def test_one_model_calls_reads_what_came_back_and_answers() -> None:
+    run, host = await played(
+        [calling("First.", "12 * 7"), calling("Now.", "84 + 5"), answering("Known.", "It is 89.")]
+    )
+    assert (run.outcome, run.answer) == (Outcome.ANSWERED, "It is 89.")
+    assert host.requests[2].last.content.partition("\nHistory:\n")[2] == (
+        "user: What is 12 * 7 + 5?</s>"
+        'assistant: First.\nAction: calculate\nAction Input: {"expression": "12 * 7"}</s>'
+        "observation: 84</s>"
+        'assistant: Now.\nAction: calculate\nAction Input: {"expression": "84 + 5"}</s>'
+        "observation: 89</s>\nassistant:"
+    )
+    assert [call.arguments for call in calls_of(run.steps)] == [
+        {"expression": "12 * 7"},
+        {"expression": "84 + 5"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("texts", "reason"),
+    [
+        ([answering("No tool can.", None)], "umi_single: No tool can."),
+        (["I wonder."], "umi_single: its text has no line `Action:` and no line `conclusion:`"),
+        ([calling("", "1+1")] * 3, "umi_single: 3 times the same call and observation"),
+        (
+            [calling("", f"{n}+1") for n in range(3)],
+            "umi_single: wants another call after 2, which is the limit",
+        ),
+    ],
+)
+async def test_it_gives_up_with_the_reason(texts: list[str], reason: str) -> None:
+    run, _ = await played(texts, max_calls=2 if "limit" in reason else 6)
+    assert run.outcome is Outcome.GAVE_UP
+    assert (run.reason or "").startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (step_text("", "Action: oracle\nAction Input: {}"), "there is no tool 'oracle'"),
+        ("Action: calculate\nAction Input: {12}", "the arguments are not valid JSON"),
+    ],
+)
+async def test_what_is_wrong_with_a_call_comes_back_as_its_observation(
+    text: str, told: str
+) -> None:
+    run, host = await played([text, answering("", "4")])
+    assert run.answer == "4"
+    assert told in host.requests[1].last.content
+    assert calls_of(run.steps) == ()
+
+
+_WORDS = st.text(st.characters(categories=("L", "N", "P", "Zs")), max_size=60).map(str.strip)
+_PLAIN = _WORDS.filter(
+    lambda text: not any(word in text.lower() for word in ("action", "conclusion", ":", "</s"))
+)
+_JSON = st.dictionaries(_WORDS, st.one_of(st.integers(), _WORDS, st.lists(_WORDS)), max_size=3)
+
+
+@given(thought=_PLAIN, arguments=_JSON)
+def test_a_call_is_read_as_it_was_written(thought: str, arguments: dict[str, object]) -> None:
+    call = Action("weather", arguments)  # type: ignore[arg-type]
+    taken = read_step(step_text(thought, call_part(call)))
+    assert isinstance(taken, Called)
+    assert taken.call == call
+    assert taken.rationale == thought
+
+
+@given(thought=_PLAIN, answer=_PLAIN.filter(bool))
+def test_an_answer_is_read_as_it_was_written(thought: str, answer: str) -> None:
+    taken = read_step(step_text(thought, conclusion_part(answer)))
+    if not answer.strip("*_` "):
+        assert isinstance(taken, Concluded | Unreadable)
+        return
+    assert isinstance(taken, Concluded)
+    assert taken.answer is None or taken.answer == answer.lstrip("*_` ")
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_read_or_said_to_be_unreadable(text: str) -> None:
+    assert isinstance(read_step(text), Called | Concluded | Unreadable)
+
+
+def an_instance() -> Instance:
+    """With at least two calls."""
+    found = instances(Split.TRAIN, 5, 20)
+    return next(one for one in found if len(one.oracle.steps) >= 2)
+
+
+def rows(instance: Instance, name: SetName) -> list[tuple[str, str]]:
+    """Inputs and targets of training on the oracle's way."""
+    ways = from_worlds("train", 20, 5).trajectories
+    way = next(way for way in ways if way.id == instance.id)
+    made = examples_of(way, UmiOptions())
+    examples = [one[1] for one in made if isinstance(one, tuple) and one[0] == name]
+    return [(one.input, one.target_text) for one in examples]
+
+
+async def test_a_run_meets_the_very_texts_that_the_backbone_is_trained_on() -> None:
+    instance = an_instance()
+    expected = rows(instance, "global_steps")
+    run, host = await played([target for _, target in expected], instance.task, calculator=False)
+    assert [request.last.content for request in host.requests] == [text for text, _ in expected]
+    assert instance.verify(run.answer, calls_of(run.steps)).solved
+
+
+def given_step(instance: Instance, number: int) -> Task:
+    """The step of that number, from 0, after the oracle's steps before it."""
+    before = [
+        GivenCall(
+            rationale=step.rationale,
+            name=step.call.name,
+            arguments=step.call.arguments or {},
+            output={"result": step.observation},
+        )
+        for step in instance.oracle.steps[:number]
+    ]
+    given = GivenStep(tools=instance.tools, before=tuple(before))
+    return Task(
+        environment=tool_step.ENVIRONMENT,
+        instance=given.model_dump(mode="json"),
+        prompt=instance.instruction,
+    )
+
+
+async def test_a_given_step_is_asked_with_the_texts_of_training_and_ends_after_one_step() -> None:
+    instance = an_instance()
+    text, target = rows(instance, "global_steps")[1]
+    run, host = await played([target], given_step(instance, 1), calculator=False)
+    assert [request.last.content for request in host.requests] == [text]
+    assert run.outcome is Outcome.ANSWERED
+    assert [name for name, _ in host.tool_calls] == ["noted_call"]
+
+
+async def test_the_team_takes_a_given_step_with_the_planners_own_thought() -> None:
+    instance = an_instance()
+    (plan_input, plan), (call_input, call) = (
+        rows(instance, name)[1] for name in ("planner", "caller")
+    )
+    run = a_run("umi", calculator=False).model_copy(update={"task": given_step(instance, 1)})
+    hosts = {
+        role: ScriptedHost([says(text)] if text else [])
+        for role, text in zip(workflows.get("umi").roles, (plan, call, ""), strict=True)
+    }
+    trajectory = await run_locally(run, hosts)
+    assert hosts["umi_planner"].requests[0].last.content == plan_input
+    assert hosts["umi_caller"].requests[0].last.content == call_input
+    assert [step.agent for step in trajectory.steps] == ["umi_planner", "umi_caller"]
+    assert trajectory.outcome is Outcome.ANSWERED
+
+
+async def test_a_noted_call_is_not_carried_out() -> None:
+    assert await tools.get("noted_call").call({"name": "pay", "arguments": {"sum": 5}}) == {
+        "result": ""
+    }
+
+
+def test_a_task_that_is_no_given_step_is_refused() -> None:
+    run = a_run("umi_single")
+    task = Task(environment=tool_step.ENVIRONMENT, instance={"tools": [{"name": 1}]}, prompt="?")
+    with pytest.raises(InvalidTask, match=r"no given step: tools\.0\.name"):
+        workflows.get("umi_single").first(run.model_copy(update={"task": task}))

@@ -1,0 +1,115 @@
+"""What the scripted engine says in the simulated worlds: the way of each instruction's oracle.
+
+The engine is told which instances there are (a split, a seed, a number), as a model would have
+learnt them by heart. Everything else it reads from its input: whose turn it is, which instruction,
+how many calls were made. So a run goes wrong wherever a role, a tool or the bus does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cached_property
+
+from agents.environments.api_worlds import Instance, instances
+from agents.prompts import load_prompt
+from agents.records import Message
+from agents.roles.umi.backbone import call_part, conclusion_part, step_text
+from agents.roles.umi.output import Action, written_call, written_plan
+from agents.roles.umi.transcript import END_OF_TURN, ToolStyle, as_plain, tools_text
+from workers.engines.faults import unit_interval
+from workers.engines.settings import ScriptedWorlds
+
+_HISTORY = re.compile(
+    r"(?:\A|\n)History:\nuser: (?P<turns>.*)\n(?:Thought:.*\n)?(?P<role>\w+):\Z", re.S
+)
+_OBSERVATION = f"{END_OF_TURN}observation: "
+_UNSURE = "I do not know how."
+
+
+class WorldsScript:
+    """The oracle's ways, by instruction."""
+
+    def __init__(self, worlds: Sequence[ScriptedWorlds], mistake_rate: float) -> None:
+        self._worlds = tuple(worlds)
+        self._mistake_rate = mistake_rate
+
+    def learn(self) -> None:
+        """Work the ways out now, not at the first reply. Raises ValueError for an unknown split."""
+        _ = self._book
+
+    def reply(self, messages: Sequence[Message], *, as_json: bool) -> str | None:
+        """The next turn; None for a text that is about no instruction of these worlds.
+
+        A mistake is to give up at once. The team and the single model make theirs on different
+        instructions, as two models do.
+        """
+        if not self._worlds or not messages:
+            return None
+        text = messages[-1].content
+        found = _HISTORY.search(text)
+        if found is None:
+            return None
+        turns = found["turns"]
+        instruction, _, history = turns.partition(END_OF_TURN)
+        instance = self._instance(instruction, text)
+        if instance is None:
+            return None
+        made = (END_OF_TURN + history).count(_OBSERVATION)
+        single = messages[0].content == load_prompt("umi_backbone").text
+        speaker = "single" if single else "team"
+        if unit_interval("worlds", speaker, instruction) < self._mistake_rate:
+            if single:
+                return step_text(_UNSURE, conclusion_part(None))
+            return written_plan(_UNSURE, "give_up")
+        if single:
+            return _of_single(instance, made)
+        return _of_team(instance, made, found["role"], as_json=as_json)
+
+    def _instance(self, instruction: str, text: str) -> Instance | None:
+        """Several worlds may have one instruction; the tools tell them apart, where they stand in
+        the text, and what was observed does elsewhere."""
+        known = self._book.get(instruction, [])
+        if len(known) < 2:
+            return known[0] if known else None
+
+        def fit(instance: Instance) -> int:
+            styles: tuple[ToolStyle, ...] = ("documents", "signatures")
+            tools = any(tools_text(instance.tools, style) in text for style in styles)
+            return 100 * tools + sum(
+                as_plain(step.observation) in text for step in instance.oracle.steps
+            )
+
+        return max(known, key=fit)
+
+    @cached_property
+    def _book(self) -> dict[str, list[Instance]]:
+        book: defaultdict[str, list[Instance]] = defaultdict(list)
+        for worlds in self._worlds:
+            for instance in instances(worlds.split, worlds.seed, worlds.samples):
+                book[as_plain(instance.instruction)].append(instance)
+        return dict(book)
+
+
+def _of_single(instance: Instance, made: int) -> str:
+    oracle = instance.oracle
+    if made >= len(oracle.steps):
+        return step_text(oracle.rationale, conclusion_part(oracle.answer))
+    step = oracle.steps[made]
+    return step_text(step.rationale, call_part(Action(step.call.name, step.call.arguments or {})))
+
+
+def _of_team(instance: Instance, made: int, role: str, *, as_json: bool) -> str:
+    oracle = instance.oracle
+    done = made >= len(oracle.steps)
+    match role:
+        case "conclusion":
+            return oracle.answer or _UNSURE
+        case "caller" if not done:
+            call = oracle.steps[made].call
+            return written_call(call.name, call.arguments or {}, as_json=as_json)
+        case _ if done:
+            return written_plan(oracle.rationale, "conclude" if oracle.answer else "give_up")
+        case _:
+            return written_plan(oracle.steps[made].rationale, "call")
