@@ -27,22 +27,42 @@ ARMS: dict[str, Arm] = {
         Arm("slm", "solo", {"solo": "slm"}, "the small model alone"),
     )
 }
+TOOL_ARMS: dict[str, Arm] = {
+    arm.name: arm
+    for arm in (
+        Arm("umi", "umi", {}, "planner, caller and summarizer"),
+        Arm("single", "umi_single", {}, "one model that does the work of all three"),
+    )
+}
 
 
-def parse_arms(text: str) -> tuple[Arm, ...]:
-    """Arms from `llm,router,slm`. Raises UsageError for an unknown or repeated one."""
+def parse_arms(text: str, benchmark: str = "") -> tuple[Arm, ...]:
+    """Arms from `llm,router,slm`, or those that the benchmark has. Raises UsageError for an
+    unknown or repeated one."""
     names = [name.strip() for name in text.split(",") if name.strip()]
-    known = ", ".join(ARMS)
+    arms = _arms_of(benchmark)
+    known = "any policy of the deployment" if arms is None else ", ".join(arms)
     if not names:
         raise UsageError(f"--arms names no arm; there are: {known}")
     for name in names:
-        if name not in ARMS:
+        if arms is not None and name not in arms:
             raise UsageError(f"--arms: there is no arm {name!r}; there are: {known}")
         if names.count(name) > 1:
             raise UsageError(f"--arms names {name!r} twice")
-    return tuple(ARMS[name] for name in names)
+    return tuple(_policy(name) if arms is None else arms[name] for name in names)
 
 
-def named(names: Sequence[str]) -> tuple[Arm, ...]:
+def named(names: Sequence[str], benchmark: str = "") -> tuple[Arm, ...]:
     """Arms by name, as a manifest lists them."""
-    return parse_arms(",".join(names))
+    return parse_arms(",".join(names), benchmark)
+
+
+def _arms_of(benchmark: str) -> dict[str, Arm] | None:
+    """The arms of a benchmark; None where each policy is one."""
+    if benchmark in ("worlds", "tool_steps"):
+        return TOOL_ARMS
+    return None if benchmark in ("bfcl", "apibench") else ARMS
+
+
+def _policy(name: str) -> Arm:
+    return Arm(name, "completion", {"completion": name}, "one completion for each question")

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.checkers import PRIMARY
 from bench.errors import UsageError
 from bench.output import OutputDirectory
 from bench.report.facts import ArmRuns, Facts, facts_of
@@ -96,8 +95,8 @@ def _compare(a: ArmRuns, b: ArmRuns, facts: Facts, paths: tuple[Path, Path]) -> 
             f"{paths[0]} ({a.name}) and {paths[1]} ({b.name}) have no question in common; a "
             "paired comparison needs the same data set, seed and samples"
         )
-    right_a = [ours[item].verdicts[PRIMARY] for item in shared]
-    right_b = [theirs[item].verdicts[PRIMARY] for item in shared]
+    right_a = [ours[item].right for item in shared]
+    right_b = [theirs[item].right for item in shared]
     table = paired_table(right_a, right_b)
 
     def difference(what: str) -> Interval:

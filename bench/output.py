@@ -35,6 +35,15 @@ class ManifestItem(Record):
     gold: str
     about: JsonObject = Field(default_factory=dict)
 
+    @property
+    def task(self) -> tuple[str, JsonObject] | None:
+        """Environment and instance of the run that asks it, where the data set says them."""
+        match self.about.get("task"):
+            case {"environment": str(environment), "instance": dict(instance)}:
+                return environment, instance
+            case _:
+                return None
+
     def as_item(self) -> Item:
         return Item(self.id, self.question, self.gold, self.about)
 
@@ -61,6 +70,10 @@ class Manifest(Record):
     source: str
     available: int
     calculator: bool = True
+    options: JsonObject | None = None
+    """Options of the workflows; without them, whether there is a calculator."""
+    reference: JsonObject = Field(default_factory=dict)
+    """What the judge needs beside the items."""
     concurrency: int = 32
     budget_micro_dollars: int | None = None
     compat: str | None = None
@@ -70,6 +83,10 @@ class Manifest(Record):
     pools: dict[str, PoolFacts] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
     items: tuple[ManifestItem, ...]
+
+    @property
+    def workflow_options(self) -> JsonObject:
+        return {"calculator": self.calculator} if self.options is None else self.options
 
 
 @dataclass

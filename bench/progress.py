@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from bench.checkers import PRIMARY
 from bench.results import Result
 from runtime.tables import figures
 
@@ -148,7 +147,7 @@ class RunProgress:
         )
 
     def _count(self, result: Result) -> None:
-        self._results[result.arm].append(result.verdicts[PRIMARY])
+        self._results[result.arm].append(result.right)
         self._tokens[result.arm] += result.prompt_tokens + result.completion_tokens
         self._cost[result.arm] += result.micro_dollars
 

@@ -7,10 +7,12 @@ from pathlib import Path
 from agents.records import JsonObject
 from bench.append_log import AppendLog
 from bench.checkers import CHECKERS, Scorer
+from bench.errors import UsageError
 from bench.output import OutputDirectory
 from bench.report.facts import Facts
 from bench.report.writer import write_reports
 from bench.results import Result
+from bench.tools.suites import SUITES
 
 
 def rescore_all(path: Path) -> tuple[list[JsonObject], Facts]:
@@ -22,6 +24,11 @@ def rescore_all(path: Path) -> tuple[list[JsonObject], Facts]:
     directory = OutputDirectory(path)
     manifest = directory.manifest()
     gold = {item.id: item.gold for item in manifest.items}
+    if manifest.benchmark in SUITES:
+        raise UsageError(
+            f"{path}: {manifest.benchmark} is judged by what a run did, which its directory does "
+            "not hold; run it again"
+        )
     directory.lock()
     try:
         stored = directory.stored()

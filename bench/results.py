@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
-from agents.answers import final_text
 from agents.records import Call, JsonObject, Outcome, Record, Step, Trajectory, UsageEntry
 from bench.checkers import Score
+from bench.judgement import Judgement
 from bench.ledger import total
 from bench.taxonomy import signals_of
 
@@ -69,6 +69,15 @@ class Result(Record):
     completion_tokens: int
     micro_dollars: int
     seconds: Seconds
+    measures: dict[str, float] = Field(default_factory=dict)
+    """What is measured beside right and wrong; only what applies to the item."""
+    detail: str = ""
+    """What the judge says is wrong, in words."""
+
+    @property
+    def right(self) -> bool:
+        """What the primary checker says: its verdict stands first."""
+        return next(iter(self.verdicts.values()))
 
     def scored(self, score: Score) -> Result:
         """The same result with a new score."""
@@ -82,20 +91,13 @@ class Result(Record):
         )
 
 
-def prediction_of(trajectory: Trajectory) -> str | None:
-    """The text that the checkers read: the last completion of a run that ended with an answer."""
-    if trajectory.outcome not in {Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED}:
-        return None
-    return final_text(trajectory)
-
-
 def result_of(
     trajectory: Trajectory,
     entries: list[UsageEntry],
     *,
     arm: str,
     item: str,
-    score: Score,
+    judgement: Judgement,
     reference_values: tuple[str, ...],
 ) -> Result:
     """The line for a finished run."""
@@ -107,12 +109,12 @@ def result_of(
         item=item,
         outcome=trajectory.outcome,
         reason=trajectory.reason,
-        prediction=prediction_of(trajectory),
-        answer=score.answer,
-        value=score.value,
-        where=score.where,
-        verdicts=score.verdicts.as_dict(),
-        signals=signals_of(trajectory, reference_values),
+        prediction=judgement.prediction,
+        answer=judgement.answer,
+        value=judgement.value,
+        where=judgement.where,
+        verdicts=judgement.verdicts,
+        signals=(*signals_of(trajectory, reference_values), *judgement.signals),
         delegations=sum(step.agent == "slm" for step in steps),
         escalations=sum(step.agent == "expert" for step in steps),
         tools=sum(_tool_runs(step) for step in steps),
@@ -121,6 +123,8 @@ def result_of(
         completion_tokens=paid.completion,
         micro_dollars=paid.micro_dollars,
         seconds=_seconds(trajectory),
+        measures=judgement.measures,
+        detail=judgement.detail,
     )
 
 
@@ -142,6 +146,9 @@ def _step(step: Step, begin: float) -> JsonObject:
     turns = step.observation.get("turns")
     outputs = turns if isinstance(turns, list) else []
     calls: list[JsonValue] = [_call(call, outputs, at) for at, call in enumerate(step.calls)]
+    written = _written_call(step, outputs)
+    if written is not None and calls:
+        calls[-1] = {**calls[-1], "tools": [written]}  # pyright: ignore[reportGeneralTypeIssues]
     return {
         "agent": step.agent,
         "turn": step.turn,
@@ -181,6 +188,18 @@ def _call(call: Call, outputs: Sequence[JsonValue], at: int) -> JsonObject:
             round(latency.first_token, 4),
             round(latency.decode, 4),
         ],
+    }
+
+
+def _written_call(step: Step, turns: Sequence[JsonValue]) -> JsonObject | None:
+    """A call that the model wrote as text (a caller's), with what was observed."""
+    if step.decision.kind not in ("call", "refused") or any(c.tool_calls for c in step.calls):
+        return None
+    data = step.decision.data
+    return {
+        "name": data.get("name", "no call"),
+        "arguments": data.get("arguments", {}),
+        "output": _tool_output(turns, 0, 0),
     }
 
 

@@ -18,12 +18,12 @@ from typing import Protocol
 
 from agents.records import Budget, Outcome, Trajectory, UsageEntry
 from bench.arms import Arm, named
-from bench.checkers import Score, Scorer
 from bench.client import RunClient
 from bench.journal import Journal
+from bench.judgement import Judge
 from bench.ledger import total
 from bench.output import Manifest, ManifestItem, Stored
-from bench.results import Admitted, Result, prediction_of, result_of, transcript_of
+from bench.results import Admitted, Result, result_of, transcript_of
 from bus import BusUnavailable, Overloaded, tasks
 
 GRACE_SECONDS = 10.0
@@ -84,7 +84,7 @@ class Runner:
         stored: Stored,
         journal: Journal,
         client: RunClient,
-        scorer: Scorer,
+        judge: Judge,
         progress: Progress,
         *,
         spent: int = 0,
@@ -93,8 +93,8 @@ class Runner:
         self._manifest = manifest
         self._journal = journal
         self._client = client
-        self._scorer = scorer
-        self._scoring = asyncio.Lock()
+        self._judge = judge
+        self._judging = asyncio.Lock()
         self._progress = progress
         self._grace = grace
         self._spent = spent
@@ -169,7 +169,7 @@ class Runner:
         left = [
             Job(arm, item)
             for item in self._manifest.items
-            for arm in named(self._manifest.arms)
+            for arm in named(self._manifest.arms, self._manifest.benchmark)
             if (arm.name, item.id) not in self._results
         ]
         known = [job for job in left if job.key in self._admitted]
@@ -220,16 +220,20 @@ class Runner:
 
     async def _answer(self, job: Job) -> None:
         known = self._admitted.get(job.key)
+        environment, instance = job.item.task or (
+            self._manifest.benchmark,
+            {"item": job.item.id},
+        )
         run = self._client.new_run(
             job.item.question,
             workflow=job.arm.workflow,
             policies=job.arm.policies,
-            options={"calculator": self._manifest.calculator},
+            options=self._manifest.workflow_options,
             seed=seed_of(self._manifest.seed, job.item.id),
             budget=Budget(seconds=self._manifest.run_seconds),
             tags={"bench": self._manifest.benchmark, "arm": job.arm.name, "item": job.item.id},
-            environment=self._manifest.benchmark,
-            instance={"item": job.item.id},
+            environment=environment,
+            instance=instance,
             run_id=known,
         )
         if known is None:
@@ -268,14 +272,15 @@ class Runner:
         return trajectory.outcome is Outcome.DEADLINE and trajectory.ended < self._began
 
     async def _record(self, job: Job, trajectory: Trajectory, entries: list[UsageEntry]) -> None:
-        score = await self._score(prediction_of(trajectory), job.item.gold)
+        async with self._judging:
+            judgement = await asyncio.to_thread(self._judge.judge, trajectory, job.item)
         values = job.item.about.get("values")
         result = result_of(
             trajectory,
             entries,
             arm=job.arm.name,
             item=job.item.id,
-            score=score,
+            judgement=judgement,
             reference_values=tuple(map(str, values)) if isinstance(values, list) else (),
         )
         added = await self._journal.finish(result, transcript_of(trajectory), entries)
@@ -284,10 +289,6 @@ class Runner:
         self._spent += newly
         self._costs[job.arm.name].append(result.micro_dollars)
         self._progress.finished(result, newly)
-
-    async def _score(self, prediction: str | None, gold: str) -> Score:
-        async with self._scoring:
-            return await asyncio.to_thread(self._scorer.score, prediction, gold)
 
     async def _late_entries(self) -> None:
         """Book calls that were paid for in vain and became known only after their run's end."""

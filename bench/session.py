@@ -16,12 +16,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agents.records import JsonObject
 from bench.arms import Arm, named
-from bench.checkers import Scorer
 from bench.client import RunClient
 from bench.datasets import Request, load
 from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UsageError
 from bench.journal import Journal
+from bench.judges import judge_of
 from bench.ledger import read_ledger, total
 from bench.output import Manifest, OutputDirectory, PoolFacts, manifest_items
 from bench.progress import RunProgress
@@ -51,6 +52,8 @@ class Asked:
     profile: str | None = None
     redis_url: str | None = None
     run_seconds: float = 600.0
+    options: JsonObject | None = None
+    """Options of the workflows, where the benchmark has its own."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +99,9 @@ def resume(
     directory = OutputDirectory(path)
     manifest = directory.manifest()
     settings, _ = _settings(None, redis_url)
-    today = with_deployment(manifest, named(manifest.arms), settings)
-    for arm in named(manifest.arms):
+    arms = named(manifest.arms, manifest.benchmark)
+    today = with_deployment(manifest, arms, settings)
+    for arm in arms:
         for pool in sorted(needed_pools(arm, settings.policies)):
             before, now = manifest.pools.get(pool), today.pools[pool]
             if before is not None and (before.engine, before.model) != (now.engine, now.model):
@@ -131,8 +135,7 @@ async def conduct(
     """
     manifest = manifest or directory.manifest()
     progress = progress or RunProgress(manifest.arms)
-    with Journal(directory) as journal, Scorer() as scorer:
-        scorer.prepare()
+    with Journal(directory) as journal, judge_of(manifest) as judge:
         for notice in journal.notices:
             progress.notice(notice)
         stored = directory.stored()
@@ -140,7 +143,7 @@ async def conduct(
         async with connect() as client:
             with progress:
                 runner = Runner(
-                    manifest, stored, journal, client, scorer, progress, spent=spent, grace=grace
+                    manifest, stored, journal, client, judge, progress, spent=spent, grace=grace
                 )
                 remove = _on_interrupt(runner, progress, grace)
                 try:
@@ -183,6 +186,8 @@ def manifest_of(asked: Asked) -> Manifest:
         source=dataset.source,
         available=dataset.available,
         calculator=asked.calculator,
+        options=asked.options,
+        reference=dataset.reference,
         concurrency=concurrency,
         budget_micro_dollars=budget,
         compat=asked.compat,
@@ -194,9 +199,11 @@ def manifest_of(asked: Asked) -> Manifest:
 
 
 def with_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings) -> Manifest:
-    """The manifest with what serves each pool. Raises UsageError when an arm's pool is missing."""
+    """The manifest with what serves each pool. Raises UsageError when an arm's pool is missing, or
+    a worker for one of its roles."""
     pools = dict(settings.models)
     for arm in arms:
+        _require_roles(arm, settings)
         for pool in needed_pools(arm, settings.policies):
             if pool not in pools:
                 raise UsageError(
@@ -220,6 +227,20 @@ def with_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Setting
     return manifest.model_copy(update={"pools": facts})
 
 
+def _require_roles(arm: Arm, settings: Settings) -> None:
+    """Runs whose role nobody takes would wait until their deadline."""
+    from agents.workflows import workflows
+
+    taken = {role for worker in settings.workers.values() for role in worker.roles}
+    missing = [role for role in workflows.get(arm.workflow).roles if role not in taken]
+    if missing:
+        raise UsageError(
+            f"arm {arm.name} needs the role {missing[0]!r}, which no worker of the running "
+            f"deployment takes (they take: {', '.join(sorted(taken)) or 'none'}); choose other "
+            "--arms, or start a deployment whose profile has a worker with that role"
+        )
+
+
 def needed_pools(arm: Arm, policies: dict[str, str]) -> set[str]:
     """The pools that an arm's roles are served by."""
     from agents.workflows import policies_for, workflows
@@ -238,20 +259,22 @@ def brief(ended: Ended) -> dict[str, Any]:
     }
     if ended.facts is None:
         return line
-    results = ended.facts.results
+    results, primary = ended.facts.results, ended.facts.primary
     return line | {
         "complete": results["complete"],
         "questions": results["questions"],
         "arms": {
             name: {
                 "n": arm["n"],
-                "right": arm["accuracy"]["numeric"]["right"],
-                "accuracy": arm["accuracy"]["numeric"]["estimate"],
+                "right": arm["accuracy"][primary]["right"],
+                "accuracy": arm["accuracy"][primary]["estimate"],
                 "interval": [
-                    arm["accuracy"]["numeric"]["low"],
-                    arm["accuracy"]["numeric"]["high"],
+                    arm["accuracy"][primary]["low"],
+                    arm["accuracy"][primary]["high"],
                 ],
                 "outcomes": arm["outcomes"],
+                "classes": arm["classes"],
+                **({"measures": arm["measures"]} if arm["measures"] else {}),
                 "usage": arm["usage"],
                 "median_seconds": ended.facts.timings["arms"][name]["wall"]["p50"],
             }

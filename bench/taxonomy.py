@@ -34,6 +34,20 @@ class Class(StrEnum):
     SUBTASK = "wrong_subtask"
     ESCALATED = "escalated"
     REASONING = "wrong_reasoning"
+    CYCLE = "cycle"
+    CALL_LIMIT = "call_limit"
+    DAMAGE = "damage"
+    HALLUCINATED = "hallucinated_tool"
+    UNREADABLE = "unreadable"
+    NOT_DONE = "not_done"
+    NO_WAY = "answered_without_a_way"
+    NOT_TRIED = "not_tried"
+    WRONG_ANSWER = "wrong_answer"
+    WRONG_DECISION = "wrong_decision"
+    NO_CALL = "no_call"
+    UNWANTED_CALL = "unwanted_call"
+    WRONG_TOOL = "wrong_tool"
+    WRONG_ARGUMENTS = "wrong_arguments"
 
 
 MEANINGS: dict[Class, str] = {
@@ -51,15 +65,30 @@ MEANINGS: dict[Class, str] = {
     "solution has",
     Class.ESCALATED: "the small model's answer was refused and the expert answered; still wrong",
     Class.REASONING: "the arithmetic holds and the answer is wrong: another problem was solved",
+    Class.CYCLE: "the same call was made again and again, and the run was ended",
+    Class.CALL_LIMIT: "wanted more calls than a run has",
+    Class.DAMAGE: "changed what was not to be changed in the world, or otherwise than asked",
+    Class.HALLUCINATED: "called a tool that is not on offer",
+    Class.UNREADABLE: "wrote a text that its role can't be understood by",
+    Class.NOT_DONE: "answered, but what was asked for was not done in the world",
+    Class.NO_WAY: "answered where there is no way, and giving up was right",
+    Class.NOT_TRIED: "no tool was asked that could know",
+    Class.WRONG_ANSWER: "the world is right, the answer is not",
+    Class.WRONG_DECISION: "called, answered or gave up where the reference does something else",
+    Class.NO_CALL: "wrote no call that can be read where one is wanted",
+    Class.UNWANTED_CALL: "called where nothing is to be called",
+    Class.WRONG_TOOL: "called another function than is wanted, or another number of them",
+    Class.WRONG_ARGUMENTS: "the function is right, its arguments are not",
 }
 
-_ENDED = {
+ENDED_OTHERWISE = {
     Outcome.ERROR: Class.ERROR,
     Outcome.CANCELLED: Class.CANCELLED,
     Outcome.DEADLINE: Class.DEADLINE,
     Outcome.BUDGET: Class.BUDGET,
 }
 
+CALLED = "called_tools"
 DELEGATED = "delegated"
 ESCALATED = "escalated"
 SUBTASK_FAILED = "subtask_failed"
@@ -109,8 +138,8 @@ def classify(
     if verdicts.get(PRIMARY):
         return Class.RIGHT
     facts = set(signals)
-    if outcome in _ENDED:
-        return _ENDED[outcome]
+    if outcome in ENDED_OTHERWISE:
+        return ENDED_OTHERWISE[outcome]
     if outcome is Outcome.GAVE_UP:
         return Class.NO_ANSWER if facts & {WITHOUT_ANSWER, CUT_OFF} else Class.GAVE_UP
     if not prediction or where == "none":

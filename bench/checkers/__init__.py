@@ -11,8 +11,10 @@ from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Self
 
+from agents.records import Trajectory
 from bench.checkers import delegate, lm_eval, numeric
 from bench.checkers.math_verify import MathVerifier
+from bench.judgement import Judgement, Question, prediction_of
 
 CHECKERS = ("numeric", "strict", "flexible", "math_verify", "delegate")
 PRIMARY = "numeric"
@@ -86,6 +88,18 @@ class Scorer:
         number = extraction.number
         value = None if number is None or number.value is None else str(number.value)
         return Score(verdicts, extraction.shown[:200], value, extraction.where)
+
+    def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
+        """`score` of what a run said last."""
+        prediction = prediction_of(trajectory)
+        score = self.score(prediction, question.gold)
+        return Judgement(
+            verdicts=score.verdicts.as_dict(),
+            prediction=prediction,
+            answer=score.answer,
+            value=score.value,
+            where=score.where,
+        )
 
     def score_all(self, pairs: Iterable[tuple[str | None, str]]) -> list[Score]:
         """`score` for each (prediction, gold)."""

@@ -12,7 +12,7 @@ from importlib import import_module
 
 import typer
 
-_MODULES = ("run", "resume", "report", "rescore", "compare", "power", "check", "takeover")
+_MODULES = ("run", "tools", "resume", "report", "rescore", "compare", "power", "check", "takeover")
 
 
 def register_all(app: typer.Typer, extra: Sequence[str] = ()) -> None:

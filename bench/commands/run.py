@@ -122,7 +122,7 @@ def run(
         raise UsageError(f"--run-seconds must lie between 0 and 86400; got {run_seconds}")
     asked = Asked(
         benchmark=dataset,
-        arms=parse_arms(arms),
+        arms=parse_arms(arms, dataset),
         request=Request(split=split, samples=samples, seed=seed, data=data),
         concurrency=concurrency,
         budget_dollars=budget_usd,

@@ -52,6 +52,8 @@ class Dataset:
     """How many items there were to choose from."""
     source: str
     """Where they came from, without machine-specific folders."""
+    reference: JsonObject = field(default_factory=dict)
+    """What the judge needs beside the items."""
 
 
 Loader = Callable[[Request], Dataset]
@@ -72,6 +74,10 @@ def loader(name: str) -> Loader:
         from bench.datasets import wordproblems
 
         return wordproblems.load
+    from bench.tools.suites import SUITES
+
+    if name in SUITES:
+        return SUITES[name].load
     for entry in entry_points(group=GROUP):
         if entry.name == name:
             found: Loader = entry.load()
@@ -82,7 +88,11 @@ def loader(name: str) -> Loader:
 
 def names() -> list[str]:
     """Every registered data set."""
-    return sorted({"gsm8k", "wordproblems"} | {entry.name for entry in entry_points(group=GROUP)})
+    from bench.tools.suites import SUITES
+
+    return sorted(
+        {"gsm8k", "wordproblems", *SUITES} | {entry.name for entry in entry_points(group=GROUP)}
+    )
 
 
 def sample(items: Sequence[Item], samples: int | None, seed: int) -> tuple[Item, ...]:

@@ -13,11 +13,13 @@ from itertools import combinations
 from typing import Any
 
 from agents.records import Outcome, UsageEntry
-from bench.checkers import CHECKERS, PRIMARY
+from bench.checkers import PRIMARY
 from bench.compat import compare_books
 from bench.errors import OutputError
+from bench.judges import checkers_of, classifier_of
 from bench.ledger import Sum, read_ledger, sum_of, total
 from bench.output import Manifest, ManifestItem, OutputDirectory, Stored
+from bench.report.measures import measured_pair, measured_results
 from bench.report.oracle import oracle_of
 from bench.report.pace import pace
 from bench.results import Result
@@ -29,7 +31,7 @@ from bench.statistics import (
     quantile,
     wilson,
 )
-from bench.taxonomy import Class, classify
+from bench.taxonomy import Class
 
 REPORT_VERSION = 1
 BROKEN = (Outcome.ERROR, Outcome.DEADLINE)
@@ -51,7 +53,10 @@ class ArmRuns:
     pools: dict[str, Sum] = field(default_factory=dict[str, Sum])
     per_run: dict[str, Sum] = field(default_factory=dict[str, Sum])
 
-    def right(self, checker: str = PRIMARY) -> int:
+    def right(self, checker: str | None = None) -> int:
+        """How many a checker takes for right; the primary one, if none is named."""
+        if checker is None:
+            return sum(result.right for result in self.results)
         return sum(result.verdicts[checker] for result in self.results)
 
     def spent_on(self, result: Result) -> Sum:
@@ -74,6 +79,15 @@ class Facts:
     results: dict[str, Any]
     timings: dict[str, Any]
     notices: list[str]
+
+    @property
+    def checkers(self) -> dict[str, str]:
+        """Checker → its rule; the primary one first."""
+        return checkers_of(self.manifest)
+
+    @property
+    def primary(self) -> str:
+        return next(iter(self.checkers))
 
     @property
     def broken_arms(self) -> list[str]:
@@ -115,19 +129,13 @@ def compute(manifest: Manifest, stored: Stored, entries: Sequence[UsageEntry]) -
 
 def _arm(name: str, manifest: Manifest, stored: Stored, items: dict[str, ManifestItem]) -> ArmRuns:
     arm = ArmRuns(name)
+    classify = classifier_of(manifest)
     for item in manifest.items:
         result = stored.results.get((name, item.id))
         if result is None:
             continue
         arm.results.append(result)
-        arm.classes[item.id] = classify(
-            outcome=result.outcome,
-            prediction=result.prediction,
-            where=result.where,
-            verdicts=result.verdicts,
-            signals=result.signals,
-            gold=items[item.id].gold,
-        )
+        arm.classes[item.id] = classify(result, items[item.id].gold)
     return arm
 
 
@@ -197,6 +205,7 @@ def _checks(arms: list[ArmRuns], stored: Stored, entries: Sequence[UsageEntry]) 
 def _results(
     manifest: Manifest, arms: list[ArmRuns], items: dict[str, ManifestItem]
 ) -> dict[str, Any]:
+    checkers = tuple(checkers_of(manifest))
     missing = {
         arm.name: [item.id for item in manifest.items if item.id not in arm.classes] for arm in arms
     }
@@ -210,7 +219,7 @@ def _results(
         "calculator": manifest.calculator,
         "complete": not any(missing.values()),
         "not_done": {name: ids for name, ids in missing.items() if ids},
-        "arms": {arm.name: _arm_results(arm, manifest.seed) for arm in arms},
+        "arms": {arm.name: _arm_results(arm, manifest, checkers) for arm in arms},
         "pairs": [_pair(a, b, manifest.seed) for a, b in combinations(arms, 2)],
         "oracle": oracle_of(arms),
         "groups": _groups(arms, items),
@@ -229,6 +238,7 @@ def _results(
         "delegate": [
             row.as_dict()
             for arm in arms
+            if "delegate" in checkers
             for row in compare_books(arm.name, arm.results, items, arm.paid)
         ],
         "items": _items(manifest, arms),
@@ -255,14 +265,15 @@ def _items(manifest: Manifest, arms: list[ArmRuns]) -> list[dict[str, Any]]:
     ]
 
 
-def _arm_results(arm: ArmRuns, seed: int) -> dict[str, Any]:
-    n = len(arm.results)
+def _arm_results(arm: ArmRuns, manifest: Manifest, checkers: Sequence[str]) -> dict[str, Any]:
+    n, seed = len(arm.results), manifest.seed
     return {
         "n": n,
         "accuracy": {
             name: {"right": arm.right(name), **_interval(wilson(arm.right(name), n))}
-            for name in CHECKERS
+            for name in checkers
         },
+        "measures": measured_results(arm.results, seed),
         "classes": dict(Counter(str(arm.classes[r.item]) for r in arm.results)),
         "outcomes": dict(Counter(str(r.outcome) for r in arm.results)),
         "signals": dict(Counter(name for r in arm.results for name in r.signals)),
@@ -292,8 +303,8 @@ def _mean(arm: ArmRuns, what: str, seed: int) -> dict[str, float | None]:
 def _pair(a: ArmRuns, b: ArmRuns, seed: int) -> dict[str, Any]:
     ours, theirs = a.by_item(), b.by_item()
     shared = [result.item for result in a.results if result.item in theirs]
-    right_a = [ours[item].verdicts[PRIMARY] for item in shared]
-    right_b = [theirs[item].verdicts[PRIMARY] for item in shared]
+    right_a = [ours[item].right for item in shared]
+    right_b = [theirs[item].right for item in shared]
     table = paired_table(right_a, right_b)
     difference = bootstrap_difference(
         [float(x) for x in right_a], [float(x) for x in right_b], seed=seed
@@ -316,6 +327,7 @@ def _pair(a: ArmRuns, b: ArmRuns, seed: int) -> dict[str, Any]:
         "neither": table.neither,
         "p": mcnemar_exact(table.only_a, table.only_b),
         "difference": _interval(difference),
+        **measured_pair([ours[item] for item in shared], [theirs[item] for item in shared], seed),
         "micro_dollars": _interval(bootstrap_difference(*costs, seed=seed)),
         "tokens": _interval(bootstrap_difference(*tokens, seed=seed)),
     }
@@ -332,7 +344,7 @@ def _groups(arms: list[ArmRuns], items: dict[str, ManifestItem]) -> list[dict[st
             row: dict[str, Any] = {"by": key, "group": name, "arms": {}}
             for arm in arms:
                 chosen = [r for r in arm.results if str(items[r.item].about.get(key)) == name]
-                right = sum(r.verdicts[PRIMARY] for r in chosen)
+                right = sum(r.right for r in chosen)
                 if chosen:
                     row["arms"][arm.name] = {
                         "n": len(chosen),
@@ -388,7 +400,10 @@ def _arm_timings(arm: ArmRuns) -> dict[str, Any]:
 
 def _disagree(result: Result) -> bool:
     """As `Verdicts.disagree`: `strict` asks for a marker that nobody is told to write."""
-    return len({result.verdicts[name] for name in CHECKERS if name != "strict"}) > 1
+    if PRIMARY not in result.verdicts:
+        # Checkers of tool use judge different things; the answer checkers judge one.
+        return False
+    return len({says for name, says in result.verdicts.items() if name != "strict"}) > 1
 
 
 def _interval(interval: Interval) -> dict[str, float | None]:

@@ -7,14 +7,14 @@ from collections import Counter
 from bench.report import svg
 from bench.report.facts import ArmRuns
 from bench.results import Result
-from bench.taxonomy import DELEGATED, ESCALATED, Class
+from bench.taxonomy import CALLED, DELEGATED, ESCALATED, Class
 
 WIDTH = 520.0
 NODE = 12.0
 GAP = 15.0
 """Pixels between nodes: room for the label of a thin one."""
 
-_ROUTES = ("answered alone", "delegated", "escalated")
+_ROUTES = ("answered alone", "called tools", "delegated", "escalated")
 
 
 def failure_flow(arm: ArmRuns) -> str:
@@ -65,13 +65,16 @@ def failure_flow(arm: ArmRuns) -> str:
 def _route(result: Result) -> str:
     if ESCALATED in result.signals:
         return "escalated"
+    if CALLED in result.signals:
+        return "called tools"
     return "delegated" if DELEGATED in result.signals else "answered alone"
 
 
 def _colour(name: Class) -> str:
     if name is Class.RIGHT:
         return "good"
-    if name in {Class.ERROR, Class.CANCELLED, Class.DEADLINE, Class.BUDGET, Class.GAVE_UP}:
+    if name in {Class.ERROR, Class.CANCELLED, Class.DEADLINE, Class.BUDGET, Class.GAVE_UP,
+                Class.CYCLE, Class.CALL_LIMIT}:  # fmt: skip
         return "broken"
     if name in {Class.FORMAT, Class.CHECKERS, Class.NO_ANSWER}:
         return "odd"

@@ -15,7 +15,6 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from bench.checkers import CHECKERS
 from bench.report import sections
 from bench.report.facts import Facts
 from bench.report.plots import arm_class
@@ -96,7 +95,8 @@ def _data_blocks(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> str:
                 "id": result.run_id,
                 "c": str(by_arm[name].classes[item.id]),
                 "a": result.answer,
-                "d": [int(result.verdicts[checker]) for checker in CHECKERS],
+                "x": result.detail,
+                "d": [int(result.verdicts[checker]) for checker in facts.checkers],
                 "o": str(result.outcome),
                 "why": result.reason,
                 "t": paid.tokens,
@@ -114,6 +114,7 @@ def _data_blocks(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> str:
         items.append(row)
     index = {
         "arms": list(facts.manifest.arms),
+        "checkers": list(facts.checkers),
         "colours": {
             name: arm_class(facts, name).rpartition("-")[2] for name in facts.manifest.arms
         },

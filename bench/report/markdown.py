@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bench.checkers import CHECKERS, PRIMARY
 from bench.report import figures as say
 from bench.report.facts import Facts
+from bench.report.measures import names_of, shown
 from bench.report.sections import compat_figure, headline, title
 
 
@@ -28,6 +28,8 @@ def render(facts: Facts) -> str:
         lines += [verdict, ""]
     lines += main_table(facts)
     lines += ["", "## Accuracy by checker", "", *_checkers(facts)]
+    if any(arm["measures"] for arm in facts.results["arms"].values()):
+        lines += ["", "## Measures", "", *_measures(facts)]
     if facts.results["pairs"]:
         lines += ["", "## Question by question", "", *_pairs(facts)]
     lines += ["", "## Ledger", "", *_ledger(facts), "", "## What went wrong", "", *_classes(facts)]
@@ -42,7 +44,7 @@ def main_table(facts: Facts) -> list[str]:
     """One row per arm: accuracy, cost, tokens, latency."""
     rows: list[list[str]] = []
     for name, arm in facts.results["arms"].items():
-        score = arm["accuracy"][PRIMARY]
+        score = arm["accuracy"][facts.primary]
         money = arm["micro_dollars_per_question"]
         rows.append(
             [
@@ -93,12 +95,24 @@ def _checkers(facts: Facts) -> list[str]:
             *(
                 f"{say.share(arm['accuracy'][checker]['estimate'])} "
                 f"({say.span(arm['accuracy'][checker]['low'], arm['accuracy'][checker]['high'])})"
-                for checker in CHECKERS
+                for checker in facts.checkers
             ),
         ]
         for name, arm in facts.results["arms"].items()
     ]
-    return table(["arm", "n", *CHECKERS], rows)
+    return table(["arm", "n", *facts.checkers], rows)
+
+
+def _measures(facts: Facts) -> list[str]:
+    arms = facts.results["arms"]
+    rows: list[list[str]] = []
+    for measure in names_of(facts):
+        cells: list[str] = []
+        for arm in arms.values():
+            found = arm["measures"].get(measure)
+            cells.append("–" if found is None else shown(found))
+        rows.append([measure, *cells])
+    return table(["measure", *arms], rows)
 
 
 def _pairs(facts: Facts) -> list[str]:

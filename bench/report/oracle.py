@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bench.checkers import PRIMARY
-
 if TYPE_CHECKING:
     from bench.report.facts import ArmRuns
 
@@ -35,8 +33,8 @@ def oracle_of(arms: Sequence[ArmRuns]) -> dict[str, Any] | None:
     right = dear = 0
     micro = tokens = 0
     for item in shared:
-        small_right = small_runs[item].verdicts[PRIMARY]
-        big_right = big_runs[item].verdicts[PRIMARY]
+        small_right = small_runs[item].right
+        big_right = big_runs[item].right
         right += small_right or big_right
         takes_big = big_right and not small_right
         dear += takes_big

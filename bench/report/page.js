@@ -2,7 +2,6 @@
 // Everything that a model wrote enters the page as text (textContent), never as markup.
 
 const PAGE = 60;
-const CHECKERS = ["numeric", "strict", "flexible", "math_verify", "delegate"];
 const chunks = new Map();
 let index = null;
 let shown = PAGE;
@@ -48,7 +47,7 @@ function wanted() {
 }
 
 function says(run, checker) {
-  return Boolean(run) && run.d[CHECKERS.indexOf(checker)] === 1;
+  return Boolean(run) && run.d[index.checkers.indexOf(checker)] === 1;
 }
 
 function filters() {
@@ -71,7 +70,7 @@ function extraOf(query) {
     const [x, y] = cells[cell] || cells.both;
     return {
       words: a + (x ? " right, " : " wrong, ") + b + (y ? " right" : " wrong"),
-      keep: (item) => item.r[a] && item.r[b] && says(item.r[a], "numeric") === x && says(item.r[b], "numeric") === y,
+      keep: (item) => item.r[a] && item.r[b] && says(item.r[a], index.checkers[0]) === x && says(item.r[b], index.checkers[0]) === y,
     };
   }
   const checker = query.get("checker");
@@ -140,6 +139,8 @@ function go(item) {
 
 const WHO = {
   solo: "The model answers", planner: "The big model plans", slm: "The small model solves", expert: "The big model steps in",
+  umi_planner: "The planner thinks", umi_caller: "The caller calls", umi_summarizer: "The summarizer answers",
+  umi_single: "The single model takes a step", completion: "The model answers",
 };
 
 function plainText(text) {
@@ -195,8 +196,9 @@ function runView(arm, run, script) {
   const view = make("section", { class: "run own-" + index.colours[arm] },
     make("h3", {}, arm + " ", make("span", { class: "mark " + (right ? "yes" : "no") }, (right ? "✓ " : "✗ ") + (run.a || "no answer"))),
     make("div", {}, right ? null : make("span", { class: "chip no" }, run.c.replaceAll("_", " ")),
-      ...CHECKERS.map((name) => make("span", { class: "chip " + (says(run, name) ? "yes" : "no") }, (says(run, name) ? "✓ " : "✗ ") + name))),
+      ...index.checkers.map((name) => make("span", { class: "chip " + (says(run, name) ? "yes" : "no") }, (says(run, name) ? "✓ " : "✗ ") + name))),
     make("div", { class: "small soft" }, run.t + " tokens, " + dollars(run.m) + ", " + seconds(run.s) + ", outcome " + run.o + (run.why ? ": " + run.why : "")),
+    run.x ? make("div", { class: "small soft" }, "judged: " + run.x) : null,
     timeBar(run));
   if (script) for (const step of script.steps) view.append(stepView(step));
   else view.append(make("p", { class: "soft" }, "No transcript is stored for this run."));

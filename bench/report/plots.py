@@ -13,7 +13,7 @@ WIDTH = 460.0
 
 def arm_class(facts: Facts, arm: str) -> str:
     """The colour class of an arm: known ones keep theirs in every report."""
-    known = {"llm": "arm-0", "router": "arm-1", "slm": "arm-2"}
+    known = {"llm": "arm-0", "router": "arm-1", "slm": "arm-2", "umi": "arm-1", "single": "arm-0"}
     if arm in known:
         return known[arm]
     others = [name for name in facts.manifest.arms if name not in known]
@@ -28,7 +28,7 @@ def accuracy_against_cost(facts: Facts) -> tuple[str, str]:
     unit = "micro_dollars" if priced else "tokens"
     per = 1e-3 if priced else 1.0  # micro-dollars per question → dollars per 1,000
     spots = {
-        name: (facts_of_arm["per_question"][unit], facts_of_arm["accuracy"]["numeric"])
+        name: (facts_of_arm["per_question"][unit], facts_of_arm["accuracy"][facts.primary])
         for name, facts_of_arm in arms.items()
         if facts_of_arm["n"]
     }

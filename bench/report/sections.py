@@ -8,11 +8,13 @@ from html import escape
 from pathlib import PurePath
 from typing import Any
 
-from bench.checkers import CHECKERS, DESCRIPTIONS, PRIMARY
+from agents.records import JsonObject
+from bench.checkers import PRIMARY
 from bench.report import figures as say
 from bench.report.facts import ArmRuns, Facts
 from bench.report.flow import failure_flow
 from bench.report.latency import run_at, stacked_latency, waterfall
+from bench.report.measures import measures_section
 from bench.report.plots import (
     accuracy_against_cost,
     arm_class,
@@ -21,7 +23,14 @@ from bench.report.plots import (
 )
 from bench.taxonomy import MEANINGS, Class
 
-NAMES = {"gsm8k": "GSM8K", "wordproblems": "Generated word problems"}
+NAMES = {
+    "gsm8k": "GSM8K",
+    "wordproblems": "Generated word problems",
+    "worlds": "Instructions in simulated worlds",
+    "tool_steps": "Steps of tool use",
+    "bfcl": "BFCL, by syntax tree",
+    "apibench": "APIBench, by syntax tree",
+}
 SHOWN_DISAGREEMENTS = 200
 
 
@@ -38,6 +47,7 @@ def every_section(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> Itera
     yield _cost(facts)
     yield _pairs(facts)
     yield _checkers(facts)
+    yield measures_section(facts)
     yield _latency(facts, transcripts)
     yield _ledger(facts)
     yield _failures(facts)
@@ -56,7 +66,10 @@ def _head(facts: Facts) -> str:
         f"{asked:,} of {manifest.available:,} questions, split {manifest.split}, seed "
         f"{manifest.seed}, from {manifest.source}; {day}"
     )
-    about += f". Calculator {'on' if manifest.calculator else 'off'}."
+    if manifest.options is None:
+        about += f". Calculator {'on' if manifest.calculator else 'off'}."
+    else:
+        about += f". Options: {options_text(manifest.options)}."
     parts = [f"<h1>{escape(title(facts))}</h1>", f'<p class="soft">{escape(about)}</p>']
     left = facts.results["not_done"]
     if left:
@@ -70,6 +83,11 @@ def _head(facts: Facts) -> str:
     if verdict:
         parts.append(f'<p class="lead">{escape(verdict)}</p>')
     return "\n".join(parts)
+
+
+def options_text(options: JsonObject) -> str:
+    """Options of a workflow in words."""
+    return ", ".join(f"{name} {str(value).lower()}" for name, value in options.items())
 
 
 def headline(facts: Facts) -> str:
@@ -104,7 +122,7 @@ def _cards(facts: Facts) -> str:
     cards: list[str] = []
     for arm in facts.arms:
         known = facts.results["arms"][arm.name]
-        score = known["accuracy"][PRIMARY]
+        score = known["accuracy"][facts.primary]
         wall = facts.timings["arms"][arm.name]["wall"]
         money = known["per_question"]["micro_dollars"]["estimate"]
         rows = [
@@ -187,20 +205,23 @@ def _pairs(facts: Facts) -> str:
 
 
 def _checkers(facts: Facts) -> str:
-    head = "".join(f"<th>{name}</th>" for name in CHECKERS)
+    head = "".join(f"<th>{name}</th>" for name in facts.checkers)
     rows: list[str] = []
     for name, arm in facts.results["arms"].items():
         cells = "".join(
-            _checker_cell(name, checker, arm["accuracy"][checker]) for checker in CHECKERS
+            _checker_cell(name, checker, arm["accuracy"][checker]) for checker in facts.checkers
         )
         rows.append(f"<tr><td>{escape(name)}</td><td>{arm['n']:,}</td>{cells}</tr>")
-    rules = "".join(f"<li><b>{name}</b>: {escape(DESCRIPTIONS[name])}</li>" for name in CHECKERS)
+    rules = "".join(
+        f"<li><b>{name}</b>: {escape(rule)}</li>" for name, rule in facts.checkers.items()
+    )
     return (
         '<h2 id="checkers">Accuracy by checker</h2><div class="scroll"><table><thead><tr>'
         f"<th>arm</th><th>questions</th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
         '</div><br><div class="two"><figure>'
-        f"{checker_intervals(facts, CHECKERS)}<figcaption>Share judged right, 95 % Wilson "
-        "intervals. A missing answer is wrong and stays in the denominator.</figcaption></figure>"
+        f"{checker_intervals(facts, tuple(facts.checkers))}<figcaption>Share judged right, 95 % "
+        "Wilson intervals. A missing answer is wrong and stays in the denominator.</figcaption>"
+        "</figure>"
         f'<div class="panel"><h3>The rules</h3><ul class="plain small">{rules}</ul></div></div>'
     )
 
@@ -359,6 +380,8 @@ def compat_figure(row: dict[str, Any], side: str) -> str:
 
 def _disagreements(facts: Facts) -> str:
     found = facts.results["disagreements"]
+    if PRIMARY not in facts.checkers:
+        return ""
     if not found:
         return (
             '<h2 id="disagreements">Where the checkers disagree</h2><p>Nowhere (<code>strict</code>'
@@ -371,7 +394,7 @@ def _disagreements(facts: Facts) -> str:
         + "".join(
             f'<span class="chip {"yes" if row["verdicts"][name] else "no"}">'
             f"{'✓' if row['verdicts'][name] else '✗'} {name}</span>"
-            for name in CHECKERS
+            for name in facts.checkers
         )
         + "</td></tr>"
         for row in found[:SHOWN_DISAGREEMENTS]

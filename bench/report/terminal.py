@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from bench.checkers import PRIMARY
 from bench.report import figures as say
 from bench.report.facts import Facts
+from bench.report.measures import names_of, shown
 from bench.report.sections import compat_figure, headline, title
 from runtime.tables import figures
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def print_report(facts: Facts, path: Path | None = None) -> None:
@@ -23,7 +27,7 @@ def print_report(facts: Facts, path: Path | None = None) -> None:
         title=title(facts),
     )
     for name, arm in facts.results["arms"].items():
-        score = arm["accuracy"][PRIMARY]
+        score = arm["accuracy"][facts.primary]
         money = arm["micro_dollars_per_question"]
         table.add_row(
             escape(name),
@@ -35,6 +39,7 @@ def print_report(facts: Facts, path: Path | None = None) -> None:
             say.seconds(facts.timings["arms"][name]["wall"]["p50"]),
         )
     console.print(table)
+    print_measures(facts, console)
     sentence = headline(facts)
     if sentence:
         console.print(sentence, markup=False, highlight=False, soft_wrap=True)
@@ -45,6 +50,19 @@ def print_report(facts: Facts, path: Path | None = None) -> None:
     if path is not None:
         where = f"Report: {path / 'report.html'}"
         console.print(where, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_measures(facts: Facts, console: Console) -> None:
+    """What is measured beside right and wrong, where anything is."""
+    names = names_of(facts)
+    if not names:
+        return
+    arms = facts.results["arms"]
+    table = figures("measure", *arms, words=("measure",))
+    for name in names:
+        found = [arm["measures"].get(name) for arm in arms.values()]
+        table.add_row(name.replace("_", " "), *("–" if f is None else shown(f) for f in found))
+    console.print(table)
 
 
 def print_compat(facts: Facts) -> None:

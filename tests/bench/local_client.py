@@ -146,6 +146,7 @@ class _Host:
             sampling=(sampling or settings.sampling()).model_copy(
                 update={"seed": self.run.seed % 1000}
             ),
+            json_schema=json_schema,
             previous_ids=(*previous.prompt_ids, *previous.output_ids) if previous else (),
         )
         done = [event async for event in engine.submit(request) if isinstance(event, Completion)]

@@ -1,0 +1,110 @@
+"""`bench tools`: tool use, by suite."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from bench.commands.run import (
+    ENDS,
+    Budget,
+    Concurrency,
+    Data,
+    Json,
+    Output,
+    Profile,
+    RedisUrl,
+    Samples,
+    Seconds,
+    Seed,
+)
+
+SuiteName = Annotated[str, typer.Option(help="worlds, tool_steps, bfcl or apibench.")]
+Arms = Annotated[
+    str | None,
+    typer.Option(
+        help="umi, single: either or both. For bfcl and apibench policies of the deployment, each "
+        "an arm: llm, umi/planner, …"
+    ),
+]
+Split = Annotated[
+    str | None,
+    typer.Option(
+        help="worlds, tool_steps: unseen_worlds, unseen_wordings, unseen_combinations, "
+        "unseen_apis, train, or held_out for all unseen ones; tool_steps also toolbench. bfcl: a "
+        "category; apibench: a hub."
+    ),
+]
+Constrained = Annotated[
+    bool,
+    typer.Option("--constrained/--free", help="Hold the caller to the offered tools by a schema."),
+]
+Style = Annotated[
+    str, typer.Option(metavar="documents|signatures", help="How prompts tell the tools.")
+]
+
+_ARMS = {"worlds": "umi", "tool_steps": "umi", "bfcl": "llm", "apibench": "llm"}
+_PROMPTS = {"bfcl": "function_calls", "apibench": "api_call"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("tools", help=f"{tools.__doc__}\n\n{ENDS}")(tools)
+
+
+def tools(
+    suite: SuiteName = "worlds",
+    split: Split = None,
+    arms: Arms = None,
+    samples: Samples = None,
+    seed: Seed = 123,
+    constrained: Constrained = True,
+    tool_style: Style = "documents",
+    data: Data = None,
+    concurrency: Concurrency = 32,
+    budget_usd: Budget = None,
+    output: Output = None,
+    as_json: Json = False,
+    profile: Profile = None,
+    redis_url: RedisUrl = None,
+    run_seconds: Seconds = 600.0,
+) -> None:
+    """Tool use through the arms, paired: whole runs in simulated worlds, single steps with the
+    reference's history (Plan ACC, Act EM, hallucination, argument F1, Rouge-L), BFCL, APIBench."""
+    from agents.records import JsonObject
+    from bench.arms import parse_arms
+    from bench.datasets import Request
+    from bench.errors import UsageError
+    from bench.session import Asked, show, start
+    from bench.tools.suites import SUITES
+
+    if suite not in SUITES:
+        raise UsageError(f"--suite: there is no suite {suite!r}; there are: {', '.join(SUITES)}")
+    if tool_style not in ("documents", "signatures"):
+        raise UsageError(f"--tool-style is documents or signatures; got {tool_style!r}")
+    if not 0 < run_seconds <= 86_400:
+        raise UsageError(f"--run-seconds must lie between 0 and 86400; got {run_seconds}")
+    options: JsonObject
+    if suite in _PROMPTS:
+        options = {"prompt": _PROMPTS[suite]}
+    else:
+        options = {"calculator": False, "constrained": constrained, "tool_style": tool_style}
+    ended = start(
+        Asked(
+            benchmark=suite,
+            arms=parse_arms(_ARMS[suite] if arms is None else arms, suite),
+            request=Request(
+                split=split or SUITES[suite].default_split, samples=samples, seed=seed, data=data
+            ),
+            concurrency=concurrency,
+            budget_dollars=budget_usd,
+            output=output,
+            profile=profile,
+            redis_url=redis_url,
+            run_seconds=run_seconds,
+            options=options,
+        )
+    )
+    show(ended, as_json=as_json)
+    raise typer.Exit(ended.exit_code)

@@ -1,0 +1,54 @@
+"""What a judge says of one finished run, and what the runner asks of a judge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from agents.answers import final_text
+from agents.records import JsonObject, Outcome, Trajectory
+
+ENDED_WITH_AN_ANSWER = (Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Verdicts, and what they were made of."""
+
+    verdicts: dict[str, bool]
+    """By checker; the primary one stands first."""
+    prediction: str | None
+    """The model's text that was judged; None when there is none."""
+    answer: str = ""
+    """What was read from it, as a list shows it."""
+    value: str | None = None
+    where: str = ""
+    signals: tuple[str, ...] = ()
+    """Facts for the failure taxonomy."""
+    measures: dict[str, float] = field(default_factory=dict[str, float])
+    detail: str = ""
+    """What is wrong, in words; empty for what is right."""
+
+
+class Question(Protocol):
+    """What a judge knows of an item."""
+
+    @property
+    def gold(self) -> str: ...
+
+    @property
+    def about(self) -> JsonObject: ...
+
+
+class Judge(Protocol):
+    """Judges runs; called from one thread at a time."""
+
+    def judge(self, trajectory: Trajectory, question: Question) -> Judgement: ...
+
+
+def prediction_of(trajectory: Trajectory) -> str | None:
+    """The text that the answer checkers read: the last completion of a run that ended with an
+    answer."""
+    if trajectory.outcome not in ENDED_WITH_AN_ANSWER:
+        return None
+    return final_text(trajectory)

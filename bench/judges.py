@@ -1,0 +1,57 @@
+"""Who judges a benchmark's runs, by which checkers, and into which classes they fall.
+
+The benches of tool use bring their own; every other benchmark asks for a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+from bench.checkers import DESCRIPTIONS, Scorer
+from bench.judgement import Judge
+from bench.output import Manifest
+from bench.results import Result
+from bench.taxonomy import Class, classify
+from bench.tools.suites import SUITES
+
+Classifier = Callable[[Result, str], Class]
+"""From a result and the gold answer to its class."""
+
+
+@contextmanager
+def judge_of(manifest: Manifest) -> Generator[Judge]:
+    """The judge of a benchmark, ready to work."""
+    suite = SUITES.get(manifest.benchmark)
+    if suite is not None:
+        yield suite.judge(manifest.reference)
+        return
+    with Scorer() as scorer:
+        scorer.prepare()
+        yield scorer
+
+
+def checkers_of(manifest: Manifest) -> dict[str, str]:
+    """Checker → its rule; the primary one first."""
+    suite = SUITES.get(manifest.benchmark)
+    return DESCRIPTIONS if suite is None else suite.checkers
+
+
+def classifier_of(manifest: Manifest) -> Classifier:
+    """How a benchmark's results are put into classes."""
+    if manifest.benchmark in SUITES:
+        from bench.tools.classes import class_of
+
+        return lambda result, gold: class_of(result.outcome, result.right, result.signals)
+    return _by_answer
+
+
+def _by_answer(result: Result, gold: str) -> Class:
+    return classify(
+        outcome=result.outcome,
+        prediction=result.prediction,
+        where=result.where,
+        verdicts=result.verdicts,
+        signals=result.signals,
+        gold=gold,
+    )

@@ -1,0 +1,134 @@
+"""What is measured beside right and wrong: means with bootstrap intervals, paired differences, and
+who wins where two arms are held against each other.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from bench.report import figures as say
+from bench.results import Result
+from bench.statistics import Interval, bootstrap_difference
+
+if TYPE_CHECKING:
+    from bench.report.facts import Facts
+
+CALLS = "calls"
+MEANINGS = {
+    "plan_accuracy": "Plan ACC: the reference's decision, over all steps",
+    "action_match": "Act EM: the reference's tool, over the steps where it calls",
+    "hallucination": "a tool is named that is not on offer",
+    "argument_f1": "argument F1, over the steps where the reference calls",
+    "rouge_l": "Rouge-L of the answer, over the steps where the reference finishes",
+    CALLS: "calls in a run",
+}
+
+
+def measured_results(results: Sequence[Result], seed: int) -> dict[str, Any]:
+    """Measure → mean over the items that it applies to, with its interval and their number."""
+    return {
+        name: _summary([r.measures[name] for r in results if name in r.measures], None, seed)
+        for name in _names(results)
+    }
+
+
+def measured_pair(a: Sequence[Result], b: Sequence[Result], seed: int) -> dict[str, Any]:
+    """Differences of the means over the items that both have, in the same order; nothing where
+    nothing is measured. The win rate stands beside them where runs are counted in calls."""
+    if not _names(a):
+        return {}
+    found: dict[str, Any] = {}
+    for name in _names([*a, *b]):
+        both = [(x.measures[name], y.measures[name]) for x, y in zip(a, b, strict=True)
+                if name in x.measures and name in y.measures]  # fmt: skip
+        found[name] = _summary([x for x, _ in both], [y for _, y in both], seed)
+    if CALLS not in found:
+        return {"measures": found}
+    wins = [win(x, y) for x, y in zip(a, b, strict=True)]
+    return {"measures": found, "win_rate": _summary(wins, None, seed)}
+
+
+def win(a: Result, b: Result) -> float:
+    """1 where `a` wins, 0 where `b` does, ½ for a tie. Who alone solves wins; of two that solve,
+    the one with fewer calls; two that fail tie."""
+    if a.right != b.right:
+        return float(a.right)
+    ours, theirs = a.measures[CALLS], b.measures[CALLS]
+    return 0.5 if not a.right or ours == theirs else float(ours < theirs)
+
+
+def names_of(facts: Facts) -> list[str]:
+    """Every measure of a report, in the order in which its judge gives them."""
+    return _names([result for arm in facts.arms for result in arm.results])
+
+
+def shown(found: dict[str, Any]) -> str:
+    """A mean with its interval."""
+    if found["estimate"] is None:
+        return "–"
+    return f"{found['estimate']:.3f} [{found['low']:.3f}, {found['high']:.3f}], n = {found['n']:,}"
+
+
+def measures_section(facts: Facts) -> str:
+    """Nothing, for a benchmark that measures nothing beside right and wrong."""
+    names, arms = names_of(facts), facts.results["arms"]
+    if not names:
+        return ""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in arms)
+    rows = "".join(
+        f"<tr><td>{html.escape(name.replace('_', ' '))}</td>"
+        + "".join(
+            f'<td class="num">{_cell(arm["measures"].get(name))}</td>' for arm in arms.values()
+        )
+        + f'<td class="words">{html.escape(MEANINGS.get(name, ""))}</td></tr>'
+        for name in names
+    )
+    return (
+        '<h2 id="measures">What was measured</h2><div class="scroll"><table><thead><tr>'
+        f"<th>measure</th>{head}<th class=left>meaning</th></tr></thead><tbody>{rows}</tbody>"
+        f'</table></div>{_pairs(facts, names)}<p class="small soft">Means with 95 % percentile '
+        "bootstrap intervals over questions; differences are paired.</p>"
+    )
+
+
+def _pairs(facts: Facts, names: Sequence[str]) -> str:
+    pairs = [pair for pair in facts.results["pairs"] if pair.get("measures")]
+    if not pairs:
+        return ""
+    rows = "".join(
+        f"<tr><td>{html.escape(pair['a'])} − {html.escape(pair['b'])}</td>"
+        + "".join(f'<td class="num">{_cell(pair["measures"].get(name))}</td>' for name in names)
+        + f'<td class="num">{_cell(pair.get("win_rate"))}</td></tr>'
+        for pair in pairs
+    )
+    head = "".join(f"<th>{html.escape(name.replace('_', ' '))}</th>" for name in names)
+    return (
+        f'<br><div class="scroll"><table><thead><tr><th>difference</th>{head}<th>win rate of the '
+        f"first</th></tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _cell(found: dict[str, Any] | None) -> str:
+    if found is None or found["estimate"] is None:
+        return "–"
+    return (
+        f'{say.count(found["estimate"], 3)}<div class="small soft">'
+        f"{say.count(found['low'], 3)} to {say.count(found['high'], 3)}, n = {found['n']:,}</div>"
+    ).replace("-", "−")
+
+
+def _names(results: Sequence[Result]) -> list[str]:
+    return list(dict.fromkeys(name for result in results for name in result.measures))
+
+
+def _summary(a: Sequence[float], b: Sequence[float] | None, seed: int) -> dict[str, Any]:
+    found = bootstrap_difference(a, [0.0] * len(a) if b is None else b, seed=seed)
+    return {"n": len(a), **_known(found)}
+
+
+def _known(found: Interval) -> dict[str, float | None]:
+    # Over no item the mean is NaN, which is no JSON.
+    values = {"estimate": found.estimate, "low": found.low, "high": found.high}
+    return {name: None if value != value else value for name, value in values.items()}

@@ -1,0 +1,7 @@
+"""`bench tools`: how well models use tools.
+
+`worlds` runs whole workflows in the API simulator; `tool_steps` has single steps predicted from the
+reference's own history (α-UMi's five metrics); `bfcl` and `apibench` ask for calls in one
+completion. Each suite is a data set and a judge; running, resuming, paying and reporting are those
+of every benchmark.
+"""

@@ -1,0 +1,93 @@
+"""APIBench: which call loads a model that serves the instruction? One completion for each."""
+
+from __future__ import annotations
+
+from agents.records import JsonObject, Trajectory
+from bench.checkers.apibench import ApiDatabase, ApiVerdict
+from bench.datasets import Dataset, Item, Request, apibench, sample
+from bench.datasets.apibench import HUBS, Api, Hub
+from bench.errors import DataError
+from bench.judgement import Judgement, Question
+from bench.taxonomy import CALLED, Class
+from runtime.words import counted
+
+ALL = "all"
+_NAMES: dict[Hub, str] = {
+    "huggingface": "Hugging Face",
+    "tensorflow": "TensorFlow Hub",
+    "torchhub": "Torch Hub",
+}
+_CLASSES = {
+    ApiVerdict.NO_CALL: Class.NO_CALL,
+    ApiVerdict.UNKNOWN_FUNCTION: Class.HALLUCINATED,
+    ApiVerdict.UNKNOWN_ARGUMENTS: Class.HALLUCINATED,
+    ApiVerdict.OTHER_DOMAIN: Class.WRONG_TOOL,
+}
+
+
+def load(request: Request) -> Dataset:
+    """The evaluation questions of a hub, or of all. Raises DataError or UsageError.
+
+    The hubs' databases go along, since the judge looks every call up in them.
+    """
+    hubs = HUBS if request.split == ALL else (request.split,)
+    readings = [apibench.load(hub, request.data) for hub in hubs]
+    items = [_item(question) for reading in readings for question in reading.records]
+    databases: JsonObject = {
+        hub: [[api.api_call, api.domain] for api in apibench.load_apis(hub, request.data).records]
+        for hub in hubs
+    }
+    skipped = sum(len(reading.skipped) for reading in readings)
+    left = f"; {counted(skipped, 'record')} skipped" if skipped else ""
+    chosen = sample(items, request.samples, request.seed)
+    source = f"APIBench, evaluation questions{left}"
+    return Dataset("apibench", request.split, chosen, len(items), source, {"apis": databases})
+
+
+def _item(question: apibench.Question) -> Item:
+    return Item(
+        id=question.id,
+        question=f"Hub: {_NAMES[question.hub]}\nInstruction: {question.instruction}",
+        gold=question.reference,
+        about={"split": question.hub, "domain": question.domain},
+    )
+
+
+class ApiBenchJudge:
+    """Verdict `ast`; measure `hallucination`: 1 for a call that is no API of the hub."""
+
+    def __init__(self, reference: JsonObject) -> None:
+        databases = reference.get("apis")
+        if not isinstance(databases, dict):
+            raise DataError("the benchmark's manifest lacks the hubs' databases")
+        self._databases = {
+            hub: ApiDatabase(hub, _apis(databases[hub])) for hub in HUBS if hub in databases
+        }
+
+    def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
+        text, about = trajectory.answer or "", question.about
+        hub = next((one for one in HUBS if one == about.get("split")), None)
+        if hub is None or hub not in self._databases:
+            raise DataError(f"there is no database of the hub {about.get('split')!r}")
+        verdict = self._databases[hub].check(text, str(about.get("domain")))
+        right = verdict is ApiVerdict.RIGHT
+        signals = [] if verdict is ApiVerdict.NO_CALL else [CALLED]
+        return Judgement(
+            verdicts={"ast": right},
+            prediction=text or None,
+            answer=text[:200],
+            signals=(*signals, *([] if right else [str(_CLASSES[verdict])])),
+            measures={"hallucination": float(verdict.hallucinated)},
+            detail="" if right else str(verdict),
+        )
+
+
+def _apis(entries: object) -> list[Api]:
+    found: list[Api] = []
+    for entry in entries if isinstance(entries, list) else []:
+        match entry:
+            case [str(call), str(domain)]:
+                found.append(Api(domain=domain, api_name="", api_call=call))
+            case other:
+                raise DataError(f"the manifest's database has an entry that is no API: {other!r}")
+    return found

@@ -1,0 +1,123 @@
+"""BFCL's AST categories, one completion for each question."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from agents.records import JsonObject, Trajectory
+from bench.checkers.bfcl import Fault, check
+from bench.checkers.tool_calls import tool_calls
+from bench.datasets import Dataset, Item, Request, bfcl, sample
+from bench.datasets.bfcl import CATEGORIES, Category, Function, Message, WantedCall
+from bench.errors import DataError
+from bench.judgement import Judgement, Question
+from bench.taxonomy import CALLED, Class
+from runtime.words import counted
+
+ALL = "all"
+NOTHING = "no call"
+
+_CLASSES: dict[Fault, Class] = {
+    "no calls": Class.NO_CALL,
+    "a call where none is wanted": Class.UNWANTED_CALL,
+    "wrong number of calls": Class.WRONG_TOOL,
+    "wrong function": Class.WRONG_TOOL,
+    "no matching call": Class.WRONG_TOOL,
+}
+
+
+def load(request: Request) -> Dataset:
+    """Questions of a category, or of all. Raises DataError or UsageError."""
+    categories = CATEGORIES if request.split == ALL else (request.split,)
+    readings = [bfcl.load(category, request.data) for category in categories]
+    items = [_item(question) for reading in readings for question in reading.records]
+    skipped = sum(len(reading.skipped) for reading in readings)
+    left = f"; {counted(skipped, 'record')} skipped" if skipped else ""
+    chosen = sample(items, request.samples, request.seed)
+    return Dataset("bfcl", request.split, chosen, len(items), f"BFCL v4{left}")
+
+
+def _item(question: bfcl.Question) -> Item:
+    return Item(
+        id=question.id,
+        question=prompt_of(question),
+        gold="; ".join(_shown(call) for call in question.wanted) or NOTHING,
+        about={
+            "split": question.category,
+            "functions": [one.model_dump(mode="json") for one in question.functions],
+            "wanted": [{**asdict(call)} for call in question.wanted],
+        },
+    )
+
+
+def prompt_of(question: bfcl.Question) -> str:
+    """The functions, one JSON document a line, and the request."""
+    functions = "\n".join(
+        json.dumps(one.model_dump(mode="json", exclude_none=True), ensure_ascii=False)
+        for one in question.functions
+    )
+    said = [(one.role, one.content) for one in question.messages]
+    alone = len(said) == 1
+    request = said[0][1] if alone else "\n".join(f"{role}: {text}" for role, text in said)
+    return f"Functions:\n{functions}\n\nRequest:\n{request}"
+
+
+def _shown(call: WantedCall) -> str:
+    arguments = ", ".join(
+        f"{name}={' | '.join(map(repr, possible))}" for name, possible in call.arguments.items()
+    )
+    return f"{call.name}({arguments})"
+
+
+class BfclJudge:
+    """Verdict `ast`; measure `hallucination`: 1 for an answer that names a function which is not
+    on offer."""
+
+    def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
+        asked = question_of(question.about)
+        text = trajectory.answer or ""
+        calls = tool_calls(text)
+        # Without a completion nothing was held back: an error is no right answer.
+        verdict = check(asked, calls) if text else None
+        right = verdict is not None and verdict.right
+        invented = any(asked.function(call.name) is None for call in calls or ())
+        signals = [CALLED] if calls else []
+        if invented and asked.category != "irrelevance":
+            signals.append(Class.HALLUCINATED)
+        if not right:
+            fault = None if verdict is None else verdict.fault
+            signals.append(_CLASSES.get(fault or "no calls", Class.WRONG_ARGUMENTS))
+        return Judgement(
+            verdicts={"ast": right},
+            prediction=text or None,
+            answer=text[:200],
+            signals=tuple(map(str, signals)),
+            measures={"hallucination": float(invented)},
+            detail=""
+            if right
+            else "no completion"
+            if verdict is None
+            else f"{verdict.fault}: {verdict.detail}",
+        )
+
+
+def question_of(about: JsonObject) -> bfcl.Question:
+    """The question that an item keeps, as far as it is judged."""
+    match about:
+        case {"split": str(category), "functions": list(functions), "wanted": list(wanted)} if (
+            category in CATEGORIES
+        ):
+            calls: list[WantedCall] = []
+            for call in wanted:
+                match call:
+                    case {"name": str(name), "arguments": dict(arguments)}:
+                        lists = {k: v for k, v in arguments.items() if isinstance(v, list)}
+                        calls.append(WantedCall(name, lists))
+                    case other:
+                        raise DataError(f"the item wants what is no call: {other!r}")
+            known: Category = next(one for one in CATEGORIES if one == category)
+            offered = tuple(Function.model_validate(one) for one in functions)
+            return bfcl.Question("", known, tuple[Message, ...](), offered, tuple(calls))
+        case _:
+            raise DataError(f"the item is no question of BFCL: it has {', '.join(about)}")

@@ -1,0 +1,39 @@
+"""Into which class a run of a tool suite falls: the first of its facts, from the outside in."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from agents.records import Outcome
+from bench.taxonomy import ENDED_OTHERWISE, Class
+
+_IN_ORDER = (
+    Class.CYCLE,
+    Class.CALL_LIMIT,
+    Class.DAMAGE,
+    Class.HALLUCINATED,
+    Class.UNREADABLE,
+    Class.GAVE_UP,
+    Class.NO_WAY,
+    Class.NOT_TRIED,
+    Class.NOT_DONE,
+    Class.WRONG_DECISION,
+    Class.NO_CALL,
+    Class.UNWANTED_CALL,
+    Class.WRONG_TOOL,
+    Class.WRONG_ARGUMENTS,
+    Class.WRONG_ANSWER,
+)
+
+
+def class_of(outcome: Outcome, right: bool, signals: Collection[str]) -> Class:
+    """The class of one finished run; its judge gave the names of the classes that apply as
+    signals."""
+    if right:
+        return Class.RIGHT
+    if outcome in ENDED_OTHERWISE:
+        return ENDED_OTHERWISE[outcome]
+    found = next((name for name in _IN_ORDER if name in signals), None)
+    if found is not None:
+        return found
+    return Class.GAVE_UP if outcome is Outcome.GAVE_UP else Class.WRONG_ANSWER

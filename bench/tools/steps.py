@@ -1,0 +1,263 @@
+"""Single steps of reference trajectories, predicted from the reference's own history: α-UMi's five
+metrics (`bench.checkers.tool_steps`).
+
+A team takes its step as it takes every one: the planner decides, and the caller or the summarizer
+goes on from the planner's own thought, not from the reference's. The call is noted, not made.
+
+Steps come from the simulator's oracle (a split of it), or from ToolBench's answer files
+(`toolbench`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+from pydantic import JsonValue
+
+from agents.environments.tool_step import ENVIRONMENT, GivenCall, GivenStep
+from agents.records import JsonObject, Trajectory
+from agents.roles.umi.backbone import Called, Concluded, read_step
+from agents.roles.umi.output import Action, Unreadable, read_action, read_answer, read_plan
+from bench.checkers.tool_steps import Decision, StepScore, ToolStep, score_step
+from bench.datasets import Dataset, Item, Request, sample
+from bench.datasets.location import data_root
+from bench.errors import DataError
+from bench.judgement import Judgement, Question
+from bench.taxonomy import CALLED, Class
+from bench.tools.worlds import samples_of, splits_of
+from runtime.words import counted
+from trainers.data import trajectories
+from trainers.data.sources import Source, from_toolbench, from_worlds
+from trainers.data.toolbench import WHERE
+from trainers.errors import UnreadableData
+
+TOOLBENCH = "toolbench"
+KEPT_OUTPUT_CHARS = 20_000
+"""Of a tool's answer; no observation may be longer."""
+
+_DECISIONS: dict[str, Decision] = {"call": "call", "conclude": "finish", "give_up": "give_up"}
+
+
+def load(request: Request) -> Dataset:
+    """`samples` steps. Raises UsageError or DataError."""
+    if request.split == TOOLBENCH:
+        return _of_toolbench(request)
+    wanted, splits = samples_of(request), splits_of(request.split)
+    share = math.ceil(wanted / len(splits))
+    groups = [_of_worlds(str(split), share, request.seed) for split in splits]
+    items = [group[at] for at in range(share) for group in groups][:wanted]
+    source = f"the oracle's steps in worlds generated from seed {request.seed}"
+    return Dataset("tool_steps", request.split, tuple(items), len(items), source)
+
+
+def _of_worlds(split: str, steps: int, seed: int) -> list[Item]:
+    """The first steps of a split. A longer list of instances begins with the shorter one."""
+    instances = steps // 2 + 1
+    while True:
+        items = list(_items(from_worlds(split, instances, seed).trajectories))
+        if len(items) >= steps:
+            return items[:steps]
+        instances *= 2
+
+
+def _of_toolbench(request: Request) -> Dataset:
+    folder = data_root("ToolBench", request.data, WHERE)
+    try:
+        source = from_toolbench(folder, held_out=True)
+    except UnreadableData as error:
+        raise DataError(str(error)) from error
+    items = list(_items(source.trajectories))
+    chosen = sample(items, request.samples, request.seed)
+    return Dataset("tool_steps", TOOLBENCH, chosen, len(items), _said_of(source))
+
+
+def _said_of(source: Source) -> str:
+    left = f"; {counted(len(source.skipped), 'record')} skipped" if source.skipped else ""
+    listed = source.settings.get("test_queries")
+    kept = "test queries" if listed else "no list of test queries, so every query"
+    return f"ToolBench's answers ({kept}{left})"
+
+
+def _items(found: Iterable[trajectories.Trajectory]) -> Iterator[Item]:
+    """Every step that has a reference: not those that end with the answer `none`, or without."""
+    for trajectory in found:
+        before: list[GivenCall] = []
+        for number, step in enumerate(trajectory.steps):
+            if step.next != "conclude" or (step.answer or "none").strip().lower() != "none":
+                yield _item(trajectory, number, step, before)
+            before.append(_given(step))
+
+
+def _given(step: trajectories.Step) -> GivenCall:
+    named = step.call if step.raw_call is None else None
+    return GivenCall(
+        rationale=step.rationale,
+        name=named.name if named else None,
+        arguments=named.arguments if named else {},
+        text=step.caller_text if named is None else "",
+        output=_kept(step.output),
+        asked_again=step.asked_again,
+    )
+
+
+def _kept(output: JsonValue) -> JsonValue:
+    """A long answer as a tool worker cuts it."""
+    match output:
+        case {"result": str(text)} if len(text) > KEPT_OUTPUT_CHARS:
+            return {
+                "result": text[:KEPT_OUTPUT_CHARS],
+                "truncated": True,
+                "full_chars": len(text),
+            }
+        case _:
+            return output
+
+
+def _item(
+    trajectory: trajectories.Trajectory,
+    number: int,
+    step: trajectories.Step,
+    before: list[GivenCall],
+) -> Item:
+    given = GivenStep(tools=trajectory.tools, before=tuple(before), asked_again=step.asked_again)
+    reference = _reference(step)
+    gold = {"call": step.caller_text, "conclude": step.answer or "", "give_up": "give up"}
+    return Item(
+        id=f"{trajectory.source}/{trajectory.id}/{number}",
+        question=trajectory.instruction,
+        gold=gold[step.next],
+        about={
+            "split": trajectory.source.removeprefix("worlds:"),
+            "steps": number + 1,
+            "reference": reference,
+            "tools": [tool.name for tool in trajectory.tools],
+            "task": {"environment": ENVIRONMENT, "instance": given.model_dump(mode="json")},
+        },
+    )
+
+
+def _reference(step: trajectories.Step) -> JsonObject:
+    action, arguments = None, None
+    if step.call is not None:
+        action, arguments = step.call.name, step.call.arguments
+    elif step.raw_call is not None:
+        # The published form, with arguments that are no JSON object.
+        head, _, arguments = step.raw_call.partition("\nAction Input: ")
+        action = head.removeprefix("Action: ")
+    return {
+        "decision": _DECISIONS[step.next],
+        "action": action,
+        "arguments": arguments,
+        "answer": step.answer,
+    }
+
+
+class StepsJudge:
+    """Verdicts `step` and `plan`; the five metrics as measures, each where it applies."""
+
+    def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
+        reference = reference_of(question)
+        tools = question.about["tools"]
+        assert isinstance(tools, list)
+        predicted = predicted_step(trajectory)
+        score = score_step(predicted, reference, [str(name) for name in tools])
+        exact = score.plan and score.action is not False and score.argument_f1 in (None, 1.0)
+        shown = _shown(predicted)
+        called = [CALLED] if predicted.decision == "call" else []
+        return Judgement(
+            verdicts={"step": exact, "plan": score.plan},
+            prediction=shown,
+            answer=shown[:200],
+            signals=(*called, *([] if exact else _why(predicted, score))),
+            measures=_measures(score),
+        )
+
+
+def reference_of(question: Question) -> ToolStep:
+    """The reference step of an item."""
+    match question.about.get("reference"):
+        case {"decision": ("call" | "finish" | "give_up") as decision, **rest}:
+            action, arguments, answer = (rest.get(k) for k in ("action", "arguments", "answer"))
+            return ToolStep(
+                decision,
+                action if isinstance(action, str) else None,
+                arguments if isinstance(arguments, str | dict) else None,
+                answer if isinstance(answer, str) else None,
+            )
+        case other:
+            raise DataError(f"the item's reference is no step: {other!r}")
+
+
+def predicted_step(trajectory: Trajectory) -> ToolStep:
+    """What a run of one step decided, from the texts that its models wrote."""
+    texts = {step.agent: step.calls[-1].text for step in trajectory.steps if step.calls}
+    if "umi_single" in texts:
+        return _of_single(texts["umi_single"])
+    plan = read_plan(texts.get("umi_planner", ""))
+    if isinstance(plan, Unreadable):
+        return ToolStep()
+    match plan.next:
+        case "give_up":
+            return ToolStep("give_up")
+        case "conclude":
+            return ToolStep("finish", answer=read_answer(texts.get("umi_summarizer", "")))
+        case "call":
+            return _call(read_action(texts.get("umi_caller", "")))
+
+
+def _of_single(text: str) -> ToolStep:
+    match read_step(text):
+        case Called(call=call):
+            return _call(call)
+        case Concluded(answer=None):
+            return ToolStep("give_up")
+        case Concluded(answer=answer):
+            return ToolStep("finish", answer=answer)
+        case Unreadable():
+            return ToolStep()
+
+
+def _call(action: Action | Unreadable) -> ToolStep:
+    if isinstance(action, Unreadable):
+        return ToolStep("call")
+    return ToolStep("call", action.name, action.arguments)
+
+
+def _shown(step: ToolStep) -> str:
+    match step.decision:
+        case "call":
+            return (
+                f"{step.action}({step.arguments})" if step.action else "a call that can't be read"
+            )
+        case "finish":
+            return step.answer or "an empty answer"
+        case "give_up":
+            return "give up"
+        case None:
+            return "no decision"
+
+
+def _measures(score: StepScore) -> dict[str, float]:
+    found = {
+        "plan_accuracy": score.plan,
+        "action_match": score.action,
+        "hallucination": score.hallucinated,
+        "argument_f1": score.argument_f1,
+        "rouge_l": score.rouge_l,
+    }
+    return {name: float(value) for name, value in found.items() if value is not None}
+
+
+def _why(predicted: ToolStep, score: StepScore) -> list[str]:
+    unreadable = predicted.decision is None or (
+        predicted.decision == "call" and predicted.action is None
+    )
+    facts = {
+        Class.HALLUCINATED: score.hallucinated,
+        Class.UNREADABLE: unreadable,
+        Class.WRONG_DECISION: not score.plan,
+        Class.WRONG_TOOL: score.action is False,
+        Class.WRONG_ARGUMENTS: True,
+    }
+    return [str(name) for name, holds in facts.items() if holds]

@@ -1,0 +1,188 @@
+"""Whole runs in the API simulator: is what the instruction asks done, and said?
+
+A question is an instance of a held-out split. The judge rebuilds its world, repeats the run's
+calls in it, and compares state and answer with what the instruction wants
+(`agents.environments.api_worlds.verification`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from agents.environments.api_worlds import (
+    ENVIRONMENT,
+    HELD_OUT,
+    Instance,
+    Split,
+    World,
+    instances,
+    rebuild,
+)
+from agents.records import Outcome, Step, ToolCall, Trajectory
+from agents.roles.umi.backbone import read_step
+from agents.roles.umi.output import Unreadable, read_action, read_plan
+from agents.roles.umi.transcript import CALLING, calls_of
+from bench.datasets import Dataset, Item, Request
+from bench.errors import OutputError, UsageError
+from bench.judgement import Judgement, Question
+from bench.taxonomy import CALLED, Class
+
+MIXED = "held_out"
+DEFAULT_SAMPLES = 200
+MAX_SAMPLES = 100_000
+NO_WAY = "there is no way"
+
+_CYCLE = "times the same call and observation"
+_LIMIT = "which is the limit"
+
+
+def load(request: Request) -> Dataset:
+    """Instances, the same for the same split, number and seed. Raises UsageError."""
+    if request.data is not None:
+        raise UsageError("--data is of no use here: worlds are generated, not read")
+    samples = samples_of(request)
+    splits = splits_of(request.split)
+    shares = [samples // len(splits) + (at < samples % len(splits)) for at in range(len(splits))]
+    groups = [
+        instances(split, request.seed, share) for split, share in zip(splits, shares, strict=True)
+    ]
+    # Taken in turn, so that a run which stops early has seen every split alike.
+    chosen = [group[at] for at in range(max(shares)) for group in groups if at < len(group)]
+    source = f"generated from seed {request.seed}"
+    return Dataset("worlds", request.split, tuple(map(_item, chosen)), len(chosen), source)
+
+
+def samples_of(request: Request) -> int:
+    """How many are asked for. Raises UsageError."""
+    samples = DEFAULT_SAMPLES if request.samples is None else request.samples
+    if not 1 <= samples <= MAX_SAMPLES:
+        raise UsageError(f"--samples must lie between 1 and {MAX_SAMPLES}; got {samples}")
+    return samples
+
+
+def splits_of(name: str) -> tuple[Split, ...]:
+    """The splits of a name; `held_out` is all that training never sees. Raises UsageError."""
+    if name == MIXED:
+        return HELD_OUT
+    if name not in set(Split):
+        known = ", ".join((MIXED, *Split))
+        raise UsageError(f"the simulator has no split {name!r}; there are: {known}")
+    return (Split(name),)
+
+
+def _item(instance: Instance) -> Item:
+    task = instance.task
+    return Item(
+        id=f"worlds/{instance.split}/{instance.id}",
+        question=instance.instruction,
+        gold=instance.oracle.answer or NO_WAY,
+        about={
+            "split": str(instance.split),
+            "steps": len(instance.oracle.steps),
+            "task": {"environment": ENVIRONMENT, "instance": task.instance},
+        },
+    )
+
+
+class WorldsJudge:
+    """Verdict `solved`; measures `calls` and `hallucination` (1 for a run that named a tool which
+    is not on offer)."""
+
+    def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
+        instance = _instance_of(question)
+        calls = calls_of(trajectory.steps)
+        answer = trajectory.answer if trajectory.outcome is Outcome.ANSWERED else None
+        ended = trajectory.outcome in (Outcome.ANSWERED, Outcome.GAVE_UP)
+        verdict = instance.verify(answer, calls)
+        invented = names_unoffered(trajectory.steps, instance.recipe.tools)
+        solved = ended and verdict.solved
+        signals = [CALLED] if calls else []
+        if not solved:
+            signals += _why(trajectory, instance, answer, calls, invented=invented)
+        return Judgement(
+            verdicts={"solved": solved},
+            prediction=answer,
+            answer=(answer or "gave up")[:200] if ended else "",
+            signals=tuple(signals),
+            measures={"calls": float(len(calls)), "hallucination": float(invented)},
+            detail="" if solved or not ended else verdict.reason,
+        )
+
+
+def _instance_of(question: Question) -> Instance:
+    match question.about.get("task"):
+        case {"instance": dict(recipe)}:
+            return rebuild(recipe)
+        case _:
+            raise OutputError("the item is no instance of a world: its manifest is damaged")
+
+
+def names_unoffered(steps: Sequence[Step], offered: Sequence[str]) -> bool:
+    """Whether a call names a tool that is not on offer."""
+    return any(name not in offered for name in _named(steps))
+
+
+def _named(steps: Sequence[Step]) -> Iterator[str]:
+    for step in steps:
+        if step.agent in CALLING and step.decision.kind in ("call", "refused") and step.calls:
+            action = read_action(step.calls[-1].text)
+            if not isinstance(action, Unreadable):
+                yield action.name
+
+
+def _why(
+    trajectory: Trajectory,
+    instance: Instance,
+    answer: str | None,
+    calls: Sequence[ToolCall],
+    *,
+    invented: bool,
+) -> list[str]:
+    """The classes that apply to a run that solved nothing."""
+    reason, way = trajectory.reason or "", instance.oracle.answer is not None
+    gave_up = trajectory.outcome is Outcome.GAVE_UP
+    damaged, undone = _changes(instance, calls)
+    needs_a_try = bool(instance.oracle.steps) and not calls
+    facts = {
+        Class.CYCLE: gave_up and _CYCLE in reason,
+        Class.CALL_LIMIT: gave_up and _LIMIT in reason,
+        Class.DAMAGE: damaged,
+        Class.HALLUCINATED: invented,
+        Class.UNREADABLE: gave_up and _ended_unreadably(trajectory.steps),
+        Class.GAVE_UP: gave_up and way,
+        Class.NO_WAY: answer is not None and not way,
+        Class.NOT_TRIED: needs_a_try,
+        Class.NOT_DONE: undone,
+        Class.WRONG_ANSWER: answer is not None and way,
+    }
+    return [str(name) for name, holds in facts.items() if holds]
+
+
+def _changes(instance: Instance, calls: Sequence[ToolCall]) -> tuple[bool, bool]:
+    """Whether a table is neither as before nor as wanted, and whether one is as before that
+    should have changed."""
+    recipe = instance.recipe
+    after = World.after(recipe.world, calls, recipe.tools)
+    right = World.after(recipe.world, instance.oracle.calls, recipe.tools)
+    domains = after.used_domains | right.used_domains
+    before, made, wanted = (world.snapshot(domains) for world in (instance.world(), after, right))
+    wrong = [table for table in wanted if made.get(table) != wanted[table]]
+    return (
+        any(made.get(table) != before.get(table) for table in wrong),
+        any(made.get(table) == before.get(table) for table in wrong),
+    )
+
+
+def _ended_unreadably(steps: Sequence[Step]) -> bool:
+    last = steps[-1] if steps else None
+    if last is None or not last.calls:
+        return False
+    text = last.calls[-1].text
+    match last.agent:
+        case "umi_planner":
+            return isinstance(read_plan(text), Unreadable)
+        case "umi_single":
+            return isinstance(read_step(text), Unreadable)
+        case _:
+            # A summarizer gives up over a text that holds no answer, or was cut off.
+            return last.decision.kind == "give_up"

@@ -1,0 +1,328 @@
+"""`bench tools`: the four suites, from their items to the report, in this process."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from base64 import b64decode
+from pathlib import Path
+
+import pytest
+
+from agents.environments.api_worlds import HELD_OUT, Instance, instances
+from agents.local import run_locally
+from agents.records import JsonObject, Outcome, Run, Trajectory
+from agents.roles.umi.output import written_call, written_plan
+from bench.arms import parse_arms
+from bench.datasets import Request, load
+from bench.errors import UsageError
+from bench.output import ManifestItem, manifest_items
+from bench.report.measures import win
+from bench.rescoring import rescore_all
+from bench.results import Result
+from bench.taxonomy import Class
+from bench.tools.apibench import ApiBenchJudge
+from bench.tools.bfcl import BfclJudge
+from bench.tools.classes import class_of
+from bench.tools.steps import StepsJudge
+from bench.tools.worlds import WorldsJudge
+from tests.agents.conversations import ScriptedHost, a_run, says
+from tests.bench.tool_client import manifest, measured, oracle_client
+
+SPLIT = "unseen_worlds"
+
+
+# ---- whole runs in the simulator ----
+
+
+def test_the_oracle_solves_every_instance_as_a_team_and_alone(tmp_path: Path) -> None:
+    made = manifest("worlds", "umi,single", Request(SPLIT, 12, seed=7))
+    facts = measured(tmp_path / "out", made, oracle_client(SPLIT, 12))
+    for arm in facts.results["arms"].values():
+        assert arm["accuracy"]["solved"]["right"] == 12
+        assert arm["measures"]["hallucination"]["estimate"] == 0.0
+    [pair] = facts.results["pairs"]
+    assert pair["win_rate"]["estimate"] == 0.5
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Instructions in simulated worlds: umi against single" in page
+    packed = re.search(r'id="index">([^<]+)<', page)
+    assert packed is not None
+    index = json.loads(gzip.decompress(b64decode(packed[1])))
+    assert index["checkers"] == ["solved"]
+    assert "## Measures" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_who_gives_up_on_more_instances_loses_and_the_report_says_why(tmp_path: Path) -> None:
+    client = oracle_client(SPLIT, 12, mistake_rate=0.4)
+    made = manifest("worlds", "umi,single", Request(SPLIT, 12, seed=7))
+    facts = measured(tmp_path / "out", made, client)
+    for name, arm in facts.results["arms"].items():
+        failed = 12 - arm["accuracy"]["solved"]["right"]
+        assert failed > 0, name
+        assert sum(n for kind, n in arm["classes"].items() if kind != "right") == failed
+        assert set(arm["classes"]) <= {"right", "gave_up", "not_tried"}
+
+
+def test_the_mixed_split_has_every_held_out_one_in_equal_parts() -> None:
+    dataset = load("worlds", Request("held_out", 8, seed=3))
+    assert [item.about["split"] for item in dataset.items] == [str(s) for s in HELD_OUT] * 2
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        (Request("tomorrow", 3), "no split 'tomorrow'"),
+        (Request(SPLIT, 0), "--samples must lie between"),
+        (Request(SPLIT, 3, data=Path(".")), "--data is of no use"),
+    ],
+)
+def test_what_the_simulator_can_not_give_is_said(request_: Request, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        load("worlds", request_)
+
+
+def an_item(at: int = 0) -> tuple[Instance, ManifestItem]:
+    """An instance that changes its world, and has a way."""
+    changing = [
+        one
+        for one in instances(SPLIT, 7, 40)
+        if one.oracle.answer and any("reserve" in c.name or "add" in c.name
+                                     or "book" in c.name for c in one.oracle.calls)
+    ]  # fmt: skip
+    wanted = changing[at]
+    items = manifest_items(load("worlds", Request(SPLIT, 40, seed=7)).items)
+    return wanted, next(item for item in items if item.id.endswith(wanted.id))
+
+
+async def a_team_run(
+    instance: Instance, plans: list[str], calls: list[str], answers: list[str]
+) -> Trajectory:
+    run: Run = a_run("umi", calculator=False, constrained=False)
+    run = run.model_copy(update={"task": instance.task})
+    texts = {"umi_planner": plans, "umi_caller": calls, "umi_summarizer": answers}
+    hosts = {role: ScriptedHost([says(one) for one in said]) for role, said in texts.items()}
+    return await run_locally(run, hosts)
+
+
+CALL, END = written_plan("I call.", "call"), written_plan("I know.", "conclude")
+
+
+def oracle_calls(instance: Instance) -> list[str]:
+    return [written_call(call.name, call.arguments or {}) for call in instance.oracle.calls]
+
+
+async def classed(
+    instance: Instance, item: ManifestItem, trajectory: Trajectory
+) -> tuple[bool, Class]:
+    judged = WorldsJudge().judge(trajectory, item)
+    right = judged.verdicts["solved"]
+    return right, class_of(trajectory.outcome, right, judged.signals)
+
+
+async def test_the_verdict_is_that_of_the_world_and_the_class_says_why() -> None:
+    instance, item = an_item()
+    calls, answer = oracle_calls(instance), instance.oracle.answer or ""
+    plans = [CALL] * len(calls)
+    again = [*calls, calls[-1]]
+    cases = {
+        Class.RIGHT: ([*plans, END], calls, [answer]),
+        Class.WRONG_ANSWER: ([*plans, END], calls, ["It was 4711 then."]),
+        Class.GAVE_UP: ([*plans, written_plan("Enough.", "give_up")], calls, []),
+        Class.NOT_DONE: ([*plans[1:], END], calls[:-1], [answer]),
+        Class.NOT_TRIED: ([END], [], [answer]),
+        Class.UNREADABLE: (["Hm."], [], []),
+        Class.HALLUCINATED: ([CALL, written_plan("No.", "give_up")], [written_call("pay", {})], []),
+        Class.CYCLE: ([CALL] * 3, [written_call("pay", {})] * 3, []),
+    }
+    if len(calls) == 1:
+        del cases[Class.NOT_DONE]
+    for expected, (planned, called, said) in cases.items():
+        trajectory = await a_team_run(instance, planned, called, said)
+        right, found = await classed(instance, item, trajectory)
+        assert (right, found) == (expected is Class.RIGHT, expected)
+    repeated = await a_team_run(instance, [*plans, CALL, END], again, [answer])
+    right, found = await classed(instance, item, repeated)
+    assert right or found is Class.DAMAGE, "a second booking is damage, where it is one"
+
+
+async def test_a_run_that_broke_has_solved_nothing_whatever_its_world_looks_like() -> None:
+    instance, item = an_item()
+    calls = oracle_calls(instance)
+    whole = await a_team_run(
+        instance, [*[CALL] * len(calls), END], calls, [instance.oracle.answer or ""]
+    )
+    broken = whole.model_copy(update={"outcome": Outcome.DEADLINE, "answer": None})
+    assert await classed(instance, item, broken) == (False, Class.DEADLINE)
+
+
+def a_result(right: bool, calls: int) -> Result:
+    """Only what a win is decided by."""
+    return Result.model_construct(verdicts={"solved": right}, measures={"calls": float(calls)})
+
+
+def test_who_alone_solves_wins_and_of_two_that_solve_the_one_with_fewer_calls() -> None:
+    cases = [
+        (a_result(True, 5), a_result(False, 1), 1.0),
+        (a_result(False, 1), a_result(True, 5), 0.0),
+        (a_result(True, 2), a_result(True, 3), 1.0),
+        (a_result(True, 3), a_result(True, 3), 0.5),
+        (a_result(False, 1), a_result(False, 2), 0.5),
+    ]
+    assert [win(a, b) for a, b, _ in cases] == [expected for *_, expected in cases]
+
+
+# ---- single steps ----
+
+
+def test_the_oracle_predicts_each_of_its_own_steps(tmp_path: Path) -> None:
+    made = manifest("tool_steps", "umi,single", Request(SPLIT, 24, seed=7))
+    facts = measured(tmp_path / "out", made, oracle_client(SPLIT, 24))
+    for arm in facts.results["arms"].values():
+        assert arm["accuracy"]["step"]["right"] == arm["accuracy"]["plan"]["right"] == 24
+        found = {name: one["estimate"] for name, one in arm["measures"].items()}
+        assert found == {
+            "plan_accuracy": 1.0,
+            "action_match": 1.0,
+            "hallucination": 0.0,
+            "argument_f1": 1.0,
+            "rouge_l": 1.0,
+        }
+        assert arm["measures"]["action_match"]["n"] < arm["measures"]["plan_accuracy"]["n"] == 24
+
+
+async def test_a_steps_metrics_are_those_of_what_its_models_wrote() -> None:
+    items = manifest_items(load("tool_steps", Request(SPLIT, 12, seed=7)).items)
+    calling = next(i for i in items if "'decision': 'call'" in str(i.about["reference"]))
+    environment, instance = calling.task or ("", {})
+    run = a_run("umi", calculator=False, constrained=False)
+    task = run.task.model_copy(
+        update={"environment": environment, "instance": instance, "prompt": calling.question}
+    )
+    said = {"umi_planner": [CALL], "umi_caller": [written_call("pay", {})], "umi_summarizer": []}
+    hosts = {role: ScriptedHost([says(one) for one in texts]) for role, texts in said.items()}
+    trajectory = await run_locally(run.model_copy(update={"task": task}), hosts)
+    judged = StepsJudge().judge(trajectory, calling)
+    assert judged.verdicts == {"step": False, "plan": True}
+    assert judged.measures == {
+        "plan_accuracy": 1.0, "action_match": 0.0, "hallucination": 1.0, "argument_f1": 0.0,
+    }  # fmt: skip
+    assert class_of(trajectory.outcome, False, judged.signals) is Class.HALLUCINATED
+
+
+def test_toolbench_steps_have_their_published_tools_and_history() -> None:
+    dataset = load("tool_steps", Request("toolbench", 40, seed=7))
+    assert len(dataset.items) == 40
+    assert dataset.available > 40
+    kinds = {str(item.about["reference"])[:22] for item in dataset.items}
+    assert len(kinds) >= 2
+    assert all(item.gold for item in dataset.items)
+    assert "test" in dataset.source
+
+
+# ---- one completion for each question ----
+
+
+def answered(text: str) -> Trajectory:
+    return Trajectory(
+        run=a_run("completion", prompt="function_calls"),
+        steps=(),
+        outcome=Outcome.ANSWERED if text else Outcome.GAVE_UP,
+        answer=text or None,
+        ended=1.0,
+    )
+
+
+def right_answer(item: ManifestItem) -> str:
+    """The first possible value of every argument."""
+    wanted = item.about["wanted"]
+    assert isinstance(wanted, list)
+    calls: list[str] = []
+    for call in wanted:
+        match call:
+            case {"name": str(name), "arguments": dict(arguments)}:
+                given = [
+                    f"{key}={values[0]!r}"
+                    for key, values in arguments.items()
+                    if isinstance(values, list) and values[0] != ""
+                ]
+                calls.append(f"{name}({', '.join(given)})")
+            case other:
+                raise AssertionError(other)
+    return f"[{', '.join(calls)}]" if calls else "No function can do that."
+
+
+def test_bfcl_possible_answers_are_right_and_other_functions_are_not() -> None:
+    items = manifest_items(load("bfcl", Request("all", 60, seed=7)).items)
+    judge = BfclJudge()
+    assert {str(item.about["split"]) for item in items} >= {
+        "simple_python",
+        "irrelevance",
+        "parallel",
+    }
+    for item in items:
+        if "{" not in item.gold:  # possible objects hold lists of values in turn
+            assert judge.judge(answered(right_answer(item)), item).verdicts["ast"], item.id
+        wrong = judge.judge(answered("[launch(rocket=1)]"), item)
+        assert not wrong.verdicts["ast"]
+        assert wrong.measures == {"hallucination": 1.0}
+        silent = judge.judge(answered(""), item)
+        assert not silent.verdicts["ast"], "an error is no abstention"
+
+
+def test_bfcl_faults_fall_into_classes() -> None:
+    [first, *_] = manifest_items(load("bfcl", Request("simple_python", None)).items)
+    judge = BfclJudge()
+
+    def classify(text: str) -> Class:
+        judged = judge.judge(answered(text), first)
+        return class_of(Outcome.ANSWERED, judged.verdicts["ast"], judged.signals)
+
+    good = right_answer(first)
+    assert classify(good) is Class.RIGHT
+    assert classify("I would rather not.") is Class.NO_CALL
+    assert classify("[fly(to='Oslo')]") is Class.HALLUCINATED
+    assert classify(f"{good[:-1]}, {good[1:]}") is Class.WRONG_TOOL
+    assert classify(good.replace("=", "_=", 1)) is Class.WRONG_ARGUMENTS
+
+
+def test_apibench_references_are_right_and_made_up_ones_are_hallucinations() -> None:
+    dataset = load("apibench", Request("torchhub", 20, seed=7))
+    judge = ApiBenchJudge(dataset.reference)
+    items = manifest_items(dataset.items)
+    right = [judge.judge(answered(item.gold), item).verdicts["ast"] for item in items]
+    assert all(right)
+    made_up = judge.judge(answered("torch.hub.load('me/mine', 'resnet_9000')"), items[0])
+    assert made_up.measures == {"hallucination": 1.0}
+    assert class_of(Outcome.ANSWERED, False, made_up.signals) is Class.HALLUCINATED
+
+
+@pytest.mark.parametrize(
+    ("suite", "split", "prompt"),
+    [("bfcl", "all", "function_calls"), ("apibench", "torchhub", "api_call")],
+)
+def test_each_question_is_one_completion_of_a_policy(
+    tmp_path: Path, suite: str, split: str, prompt: str
+) -> None:
+    options: JsonObject = {"prompt": prompt}
+    made = manifest(suite, "llm,umi/single", Request(split, 10, seed=7), options)
+    facts = measured(tmp_path / "out", made, oracle_client(SPLIT, 1))
+    assert set(facts.results["arms"]) == {"llm", "umi/single"}
+    for arm in facts.results["arms"].values():
+        assert arm["n"] == 10
+        assert arm["usage"]["calls"] == 10
+
+
+# ---- what is refused ----
+
+
+def test_an_arm_that_a_suite_does_not_have_is_named() -> None:
+    with pytest.raises(UsageError, match="there is no arm 'llm'; there are: umi, single"):
+        parse_arms("llm", "worlds")
+
+
+def test_runs_are_not_scored_again_from_their_last_text(tmp_path: Path) -> None:
+    made = manifest("worlds", "umi", Request(SPLIT, 2, seed=7))
+    measured(tmp_path / "out", made, oracle_client(SPLIT, 2))
+    with pytest.raises(UsageError, match="judged by what a run did"):
+        rescore_all(tmp_path / "out")

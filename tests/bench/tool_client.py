@@ -1,0 +1,69 @@
+"""A deployment in this process that plays the simulator's oracle, and benchmarks on it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+from agents.records import JsonObject
+from bench.arms import parse_arms
+from bench.datasets import Request, load
+from bench.output import Manifest, OutputDirectory, manifest_items
+from bench.progress import RunProgress
+from bench.report.facts import Facts
+from bench.session import conduct
+from tests.bench.benchmarks import connected
+from tests.bench.local_client import LocalClient
+from workers.engines.settings import ModelSettings
+
+POLICIES = ("umi/planner", "umi/caller", "umi/summarizer", "umi/single", "llm")
+WORLDS_OPTIONS: JsonObject = {"calculator": False, "constrained": True, "tool_style": "documents"}
+
+
+def oracle_client(
+    split: str, samples: int, seed: int = 7, mistake_rate: float = 0.0
+) -> LocalClient:
+    """Every policy answers as the oracle of those instances."""
+    worlds = {"split": split, "seed": seed, "samples": samples}
+    model = ModelSettings.model_validate(
+        {
+            "engine": "scripted",
+            "model": "scripted",
+            "scripted": {"mistake_rate": mistake_rate, "worlds": [worlds]},
+        }
+    )
+    return LocalClient(dict.fromkeys(POLICIES, model))
+
+
+def manifest(
+    suite: str,
+    arms: str,
+    request: Request,
+    options: JsonObject | None = None,
+) -> Manifest:
+    """What `bench tools` would write."""
+    dataset = load(suite, request)
+    return Manifest(
+        benchmark=suite,
+        command=("bench", "tools"),
+        created=time.time(),
+        arms=tuple(arm.name for arm in parse_arms(arms, suite)),
+        split=dataset.split,
+        seed=request.seed,
+        source=dataset.source,
+        available=dataset.available,
+        options=WORLDS_OPTIONS if options is None else options,
+        reference=dataset.reference,
+        items=manifest_items(dataset.items),
+    )
+
+
+def measured(path: Path, made: Manifest, client: LocalClient) -> Facts:
+    """The facts of the whole benchmark; its reports are in the directory."""
+    directory = OutputDirectory(path)
+    directory.create(made)
+    progress = RunProgress(made.arms)
+    ended = asyncio.run(conduct(directory, lambda: connected(client), progress=progress))
+    assert ended.facts is not None
+    return ended.facts
