@@ -33,8 +33,11 @@ class ScriptedWorlds(SettingsModel):
     """Instances of the simulated worlds whose way the script knows."""
 
     split: str
+    """Of the simulator, for example `unseen_worlds`."""
     seed: int = 123
+    """The seed that the instances are drawn from, as `--seed` of `bench tools`."""
     samples: int = Field(default=200, ge=1, le=100_000)
+    """How many; a larger number holds the smaller one's instances."""
 
 
 class ScriptedOptions(SettingsModel):

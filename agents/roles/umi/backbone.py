@@ -25,7 +25,7 @@ from agents.roles.umi.transcript import ToolStyle, Turn, planner_input
 GIVE_UP = "give up."
 
 _PART = re.compile(
-    r"(?im)^[\s*_`#>]*(?:(?P<call>action)|(?P<conclude>conclusion))[\s*_`]*:[\s*_`]*"
+    r"(?im)^[ \t*_`#>]*(?:(?P<call>action)|(?P<conclude>conclusion))[\s*_`]*:[\s*_`]*"
 )
 _END = "</s>"
 
