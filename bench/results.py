@@ -145,10 +145,10 @@ def _step(step: Step, begin: float) -> JsonObject:
     data = step.decision.data
     turns = step.observation.get("turns")
     outputs = turns if isinstance(turns, list) else []
-    calls: list[JsonValue] = [_call(call, outputs, at) for at, call in enumerate(step.calls)]
+    calls = [_call(call, outputs, at) for at, call in enumerate(step.calls)]
     written = _written_call(step, outputs)
     if written is not None and calls:
-        calls[-1] = {**calls[-1], "tools": [written]}  # pyright: ignore[reportGeneralTypeIssues]
+        calls[-1]["tools"] = [written]
     return {
         "agent": step.agent,
         "turn": step.turn,
@@ -161,7 +161,7 @@ def _step(step: Step, begin: float) -> JsonObject:
         "start": round(step.timings.started - begin, 4),
         "end": round(step.timings.ended - begin, 4),
         "waited": round(step.timings.waited, 4),
-        "calls": calls,
+        "calls": [*calls],
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.report import figures as say
 from bench.report.facts import Facts
-from bench.report.measures import names_of, shown
+from bench.report.measures import names_of, pair_rows, shown
 from bench.report.sections import compat_figure, headline, title
 
 
@@ -112,7 +112,13 @@ def _measures(facts: Facts) -> list[str]:
             found = arm["measures"].get(measure)
             cells.append("–" if found is None else shown(found))
         rows.append([measure, *cells])
-    return table(["measure", *arms], rows)
+    paired = [
+        [f"{pair['a']} − {pair['b']}", measure.replace("_", " "), shown(found)]
+        for pair in facts.results["pairs"]
+        for measure, found in pair_rows(pair)
+    ]
+    differences = table(["pair", "paired", "mean"], paired, left=2) if paired else []
+    return [*table(["measure", *arms], rows), *([""] if paired else []), *differences]
 
 
 def _pairs(facts: Facts) -> list[str]:

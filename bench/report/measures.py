@@ -64,6 +64,15 @@ def names_of(facts: Facts) -> list[str]:
     return _names([result for arm in facts.arms for result in arm.results])
 
 
+def pair_rows(pair: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """What is measured of a pair: the differences, and the first arm's win rate at the end."""
+    rate = pair.get("win_rate")
+    differences = [
+        (f"difference of {name}", found) for name, found in pair.get("measures", {}).items()
+    ]
+    return [*differences, *([] if rate is None else [(f"win rate of {pair['a']}", rate)])]
+
+
 def shown(found: dict[str, Any]) -> str:
     """A mean with its interval."""
     if found["estimate"] is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bench.report import figures as say
 from bench.report.facts import Facts
-from bench.report.measures import names_of, shown
+from bench.report.measures import names_of, pair_rows, shown
 from bench.report.sections import compat_figure, headline, title
 from runtime.tables import figures
 
@@ -63,6 +63,10 @@ def print_measures(facts: Facts, console: Console) -> None:
         found = [arm["measures"].get(name) for arm in arms.values()]
         table.add_row(name.replace("_", " "), *("–" if f is None else shown(f) for f in found))
     console.print(table)
+    for pair in facts.results["pairs"]:
+        for name, found in pair_rows(pair):
+            line = f"{pair['a']} − {pair['b']}: {name.replace('_', ' ')} {shown(found)}"
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_compat(facts: Facts) -> None:

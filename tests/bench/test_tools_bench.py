@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 from base64 import b64decode
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
-from agents.environments.api_worlds import HELD_OUT, Instance, instances
+from agents.environments.api_worlds import APIS, HELD_OUT, Instance, instances
 from agents.local import run_locally
 from agents.records import JsonObject, Outcome, Run, Trajectory
 from agents.roles.umi.output import written_call, written_plan
@@ -21,12 +23,14 @@ from bench.output import ManifestItem, manifest_items
 from bench.report.measures import win
 from bench.rescoring import rescore_all
 from bench.results import Result
+from bench.session import with_deployment
 from bench.taxonomy import Class
 from bench.tools.apibench import ApiBenchJudge
 from bench.tools.bfcl import BfclJudge
 from bench.tools.classes import class_of
 from bench.tools.steps import StepsJudge
 from bench.tools.worlds import WorldsJudge
+from runtime import config
 from tests.agents.conversations import ScriptedHost, a_run, says
 from tests.bench.tool_client import manifest, measured, oracle_client
 
@@ -87,9 +91,8 @@ def an_item(at: int = 0) -> tuple[Instance, ManifestItem]:
     changing = [
         one
         for one in instances(SPLIT, 7, 40)
-        if one.oracle.answer and any("reserve" in c.name or "add" in c.name
-                                     or "book" in c.name for c in one.oracle.calls)
-    ]  # fmt: skip
+        if one.oracle.answer and any(APIS[call.name].changes for call in one.oracle.calls)
+    ]
     wanted = changing[at]
     items = manifest_items(load("worlds", Request(SPLIT, 40, seed=7)).items)
     return wanted, next(item for item in items if item.id.endswith(wanted.id))
@@ -124,7 +127,6 @@ async def test_the_verdict_is_that_of_the_world_and_the_class_says_why() -> None
     instance, item = an_item()
     calls, answer = oracle_calls(instance), instance.oracle.answer or ""
     plans = [CALL] * len(calls)
-    again = [*calls, calls[-1]]
     cases = {
         Class.RIGHT: ([*plans, END], calls, [answer]),
         Class.WRONG_ANSWER: ([*plans, END], calls, ["It was 4711 then."]),
@@ -141,9 +143,23 @@ async def test_the_verdict_is_that_of_the_world_and_the_class_says_why() -> None
         trajectory = await a_team_run(instance, planned, called, said)
         right, found = await classed(instance, item, trajectory)
         assert (right, found) == (expected is Class.RIGHT, expected)
-    repeated = await a_team_run(instance, [*plans, CALL, END], again, [answer])
-    right, found = await classed(instance, item, repeated)
-    assert right or found is Class.DAMAGE, "a second booking is damage, where it is one"
+
+
+async def test_another_change_than_the_one_that_was_asked_for_is_damage() -> None:
+    found: set[Class] = set()
+    for at in range(3):
+        instance, item = an_item(at)
+        *before, last = instance.oracle.calls
+        for key, value in (last.arguments or {}).items():
+            other = {**(last.arguments or {}), key: 1 if isinstance(value, int) else "Other"}
+            calls = [written_call(call.name, call.arguments or {}) for call in before]
+            calls.append(written_call(last.name, other))
+            plans = [*[CALL] * len(calls), END]
+            trajectory = await a_team_run(instance, plans, calls, [instance.oracle.answer or ""])
+            right, kind = await classed(instance, item, trajectory)
+            assert not right, other
+            found.add(kind)
+    assert found == {Class.DAMAGE, Class.NOT_DONE}, "changed otherwise, or refused by the API"
 
 
 async def test_a_run_that_broke_has_solved_nothing_whatever_its_world_looks_like() -> None:
@@ -218,6 +234,22 @@ def test_toolbench_steps_have_their_published_tools_and_history() -> None:
     assert len(kinds) >= 2
     assert all(item.gold for item in dataset.items)
     assert "test" in dataset.source
+
+
+def test_of_toolbench_only_the_test_queries_are_asked_where_the_folder_lists_them(
+    tmp_path: Path,
+) -> None:
+    every = load("tool_steps", Request("toolbench")).items
+    folder = tmp_path / "toolbench"
+    copytree(Path(os.environ["SWITCHYARD_DATA"]) / "tool/toolbench/data_example", folder)
+    (folder / "test_query_ids").mkdir(exist_ok=True)
+    group, query = every[0].id.split("/")[1:3]
+    listed = folder / "test_query_ids" / f"{group}_instruction.json"
+    listed.write_text(json.dumps({query.partition("_")[0]: 0}))
+    dataset = load("tool_steps", Request("toolbench", data=folder))
+    assert 0 < len(dataset.items) < len(every)
+    assert {item.id for item in dataset.items} >= {every[0].id}
+    assert "test queries" in dataset.source
 
 
 # ---- one completion for each question ----
@@ -314,6 +346,13 @@ def test_each_question_is_one_completion_of_a_policy(
 
 
 # ---- what is refused ----
+
+
+def test_a_deployment_that_nobody_serves_a_role_in_is_refused() -> None:
+    made = manifest("worlds", "single", Request(SPLIT, 2, seed=7))
+    settings = config.load("micro", environ={})
+    with pytest.raises(UsageError, match="needs the role 'umi_single', which no worker"):
+        with_deployment(made, parse_arms("single", "worlds"), settings)
 
 
 def test_an_arm_that_a_suite_does_not_have_is_named() -> None:
