@@ -1,13 +1,22 @@
 """What a tool is: a name, a typed argument model, and a function that a worker runs.
 
-To add one, write a function of one pydantic model and decorate it:
+To add one, write a function with typed parameters and decorate it:
+
+    @tool()
+    async def weather(
+        city: Annotated[str, Field(max_length=100, description="City and country")],
+        days: int = 1,
+    ) -> JsonObject:
+        '''The weather in a city.'''
+        ...
+
+or a function of one pydantic model, if its arguments depend on each other:
 
     class WeatherArguments(Arguments):
         city: str = Field(max_length=100, description="City and country")
 
     @tool()
     async def weather(arguments: WeatherArguments) -> JsonObject:
-        '''The weather in a city right now.'''
         ...
 
 and declare it in your package's `pyproject.toml` (the entry point carries the tool's name):
@@ -27,23 +36,22 @@ import inspect
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, get_type_hints
+from typing import Any, Generic, Protocol, TypeVar, cast, get_type_hints, overload
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from agents.records import JsonObject, ToolSpec
+from agents.tools.answers import MAX_OUTPUT_CHARS, SHOWN_CHARS, as_answer
 from agents.tools.schema import inline_schema
+from agents.tools.signature import arguments_of_signature, called_with_fields
 from agents.tools.threads import in_thread_of_its_own
 
-MAX_OUTPUT_CHARS = 20_000
-"""Default limit of a tool's answer: some 5,000 tokens, more than a model's turn can use."""
 MAX_ARGUMENT_CHARS = 200_000
 """Arguments beyond this are refused unparsed."""
 DEFAULT_TIMEOUT_SECONDS = 30.0
 
 _SHOWN_ERRORS = 3
-_SHOWN_CHARS = 200
 
 
 class Arguments(BaseModel):
@@ -100,7 +108,7 @@ def _told(problem: ErrorDetails) -> str:
     shown = ""
     if isinstance(given, str | int | float | bool) and problem["type"] != "string_too_long":
         shown = f" (given: {json.dumps(given)[:60]})"
-    return f"{where}: {problem['msg']}{shown}"[:_SHOWN_CHARS]
+    return f"{where}: {problem['msg']}{shown}"[:SHOWN_CHARS]
 
 
 @dataclass(frozen=True)
@@ -124,12 +132,12 @@ class Tool(ToolDeclaration[A]):
             async with limit:
                 value = await self._run(parsed)
         except ToolFailed as error:
-            return {"error": str(error)[:_SHOWN_CHARS]}
+            return {"error": str(error)[:SHOWN_CHARS]}
         except Exception as error:  # noqa: BLE001 - a tool is foreign code; its caller is a model
             if isinstance(error, TimeoutError) and limit.expired():
                 return {"error": f"{self.name} took longer than {self.timeout_seconds:g} s"}
-            return {"error": f"{self.name} failed: {type(error).__name__}: {error}"[:_SHOWN_CHARS]}
-        return self._answer(value)
+            return {"error": f"{self.name} failed: {type(error).__name__}: {error}"[:SHOWN_CHARS]}
+        return as_answer(self.name, value, self.max_output_chars)
 
     async def _run(self, parsed: A) -> object:
         if inspect.iscoroutinefunction(self.function):
@@ -139,32 +147,19 @@ class Tool(ToolDeclaration[A]):
         value = await in_thread_of_its_own(self.function, parsed)
         return await value if isinstance(value, Awaitable) else value
 
-    def _answer(self, value: object) -> JsonObject:
-        if isinstance(value, str) and len(value) > self.max_output_chars:
-            return {
-                "result": value[: self.max_output_chars],
-                "truncated": True,
-                "full_chars": len(value),
-            }
-        whole = value if isinstance(value, dict) else {"result": value}
-        try:
-            encoded = json.dumps(whole, allow_nan=False)
-            answer = _OBJECT.validate_json(encoded)
-        except (TypeError, ValueError) as error:
-            return {"error": f"{self.name} gave a result that is not JSON: {error}"[:_SHOWN_CHARS]}
-        if len(encoded) > self.max_output_chars + _SHOWN_CHARS:
-            return {
-                "error": f"{self.name} gave {len(encoded)} characters, at most "
-                f"{self.max_output_chars} are allowed"
-            }
-        return answer
-
-
-_OBJECT: TypeAdapter[JsonObject] = TypeAdapter(JsonObject)
-
 
 class ToolFailed(Exception):
     """Raised by a tool to tell the model what went wrong; the message is its whole answer."""
+
+
+class Declare(Protocol):
+    """The decorator that `tool` gives."""
+
+    @overload
+    def __call__(self, function: Callable[[A], Any]) -> Tool[A]: ...
+
+    @overload
+    def __call__(self, function: Callable[..., Any]) -> Tool[Any]: ...
 
 
 def tool(
@@ -174,37 +169,43 @@ def tool(
     quick: bool = False,
     max_output_chars: int = MAX_OUTPUT_CHARS,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
-) -> Callable[[Callable[[A], Any]], Tool[A]]:
+) -> Declare:
     """Make a tool of a function. Name and description default to the function's name and
-    docstring; the argument model is read from its one annotated parameter."""
+    docstring; the arguments are its annotated parameters, or the fields of the one pydantic model
+    that it takes. Raises `TypeError` for a function without a docstring or with a parameter whose
+    type is not said."""
 
-    def declare(function: Callable[[A], Any]) -> Tool[A]:
+    def declare(function: Callable[..., Any]) -> Tool[Any]:
         label = name or function.__name__
         told = description or inspect.getdoc(function)
         if not told:
             raise TypeError(f"tool {label!r} needs a docstring: it is what the model reads")
+        hints = _hints(label, function)
+        model = _only_model(function, hints)
         return Tool(
             name=label,
             description=told,
-            arguments=_argument_model(label, function),
-            function=function,
+            arguments=model or arguments_of_signature(label, function, hints, Arguments),
+            function=function if model else called_with_fields(function),
             quick=quick,
             max_output_chars=max_output_chars,
             timeout_seconds=timeout_seconds,
         )
 
-    return declare
+    return cast(Declare, declare)
 
 
-def _argument_model(label: str, function: Callable[[A], Any]) -> type[A]:
-    parameters = list(inspect.signature(function).parameters)
+def _hints(label: str, function: Callable[..., Any]) -> dict[str, Any]:
     try:
-        hints = get_type_hints(function)
+        return get_type_hints(function, include_extras=True)
     except NameError as error:
         raise TypeError(
-            f"tool {label!r}: {error}; its argument model must be defined at module level"
+            f"tool {label!r}: {error}; the types of its arguments must be defined at module level"
         ) from error
+
+
+def _only_model(function: Callable[..., Any], hints: dict[str, Any]) -> type[BaseModel] | None:
+    """The model, if the function takes that and nothing else."""
+    parameters = list(inspect.signature(function).parameters)
     model = hints.get(parameters[0]) if len(parameters) == 1 else None
-    if not (isinstance(model, type) and issubclass(model, BaseModel)):
-        raise TypeError(f"tool {label!r} must take exactly one argument, a pydantic model")
-    return model  # pyright: ignore[reportReturnType] - the signature ties it to A
+    return model if isinstance(model, type) and issubclass(model, BaseModel) else None

@@ -6,13 +6,13 @@ import asyncio
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import Field
 
 from agents.errors import PluginError, UnknownName
-from agents.records import JsonObject
+from agents.records import JsonObject, ToolSpec
 from agents.registry import Registry
 from agents.roles import roles
 from agents.tools import Arguments, InvalidArguments, Tool, ToolFailed, call_tool, tool, tools
@@ -179,6 +179,15 @@ async def test_a_long_text_is_cut_and_says_so() -> None:
     }
 
 
+async def test_a_text_is_measured_in_its_own_characters() -> None:
+    @tool(quick=True, max_output_chars=500)
+    def snow() -> str:
+        """Let it snow."""
+        return "雪" * 500
+
+    assert await snow.call({}) == {"result": "雪" * 500}
+
+
 @pytest.mark.parametrize("result", [{"x": float("nan")}, {"x": object()}, {"x": "y" * 50_000}])
 async def test_a_result_that_cannot_be_sent_is_an_error(result: dict[str, Any]) -> None:
     @tool(quick=True)
@@ -189,16 +198,96 @@ async def test_a_result_that_cannot_be_sent_is_an_error(result: dict[str, Any]) 
     assert "odd gave" in str((await odd.call({"text": ""}))["error"])
 
 
-def test_a_tool_without_a_docstring_or_with_a_bare_argument_is_refused() -> None:
+def test_a_tool_without_a_docstring_or_with_an_untyped_parameter_is_refused() -> None:
     def silent(arguments: EchoArguments) -> None: ...
 
-    def untyped(arguments: str) -> None:
-        """Take a text."""
+    def untyped(text) -> None:  # pyright: ignore[reportMissingParameterType, reportUnknownParameterType]
+        """Take something."""
+
+    def unnamed(*texts: str) -> None:
+        """Take a few."""
 
     with pytest.raises(TypeError, match="needs a docstring"):
         tool()(silent)
-    with pytest.raises(TypeError, match="a pydantic model"):
-        tool()(untyped)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="'text' needs a type annotation"):
+        tool()(untyped)
+    with pytest.raises(TypeError, match="can't be given by name"):
+        tool()(unnamed)
+
+
+@tool()
+async def forecast(
+    city: Annotated[str, Field(max_length=10, description="City and country")],
+    copy: Literal["short", "long"] = "short",
+    *,
+    days: int = 1,
+    at: Book | None = None,
+) -> str:
+    """The weather in a city."""
+    return f"{city} {copy} {days} {at}"
+
+
+def test_a_function_of_typed_parameters_is_a_tool_that_tells_them() -> None:
+    assert forecast.spec == ToolSpec(
+        name="forecast",
+        description="The weather in a city.",
+        parameters={
+            "type": "object",
+            "properties": {
+                "city": {"type": "string", "maxLength": 10, "description": "City and country"},
+                "copy": {"type": "string", "enum": ["short", "long"], "default": "short"},
+                "days": {"type": "integer", "default": 1},
+                "at": {
+                    "anyOf": [
+                        {
+                            "type": "object",
+                            "properties": {"title": {"type": "string"}},
+                            "required": ["title"],
+                            "additionalProperties": False,
+                        },
+                        {"type": "null"},
+                    ],
+                    "default": None,
+                },
+            },
+            "required": ["city"],
+            "additionalProperties": False,
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        ({"city": "Oslo"}, {"result": "Oslo short 1 None"}),
+        (
+            {"city": "Oslo", "copy": "long", "days": 3, "at": {"title": "x"}},
+            {"result": "Oslo long 3 title='x'"},
+        ),
+        ({}, {"error": "invalid arguments for forecast: city: Field required"}),
+        (
+            {"city": "Oslo", "argument_1": "long"},
+            {
+                "error": "invalid arguments for forecast: argument_1: Extra inputs are not "
+                'permitted (given: "long")'
+            },
+        ),
+    ],
+)
+async def test_a_function_of_typed_parameters_is_called_by_their_names(
+    arguments: JsonObject, answer: JsonObject
+) -> None:
+    assert await forecast.call(arguments) == answer
+
+
+async def test_a_function_without_parameters_is_a_tool() -> None:
+    @tool(quick=True)
+    def dice() -> int:
+        """Roll."""
+        return 4
+
+    assert await dice.call({}) == {"result": 4}
+    assert "Extra inputs" in str(await dice.call({"sides": 6}))
 
 
 def test_the_schema_of_a_tool_has_no_references_and_no_titles() -> None:

@@ -1,0 +1,60 @@
+"""The arguments of a tool that is a plain function: its parameters as the fields of a model."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, create_model
+
+
+def arguments_of_signature(
+    label: str, function: Callable[..., Any], hints: Mapping[str, Any], base: type[BaseModel]
+) -> type[BaseModel]:
+    """A model on `base` with a field for each parameter, read by pydantic: its annotation gives
+    type and description (`Annotated[str, Field(description=…)]`), its default makes it optional.
+
+    Raises `TypeError` for a parameter that has no annotation, or that no object can give by name.
+    """
+    fields: dict[str, Any] = {}
+    for number, parameter in enumerate(inspect.signature(function).parameters.values()):
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise TypeError(
+                f"tool {label!r}: the parameter {parameter} can't be given by name; a model calls "
+                "a tool with named arguments alone"
+            )
+        if parameter.name not in hints:
+            raise TypeError(
+                f"tool {label!r}: the parameter {parameter.name!r} needs a type annotation, as in "
+                f"{parameter.name}: str; a model is told it"
+            )
+        # A parameter may be called as one of pydantic's own methods (`copy`, `json`); a field
+        # may not, so that the parameter's name is its alias.
+        default = ... if parameter.default is parameter.empty else parameter.default
+        kind = Annotated[hints[parameter.name], Field(alias=parameter.name)]
+        fields[f"argument_{number}"] = (kind, default)
+    return create_model(f"{label}_arguments", __base__=base, **fields)
+
+
+def called_with_fields(function: Callable[..., Any]) -> Callable[[BaseModel], Any]:
+    """The same function, of one model that `arguments_of_signature` made."""
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def waited_for(arguments: BaseModel) -> Any:
+            return await function(**_by_parameter(arguments))
+
+        return waited_for
+
+    @functools.wraps(function)
+    def called(arguments: BaseModel) -> Any:
+        return function(**_by_parameter(arguments))
+
+    return called
+
+
+def _by_parameter(arguments: BaseModel) -> dict[str, Any]:
+    fields = type(arguments).model_fields
+    return {field.alias or name: getattr(arguments, name) for name, field in fields.items()}
