@@ -5,12 +5,15 @@ that a model writes or a tool answers can add to it.
 
 A task of the environment `api_worlds` offers the APIs of its world, one of `tool_step` those that
 it describes, whose calls are noted and not carried out. Any other may name registered
-tools in its instance: `{"tools": ["calculate", …]}`.
+tools in its instance: `{"tools": ["calculate", …]}`. Tools that no process has registered (of MCP
+servers, of HTTP APIs) stand there whole, as `ToolSpec`: whoever admits a run puts them in place of
+their names (`unregistered_tools`, `with_specs`). So the run keeps what was offered, and a server
+that describes its tools otherwise later changes nothing for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -105,7 +108,7 @@ class NotedTools:
 class _Instance(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
-    tools: tuple[str, ...] = Field(max_length=MAX_TOOLS)
+    tools: tuple[str | ToolSpec, ...] = Field(max_length=MAX_TOOLS)
 
 
 def offered_tools(task: Task, *, otherwise: Sequence[str] = ()) -> OfferedTools:
@@ -117,19 +120,46 @@ def offered_tools(task: Task, *, otherwise: Sequence[str] = ()) -> OfferedTools:
         return _world_apis(task)
     if task.environment == tool_step.ENVIRONMENT:
         return _noted(task)
-    named: Sequence[str] = otherwise
-    if "tools" in task.instance:
-        try:
-            named = _Instance.model_validate(task.instance).tools
-        except ValidationError as error:
-            raise InvalidTask(
-                f"the task's instance must have under 'tools' a list of at most {MAX_TOOLS} names: "
-                f"{error.errors(include_url=False)[0]['msg']}"
-            ) from error
+    named = _tools_in(task) if "tools" in task.instance else otherwise
+    specs: dict[str, ToolSpec] = {}
     try:
-        return Functions(tuple(tools.get(name).spec for name in dict.fromkeys(named)))
+        for each in named:
+            spec = each if isinstance(each, ToolSpec) else tools.get(each).spec
+            specs.setdefault(spec.name, spec)
     except UnknownName as error:
         raise InvalidTask(f"the task offers a tool that nobody registered: {error}") from error
+    return Functions(tuple(specs.values()))
+
+
+def _tools_in(task: Task) -> Sequence[str | ToolSpec]:
+    try:
+        return _Instance.model_validate(task.instance).tools
+    except ValidationError as error:
+        raise InvalidTask(
+            f"the task's instance must have under 'tools' a list of at most {MAX_TOOLS} names: "
+            f"{error.errors(include_url=False)[0]['msg']}"
+        ) from error
+
+
+def unregistered_tools(task: Task) -> tuple[str, ...]:
+    """The tools that a task names and that nothing in this process can describe.
+
+    Raises `InvalidTask` for an instance that cannot be read.
+    """
+    if task.environment in ("api_worlds", tool_step.ENVIRONMENT) or "tools" not in task.instance:
+        return ()
+    known = tools.names()
+    named = [each for each in _tools_in(task) if isinstance(each, str)]
+    return tuple(name for name in dict.fromkeys(named) if name not in known)
+
+
+def with_specs(task: Task, specs: Mapping[str, ToolSpec]) -> Task:
+    """The task with each of these tools whole in place of its name."""
+    whole = [specs.get(each, each) if isinstance(each, str) else each for each in _tools_in(task)]
+    written: list[JsonValue] = [
+        each if isinstance(each, str) else each.model_dump(mode="json") for each in whole
+    ]
+    return task.model_copy(update={"instance": {**task.instance, "tools": written}})
 
 
 def _noted(task: Task) -> NotedTools:
