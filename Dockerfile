@@ -11,7 +11,7 @@ COPY workers workers
 COPY runtime runtime
 COPY trainers trainers
 COPY bench bench
-RUN pip install --constraint constraints.txt '.[torch,bench]' \
+RUN pip install --constraint constraints.txt '.[torch,bench,tools]' \
  && useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin switchyard \
  && mkdir /state /models && chown switchyard /state /models
 

@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-EXTRAS := torch,train,bench,dev
+EXTRAS := torch,train,bench,tools,dev
 
 .PHONY: help install gguf demo test lint types floors compose-check clean
 

@@ -12,6 +12,7 @@ told when a run ends, so waiting costs Redis nothing.
 from __future__ import annotations
 
 import asyncio
+import difflib
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -34,11 +35,13 @@ from agents.records import (
     UsageEntry,
 )
 from agents.replay import fork as forked
+from agents.tools import tools
+from agents.tools.offered import unregistered_tools, with_specs
 from agents.workflows import Handoff, policies_for, prompt_hashes, workflows
 from bus import Admission, Bus, BusSettings, Inbox, Join, RunState
 from runtime.errors import InputError, UserError
 from runtime.run_ids import new_run_id
-from workers.messages import registry
+from workers.messages import offered_tools_on, registry
 from workers.routing import outgoing
 
 
@@ -135,8 +138,30 @@ class Client:
 
         Raises `Overloaded` (nothing was accepted, ask again later), `MessageTooLarge`, or
         `BusUnavailable` (it may have been accepted: submitting the same run again is safe).
+
+        A tool of an MCP server or HTTP API that the task names is looked up among those that the
+        tool workers offer now, and admitted whole. Raises `InputError` if none offers it.
         """
+        run = await self._with_offered_tools(run)
         return await self._admit(run, workflows.get(run.workflow).first(run))
+
+    async def _with_offered_tools(self, run: Run) -> Run:
+        try:
+            missing = unregistered_tools(run.task)
+        except AgentError as error:
+            raise InputError(str(error)) from error
+        if not missing:
+            return run
+        offered = await offered_tools_on(self.bus)
+        for name in missing:
+            if name not in offered:
+                near = difflib.get_close_matches(name, [*offered, *tools.names()], n=1)
+                raise InputError(
+                    f"no tool worker offers {name!r}",
+                    hint=(f"did you mean {near[0]!r}? " if near else "")
+                    + "`runtime status --json` tells of the tool sources.",
+                )
+        return run.model_copy(update={"task": with_specs(run.task, offered)})
 
     async def fork(
         self,

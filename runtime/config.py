@@ -29,6 +29,7 @@ from runtime.config_sources import (
 )
 from runtime.errors import ConfigError
 from workers.engines.settings import ModelSettings
+from workers.tool_sources.settings import SourceName, ToolSourceSettings
 
 DEFAULT_PROFILE = "micro"
 SINGLE_KINDS = ("tool", "recorder", "jobs")
@@ -126,6 +127,8 @@ class Settings(BaseSettings):
     """Pools of models by name."""
     policies: dict[str, str] = Field(default_factory=dict)
     """Role → policy that serves its completions: a pool, or pool/adapter."""
+    tools: dict[SourceName, ToolSourceSettings] = Field(default_factory=dict)
+    """MCP servers and HTTP APIs whose tools the tool workers call."""
     workers: dict[str, WorkerSettings] = Field(default_factory=dict)
     """Worker processes by kind."""
     workflow: str = "delegate"
@@ -175,6 +178,12 @@ class Settings(BaseSettings):
                     f" have ({', '.join(self.models) or 'it is empty'})"
                 )
         return self
+
+    @property
+    def secret_variables(self) -> tuple[str, ...]:
+        """Environment variables whose values must never be written anywhere."""
+        keys = [model.api_key_env for model in self.models.values() if model.api_key_env]
+        return (*keys, *(name for tool in self.tools.values() for name in tool.secret_variables))
 
     @property
     def own_redis(self) -> bool:

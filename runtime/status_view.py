@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
@@ -98,7 +100,14 @@ def _does(worker: WorkerStatus) -> str:
         return ", ".join(f"{pool}: {base}" for pool, base in models.items())
     if "rows" in worker.details:
         return f"{worker.details['rows']} rows written"
+    sources = worker.details.get("sources")
+    if isinstance(sources, dict):
+        return ", ".join(f"{name}: {_source(state)}" for name, state in sources.items())
     return ""
+
+
+def _source(state: dict[str, Any]) -> str:
+    return str(state["trouble"] or f"{state['tools']} tools")
 
 
 def duration(seconds: float) -> str:

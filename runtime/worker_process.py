@@ -49,7 +49,9 @@ def worker_settings_of(
         pools = {pool: settings.models[pool] for pool in configured.models}
         return GpuWorkerSettings(bus=bus, name=name, concurrency=concurrency, models=pools)
     if kind == "tool":
-        return ToolWorkerSettings(bus=bus, name=name, concurrency=concurrency)
+        return ToolWorkerSettings(
+            bus=bus, name=name, concurrency=concurrency, sources=settings.tools
+        )
     if kind == "recorder":
         return RecorderSettings(bus=bus, name=name, concurrency=concurrency, store=state.store)
     raise ConfigError(f"workers.{kind} has neither roles nor models, so it would do nothing")
@@ -59,11 +61,12 @@ def run_worker(settings: Settings, kind: str, name: str | None, state: StateDire
     """Serve until told to stop. Raises `UserError` or `BusUnavailable` when it can't start."""
     watch_parent()
     name = name or worker_name(kind)
-    variables = [model.api_key_env for model in settings.models.values() if model.api_key_env]
     configure(
         level=settings.logging.level,
         form=settings.logging.format,
-        secrets=secret_values(settings.bus.redis_url, [*variables, "OPENAI_API_KEY"]),
+        secrets=secret_values(
+            settings.bus.redis_url, [*settings.secret_variables, "OPENAI_API_KEY"]
+        ),
         worker=name,
     )
     if kind == "jobs":

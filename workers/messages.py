@@ -6,9 +6,22 @@ from pydantic import Field, TypeAdapter
 
 from agents.payloads import payload_types
 from agents.records import Call, JsonObject, Message, Record, SamplingParams, ToolSpec
-from bus import Registry
+from bus import Bus, Registry, present
 
 TOOL_STREAM = "tools"
+OFFERED_TOOLS = "offered_tools"
+"""In the details of a tool worker's presence: the specs of tools that its sources offer now."""
+
+
+async def offered_tools_on(bus: Bus) -> dict[str, ToolSpec]:
+    """By name, the tools of MCP servers and HTTP APIs that the workers on this bus offer now."""
+    specs = [
+        ToolSpec.model_validate(spec)
+        for worker in await present(bus)
+        if worker.kind == "tool" and worker.state == "ready"
+        for spec in worker.details.get(OFFERED_TOOLS, ())
+    ]
+    return {spec.name: spec for spec in specs}
 
 
 def role_stream(role: str) -> str:

@@ -34,7 +34,7 @@ from workers.engines import build_engine
 from workers.engines.protocol import EngineBroken, EngineError
 from workers.garbage import collect_rarely
 from workers.gpu import Pool
-from workers.messages import TOOL_STREAM, inference_stream, registry, role_stream
+from workers.messages import OFFERED_TOOLS, TOOL_STREAM, inference_stream, registry, role_stream
 from workers.settings import (
     GpuWorkerSettings,
     RecorderSettings,
@@ -148,9 +148,7 @@ class Worker:
             case GpuWorkerSettings():
                 await self._build_gpu(self.settings, stack)
             case ToolWorkerSettings():
-                from workers.tool import handle_tool
-
-                self._consume([TOOL_STREAM], handle_tool, self.settings.concurrency)
+                await self._build_tool(self.settings, stack)
             case RecorderSettings():
                 self._build_recorder(self.settings)
 
@@ -164,6 +162,21 @@ class Worker:
         handler = RoleHandler(inbox, self.name)
         streams = [role_stream(role) for role in settings.roles]
         self._consume(streams, handler.handle, settings.concurrency)
+
+    async def _build_tool(self, settings: ToolWorkerSettings, stack: AsyncExitStack) -> None:
+        from workers.tool import tool_handler
+
+        if not settings.sources:
+            self._consume([TOOL_STREAM], tool_handler(), settings.concurrency)
+            return
+        from workers.tool_sources.sources import tool_sources
+
+        sources = await stack.enter_async_context(tool_sources(settings.sources))
+        self._details = lambda: {
+            "sources": sources.state(),
+            OFFERED_TOOLS: [spec.model_dump(mode="json") for spec in sources.specs],
+        }
+        self._consume([TOOL_STREAM], tool_handler(sources), settings.concurrency)
 
     async def _build_gpu(self, settings: GpuWorkerSettings, stack: AsyncExitStack) -> None:
         pools: list[Pool] = []

@@ -9,6 +9,7 @@ from pydantic import Field, TypeAdapter
 
 from bus import BusSettings
 from workers.engines.settings import ModelSettings, SettingsModel
+from workers.tool_sources.settings import SourceName, ToolSourceSettings
 
 
 class WorkerBase(SettingsModel):
@@ -39,9 +40,11 @@ class GpuWorkerSettings(WorkerBase):
 
 
 class ToolWorkerSettings(WorkerBase):
-    """Runs registered tools."""
+    """Runs registered tools, and those of MCP servers and HTTP APIs."""
 
     kind: Literal["tool"] = "tool"
+    sources: dict[SourceName, ToolSourceSettings] = Field(default_factory=dict)
+    """MCP servers and HTTP APIs by name."""
 
 
 class RecorderSettings(WorkerBase):

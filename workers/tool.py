@@ -1,15 +1,28 @@
-"""The tool worker: runs registered tools for whoever asks on the bus."""
+"""The tool worker: runs registered tools and those of tool sources for whoever asks on the bus."""
 
 from __future__ import annotations
 
-from agents.tools import call_tool
+from agents.tools import call_tool, tools
 from bus import Delivery
+from bus.consumer import Handler
 from workers.messages import ToolPayload, tool_result
+from workers.tool_sources.sources import ToolSources
 
 
-async def handle_tool(delivery: Delivery) -> None:
-    """Answer one request. A tool that fails or hangs answers `{"error": …}` for the model."""
-    payload = delivery.payload
-    assert isinstance(payload, ToolPayload)
-    result = await call_tool(payload.name, payload.arguments)
-    await delivery.reply(tool_result.dump_json(result), store=True)
+def tool_handler(sources: ToolSources | None = None) -> Handler:
+    """What answers a request. A tool that fails or hangs answers `{"error": …}` for the model.
+
+    A registered tool wins over one of a source that has the same name.
+    """
+
+    async def handle(delivery: Delivery) -> None:
+        payload = delivery.payload
+        assert isinstance(payload, ToolPayload)
+        foreign = sources is not None and sources.serves(payload.name)
+        if sources is not None and foreign and payload.name not in tools.names():
+            result = await sources.call(payload.name, payload.arguments)
+        else:
+            result = await call_tool(payload.name, payload.arguments)
+        await delivery.reply(tool_result.dump_json(result), store=True)
+
+    return handle

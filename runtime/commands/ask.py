@@ -33,6 +33,10 @@ def register(app: typer.Typer) -> None:
             list[str] | None,
             typer.Option(metavar="ROLE=POOL", help="As in solo=slm; may be repeated."),
         ] = None,
+        tool: Annotated[
+            list[str] | None,
+            typer.Option(metavar="NAME", help="Offer this tool; may be repeated. For umi."),
+        ] = None,
         seconds: Annotated[
             float, typer.Option("--seconds", min=0.1, max=86_400, help="Deadline of the run.")
         ] = 600.0,
@@ -68,6 +72,7 @@ def register(app: typer.Typer) -> None:
                 stream=stream,
                 seconds=seconds,
                 seed=seed,
+                tools=tool or [],
                 show=not (quiet or as_json),
             )
         )
@@ -112,6 +117,7 @@ async def _asked(
     stream: bool,
     seconds: float,
     seed: int,
+    tools: list[str],
     show: bool,
 ) -> Trajectory:
     import asyncio
@@ -135,6 +141,7 @@ async def _asked(
             stream=stream,
             seed=seed,
             budget=Budget(seconds=seconds),
+            instance={"tools": [*tools]} if tools else None,
         )
         await client.submit(run)
         telling = asyncio.create_task(tell_hold_ups(client.bus, run, where, say))

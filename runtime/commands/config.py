@@ -28,8 +28,7 @@ def register(app: typer.Typer) -> None:
         from runtime.secrets import Redactor, secret_values
 
         settings = load(profile, overrides=overrides or (), redis_url=redis_url)
-        variables = [model.api_key_env for model in settings.models.values() if model.api_key_env]
-        redactor = Redactor(secret_values(settings.bus.redis_url, variables))
+        redactor = Redactor(secret_values(settings.bus.redis_url, settings.secret_variables))
         shown: dict[str, Any] = redactor.value(settings.model_dump(mode="json"))
         if settings.own_redis:
             shown["bus"]["redis_url"] = None

@@ -32,8 +32,7 @@ def register(app: typer.Typer) -> None:
 
         settings = load(profile, overrides=overrides or (), redis_url=redis_url)
         findings = examine(settings, StateDirectory.from_environment(), online=online)
-        variables = [model.api_key_env for model in settings.models.values() if model.api_key_env]
-        redactor = Redactor(secret_values(settings.bus.redis_url, variables))
+        redactor = Redactor(secret_values(settings.bus.redis_url, settings.secret_variables))
         missing = sum(finding.level == "missing" for finding in findings)
         if as_json:
             shown = [redactor.value(finding.as_json()) for finding in findings]

@@ -44,11 +44,10 @@ def _foreground(settings: Settings, profile: str) -> None:
     from runtime.state import StateDirectory
     from runtime.supervisor import Supervisor
 
-    variables = [model.api_key_env for model in settings.models.values() if model.api_key_env]
     configure(
         level=settings.logging.level,
         form="console" if sys.stderr.isatty() else settings.logging.format,
-        secrets=secret_values(settings.bus.redis_url, variables),
+        secrets=secret_values(settings.bus.redis_url, settings.secret_variables),
     )
     state = StateDirectory.from_environment()
     asyncio.run(Supervisor(settings, state, profile=profile, connect=connect).run())

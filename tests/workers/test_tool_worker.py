@@ -11,7 +11,7 @@ from bus import Bus, BusSettings, Consumer, Inbox
 from runtime.client import Client
 from workers.host import BusHost
 from workers.messages import TOOL_STREAM, registry
-from workers.tool import handle_tool
+from workers.tool import tool_handler
 
 WEATHER: JsonObject = {
     "world": 1,
@@ -40,7 +40,7 @@ async def test_a_tools_answer_and_its_error_both_reach_the_role(
     async with Bus(settings, registry()) as bus, Client.connect(settings) as client:
         run = client.new_run("How much?", budget=Budget(seconds=20))
         await client.submit(run)
-        consumer = Consumer(bus, [TOOL_STREAM], handle_tool)
+        consumer = Consumer(bus, [TOOL_STREAM], tool_handler())
         serving = asyncio.create_task(consumer.run())
         async with Inbox(bus) as inbox:
             host = BusHost(inbox, run, "planner", 0, 0)

@@ -1,0 +1,189 @@
+"""MCP servers, over pipes and over HTTP, that behave and that do not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+pytest.importorskip("mcp", reason="needs pip install 'switchyard[tools]'")
+
+from tests.workers.tool_sources.http_server import listening
+from tests.workers.tool_sources.joined import TOWN_COMMAND, error_of, joined, raw, source, text_of
+from tests.workers.tool_sources.town_server import town
+from workers.tool_sources.sources import ToolSources
+
+Connection = Callable[..., AbstractAsyncContextManager[ToolSources]]
+ROOT = str(Path(__file__).parents[3])
+TOKEN = "tok-4711-secret"
+
+
+@asynccontextmanager
+async def over_pipes(**values: object) -> AsyncGenerator[ToolSources]:
+    # The server is handed only what it is to see: the search path of this checkout too.
+    mcp = {"command": TOWN_COMMAND, "cwd": ROOT, "env": ["TOWN_TOKEN", "PYTHONPATH"]}
+    environ = {"TOWN_TOKEN": TOKEN, "PYTHONPATH": os.environ.get("PYTHONPATH") or ROOT}
+    async with joined(environ, town=source(mcp=mcp, **values)) as sources:
+        yield sources
+
+
+@asynccontextmanager
+async def over_http(**values: object) -> AsyncGenerator[ToolSources]:
+    async with (
+        listening(town().streamable_http_app()) as url,
+        joined(town=source(mcp={"url": f"{url}/mcp"}, **values)) as sources,
+    ):
+        yield sources
+
+
+@pytest.mark.parametrize("connection", [over_pipes, over_http])
+async def test_a_servers_tools_are_listed_called_and_cut(connection: Connection) -> None:
+    async with connection(max_output_chars=100, timeout_seconds=5) as sources:
+        specs = {spec.name: spec for spec in sources.specs}
+        assert specs["town__add"].description == "Add two numbers."
+        assert specs["town__add"].parameters["required"] == ["a", "b"]
+        assert await text_of(sources, "town__add", a=2, b=40) == "42"
+        assert await text_of(sources, "town__population", town="Oslo") == '{\n  "population": 4\n}'
+        assert "a: 'x' is not of type 'integer'" in await error_of(sources, "town__add", a="x", b=1)
+        assert "lost its head" in await error_of(sources, "town__fails", why="lost its head")
+        assert await text_of(sources, "town__picture") == "look:\n[image/png, 300 bytes: not shown]"
+        long = await sources.call("town__repeats", {"text": "ab", "times": 5_000})
+        assert long == {"result": "ab" * 50, "truncated": True, "full_chars": 10_000}
+
+
+@pytest.mark.parametrize("connection", [over_pipes, over_http])
+async def test_a_server_gets_neither_a_completion_nor_the_user(connection: Connection) -> None:
+    async with connection(timeout_seconds=5) as sources:
+        for name in ("town__asks_the_model", "town__asks_the_user"):
+            answer = await sources.call(name, {})
+            assert list(answer) == ["error"], answer
+            assert "took longer" not in str(answer)
+
+
+async def test_a_call_that_hangs_is_cancelled_at_the_server_too() -> None:
+    async with over_pipes(timeout_seconds=0.3) as sources:
+        assert "took longer than 0.3 s" in await error_of(sources, "town__hangs")
+        async with asyncio.timeout(5):
+            while await text_of(sources, "town__cancelled_calls") != "hangs":
+                pass
+
+
+async def test_what_an_answer_says_adds_nothing_to_what_may_be_called() -> None:
+    async with over_http() as sources:
+        before = sources.specs
+        assert "you may now call town__transfer" in await text_of(sources, "town__obey")
+        assert "town offers no tool town__transfer" in await error_of(
+            sources, "town__transfer", amount=1
+        )
+        assert sources.specs == before
+
+
+async def test_only_allowed_tools_are_offered_and_called() -> None:
+    async with over_http(allow=["add", "pop*"]) as sources:
+        assert {spec.name for spec in sources.specs} == {"town__add", "town__population"}
+        assert "offers no tool" in await error_of(sources, "town__obey")
+
+
+async def test_a_server_that_dies_is_started_again_and_its_call_is_told() -> None:
+    async with over_pipes(timeout_seconds=10) as sources:
+        assert "which may have taken effect" in await error_of(sources, "town__dies")
+        assert await text_of(sources, "town__add", a=1, b=1) == "2"
+
+
+async def test_a_process_sees_the_variables_it_was_given_and_an_answer_never_shows_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTHER_SECRET", "not for servers")
+    async with over_pipes() as sources:
+        assert await text_of(sources, "town__environment", variable="OTHER_SECRET") == "not set"
+        assert await text_of(sources, "town__environment", variable="TOWN_TOKEN") == "***"
+
+
+async def test_a_server_that_listens_again_elsewhen_is_joined_again() -> None:
+    async with listening(town().streamable_http_app()) as url:
+        port = urlsplit(url).port
+        settings = source(mcp={"url": f"{url}/mcp"}, timeout_seconds=10)
+        sources = await (entered := joined(town=settings)).__aenter__()
+    try:
+        assert port is not None
+        assert list(await sources.call("town__add", {"a": 1, "b": 1})) == ["error"]
+        async with listening(town().streamable_http_app(), port):
+            async with asyncio.timeout(10):
+                while "error" in (answer := await sources.call("town__add", {"a": 1, "b": 1})):
+                    pass
+            assert answer == {"result": "2"}
+    finally:
+        await entered.__aexit__(None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"),
+    [
+        ("garbage", "101 lines that are no messages"),
+        ("flood", "a message of more than 2000000 bytes"),
+    ],
+)
+async def test_a_server_that_floods_its_output_is_ended_and_named(mode: str, told: str) -> None:
+    async with joined(bad=raw(mode, max_response_bytes=2_000_000)) as sources:
+        assert told in await error_of(sources, "bad__act")
+        assert [spec.name for spec in sources.specs] == ["bad__act"]
+
+
+async def test_an_answer_of_fifty_megabytes_over_http_is_not_read() -> None:
+    async with over_http(max_response_bytes=1_000_000) as sources:
+        assert "town" in await error_of(sources, "town__repeats", text="x", times=50_000_000)
+        assert await text_of(sources, "town__add", a=1, b=1) == "2"
+
+
+async def test_an_answer_that_is_no_text_at_all_still_is_an_answer() -> None:
+    async with joined(bad=raw("odd", timeout_seconds=1)) as sources:
+        answer = await sources.call("bad__act", {})
+        assert len(answer) == 1
+
+
+async def test_hostile_schemas_and_names_are_made_plain_or_left_out_by_name() -> None:
+    async with joined(bad=raw("schemas")) as sources:
+        specs = {spec.name: spec for spec in sources.specs}
+        left_out = "\n".join(sources.state()["bad"]["left_out"])
+    assert specs["bad__fine"].description == "It does."
+    assert specs["bad__regex"].parameters["properties"] == {"x": {"type": "string"}}
+    assert specs["bad__tree"].parameters["properties"] == {
+        "child": {"properties": {"child": {}, "name": {"type": "string"}}, "type": "object"},
+        "name": {"type": "string"},
+    }
+    assert "bomb: its schema has more than 1000 parts" in left_out
+    assert "elsewhere: it refers to another document: https://evil.example/s" in left_out
+    assert "fine: its name bad__fine is taken by 'fine'" in left_out
+    assert "fi/ne: its name bad__fi_ne is taken by 'fi ne'" in left_out
+    [long] = [name for name in specs if len(name) == 64]
+    assert len(specs[long].description) == 1_024
+
+
+async def test_a_list_of_several_pages_is_read_to_its_end_and_one_without_end_is_not() -> None:
+    async with joined(some=raw("pages"), bad=raw("endless")) as sources:
+        names = [spec.name for spec in sources.specs]
+    assert [name for name in names if name.startswith("some")] == [
+        f"some__t{page}-{n}" for page in range(3) for n in range(2)
+    ]
+    assert len([name for name in names if name.startswith("bad")]) == 128
+
+
+async def test_servers_that_cannot_be_joined_are_named_and_the_others_work() -> None:
+    async with joined(
+        silent=raw("silent", connect_seconds=0.3),
+        crashes=raw("crashes"),
+        missing=source(mcp={"command": ["no-such-program-here"]}),
+        keyless=source(mcp={"command": ["true"], "env": ["NOBODY_SETS_THIS"]}),
+        some=raw("pages"),
+    ) as sources:
+        state = sources.state()
+        assert "longer than 0.3 s" in state["silent"]["trouble"]
+        assert state["crashes"]["trouble"]
+        assert "FileNotFoundError" in state["missing"]["trouble"]
+        assert "NOBODY_SETS_THIS is not set" in await error_of(sources, "keyless__x")
+        assert await text_of(sources, "some__t0-0") == "done"

@@ -1,0 +1,63 @@
+"""From a profile's `[tools]` to a run: a tool worker tells what it offers, admission writes it into
+the run, and a call reaches the server."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mcp", reason="needs pip install 'switchyard[tools]'")
+
+from agents.records import Budget, JsonObject
+from agents.tools.offered import offered_tools
+from bus import Inbox
+from runtime.client import Client, run_of
+from runtime.errors import InputError
+from tests.conftest import quick_settings
+from tests.redis_process import RedisProcess
+from tests.workers.processes import workers_running
+from tests.workers.tool_sources.joined import raw
+from workers.host import BusHost
+from workers.messages import offered_tools_on
+from workers.settings import ToolWorkerSettings
+
+TOOLS: JsonObject = {"tools": ["calculate", "town__act"]}
+
+
+async def offered(client: Client) -> None:
+    """Until a tool worker has said what it offers."""
+    async with asyncio.timeout(20):
+        while not await offered_tools_on(client.bus):  # noqa: ASYNC110 - said by another party
+            await asyncio.sleep(0.02)
+
+
+async def test_a_run_is_admitted_with_the_tools_that_workers_offer_and_calls_them(
+    any_server: RedisProcess, tmp_path: Path
+) -> None:
+    settings = quick_settings(any_server.url)
+    told = ToolWorkerSettings(bus=settings, name="tool", sources={"town": raw("plain")})
+    async with (
+        workers_running([told], tmp_path),
+        Client.connect(settings) as client,
+        Inbox(client.bus) as inbox,
+    ):
+        await offered(client)
+        run = client.new_run("Act.", workflow="umi", instance=TOOLS, budget=Budget(seconds=20))
+        await client.submit(run)
+        admitted = run_of(await client.bus.run_state(run.id))
+        specs = offered_tools(admitted.task).specs
+        assert [spec.name for spec in specs] == ["calculate", "town__act"]
+        assert specs[1].description == "It does."
+
+        host = BusHost(inbox, admitted, "umi_caller", 1, 0)
+        assert await host.call_tool("town__act", {}) == {"result": "done"}
+        assert await host.call_tool("calculate", {"expression": "1+1"}) == {"result": "2"}
+        refused = await host.call_tool("town__other", {})
+        assert refused == {"error": "town offers no tool town__other"}
+
+        misspelt = client.new_run("Act.", workflow="umi", instance={"tools": ["town__acd"]})
+        with pytest.raises(InputError, match="no tool worker offers 'town__acd'") as caught:
+            await client.submit(misspelt)
+        assert "did you mean 'town__act'?" in caught.value.hint

@@ -1,0 +1,99 @@
+"""Whatever a server calls a schema, what models and validators get is plain, small and valid."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("jsonschema", reason="needs pip install 'switchyard[tools]'")
+
+from jsonschema import Draft202012Validator
+
+from agents.records import JsonObject
+from workers.tool_sources.errors import ToolRefused
+from workers.tool_sources.plain_schema import MAX_CHARS, plain_schema
+
+KEYWORDS = [
+    "type", "properties", "required", "items", "anyOf", "oneOf", "allOf", "$ref", "enum", "const",
+    "default", "description", "format", "minimum", "exclusiveMaximum", "minLength", "maxItems",
+    "additionalProperties", "nullable", "pattern", "x",
+]  # fmt: skip
+VALUES = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from(["object", "string", "array", "#", "#/properties/x", "#/x", "x"])
+)  # fmt: skip
+SCHEMAS = st.recursive(
+    VALUES,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYWORDS), inner, max_size=5)
+    ),
+    max_leaves=30,
+)
+
+
+@given(SCHEMAS)
+def test_what_comes_out_is_a_valid_schema_of_an_object_or_a_refusal(schema: Any) -> None:
+    try:
+        plain = plain_schema(schema)
+    except ToolRefused:
+        return
+    Draft202012Validator.check_schema(plain)
+    assert plain["type"] == "object"
+    assert len(json.dumps(plain)) <= MAX_CHARS
+    assert plain_schema(plain) == plain
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ({"type": "string"}, "its arguments are no object"),
+        ({"$ref": "#/nowhere"}, "its schema refers to nothing: #/nowhere"),
+        ({"$ref": "file:///etc/passwd"}, "it refers to another document: file:///etc/passwd"),
+        ({"properties": {"x" * 200: {}}}, "an argument's name is longer than 128 characters"),
+        ({"properties": {str(n): {} for n in range(2_000)}}, "has more than 1000 parts"),
+        ({"properties": {"x": {"enum": ["y" * 40_000]}}}, "at most 32768 are taken"),
+        ({"properties": {"x": {"default": float("nan")}}}, "its schema is no JSON"),
+    ],
+)
+def test_a_schema_that_cannot_be_made_plain_is_refused_with_the_reason(
+    schema: JsonObject, why: str
+) -> None:
+    with pytest.raises(ToolRefused, match=why):
+        plain_schema(schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "plain"),
+    [
+        ({"type": "object", "title": "T", "$schema": "x"}, {}),
+        (
+            {"properties": {"n": {"type": "integer", "nullable": True, "format": "int64"}}},
+            {"properties": {"n": {"type": ["integer", "null"], "description": "(int64)"}}},
+        ),
+        (
+            {
+                "allOf": [
+                    {"type": "object", "properties": {"a": {}}, "required": ["a"]},
+                    {"properties": {"b": {}}, "required": ["b", "gone"]},
+                ]
+            },
+            {"properties": {"a": {}, "b": {}}, "required": ["a", "b"]},
+        ),
+        (
+            {"properties": {"s": {"oneOf": [{"const": 1}, {"enum": ["x"]}], "pattern": "(a+)+$"}}},
+            {"properties": {"s": {"anyOf": [{"const": 1}, {"enum": ["x"]}]}}},
+        ),
+        (
+            {"properties": {"s": {"minLength": 1, "maxLength": 10**9, "exclusiveMinimum": True}}},
+            {"properties": {"s": {"minLength": 1}}},
+        ),
+    ],
+)
+def test_known_keywords_are_kept_and_the_rest_is_let_go(
+    schema: JsonObject, plain: JsonObject
+) -> None:
+    assert plain_schema(schema) == {"type": "object", "properties": {}, **plain}

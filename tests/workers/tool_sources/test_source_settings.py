@@ -1,0 +1,68 @@
+"""`[tools.<name>]` in a profile: what may stand there, and what keeps its secrets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runtime.config import load
+from runtime.errors import ConfigError
+from runtime.secrets import secret_values
+
+PROFILE = """
+[tools.github]
+mcp = { command = ["github-mcp-server", "stdio"], env = ["GITHUB_TOKEN"] }
+allow = ["get_*"]
+
+[tools.search]
+mcp = { url = "https://search.example/mcp" }
+bearer_env = "SEARCH_TOKEN"
+
+[tools.weather]
+openapi = "weather.yaml"
+query_env = { key = "WEATHER_KEY" }
+headers_env = { "X-Team" = "WEATHER_TEAM" }
+"""
+
+
+def loaded(folder: Path, text: str) -> None:
+    path = folder / "mine.toml"
+    path.write_text(text)
+    load(str(path), environ={})
+
+
+def test_a_profile_names_servers_documents_and_the_variables_of_their_secrets(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(PROFILE)
+    settings = load(str(path), environ={})
+    assert list(settings.tools) == ["github", "search", "weather"]
+    assert settings.secret_variables == (
+        "GITHUB_TOKEN", "SEARCH_TOKEN", "WEATHER_TEAM", "WEATHER_KEY",
+    )  # fmt: skip
+    values = secret_values(None, settings.secret_variables, {"WEATHER_KEY": "k-4711"})
+    assert values == ["k-4711"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[tools.x]", "tools.x: a table of [tools] needs either mcp or openapi"),
+        ("[tools.x]\nmcp = {}", "mcp needs a command or a url, and not both"),
+        ('[tools.x]\nmcp = {url = "ftp://x"}', "tools.x.mcp.url: String should match"),
+        ('[tools.x]\nmcp = {url = "https://me:secret@x"}', "tools.x.mcp.url: String should match"),
+        ('[tools.x]\nopenapi = "a"\nbearer = "b"', "unknown key 'tools.x.bearer'"),
+        ('[tools.a_b]\nopenapi = "a"', "tools.a_b"),
+        (
+            '[tools.x]\nmcp = {command = ["a"]}\nbearer_env = "B"',
+            "bearer_env and headers_env are for http; a command takes mcp.env",
+        ),
+    ],
+)
+def test_a_table_that_cannot_be_meant_is_named(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        loaded(tmp_path, text)
+    assert told in str(caught.value)
+    assert "secret" not in str(caught.value)

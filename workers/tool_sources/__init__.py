@@ -1,0 +1,20 @@
+"""Tools that other programs offer: MCP servers and HTTP APIs with an OpenAPI document.
+
+They are named in the profile, and a tool worker calls them:
+
+    [tools.github]
+    mcp = { command = ["github-mcp-server", "stdio"], env = ["GITHUB_TOKEN"] }
+    allow = ["get_*", "list_*"]
+
+    [tools.search]
+    mcp = { url = "https://search.example/mcp" }
+    bearer_env = "SEARCH_TOKEN"
+
+    [tools.weather]
+    openapi = "weather.yaml"
+    query_env = { key = "WEATHER_KEY" }
+
+A tool is offered under `<source>__<its own name>`. What such a program says is hostile until it
+was checked: its schemas are made plain and bounded, its answers are cut, and nothing that it says
+later adds to what may be called.
+"""

@@ -1,0 +1,61 @@
+"""Secrets of a tool source: read from the environment, sent with its calls, written nowhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import quote, quote_plus
+
+from workers.tool_sources.errors import SourceUnavailable
+from workers.tool_sources.settings import ToolSourceSettings
+
+HIDDEN = "***"
+MIN_SECRET_CHARS = 6
+"""A shorter value (an empty variable, `test`) would hide half of every answer."""
+
+
+@dataclass(frozen=True, repr=False)
+class Credentials:
+    """What a source's calls carry beside their arguments."""
+
+    headers: Mapping[str, str]
+    query: Mapping[str, str]
+    environment: Mapping[str, str]
+    """Variables of a server process."""
+
+    @classmethod
+    def read(cls, settings: ToolSourceSettings, environ: Mapping[str, str]) -> Credentials:
+        """Raises `SourceUnavailable` naming every variable that is not set."""
+        missing = [name for name in settings.secret_variables if not environ.get(name)]
+        if missing:
+            raise SourceUnavailable(
+                f"the environment variable {', '.join(missing)} is not set; set it where the tool "
+                "worker is started"
+            )
+        headers = {header: environ[name] for header, name in settings.headers_env.items()}
+        if settings.bearer_env is not None:
+            headers["Authorization"] = f"Bearer {environ[settings.bearer_env]}"
+        return cls(
+            headers,
+            {key: environ[name] for key, name in settings.query_env.items()},
+            {name: environ[name] for name in settings.mcp.env} if settings.mcp else {},
+        )
+
+    def hidden(self, text: str) -> str:
+        """The text without these secrets: a server may well echo what it was sent."""
+        for secret in self._secrets():
+            text = text.replace(secret, HIDDEN)
+        return text
+
+    def _secrets(self) -> list[str]:
+        """Longest first, as they are and as JSON or a URL would spell them."""
+        values = [*self.headers.values(), *self.query.values(), *self.environment.values()]
+        bare = {value.removeprefix("Bearer ") for value in values}
+        spelled = {
+            form
+            for value in bare
+            if len(value) >= MIN_SECRET_CHARS
+            for form in (value, json.dumps(value)[1:-1], quote(value, safe=""), quote_plus(value))
+        }
+        return sorted(spelled, key=len, reverse=True)

@@ -1,0 +1,181 @@
+"""An MCP server as a process: JSON-RPC messages, one a line, over its standard input and output.
+
+The `mcp` package brings such a transport too, which reads a line of any length: a tool that
+returns gigabytes would take this worker with it. Here a line has a limit, and a server that
+writes past it is ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import anyio
+import structlog
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client.stdio import get_default_environment
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from bus.tasks import end
+
+log = structlog.get_logger("workers.tool_sources.mcp")
+
+MAX_STRAY_LINES = 100
+"""Lines that are no messages (a library's warning) before a server is given up."""
+KEPT_ERROR_BYTES = 1_000
+"""Of what it last wrote to its standard error, for the log."""
+EXIT_SECONDS = 1.0
+"""How long it may take to end when its input ends, and again when it is told to."""
+
+Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
+Outgoing = MemoryObjectSendStream[SessionMessage]
+
+
+class ProcessTransport:
+    """A transport for `mcp.Client`. `ended` is set as soon as the server is of no more use, and
+    `why` then says why."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        cwd: Path | None,
+        max_message_bytes: int,
+    ) -> None:
+        self.ended = asyncio.Event()
+        self.why = "it ended"
+        self._name = name
+        self._command = command
+        self._environment = environment
+        self._cwd = cwd
+        self._max_message_bytes = max_message_bytes
+        self._error = b""
+        self._process: Process | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> tuple[Incoming, Outgoing]:
+        """Raises `OSError` if the program can't be started."""
+        self._process = process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            limit=self._max_message_bytes,
+            env={**get_default_environment(), **self._environment},
+            cwd=self._cwd,
+            start_new_session=True,  # so that what it starts can be ended with it
+        )
+        to_session, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
+        self._tasks = [
+            asyncio.create_task(self._read(process, to_session), name=f"{self._name}-out"),
+            asyncio.create_task(self._write(process, from_session), name=f"{self._name}-in"),
+            asyncio.create_task(self._listen(process), name=f"{self._name}-err"),
+        ]
+        return incoming, outgoing
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        process = self._process
+        if process is None:
+            return
+        # Also when this task is being cancelled: nothing of the server may stay behind.
+        stopping = asyncio.ensure_future(self._stop(process))
+        try:
+            await asyncio.shield(stopping)
+        except asyncio.CancelledError:
+            await stopping
+            raise
+
+    async def _stop(self, process: Process) -> None:
+        await end(self._tasks)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()
+        # A process whose output nobody reads does not end, or is not seen to.
+        draining = [
+            asyncio.create_task(_discard(process.stdout)),
+            asyncio.create_task(self._listen(process)),
+        ]
+        for number in (None, signal.SIGTERM, signal.SIGKILL):
+            if number is not None:
+                _signal_group(process, number)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(EXIT_SECONDS):
+                    await process.wait()
+                    break
+        _signal_group(process, signal.SIGKILL)  # whatever it has started
+        await end(draining)
+        said = self._error.decode("utf-8", "replace").strip()
+        log.info("mcp server stopped", source=self._name, exit=process.returncode, said=said)
+
+    async def _read(
+        self, process: Process, to_session: MemoryObjectSendStream[SessionMessage | Exception]
+    ) -> None:
+        assert process.stdout is not None
+        stray = 0
+        async with to_session:  # its end tells every waiting call
+            try:
+                while stray <= MAX_STRAY_LINES:
+                    line = await process.stdout.readline()
+                    if not line:
+                        break
+                    try:
+                        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                    except ValueError:
+                        stray += 1
+                        if stray == 1:
+                            log.warning("no message", source=self._name, line=repr(line[:100]))
+                        continue
+                    await to_session.send(SessionMessage(message))
+                else:
+                    self.why = f"it wrote {stray} lines that are no messages"
+            except ValueError:
+                self.why = f"it wrote a message of more than {self._max_message_bytes} bytes"
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError) as error:
+                self.why = f"reading from it failed: {type(error).__name__}"
+            finally:
+                self.ended.set()
+
+    async def _write(
+        self, process: Process, from_session: MemoryObjectReceiveStream[SessionMessage]
+    ) -> None:
+        assert process.stdin is not None
+        async with from_session:
+            try:
+                async for each in from_session:
+                    text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+                    process.stdin.write(text.encode() + b"\n")
+                    await process.stdin.drain()
+            except (OSError, RuntimeError) as error:  # RuntimeError: uvloop's closed transport
+                log.debug("server takes nothing", source=self._name, error=str(error))
+                self.ended.set()
+
+    async def _listen(self, process: Process) -> None:
+        """Its standard error: read, so that it can't block, and only the end of it kept."""
+        assert process.stderr is not None
+        while chunk := await process.stderr.read(4_096):
+            self._error = (self._error + chunk)[-KEPT_ERROR_BYTES:]
+
+
+async def _discard(output: asyncio.StreamReader) -> None:
+    while await output.read(1 << 16):
+        pass
+
+
+def _signal_group(process: Process, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)

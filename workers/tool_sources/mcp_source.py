@@ -1,0 +1,208 @@
+"""One MCP server as a source of tools: joined, watched, and joined again when it is gone.
+
+The server may only answer calls. What it asks of its client (a completion, a question to the
+user, a list of folders) is refused, and what it says of its tools later does not count before it
+is joined again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import mcp_types as types
+import structlog
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
+from pydantic import TypeAdapter
+
+from agents.records import JsonObject
+from agents.tools import ToolFailed
+from agents.tools.answers import as_answer
+from workers.tool_sources.catalogue import Catalogue, ListedTool, catalogue_of
+from workers.tool_sources.credentials import Credentials
+from workers.tool_sources.mcp_http import bounded_client
+from workers.tool_sources.mcp_process import ProcessTransport
+from workers.tool_sources.mcp_results import reason_of, text_of
+from workers.tool_sources.settings import McpSettings, ToolSourceSettings
+
+log = structlog.get_logger("workers.tool_sources.mcp")
+
+SESSION_GONE = "Session terminated"
+"""How the transport words a server that was started anew and knows nothing of us."""
+MAX_PAGES = 100
+MAX_LISTED = 2_000
+"""Tools that are read of a server's list."""
+MAX_RESTART_SECONDS = 30.0
+STEADY_SECONDS = 30.0
+"""A server that lasted as long begins with the shortest pause again."""
+ABSENCE_SECONDS = 5.0
+"""How long a call waits for a server that is being joined again."""
+
+_reply: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
+    types.CallToolResult | types.InputRequiredResult
+)
+
+
+class McpSource:
+    """See the module. `run` keeps the connection and must be running for `call` to work."""
+
+    def __init__(
+        self, name: str, settings: ToolSourceSettings, mcp: McpSettings, credentials: Credentials
+    ) -> None:
+        self.name = name
+        self.catalogue = Catalogue()
+        self.trouble = "it was not joined yet"
+        """Why there is no connection now; empty while there is one."""
+        self.tried = asyncio.Event()
+        """Set once it was joined, or could not be."""
+        self._settings = settings
+        self._mcp = mcp
+        self._credentials = credentials
+        self._client: Client | None = None
+        self._connected = asyncio.Event()
+        self._lost = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        pause = self._settings.restart_seconds
+        while True:
+            began = time.monotonic()
+            try:
+                await self._serve()
+            except Exception as error:  # noqa: BLE001 - whatever it was, it is tried again
+                self.trouble = self._credentials.hidden(reason_of(error))
+            log.warning("mcp server is gone", source=self.name, why=self.trouble)
+            self.tried.set()
+            if time.monotonic() - began > STEADY_SECONDS:
+                pause = self._settings.restart_seconds
+            await asyncio.sleep(pause * random.uniform(0.8, 1.2))
+            pause = min(pause * 2, MAX_RESTART_SECONDS)
+
+    async def _serve(self) -> None:
+        """One connection, from joining to its end."""
+        self._lost.clear()
+        limit = asyncio.timeout(self._settings.connect_seconds)
+        try:
+            async with limit, self._client_of() as client:
+                listed = await _list_tools(client)
+                limit.reschedule(None)
+                self._join(client, listed)
+                await self._lost.wait()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            self.trouble = f"it took longer than {self._settings.connect_seconds:g} s to join"
+        finally:
+            self._client = None
+            self._connected.clear()
+
+    def _join(self, client: Client, listed: list[ListedTool]) -> None:
+        before, self.catalogue = (
+            self.catalogue,
+            catalogue_of(self.name, listed, self._settings.allow),
+        )
+        if before.specs and before.specs != self.catalogue.specs:
+            log.warning("mcp server lists other tools than before", source=self.name)
+        for why in self.catalogue.left_out:
+            log.warning("tool not offered", source=self.name, why=self._credentials.hidden(why))
+        log.info("mcp server joined", source=self.name, tools=len(self.catalogue.specs))
+        self._client, self.trouble = client, ""
+        self._connected.set()
+        self.tried.set()
+
+    @asynccontextmanager
+    async def _client_of(self) -> AsyncGenerator[Client]:
+        limit = self._settings.max_response_bytes
+        if self._mcp.url is None:
+            transport = ProcessTransport(
+                self.name,
+                self._mcp.command,
+                environment=self._credentials.environment,
+                cwd=self._mcp.cwd,
+                max_message_bytes=limit,
+            )
+            async with Client(transport, cache=None) as client:
+                watching = asyncio.create_task(self._lose_with(transport))
+                try:
+                    yield client
+                finally:
+                    watching.cancel()
+            return
+        async with bounded_client(
+            self._credentials.headers,
+            max_message_bytes=limit,
+            read_seconds=max(self._settings.timeout_seconds, 300.0),
+        ) as http:
+            stream = streamable_http_client(
+                self._mcp.url, http_client=http, max_sse_event_size=limit
+            )
+            async with Client(stream, cache=None) as client:
+                yield client
+
+    async def _lose_with(self, transport: ProcessTransport) -> None:
+        await transport.ended.wait()
+        self._lose(transport.why)
+
+    def _lose(self, why: str) -> None:
+        """No call is begun from now on before the server was joined again."""
+        self.trouble = why
+        self._client = None
+        self._connected.clear()
+        self._lost.set()
+
+    async def call(self, name: str, arguments: JsonObject) -> JsonObject:
+        """Call one of its tools, by its own name. Raises `ToolFailed` with what the server said,
+        or why it said nothing."""
+        client = await self._present()
+        params = types.CallToolRequestParams(name=name, arguments=dict(arguments))
+        try:
+            # Not `Client.call_tool`: that validates by the server's own schema, whose patterns
+            # can keep a validator busy for ever.
+            result = await client.session.send_request(types.CallToolRequest(params=params), _reply)
+        except MCPError as error:
+            raise self._failure(error) from error
+        if isinstance(result, types.InputRequiredResult):
+            raise ToolFailed("the server asked for more than its arguments, which is refused")
+        text = self._credentials.hidden(text_of(result))
+        return as_answer(name, text, self._settings.max_output_chars)
+
+    async def _present(self) -> Client:
+        try:
+            async with asyncio.timeout(ABSENCE_SECONDS):
+                await self._connected.wait()
+        except TimeoutError:
+            raise ToolFailed(f"the MCP server {self.name} is not there: {self.trouble}") from None
+        if self._client is None:
+            raise ToolFailed(f"the MCP server {self.name} is just gone: {self.trouble}")
+        return self._client
+
+    def _failure(self, error: MCPError) -> ToolFailed:
+        closed = error.code == types.CONNECTION_CLOSED
+        if (closed or error.message == SESSION_GONE) and not self._lost.is_set():
+            self._lose("the connection was closed")
+        if closed:
+            return ToolFailed(
+                f"the MCP server {self.name} was lost during the call, which may have taken "
+                f"effect: {self.trouble}"
+            )
+        return ToolFailed(f"the MCP server {self.name} answered: {error.message}")
+
+
+async def _list_tools(client: Client) -> list[ListedTool]:
+    """All pages, or as many as are read of a list without end."""
+    listed: list[ListedTool] = []
+    cursor: str | None = None
+    for _ in range(MAX_PAGES):
+        page = await client.list_tools(cursor=cursor)
+        listed += [
+            ListedTool(tool.name, tool.description or tool.title or tool.name, tool.input_schema)
+            for tool in page.tools
+        ]
+        cursor = page.next_cursor
+        if cursor is None or len(listed) >= MAX_LISTED:
+            break
+    return listed[:MAX_LISTED]

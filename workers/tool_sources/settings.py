@@ -1,0 +1,83 @@
+"""What a tool worker is told about tools that other programs offer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from agents.tools.answers import MAX_OUTPUT_CHARS
+from workers.engines.settings import SettingsModel
+
+SourceName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,23}$")]
+"""Begins the names of the source's tools. Without `_`, so that the name says where it ends."""
+VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+class McpSettings(SettingsModel):
+    """How to reach an MCP server: a command, or a URL."""
+
+    command: tuple[str, ...] = ()
+    """Program and arguments of a server that talks over its standard input and output."""
+    env: tuple[VariableName, ...] = ()
+    """Environment variables handed on to that program; of the others it sees PATH, HOME and the
+    like alone."""
+    cwd: Path | None = None
+    """Its working directory."""
+    url: str | None = Field(default=None, pattern=r"^https?://[^\s@]+$")
+    """Endpoint of a server that speaks streamable HTTP. Secrets go into `headers_env`."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if bool(self.command) == bool(self.url):
+            raise ValueError("mcp needs a command or a url, and not both")
+        if self.url and (self.env or self.cwd):
+            raise ValueError("mcp.env and mcp.cwd are for a command, not for a url")
+        return self
+
+
+class ToolSourceSettings(SettingsModel):
+    """One `[tools.<name>]` table: an MCP server, or an HTTP API by its OpenAPI document."""
+
+    mcp: McpSettings | None = None
+    """The MCP server."""
+    openapi: str | None = Field(default=None, min_length=1)
+    """OpenAPI 3 document in JSON or YAML: a file, or an http(s) URL."""
+    base_url: str | None = Field(default=None, pattern=r"^https?://[^\s@]+$")
+    """Where the API is, if not at the first server of its document."""
+    allow: tuple[str, ...] = ("*",)
+    """Which of its tools are offered: names as the source spells them, with `*` and `?`."""
+    bearer_env: VariableName | None = None
+    """Environment variable with the token of an `Authorization: Bearer` header."""
+    headers_env: dict[str, VariableName] = Field(default_factory=dict)
+    """Header → environment variable with its value, as for an API key."""
+    query_env: dict[str, VariableName] = Field(default_factory=dict)
+    """Query parameter → environment variable with its value."""
+    timeout_seconds: float = Field(default=30.0, gt=0, le=3600)
+    """A call that takes longer is cancelled and answered with an error."""
+    connect_seconds: float = Field(default=20.0, gt=0, le=600)
+    """How long the source may take until it has listed its tools."""
+    restart_seconds: float = Field(default=0.5, gt=0, le=600)
+    """Pause before a server that is gone is started or joined again; doubles up to 30 s."""
+    max_output_chars: int = Field(default=MAX_OUTPUT_CHARS, ge=100, le=1_000_000)
+    """A longer answer is cut and says so."""
+    max_response_bytes: int = Field(default=8 << 20, ge=1 << 10, le=1 << 28)
+    """What is read of one answer at most."""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if (self.mcp is None) == (self.openapi is None):
+            raise ValueError("a table of [tools] needs either mcp or openapi")
+        if self.mcp is not None and (self.base_url or self.query_env):
+            raise ValueError("base_url and query_env are for an openapi document, not for mcp")
+        if self.mcp is not None and self.mcp.command and (self.bearer_env or self.headers_env):
+            raise ValueError("bearer_env and headers_env are for http; a command takes mcp.env")
+        return self
+
+    @property
+    def secret_variables(self) -> tuple[str, ...]:
+        """Environment variables whose values must never be written anywhere."""
+        named = (self.bearer_env, *self.headers_env.values(), *self.query_env.values())
+        handed_on = self.mcp.env if self.mcp is not None else ()
+        return (*(name for name in named if name), *handed_on)

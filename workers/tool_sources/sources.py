@@ -1,0 +1,165 @@
+"""All tool sources of one worker: they are kept joined, described, and called by offered name."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+import structlog
+from jsonschema import Draft202012Validator
+
+from agents.records import JsonObject, ToolSpec
+from agents.tools import ToolFailed
+from agents.tools.answers import SHOWN_CHARS
+from bus.tasks import end
+from workers.tool_sources.catalogue import BETWEEN, Catalogue
+from workers.tool_sources.credentials import Credentials
+from workers.tool_sources.errors import SourceUnavailable
+from workers.tool_sources.settings import ToolSourceSettings
+
+log = structlog.get_logger("workers.tool_sources")
+
+SHOWN_PROBLEMS = 3
+
+
+class ToolSource(Protocol):
+    """What an MCP server and an HTTP API have in common."""
+
+    name: str
+    catalogue: Catalogue
+    trouble: str
+    tried: asyncio.Event
+
+    async def run(self) -> None: ...
+
+    async def call(self, name: str, arguments: JsonObject) -> JsonObject: ...
+
+
+class ToolSources:
+    """Open with `tool_sources`. A source that can't be used is told of and does not keep the
+    others from working."""
+
+    def __init__(
+        self, settings: Mapping[str, ToolSourceSettings], environ: Mapping[str, str]
+    ) -> None:
+        self._settings = settings
+        self._sources: dict[str, ToolSource] = {}
+        self._credentials: dict[str, Credentials] = {}
+        self._unusable: dict[str, str] = {}
+        for name, source in settings.items():
+            try:
+                credentials = Credentials.read(source, environ)
+                self._sources[name] = _built(name, source, credentials)
+                self._credentials[name] = credentials
+            except SourceUnavailable as error:
+                self._unusable[name] = str(error)
+                log.error("tool source not usable", source=name, why=str(error))
+
+    async def run(self) -> None:
+        """Keep every source joined, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for source in self._sources.values():
+                group.create_task(source.run(), name=f"tools-{source.name}")
+
+    async def tried(self) -> None:
+        """Until each source was joined or could not be."""
+        await asyncio.gather(*(source.tried.wait() for source in self._sources.values()))
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """Every tool that is offered."""
+        return tuple(
+            spec for source in self._sources.values() for spec in source.catalogue.specs.values()
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Each source in words, for `runtime status`."""
+        joined = {
+            name: {
+                "tools": len(source.catalogue.specs),
+                "left_out": list(source.catalogue.left_out),
+                "trouble": source.trouble,
+            }
+            for name, source in self._sources.items()
+        }
+        unusable = {
+            name: {"tools": 0, "left_out": [], "trouble": why}
+            for name, why in self._unusable.items()
+        }
+        return {**joined, **unusable}
+
+    def serves(self, name: str) -> bool:
+        """Whether a tool of that name is a source's affair, be it offered or not."""
+        source, between, _ = name.partition(BETWEEN)
+        return bool(between) and source in self._settings
+
+    async def call(self, name: str, arguments: JsonObject) -> JsonObject:
+        """Call a tool that is offered now. Answers `{"error": …}` instead of raising."""
+        prefix = name.partition(BETWEEN)[0]
+        source = self._sources.get(prefix)
+        if source is None:
+            return {"error": f"tools of {prefix} can't be used: {self._unusable.get(prefix)}"}
+        spec = source.catalogue.specs.get(name)
+        if spec is None:
+            why = f": {source.trouble}" if source.trouble else ""
+            return {"error": f"{prefix} offers no tool {name[:64]}{why}"}
+        if problems := _problems(spec, arguments):
+            return {"error": f"invalid arguments for {name}: {problems}"}
+        limit = asyncio.timeout(self._settings[prefix].timeout_seconds)
+        try:
+            async with limit:
+                return await source.call(source.catalogue.own_names[name], arguments)
+        except ToolFailed as error:
+            told = self._credentials[prefix].hidden(str(error))
+            return {"error": told[: self._settings[prefix].max_output_chars]}
+        except Exception as error:  # noqa: BLE001 - foreign code answered; its caller is a model
+            if isinstance(error, TimeoutError) and limit.expired():
+                seconds = self._settings[prefix].timeout_seconds
+                return {"error": f"{name} took longer than {seconds:g} s"}
+            log.warning("tool failed", tool=name, error=type(error).__name__)
+            return {"error": f"{name} failed: {type(error).__name__}"[:SHOWN_CHARS]}
+
+
+def _built(name: str, settings: ToolSourceSettings, credentials: Credentials) -> ToolSource:
+    # The packages for MCP take half a second to import, and are an extra.
+    if settings.mcp is not None:
+        try:
+            from workers.tool_sources.mcp_source import McpSource
+        except ModuleNotFoundError as error:
+            raise SourceUnavailable(
+                f"MCP servers need the package {error.name}: pip install 'switchyard[tools]'"
+            ) from error
+        return McpSource(name, settings, settings.mcp, credentials)
+    from workers.tool_sources.openapi_source import OpenApiSource
+
+    assert settings.openapi is not None, "the settings have either"
+    return OpenApiSource(name, settings, settings.openapi, credentials)
+
+
+def _problems(spec: ToolSpec, arguments: JsonObject) -> str:
+    """What is wrong with arguments, each with its place; empty if nothing is."""
+    found: list[str] = []
+    for error in Draft202012Validator(spec.parameters).iter_errors(arguments):
+        if len(found) == SHOWN_PROBLEMS:
+            found.append("and more")
+            break
+        where = ".".join(map(str, error.absolute_path)) or "arguments"
+        found.append(f"{where}: {error.message}"[:SHOWN_CHARS])
+    return "; ".join(found)
+
+
+@asynccontextmanager
+async def tool_sources(
+    settings: Mapping[str, ToolSourceSettings], environ: Mapping[str, str] | None = None
+) -> AsyncGenerator[ToolSources]:
+    """The sources, joined as far as they can be."""
+    sources = ToolSources(settings, os.environ if environ is None else environ)
+    running = asyncio.create_task(sources.run(), name="tool-sources")
+    try:
+        await sources.tried()
+        yield sources
+    finally:
+        await end([running])
