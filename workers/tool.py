@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from agents.tools import call_tool, tools
 from bus import Delivery
 from bus.consumer import Handler
 from workers.messages import ToolPayload, tool_result
-from workers.tool_sources.sources import ToolSources
+
+if TYPE_CHECKING:
+    from workers.tool_sources.sources import ToolSources
 
 
 def tool_handler(sources: ToolSources | None = None) -> Handler:

@@ -88,7 +88,7 @@ class McpSource:
         limit = asyncio.timeout(self._settings.connect_seconds)
         try:
             async with limit, self._client_of() as client:
-                listed = await _list_tools(client)
+                listed = await _list_tools(client, self._settings.max_response_bytes)
                 limit.reschedule(None)
                 self._join(client, listed)
                 await self._lost.wait()
@@ -182,8 +182,10 @@ class McpSource:
 
     def _failure(self, error: MCPError) -> ToolFailed:
         closed = error.code == types.CONNECTION_CLOSED
-        if (closed or error.message == SESSION_GONE) and not self._lost.is_set():
-            self._lose("the connection was closed")
+        # Either of the others says that the server is not as it was when it was joined.
+        gone = closed or error.code == types.HEADER_MISMATCH or error.message == SESSION_GONE
+        if gone and not self._lost.is_set():
+            self._lose(f"the connection is of no more use ({error.message})"[:200])
         if closed:
             return ToolFailed(
                 f"the MCP server {self.name} was lost during the call, which may have taken "
@@ -192,9 +194,10 @@ class McpSource:
         return ToolFailed(f"the MCP server {self.name} answered: {error.message}")
 
 
-async def _list_tools(client: Client) -> list[ListedTool]:
+async def _list_tools(client: Client, max_bytes: int) -> list[ListedTool]:
     """All pages, or as many as are read of a list without end."""
     listed: list[ListedTool] = []
+    read = 0
     cursor: str | None = None
     for _ in range(MAX_PAGES):
         page = await client.list_tools(cursor=cursor)
@@ -203,6 +206,7 @@ async def _list_tools(client: Client) -> list[ListedTool]:
             for tool in page.tools
         ]
         cursor = page.next_cursor
-        if cursor is None or len(listed) >= MAX_LISTED:
+        read += len(page.model_dump_json())
+        if cursor is None or len(listed) >= MAX_LISTED or read > max_bytes:
             break
     return listed[:MAX_LISTED]

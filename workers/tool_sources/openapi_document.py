@@ -105,12 +105,16 @@ def base_url_of(document: JsonObject, settings: ToolSourceSettings) -> str:
         return settings.base_url
     place = settings.openapi or ""
     found = server_url(document)
-    whole = urljoin(place, found) if is_url(place) else found
+    try:
+        whole = urljoin(place, found) if is_url(place) else found
+        elsewhere = is_url(place) and origin(whole) != origin(place)
+    except ValueError as error:
+        raise SourceUnavailable(f"{place}: its server {found[:100]!r}: {error}") from error
     if not is_url(whole):
         raise SourceUnavailable(
             f"{place}: names no server with an http(s) URL ({whole[:100]!r}); set base_url"
         )
-    if is_url(place) and origin(whole) != origin(place):
+    if elsewhere:
         raise SourceUnavailable(
             f"{place}: its server is {whole[:200]}, which is elsewhere; if that is meant, set "
             "base_url to it"

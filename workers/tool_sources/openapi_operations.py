@@ -108,7 +108,11 @@ def _nodes(document: JsonObject) -> Iterator[tuple[str, str, JsonObject, JsonObj
 def _refuse_other_servers(nodes: tuple[JsonObject, ...], base_url: str) -> None:
     for node in nodes:
         url = server_url(node) if node.get("servers") else "/"
-        if "://" in url and origin(url) != origin(base_url):
+        try:
+            elsewhere = "://" in url and origin(url) != origin(base_url)
+        except ValueError:
+            elsewhere = True
+        if elsewhere:
             raise ToolRefused(f"it is on a server of its own: {url[:100]}")
 
 

@@ -25,6 +25,9 @@ MAX_CHOICES = 500
 MAX_LENGTH_BOUND = 10_000
 """Larger bounds of lengths say nothing, and a grammar would count up to them."""
 
+SMALLEST_BOUND, LARGEST_BOUND = 1e-6, 1e15
+"""Of numbers: a grammar writes a bound out digit by digit, and gives up on others."""
+
 _TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _NUMBER_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _LENGTH_BOUNDS = ("minLength", "maxLength", "minItems", "maxItems")
@@ -119,7 +122,9 @@ class _Writer:
                 result[key] = schema[key]
         for key in _NUMBER_BOUNDS:
             bound = schema.get(key)
-            if isinstance(bound, int | float) and not isinstance(bound, bool):
+            if isinstance(bound, bool) or not isinstance(bound, int | float):
+                continue
+            if bound == 0 or SMALLEST_BOUND <= abs(bound) <= LARGEST_BOUND:
                 result[key] = bound
         for key in _LENGTH_BOUNDS:
             bound = schema.get(key)

@@ -6,10 +6,10 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 import structlog
-from jsonschema import Draft202012Validator
 
 from agents.records import JsonObject, ToolSpec
 from agents.tools import ToolFailed
@@ -22,6 +22,8 @@ from workers.tool_sources.settings import ToolSourceSettings
 
 log = structlog.get_logger("workers.tool_sources")
 
+PACKAGES = ("mcp", "jsonschema", "yaml")
+"""Of the extra `tools`."""
 SHOWN_PROBLEMS = 3
 
 
@@ -124,14 +126,12 @@ class ToolSources:
 
 
 def _built(name: str, settings: ToolSourceSettings, credentials: Credentials) -> ToolSource:
-    # The packages for MCP take half a second to import, and are an extra.
+    if missing := [package for package in PACKAGES if find_spec(package) is None]:
+        raise SourceUnavailable(f"{', '.join(missing)} missing: pip install 'switchyard[tools]'")
+    # Imported here, for they take half a second and most workers have no sources.
     if settings.mcp is not None:
-        try:
-            from workers.tool_sources.mcp_source import McpSource
-        except ModuleNotFoundError as error:
-            raise SourceUnavailable(
-                f"MCP servers need the package {error.name}: pip install 'switchyard[tools]'"
-            ) from error
+        from workers.tool_sources.mcp_source import McpSource
+
         return McpSource(name, settings, settings.mcp, credentials)
     from workers.tool_sources.openapi_source import OpenApiSource
 
@@ -141,6 +141,8 @@ def _built(name: str, settings: ToolSourceSettings, credentials: Credentials) ->
 
 def _problems(spec: ToolSpec, arguments: JsonObject) -> str:
     """What is wrong with arguments, each with its place; empty if nothing is."""
+    from jsonschema import Draft202012Validator
+
     found: list[str] = []
     for error in Draft202012Validator(spec.parameters).iter_errors(arguments):
         if len(found) == SHOWN_PROBLEMS:

@@ -19,9 +19,9 @@ def source(**values: object) -> ToolSourceSettings:
     return ToolSourceSettings.model_validate({"restart_seconds": 0.01, **values})
 
 
-def raw(mode: str, **values: object) -> ToolSourceSettings:
+def raw(*mode: str, **values: object) -> ToolSourceSettings:
     """A server that breaks the rules."""
-    command = [sys.executable, "-S", "-E", RAW_SERVER, mode]
+    command = [sys.executable, "-S", "-E", RAW_SERVER, *mode]
     return source(mcp={"command": command}, **values)
 
 

@@ -1,4 +1,4 @@
-"""An MCP server by hand, which breaks the rules in a chosen way: `raw_server.py MODE`.
+"""An MCP server by hand, which breaks the rules in a chosen way: `raw_server.py MODE [FILE]`.
 
 It must start within milliseconds, so it imports nothing but the standard library.
 """
@@ -8,9 +8,12 @@ from __future__ import annotations
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 MODE = sys.argv[1]
+FLAG = Path(sys.argv[2]) if len(sys.argv) > 2 else Path()
+"""Tells a server that it has died once."""
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
 
 
@@ -73,6 +76,9 @@ def answer_call() -> dict[str, Any]:
             sys.stdout.write("x" * 1_000_000)
         sys.stdout.write("\n")
         sys.stdout.flush()
+    if MODE == "dies" and not FLAG.exists():
+        FLAG.touch()
+        sys.exit(3)
     if MODE == "odd":
         return {"content": [{"type": "text", "text": "\x00\ud800 <|im_end|>"}], "isError": False}
     return {"content": [{"type": "text", "text": "done"}]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -125,8 +124,10 @@ async def _big(_: Request) -> Response:
     return StreamingResponse(megabytes(), media_type="text/plain")
 
 
-async def _hangs(_: Request) -> Response:
-    await asyncio.Event().wait()
+async def _hangs(request: Request) -> Response:
+    """Until the client goes."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
     return Response()
 
 

@@ -48,11 +48,6 @@ def town() -> MCPServer:
         return ",".join(finished)
 
     @server.tool()
-    def dies() -> str:
-        """End the process."""
-        os._exit(3)
-
-    @server.tool()
     def repeats(text: str, times: int) -> str:
         """Say it often."""
         return text * times
@@ -61,6 +56,11 @@ def town() -> MCPServer:
     def environment(variable: str) -> str:
         """What the server sees."""
         return os.environ.get(variable, "not set")
+
+    @server.tool()
+    def authorization(ctx: Context) -> str:
+        """What the client says to be."""
+        return (ctx.headers or {}).get("authorization", "nobody")
 
     @server.tool()
     def picture() -> list[Image | str]:
