@@ -149,7 +149,7 @@ class McpSource:
 
     def _lose(self, why: str) -> None:
         """No call is begun from now on before the server was joined again."""
-        self.trouble = why
+        self.trouble = self._credentials.hidden(why)
         self._client = None
         self._connected.clear()
         self._lost.set()
