@@ -12,7 +12,18 @@ from importlib import import_module
 
 import typer
 
-_MODULES = ("run", "tools", "resume", "report", "rescore", "compare", "power", "check", "takeover")
+_MODULES = (
+    "run",
+    "tools",
+    "glpft",
+    "resume",
+    "report",
+    "rescore",
+    "compare",
+    "power",
+    "check",
+    "takeover",
+)
 
 
 def register_all(app: typer.Typer, extra: Sequence[str] = ()) -> None:

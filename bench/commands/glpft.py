@@ -1,0 +1,66 @@
+"""`bench glpft`: the claim of α-UMi's paper, at small scale."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("glpft")(glpft)
+
+
+def glpft(
+    output: Annotated[Path, typer.Argument(help="Folder of models, results and the report.")],
+    sizes: Annotated[
+        str, typer.Option(help="Comma-separated: micro-0.2m, micro-0.9m, micro-2m.")
+    ] = "micro-0.2m,micro-0.9m",
+    seeds: Annotated[str, typer.Option(help="Comma-separated: of weights and order.")] = "1,2,3",
+    methods: Annotated[
+        str, typer.Option(help="Comma-separated: single, multitask, one-stage, glpft, no-reuse.")
+    ] = "single,multitask,one-stage,glpft",
+    tokens: Annotated[
+        str,
+        typer.Option(help="Compute of each cell in tokens, padding included; or one per size."),
+    ] = "6000000",
+    instructions: Annotated[int, typer.Option(min=1, help="To train on.")] = 10_000,
+    samples: Annotated[
+        int, typer.Option(help="Held-out instructions: worlds, wordings, combinations alike.")
+    ] = 1_000,
+    unseen_apis: Annotated[
+        int, typer.Option(min=0, help="Further ones with unseen APIs, reported apart.")
+    ] = 250,
+    jobs: Annotated[int, typer.Option(min=1, max=256, help="Cells at once, each on one core.")] = 2,
+    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
+) -> None:
+    """Train and measure GLPFT and its baselines at equal parameters and equal compute.
+
+    Each method is trained from random weights at each size with each seed, then plays held-out
+    instructions of the API simulator. Run it again to go on after a crash or Ctrl-C; what is
+    finished is not done again, and further sizes, seeds and methods may be asked of the folder.
+    """
+    from pydantic import ValidationError
+
+    from bench.errors import UsageError
+    from bench.glpft.command import measure
+    from bench.glpft.plan import Common, plan_of
+
+    try:
+        common = Common(
+            instructions=instructions,
+            data_seed=1,
+            samples=samples,
+            unseen_apis=unseen_apis,
+            question_seed=123,
+        )
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        option = str(first["loc"][0]).replace("_", "-")
+        raise UsageError(f"--{option} {first['input']}: {first['msg']}") from error
+    plan = plan_of(
+        output, sizes=sizes, seeds=seeds, methods=methods, tokens=tokens, common=common, jobs=jobs
+    )
+    measure(plan, as_json=as_json)

@@ -1,0 +1,98 @@
+"""The work of one cell: train its models, then let them play."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from bench.datasets import Item
+from bench.glpft.evaluation import evaluate
+from bench.glpft.plan import Cell, read_results
+from trainers.data.datasets import DataSet
+from trainers.glpft.pipeline import REPORT, Watch, train
+from trainers.glpft.settings import GlpftSettings
+from trainers.glpft.stage_training import StageProgress
+from trainers.glpft.stages import EVEN_SHARES, stages_of
+
+CHECKPOINT_EVERY = 200
+"""Steps."""
+
+Phase = Literal["training", "playing"]
+
+
+@dataclass(frozen=True)
+class Done:
+    """How far a cell is: tokens of its training, or runs."""
+
+    phase: Phase
+    done: int
+    total: int
+    said: str = ""
+
+
+def training_folder(folder: Path) -> Path:
+    """Of a cell's folder."""
+    return folder / "training"
+
+
+def finished(folder: Path, items: Sequence[Item]) -> bool:
+    """Whether nothing of the cell is left to do."""
+    if not (training_folder(folder) / REPORT).exists():
+        return False
+    results = read_results(folder)
+    return all(item.id in results for item in items)
+
+
+def settings_of(cell: Cell, data: DataSet) -> GlpftSettings:
+    """Everything but size, method, compute and seed is as `train glpft` has it."""
+    return GlpftSettings(
+        method=cell.method,
+        weights="full",
+        data_sha256=data.card.sha256,
+        size=cell.plan.size,
+        tokens=cell.plan.tokens,
+        seed=cell.seed,
+    )
+
+
+def work(
+    cell: Cell,
+    folder: Path,
+    data: DataSet,
+    items: Sequence[Item],
+    tell: Callable[[Done], None],
+) -> None:
+    """Do what is not done. Raises `TrainingError`s and `BenchError`s; Ctrl-C ends a training step,
+    or the runs in work, and raises KeyboardInterrupt."""
+    folder.mkdir(parents=True, exist_ok=True)
+    training, tokens = training_folder(folder), cell.plan.tokens
+    before, shares = 0.0, dict[str, float]()
+    for stage in stages_of(cell.method, EVEN_SHARES):
+        shares[stage.name] = before
+        before += stage.share
+
+    def trained(now: StageProgress) -> None:
+        at = round(shares[now.stage] * tokens) + now.tokens
+        said = f"{now.stage}  loss {now.loss:.3f}  {now.tokens_per_second:,.0f} tokens/s"
+        tell(Done("training", min(at, tokens), tokens, said))
+
+    tell(Done("training", 0, tokens))
+    train(
+        settings_of(cell, data),
+        data,
+        training,
+        checkpoint_every=CHECKPOINT_EVERY,
+        watch=Watch(progress=trained),
+    )
+    asyncio.run(
+        evaluate(
+            cell.method,
+            training,
+            items,
+            folder,
+            lambda played: tell(Done("playing", played, len(items))),
+        )
+    )

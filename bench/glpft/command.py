@@ -1,0 +1,68 @@
+"""`bench glpft`: from the options to the table."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+import typer
+from rich.console import Console
+
+from agents.roles.umi.settings import UmiOptions
+from bench.errors import EXIT_INTERRUPTED, BenchError
+from bench.glpft.cell import finished
+from bench.glpft.evaluation import OPTIONS
+from bench.glpft.figures import figures_of
+from bench.glpft.plan import Plan, data_folder
+from bench.glpft.processes import do_all
+from bench.glpft.progress import CellProgress
+from bench.glpft.report import show, write
+from bench.output import OutputDirectory
+from trainers.data.datasets import build
+from trainers.data.datasets import write as write_data
+from trainers.data.sources import from_worlds
+from trainers.errors import TrainingError
+
+
+def measure(plan: Plan, *, as_json: bool) -> None:
+    """Do what is not done, print the table. Raises `BenchError`; SystemExit after Ctrl-C."""
+    plan.claim()
+    directory = OutputDirectory(plan.output)
+    directory.lock()
+    try:
+        done = _work(plan)
+    except TrainingError as error:
+        raise BenchError(str(error)) from error
+    except KeyboardInterrupt:
+        done = False
+    finally:
+        directory.unlock()
+    if not done:
+        print("stopped; go on with the same command", file=sys.stderr)
+        raise SystemExit(EXIT_INTERRUPTED)
+    sizes = figures_of(plan)
+    found = write(plan, sizes)
+    show(plan, sizes, Console(width=None if sys.stdout.isatty() else 140))
+    if as_json:
+        typer.echo(json.dumps(found))
+
+
+def _work(plan: Plan) -> bool:
+    """False if it was stopped."""
+    left = [cell for cell in plan.cells if not finished(cell.folder(plan.output), plan.items)]
+    if not left:
+        return True
+    with CellProgress(len(plan.cells), len(left)) as progress:
+        _make_data(plan, progress)
+        return asyncio.run(do_all(left, plan.output, plan.jobs, progress.told))
+
+
+def _make_data(plan: Plan, progress: CellProgress) -> None:
+    """The training instructions, as `train data --worlds train` makes them."""
+    folder, common = data_folder(plan.output), plan.common
+    if folder.exists():
+        return
+    progress.say(f"making {common.instructions:,} training instructions…")
+    source = from_worlds("train", common.instructions, common.data_seed)
+    write_data(build([source], UmiOptions.model_validate(OPTIONS)), folder)

@@ -1,0 +1,224 @@
+"""The figures of the table, from the results of all cells.
+
+A method's share of solved instructions is the mean over its seeds. Its interval is a bootstrap over
+instructions, in which all seeds' results of an instruction are drawn together: it says how far
+another draw of instructions may be from this one. How far another seed may be is said by the least
+and the greatest of the seeds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from bench.glpft.cell import training_folder
+from bench.glpft.plan import APART, HELD_OUT, Cell, Plan, read_results, split_of
+from bench.results import Result
+from bench.statistics import Interval, bootstrap_difference
+from bench.tools.classes import class_of
+from trainers.glpft.facts import StageFacts
+from trainers.glpft.pipeline import REPORT, Report
+from trainers.glpft.stages import BACKBONE
+
+ALL = "held_out"
+"""The three held-out splits together."""
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Shares of one method on one group of instructions."""
+
+    instructions: int
+    mean: Interval
+    seeds: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class MethodFigures:
+    """One method at one size, over all its seeds."""
+
+    method: str
+    models: int
+    """That play."""
+    parameters: int
+    """Of each model."""
+    tokens: tuple[int, ...]
+    """That went through the models in training, padding included, by seed."""
+    training_seconds: tuple[float, ...]
+    seeds: tuple[int, ...]
+    solved: dict[str, Solved]
+    """By split, and of the three held-out ones together."""
+    hallucination: Interval
+    """Share of runs that name a tool which is not on offer."""
+    calls: float
+    """Calls of tools in a run."""
+    unseen_apis_hallucination: Interval | None
+    classes: dict[str, int]
+    """Runs of the three held-out splits that did not solve, by the class of what went wrong."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One method less another, instruction by instruction."""
+
+    first: str
+    second: str
+    solved: dict[str, Interval]
+
+
+@dataclass(frozen=True)
+class SizeFigures:
+    """The table of one size."""
+
+    size: str
+    budget: int
+    """Tokens of each cell."""
+    methods: tuple[MethodFigures, ...]
+    differences: tuple[Difference, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def figures_of(plan: Plan) -> tuple[SizeFigures, ...]:
+    """Of all cells, which are finished."""
+    return tuple(_size(plan, size) for size in plan.sizes)
+
+
+@dataclass(frozen=True)
+class _Played:
+    """One method's results: seed → item → result."""
+
+    facts: MethodFigures
+    by_seed: tuple[dict[str, Result], ...]
+
+
+def _size(plan: Plan, size: str) -> SizeFigures:
+    groups = _groups(plan)
+    played = {
+        method: _played(
+            plan,
+            [each for each in plan.cells if (each.size, each.method) == (size, method)],
+            groups,
+        )
+        for method in plan.methods
+    }
+    differences: list[Difference] = []
+    if "glpft" in played:
+        differences = [
+            _difference(plan, groups, played["glpft"], other)
+            for name, other in played.items()
+            if name != "glpft"
+        ]
+    return SizeFigures(
+        size=size,
+        budget=plan.sizes[size].tokens,
+        methods=tuple(each.facts for each in played.values()),
+        differences=tuple(differences),
+    )
+
+
+def _groups(plan: Plan) -> dict[str, list[str]]:
+    """Group → its items: the three splits together, each of them, and unseen APIs."""
+    groups: dict[str, list[str]] = {name: [] for name in (ALL, *HELD_OUT, APART)}
+    for item in plan.items:
+        split = split_of(item)
+        groups[split].append(item.id)
+        if split != APART:
+            groups[ALL].append(item.id)
+    return {name: items for name, items in groups.items() if items}
+
+
+def _played(plan: Plan, cells: Sequence[Cell], groups: dict[str, list[str]]) -> _Played:
+    by_seed = tuple(read_results(cell.folder(plan.output)) for cell in cells)
+    reports = [_report(cell.folder(plan.output)) for cell in cells]
+    playing = _playing(reports[0])
+    apart = groups.get(APART)
+    facts = MethodFigures(
+        method=cells[0].method,
+        models=len(playing),
+        parameters=playing[0].parameters,
+        tokens=tuple(report.tokens for report in reports),
+        training_seconds=tuple(report.seconds for report in reports),
+        seeds=tuple(cell.seed for cell in cells),
+        solved={
+            name: Solved(
+                instructions=len(items),
+                mean=_mean(by_seed, items, _solved, plan.common.question_seed),
+                seeds=tuple(fmean(_solved(one[item]) for item in items) for one in by_seed),
+            )
+            for name, items in groups.items()
+        },
+        hallucination=_mean(by_seed, groups[ALL], _invented, plan.common.question_seed),
+        calls=fmean(one[item].measures["calls"] for one in by_seed for item in groups[ALL]),
+        unseen_apis_hallucination=(
+            _mean(by_seed, apart, _invented, plan.common.question_seed) if apart else None
+        ),
+        classes=_classes(by_seed, groups[ALL]),
+    )
+    return _Played(facts, by_seed)
+
+
+def _report(folder: Path) -> Report:
+    return Report.model_validate_json((training_folder(folder) / REPORT).read_bytes())
+
+
+def _playing(report: Report) -> list[StageFacts]:
+    """The models that play: a backbone is only begun from."""
+    return [stage for stage in report.stages if stage.stage != BACKBONE]
+
+
+def _difference(
+    plan: Plan, groups: dict[str, list[str]], first: _Played, second: _Played
+) -> Difference:
+    return Difference(
+        first=first.facts.method,
+        second=second.facts.method,
+        solved={
+            name: bootstrap_difference(
+                _by_item(first.by_seed, items, _solved),
+                _by_item(second.by_seed, items, _solved),
+                seed=plan.common.question_seed,
+            )
+            for name, items in groups.items()
+        },
+    )
+
+
+def _mean(
+    by_seed: Sequence[dict[str, Result]],
+    items: Sequence[str],
+    value: Callable[[Result], float],
+    seed: int,
+) -> Interval:
+    """Of a value between the seeds' means, with its interval over instructions."""
+    return bootstrap_difference(_by_item(by_seed, items, value), [0.0] * len(items), seed=seed)
+
+
+def _by_item(
+    by_seed: Sequence[dict[str, Result]], items: Sequence[str], value: Callable[[Result], float]
+) -> list[float]:
+    """Each item's mean over the seeds."""
+    return [fmean(value(one[item]) for one in by_seed) for item in items]
+
+
+def _solved(result: Result) -> float:
+    return float(result.right)
+
+
+def _invented(result: Result) -> float:
+    return result.measures["hallucination"]
+
+
+def _classes(by_seed: Sequence[dict[str, Result]], items: Sequence[str]) -> dict[str, int]:
+    counts = Counter(
+        str(class_of(one[item].outcome, one[item].right, one[item].signals))
+        for one in by_seed
+        for item in items
+        if not one[item].right
+    )
+    return dict(counts.most_common())

@@ -1,0 +1,75 @@
+"""What a completion is asked for with, and recorded as, wherever the model is: behind the bus
+(`workers.host`, `workers.gpu`) or in the same process (`workers.in_process`)."""
+
+from __future__ import annotations
+
+import time
+import zlib
+
+from agents.records import Call, Latency, PolicyRef, Run, UsageEntry
+from workers.engines.protocol import Completion, Engine, GenerateRequest
+from workers.engines.settings import ModelSettings, cost_micro_dollars
+
+
+def agent_seed(run: Run, agent: str) -> int:
+    """The agent's seed in this run: the same for each of its requests, so that a conversation is
+    sampled from one stream of chance, and for a step that is tried again."""
+    return zlib.crc32(f"{run.seed}/{agent}".encode())
+
+
+def request_key(run: Run, turn: int, branch: int, count: int) -> str:
+    """Of the `count`-th request, from 0, of one step."""
+    return f"{run.id}/{turn}.{branch}/{count}"
+
+
+def call_of(
+    pool: str,
+    settings: ModelSettings,
+    engine: Engine,
+    request: GenerateRequest,
+    done: Completion,
+    *,
+    queued: float,
+) -> Call:
+    """The record of one finished completion; `queued` is in seconds."""
+    return Call(
+        id=request.id if done.index == 0 else f"{request.id}#{done.index}",
+        policy=PolicyRef(
+            name=pool,
+            base=engine.base,
+            adapter=done.adapter,
+            version=done.adapter_version,
+        ),
+        text=done.text,
+        tool_calls=done.tool_calls,
+        prompt_ids=done.prompt_ids,
+        output_ids=done.output_ids,
+        logprobs=done.logprobs,
+        raw_logprobs=done.raw_logprobs,
+        sampling=request.sampling,
+        finish_reason=done.finish_reason,
+        grammar_masked=done.grammar_masked,
+        usage=done.usage,
+        cost_micro_dollars=cost_micro_dollars(done.usage, settings.price),
+        latency=Latency(
+            queue=queued, first_token=done.first_token_seconds, decode=done.decode_seconds
+        ),
+        trainable=len(done.output_ids) > 0 and len(done.output_ids) == len(done.logprobs),
+        extends_previous=done.extends_previous,
+    )
+
+
+def usage_entry(run_id: str, agent: str, turn: int, branch: int, call: Call) -> UsageEntry:
+    """The ledger's line for a call that was just paid for."""
+    return UsageEntry(
+        run_id=run_id,
+        call_id=call.id,
+        agent=agent,
+        turn=turn,
+        branch=branch,
+        policy=call.policy,
+        usage=call.usage,
+        cost_micro_dollars=call.cost_micro_dollars,
+        latency=call.latency,
+        at=time.time(),
+    )
