@@ -24,16 +24,19 @@ def fidelity(
     only: Annotated[
         str, typer.Option(metavar="both|llama_cpp|torch", help="Which of our engines.")
     ] = "both",
+    dtype: Annotated[
+        str, typer.Option(metavar="float32|float64", help="Of torch, both sides; float64 is exact.")
+    ] = "float32",
     threads: Annotated[int, typer.Option(min=1, max=256, help="CPU threads of each engine.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
     """Compare the engines' log-probabilities with a plain forward pass, token by token.
 
-    torch, float32: greedy and sampled at temperature 1; alone, batched, behind beginnings that were
+    torch: greedy and sampled at temperature 1; alone, batched, behind beginnings that were
     computed before, and with another adapter in each row. llama_cpp on the same weights as f32,
     q8_0 and q4_k_m: how often its likeliest token is the same, and how far log-probabilities lie
-    apart.
+    apart. In float32 every sum rounds, in both alike; float64 shows what is left without that.
     """
     from bench.fidelity.command import Plan, measure
 
-    measure(Plan(model, prompts, seed, together, only, threads), as_json=as_json)
+    measure(Plan(model, prompts, seed, together, only, threads, dtype), as_json=as_json)

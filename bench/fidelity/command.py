@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -40,12 +41,15 @@ class Plan:
     together: int
     only: str
     threads: int
+    dtype: str
 
 
 @dataclass
 class Found:
     """All differences."""
 
+    dtype: str
+    """Of the torch engine and of the plain forward pass."""
     torch: dict[str, torch_side.Differences] = field(
         default_factory=dict[str, torch_side.Differences]
     )
@@ -55,6 +59,7 @@ class Found:
     def as_json(self) -> dict[str, object]:
         """The last line."""
         result: dict[str, object] = {
+            "dtype": self.dtype,
             "torch": {
                 way: {
                     "requests": each.requests,
@@ -77,6 +82,10 @@ def measure(plan: Plan, *, as_json: bool) -> None:
     """Compare and print. Raises `BenchError`."""
     if plan.only not in ("both", "llama_cpp", "torch"):
         raise UsageError(f"--only {plan.only!r}: choose one of both, llama_cpp, torch")
+    if plan.dtype not in ("float32", "float64"):
+        raise UsageError(f"--dtype {plan.dtype!r}: choose one of float32, float64")
+    if plan.dtype == "float64" and plan.only != "torch":
+        raise UsageError("--dtype float64: llama_cpp has no such weights; add --only torch")
     if plan.only != "torch" and find_spec("llama_cpp") is None:
         raise UsageError(
             "llama-cpp-python is not installed: pip install 'switchyard[gguf]', or --only torch"
@@ -92,7 +101,7 @@ def measure(plan: Plan, *, as_json: bool) -> None:
 
 
 async def _compare(plan: Plan, folder: Path, scratch: Path) -> Found:
-    reference = Reference(folder)
+    reference = Reference(folder, torch.float64 if plan.dtype == "float64" else torch.float32)
     adapters = [
         random_adapter(reference, scratch / f"adapter-{number}", plan.seed + number)
         for number in range(3)
@@ -100,15 +109,15 @@ async def _compare(plan: Plan, folder: Path, scratch: Path) -> Found:
     ways, alone = await torch_side.compare(
         folder, reference, adapters, prompts=plan.prompts, seed=plan.seed,
         together=plan.together, threads=plan.threads,
+        dtype="float64" if plan.dtype == "float64" else "float32",
     )  # fmt: skip
-    found = Found()
+    found = Found(plan.dtype)
     if plan.only != "llama_cpp":
+        found.torch = ways
+    if plan.only != "llama_cpp" and plan.dtype == "float32":
         plain, engine = torch_side.rounding(folder, reference, alone)
-        found.torch = {
-            **ways,
-            "alone, to float64": engine,
-            "the plain pass itself, to float64": plain,
-        }
+        found.torch["alone, to float64"] = engine
+        found.torch["the plain pass itself, to float64"] = plain
     if plan.only != "torch":
         from bench.fidelity import llama_side
         from trainers.gguf_export import Precision
@@ -128,11 +137,11 @@ async def _compare(plan: Plan, folder: Path, scratch: Path) -> Found:
 def _show(plan: Plan, found: Found, console: Console) -> None:
     console.print(
         f"\n{plan.model}, {plan.prompts} random prompts. |difference of log-probabilities| in nats,"
-        " token by token, to a plain forward pass in float32 where nothing else is said."
+        f" token by token, to a plain forward pass in {plan.dtype} where nothing else is said."
     )
     headings = [*(f"{share:.0%}" for share in SHARES[:-1]), "greatest"]
     if found.torch:
-        table = Table(title="torch, float32", title_justify="left")
+        table = Table(title=f"torch, {plan.dtype}", title_justify="left")
         for heading in ("", "requests", "tokens", "within 1e-5", *headings):
             table.add_column(heading, justify="right" if heading else "left")
         for way, each in found.torch.items():

@@ -63,7 +63,7 @@ class Reference:
 
 def _adding(a: torch.Tensor, b: torch.Tensor) -> Callable[..., torch.Tensor]:
     def add(_: object, inputs: tuple[torch.Tensor], output: torch.Tensor) -> torch.Tensor:
-        return output + (ALPHA / RANK) * (inputs[0] @ a.T @ b.T)
+        return output + (ALPHA / RANK) * (inputs[0] @ a.T.to(output) @ b.T.to(output))
 
     return add
 

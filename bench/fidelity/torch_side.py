@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -13,6 +14,8 @@ from bench.fidelity.workload import answers, requests
 from workers.engines.factory import build_engine
 from workers.engines.protocol import Completion
 from workers.engines.settings import ModelSettings
+
+Dtype = Literal["float32", "float64"]
 
 
 @dataclass
@@ -43,10 +46,11 @@ async def compare(
     seed: int,
     together: int,
     threads: int,
+    dtype: Dtype = "float32",
 ) -> tuple[dict[str, Differences], list[Completion]]:
     """By the way of asking; and the completions of those that were alone and without adapter."""
     settings = ModelSettings(
-        engine="torch", model=str(folder), dtype="float32", device="cpu",
+        engine="torch", model=str(folder), dtype=dtype, device="cpu",
         threads=threads, max_concurrency=together,
     )  # fmt: skip
     paths = {f"adapter-{number}": path for number, path in enumerate(adapters)}

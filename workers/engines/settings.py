@@ -118,9 +118,10 @@ class ModelSettings(SettingsModel):
 
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
     """`auto` takes a GPU when there is one."""
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    """torch, `auto`: float32 on a CPU, the checkpoint's own on a GPU. llama_cpp takes the weights
-    as they are in the file; `float32` makes its attention exact, which is slower."""
+    dtype: Literal["auto", "float64", "float32", "bfloat16", "float16"] = "auto"
+    """torch, `auto`: float32 on a CPU, the checkpoint's own on a GPU; `float64` is for comparisons
+    without rounding. llama_cpp takes the weights as they are in the file; `float32` makes its
+    attention exact, which is slower."""
     quantization: Literal["none", "int8", "int4"] = "none"
     """torch on a GPU: hold the weights in 8 bits (LLM.int8) or 4 (NF4), quantized while they are
     loaded. llama_cpp reads GGUF files that are quantized already."""
@@ -166,6 +167,12 @@ class ModelSettings(SettingsModel):
                 f"quantization = {self.quantization!r} is for engine = 'torch', not "
                 f"{self.engine!r}: {hint}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _only_torch_has_float64(self) -> Self:
+        if self.dtype == "float64" and self.engine != "torch":
+            raise ValueError(f"dtype = 'float64' is for engine = 'torch', not {self.engine!r}")
         return self
 
     def sampling(self) -> SamplingParams:

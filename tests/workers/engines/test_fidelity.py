@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from bench.fidelity import torch_side
 from bench.fidelity.command import quantiles
@@ -46,6 +47,18 @@ async def test_torch_has_the_logprobs_of_a_plain_forward_pass(
     assert sum(engine.all) < 1.25 * sum(plain.all)
 
 
+async def test_without_rounding_no_token_differs_from_a_plain_forward_pass(tmp_path: Path) -> None:
+    exact = Reference(FOLDER, torch.float64)
+    adapters = [random_adapter(exact, tmp_path / f"{seed}", seed) for seed in range(3)]
+    ways, _ = await torch_side.compare(
+        FOLDER, exact, adapters,
+        prompts=12, seed=3, together=TOGETHER, threads=1, dtype="float64",
+    )  # fmt: skip
+    assert len(ways) == 6, "each way of asking, with and without a known beginning"
+    for way, found in ways.items():
+        assert max(found.all) < 1e-5, way
+
+
 async def test_llama_cpp_in_f32_writes_what_torch_writes(
     reference: Reference, tmp_path: Path
 ) -> None:
@@ -74,3 +87,8 @@ async def test_llama_cpp_in_f32_writes_what_torch_writes(
             assert quantiles(found.differences)["p99"] < 1e-4
     assert shares[0] >= 0.99
     assert shares == sorted(shares, reverse=True), "fewer bits, less agreement"
+
+
+def test_float64_is_for_torch_alone() -> None:
+    with pytest.raises(ValueError, match="float64.*torch"):
+        ModelSettings(engine="llama_cpp", model="micro.gguf", dtype="float64")
