@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Literal
 
 from bench.datasets import Item
-from bench.glpft.evaluation import evaluate
-from bench.glpft.plan import Cell, read_results
+from bench.glpft.evaluation import engines, evaluate
+from bench.glpft.plan import Cell, training_folder
 from trainers.data.datasets import DataSet
-from trainers.glpft.pipeline import REPORT, Watch, train
+from trainers.glpft.pipeline import Watch, train
 from trainers.glpft.settings import GlpftSettings
 from trainers.glpft.stage_training import StageProgress
 from trainers.glpft.stages import EVEN_SHARES, stages_of
@@ -31,19 +31,6 @@ class Done:
     done: int
     total: int
     said: str = ""
-
-
-def training_folder(folder: Path) -> Path:
-    """Of a cell's folder."""
-    return folder / "training"
-
-
-def finished(folder: Path, items: Sequence[Item]) -> bool:
-    """Whether nothing of the cell is left to do."""
-    if not (training_folder(folder) / REPORT).exists():
-        return False
-    results = read_results(folder)
-    return all(item.id in results for item in items)
 
 
 def settings_of(cell: Cell, data: DataSet) -> GlpftSettings:
@@ -87,12 +74,17 @@ def work(
         checkpoint_every=CHECKPOINT_EVERY,
         watch=Watch(progress=trained),
     )
-    asyncio.run(
-        evaluate(
+    asyncio.run(_play(cell, folder, items, tell))
+
+
+async def _play(
+    cell: Cell, folder: Path, items: Sequence[Item], tell: Callable[[Done], None]
+) -> None:
+    async with engines(cell.method, training_folder(folder)) as pools:
+        await evaluate(
             cell.method,
-            training,
+            pools,
             items,
             folder,
             lambda played: tell(Done("playing", played, len(items))),
         )
-    )

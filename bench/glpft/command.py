@@ -11,13 +11,9 @@ from rich.console import Console
 
 from agents.roles.umi.settings import UmiOptions
 from bench.errors import EXIT_INTERRUPTED, BenchError
-from bench.glpft.cell import finished
-from bench.glpft.evaluation import OPTIONS
-from bench.glpft.figures import figures_of
-from bench.glpft.plan import Plan, data_folder
+from bench.glpft.plan import OPTIONS, Plan, data_folder, finished
 from bench.glpft.processes import do_all
 from bench.glpft.progress import CellProgress
-from bench.glpft.report import show, write
 from bench.output import OutputDirectory
 from trainers.data.datasets import build
 from trainers.data.datasets import write as write_data
@@ -41,6 +37,10 @@ def measure(plan: Plan, *, as_json: bool) -> None:
     if not done:
         print("stopped; go on with the same command", file=sys.stderr)
         raise SystemExit(EXIT_INTERRUPTED)
+    # These know the trainers' reports, and so import torch.
+    from bench.glpft.figures import figures_of
+    from bench.glpft.report import show, write
+
     sizes = figures_of(plan)
     found = write(plan, sizes)
     show(plan, sizes, Console(width=None if sys.stdout.isatty() else 140))

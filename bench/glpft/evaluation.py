@@ -7,12 +7,12 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequenc
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
-from agents.records import JsonObject, Outcome, Run, Task, Trajectory
+from agents.records import Outcome, Run, Task, Trajectory
 from agents.workflows import policies_for, prompt_hashes, workflows
 from bench.append_log import AppendLog
 from bench.datasets import Item
 from bench.errors import BenchError
-from bench.glpft.plan import read_results, results_path
+from bench.glpft.plan import OPTIONS, read_results, results_path
 from bench.output import ManifestItem
 from bench.results import Result, result_of
 from bench.tools.worlds import WorldsJudge
@@ -25,8 +25,6 @@ from workers.in_process import EnginePool, InProcess
 
 TOGETHER = 64
 """Runs in work at once."""
-OPTIONS: JsonObject = {"calculator": False, "constrained": True, "tool_style": "signatures"}
-"""Of the workflows: as `bench tools` has them, in the form that the models were trained on."""
 SECONDS = 86_400.0
 """A run's deadline: what cuts a run short here is its limit of calls, never the machine's pace."""
 OVERFLOW = "context_overflow"
@@ -39,33 +37,41 @@ def served_by(method: Method) -> tuple[str, dict[str, str]]:
     return "umi", {f"umi_{role}": "multitask" if method == "multitask" else role for role in ROLES}
 
 
+@asynccontextmanager
+async def engines(method: Method, training: Path) -> AsyncGenerator[dict[str, EnginePool]]:
+    """An engine for each model of a finished training, by the name of its stage; greedy."""
+    pools: dict[str, EnginePool] = {}
+    try:
+        for stage in sorted(set(served_by(method)[1].values())):
+            settings = ModelSettings(
+                engine="torch", model=str(training / stage), max_concurrency=TOGETHER
+            )
+            pools[stage] = EnginePool(settings, build_engine(settings))
+            await pools[stage].engine.start()
+        yield pools
+    finally:
+        for pool in pools.values():
+            await pool.engine.close()
+
+
 async def evaluate(
     method: Method,
-    training: Path,
+    pools: Mapping[str, EnginePool],
     items: Sequence[Item],
     folder: Path,
     on_result: Callable[[int], None],
 ) -> None:
     """Play every item that has no result yet; each result is written as its run ends. `on_result`
-    is told how many there are. Raises `BenchError` for an engine that fails."""
+    is told how many there are. Raises `BenchError` for a run that an engine's failure has ended,
+    and what `InProcess.play` raises."""
     results = read_results(folder)
     left = [item for item in items if item.id not in results]
-    workflow, policies = served_by(method)
     by_run: dict[str, Item] = {}
     judge, done = WorldsJudge(), len(items) - len(left)
     on_result(done)
-    if not left:
-        return
-    folders = {stage: training / stage for stage in policies.values()}
+    played = InProcess(pools).play_all(_runs(left, method, by_run), together=TOGETHER)
     with AppendLog(results_path(folder)) as log:
-        async with (
-            _started(folders) as pools,
-            aclosing(
-                InProcess(pools).play_all(
-                    _runs(left, workflow, policies, by_run), together=TOGETHER
-                )
-            ) as played,
-        ):
+        async with aclosing(played):
             async for trajectory in played:
                 item = by_run.pop(trajectory.run.id)
                 log.append(_judged(trajectory, item, method, judge).model_dump(mode="json"))
@@ -74,10 +80,9 @@ async def evaluate(
         log.sync()
 
 
-def _runs(
-    items: Sequence[Item], workflow: str, policies: Mapping[str, str], by_run: dict[str, Item]
-) -> Iterator[Run]:
+def _runs(items: Sequence[Item], method: Method, by_run: dict[str, Item]) -> Iterator[Run]:
     """A run for each item, made when there is a place for it; `by_run` is told."""
+    workflow, policies = served_by(method)
     options = workflows.get(workflow).check_options(OPTIONS)
     prompts = prompt_hashes(workflow)
     for item in items:
@@ -97,21 +102,6 @@ def _runs(
         )
         by_run[run.id] = item
         yield run
-
-
-@asynccontextmanager
-async def _started(folders: Mapping[str, Path]) -> AsyncGenerator[dict[str, EnginePool]]:
-    """An engine for each model, greedy."""
-    pools: dict[str, EnginePool] = {}
-    try:
-        for name, path in folders.items():
-            settings = ModelSettings(engine="torch", model=str(path), max_concurrency=TOGETHER)
-            pools[name] = EnginePool(settings, build_engine(settings))
-            await pools[name].engine.start()
-        yield pools
-    finally:
-        for pool in pools.values():
-            await pool.engine.close()
 
 
 def _judged(trajectory: Trajectory, item: Item, method: Method, judge: WorldsJudge) -> Result:

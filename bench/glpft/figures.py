@@ -15,8 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from bench.glpft.cell import training_folder
-from bench.glpft.plan import APART, HELD_OUT, Cell, Plan, read_results, split_of
+from bench.glpft.plan import APART, HELD_OUT, Cell, Plan, read_results, split_of, training_folder
 from bench.results import Result
 from bench.statistics import Interval, bootstrap_difference
 from bench.tools.classes import class_of

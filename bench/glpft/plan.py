@@ -20,6 +20,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from agents.records import JsonObject
 from bench.append_log import corrupt, read_log
 from bench.datasets import Item, Request
 from bench.errors import OutputError, UsageError
@@ -32,6 +33,8 @@ from trainers.glpft.stages import METHODS, Method
 SETTINGS = "settings.json"
 HELD_OUT = ("unseen_worlds", "unseen_wordings", "unseen_combinations")
 APART = "unseen_apis"
+OPTIONS: JsonObject = {"calculator": False, "constrained": True, "tool_style": "signatures"}
+"""Of the workflows: as `bench tools` has them, in the form that the models were trained on."""
 
 
 class Common(BaseModel):
@@ -173,6 +176,11 @@ def data_folder(output: Path) -> Path:
     return output / "data"
 
 
+def training_folder(folder: Path) -> Path:
+    """Of a cell's folder."""
+    return folder / "training"
+
+
 def results_path(folder: Path) -> Path:
     """Of a cell's folder."""
     return folder / "results.jsonl"
@@ -194,6 +202,12 @@ def read_results(folder: Path) -> dict[str, Result]:
 def _visible(folder: Path) -> list[Path]:
     """Hidden files are of ours, from before a crash."""
     return [path for path in folder.iterdir() if not path.name.startswith(".")]
+
+
+def finished(folder: Path, items: Sequence[Item]) -> bool:
+    """Whether nothing of the cell is left to do: what has played everything is trained."""
+    results = read_results(folder)
+    return all(item.id in results for item in items)
 
 
 def _claim(path: Path, wanted: BaseModel) -> None:
