@@ -36,7 +36,7 @@ class Pool:
         self.name = name
         self.settings = settings
         self.engine = engine
-        self.policies = PolicyFollower(name, engine)
+        self.policies = PolicyFollower(name, engine, settings.base_until_published)
 
     async def handle(self, delivery: Delivery) -> None:
         """Answer one request. An engine's error becomes an error reply: the role decides.

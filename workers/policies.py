@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -35,9 +35,14 @@ class Served:
 class PolicyFollower:
     """The policies of one pool, on one engine."""
 
-    def __init__(self, pool: str, engine: Engine) -> None:
+    def __init__(
+        self, pool: str, engine: Engine, base_until_published: Collection[str] = ()
+    ) -> None:
+        """`base_until_published`: adapters of the pool whose policies the plain model answers
+        until a version of them is published."""
         self._pool = pool
         self._engine = engine
+        self._begin_plain = {pool, *(f"{pool}/{name}" for name in base_until_published)}
         self._served: dict[str, Served] = {}
 
     def adapter(self, policy: str) -> str | None:
@@ -45,12 +50,13 @@ class PolicyFollower:
 
         Raises EngineError `unknown_adapter` while none of the policy's versions could be loaded:
         the plain model's answer would be taken for the adapter's. A pool's own policy has the
-        plain model to go on with until the first version that can be loaded.
+        plain model to go on with until the first version that can be loaded; one that begins with
+        the plain model has it until its first version is loaded or refused.
         """
         served = self._served.get(policy)
         if served is None:
-            # Never published: the engine says so of an adapter, and of the pool there is the model.
-            return None if policy == self._pool else policy
+            # Never published: of an adapter that does not begin with the model the engine says so.
+            return None if policy in self._begin_plain else policy
         if served.version is None:
             raise _nothing_served(policy, served)
         return policy if served.version else None
@@ -72,7 +78,7 @@ class PolicyFollower:
 
     def _before(self, policy: str) -> Served:
         """What serves a policy before its first version."""
-        return Served(version=0 if policy == self._pool else None)
+        return Served(version=0 if policy in self._begin_plain else None)
 
     async def _change(self, policy: Policy, served: Served) -> None:
         served.refused, served.reason = None, ""
@@ -92,6 +98,9 @@ class PolicyFollower:
                 served.version, served.published = version, published
                 log.info("policy serves", policy=policy.name, version=version)
                 return
+        if served.seen is None and policy.name != self._pool:
+            # Nobody chose the plain model: it only stood in until now.
+            served.version = None
 
     def _wanted(self, policy: Policy) -> Iterator[int]:
         """The version in use, then those that it may be replaced by, the last one in use first."""

@@ -16,3 +16,10 @@ def test_every_role_of_the_workflow_is_served_by_an_adapter_of_one_model() -> No
     assert settings.policies == {
         role: policy for each in served for role, policy in each.default_policies.items()
     }
+
+
+def test_each_of_its_adapters_begins_with_the_model_alone() -> None:
+    settings = config.load("umi", environ={})
+    assert {f"umi/{name}" for name in settings.models["umi"].base_until_published} == set(
+        settings.policies.values()
+    )

@@ -49,10 +49,10 @@ def published(name: str, *paths: Path) -> Policy:
 
 @pytest.fixture
 async def follower(tiny_model: Path) -> AsyncIterator[PolicyFollower]:
-    """Of a worker that has just started."""
+    """Of a worker that has just started; the policy `slm/blue` begins with the plain model."""
     engine = TorchEngine(ModelSettings(engine="torch", model=str(tiny_model)))
     await engine.start()
-    yield PolicyFollower("slm", engine)
+    yield PolicyFollower("slm", engine, base_until_published=("blue",))
     await engine.close()
 
 
@@ -205,6 +205,31 @@ async def test_no_plain_model_stands_in_for_an_adapter_that_never_loaded(
     assert told.value.kind == "unknown_adapter"
     await follower.apply([refused.published(str(tiny_loras[0]), time.time())])
     assert follower.adapter("slm/red") == "slm/red"
+
+
+async def test_the_plain_model_stands_in_for_a_named_adapter_until_its_first_version_is_loaded(
+    follower: PolicyFollower, tiny_loras: list[Path]
+) -> None:
+    assert follower.adapter("slm/blue") is None
+    assert follower.adapter("slm/bleu") == "slm/bleu"  # of which the engine says that it has none
+    loading = asyncio.create_task(follower.apply([published("slm/blue", tiny_loras[0])]))
+    await asyncio.sleep(0)
+    assert follower.adapter("slm/blue") is None
+    await loading
+    assert follower.adapter("slm/blue") == "slm/blue"
+
+
+async def test_a_first_version_that_is_refused_ends_the_standing_in_also_of_a_named_adapter(
+    follower: PolicyFollower, tiny_loras: list[Path], tmp_path: Path
+) -> None:
+    refused = published("slm/blue", tmp_path / "missing")
+    await follower.apply([refused])
+    with pytest.raises(EngineError, match=r"version 1 was refused: .*missing"):
+        follower.adapter("slm/blue")
+    await follower.apply([refused.pinned(0)])
+    assert follower.adapter("slm/blue") is None
+    await follower.apply([refused.pinned(0).published(str(tiny_loras[0]), time.time())])
+    assert follower.adapter("slm/blue") == "slm/blue"
 
 
 async def test_a_pool_whose_first_version_is_refused_goes_on_with_its_model(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from agents.records import SamplingParams, Usage
 from workers.engines.faults import FaultPlan
@@ -53,6 +53,10 @@ class ScriptedOptions(SettingsModel):
     """Errors to inject."""
     worlds: tuple[ScriptedWorlds, ...] = ()
     """What it answers as the simulator's oracle would, in every role of `umi` and `umi_single`."""
+
+
+AdapterName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+"""As in a policy's name, behind the pool's: `caller` of `umi/caller`."""
 
 
 class ModelSettings(SettingsModel):
@@ -133,6 +137,11 @@ class ModelSettings(SettingsModel):
     constrain_tools: bool = True
     """For a model in this process: tool calls are constrained to the offered tools' schemas. Off
     for rollouts to train on, where log-probabilities must be the model's own."""
+
+    base_until_published: tuple[AdapterName, ...] = ()
+    """Adapters (`caller` of the policy `umi/caller`) whose requests this model answers alone, as
+    version 0, until a version is published. From then on a version that no worker can load is an
+    error, as a request for any other adapter without a version always is."""
 
     scripted: ScriptedOptions = ScriptedOptions()
     """Options of the scripted engine."""
