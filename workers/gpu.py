@@ -11,8 +11,8 @@ from contextlib import aclosing
 
 import structlog
 
-from agents.records import Call, Latency, PolicyRef, UsageEntry
 from bus import Delivery, RunEnded, error_reply
+from workers.completions import call_of, usage_entry
 from workers.engines.protocol import (
     Completion,
     Delta,
@@ -21,7 +21,7 @@ from workers.engines.protocol import (
     EngineError,
     GenerateRequest,
 )
-from workers.engines.settings import ModelSettings, cost_micro_dollars
+from workers.engines.settings import ModelSettings
 from workers.messages import CompletionPayload, calls
 from workers.policies import PolicyFollower
 from workers.token_stream import TokenStream
@@ -66,8 +66,14 @@ class Pool:
             reply = error_reply(error.kind, f"{self.name}: {error}", retryable=error.retryable)
             await delivery.reply(reply, store=not error.retryable)
             return
-        answer = tuple(self._call(envelope.reply_key, request, each, queued) for each in done)
-        entries = [self._entry(delivery, payload, call) for call in answer]
+        answer = tuple(
+            call_of(self.name, self.settings, self.engine, request, each, queued=queued)
+            for each in done
+        )
+        entries = [
+            usage_entry(envelope.run_id, payload.agent, envelope.turn, envelope.branch, call)
+            for call in answer
+        ]
         await delivery.reply(
             calls.dump_json(answer),
             store=True,
@@ -113,46 +119,3 @@ class Pool:
         if stream is not None:
             await stream.finish()
         return sorted(done, key=lambda each: each.index)
-
-    def _call(self, key: str, request: GenerateRequest, done: Completion, queued: float) -> Call:
-        trainable = len(done.output_ids) > 0 and len(done.output_ids) == len(done.logprobs)
-        return Call(
-            id=key if done.index == 0 else f"{key}#{done.index}",
-            policy=PolicyRef(
-                name=self.name,
-                base=self.engine.base,
-                adapter=done.adapter,
-                version=done.adapter_version,
-            ),
-            text=done.text,
-            tool_calls=done.tool_calls,
-            prompt_ids=done.prompt_ids,
-            output_ids=done.output_ids,
-            logprobs=done.logprobs,
-            raw_logprobs=done.raw_logprobs,
-            sampling=request.sampling,
-            finish_reason=done.finish_reason,
-            grammar_masked=done.grammar_masked,
-            usage=done.usage,
-            cost_micro_dollars=cost_micro_dollars(done.usage, self.settings.price),
-            latency=Latency(
-                queue=queued, first_token=done.first_token_seconds, decode=done.decode_seconds
-            ),
-            trainable=trainable,
-            extends_previous=done.extends_previous,
-        )
-
-    @staticmethod
-    def _entry(delivery: Delivery, payload: CompletionPayload, call: Call) -> UsageEntry:
-        return UsageEntry(
-            run_id=delivery.envelope.run_id,
-            call_id=call.id,
-            agent=payload.agent,
-            turn=delivery.envelope.turn,
-            branch=delivery.envelope.branch,
-            policy=call.policy,
-            usage=call.usage,
-            cost_micro_dollars=call.cost_micro_dollars,
-            latency=call.latency,
-            at=time.time(),
-        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 
 from agents.errors import RequestFailed
@@ -17,6 +16,7 @@ from bus import (
     pool_of,
     traceparent_of,
 )
+from workers.completions import agent_seed, request_key
 from workers.messages import (
     TOOL_STREAM,
     CompletionPayload,
@@ -62,7 +62,7 @@ class BusHost:
             messages=tuple(messages),
             tools=tuple(tools),
             sampling=sampling,
-            seed=self._seed(),
+            seed=agent_seed(self._run, self._agent),
             previous_ids=(*previous.prompt_ids, *previous.output_ids) if previous else (),
             json_schema=json_schema,
             stream=self._run.stream,
@@ -83,14 +83,9 @@ class BusHost:
             return {"error": error.message}
         return tool_result.validate_json(reply)
 
-    def _seed(self) -> int:
-        """The agent's seed in this run: the same for each of its requests, so that a conversation
-        is sampled from one stream of chance, and for a step that is tried again."""
-        return zlib.crc32(f"{self._run.seed}/{self._agent}".encode())
-
     async def _ask(self, stream: str, kind: str, payload: JsonObject) -> bytes:
         run = self._run
-        key = f"{run.id}/{self._turn}.{self._branch}/{self._count}"
+        key = request_key(run, self._turn, self._branch, self._count)
         self._count += 1
         envelope = Envelope(
             type=kind,

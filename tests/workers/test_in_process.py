@@ -24,7 +24,7 @@ from workers.engines.settings import ModelSettings
 from workers.in_process import EnginePool, InProcess
 from workers.settings import GpuWorkerSettings, RoleWorkerSettings, ToolWorkerSettings
 
-TEAM = dict.fromkeys(("umi_planner", "umi_caller", "umi_summarizer"), "umi")
+TEAM: dict[str, str] = dict.fromkeys(("umi_planner", "umi_caller", "umi_summarizer"), "umi")
 QUESTION = "What is 12 * 7 + 5?"
 
 
@@ -159,7 +159,7 @@ async def test_an_engine_that_is_out_of_reach_names_itself_and_ends_everything()
 
 async def test_a_policy_that_no_pool_serves_is_refused_before_the_run_begins() -> None:
     async with started(umi=scripted()) as here:
-        with pytest.raises(UnknownName, match="'llm/thinker' .known: umi"):
+        with pytest.raises(UnknownName, match=r"'llm/thinker' \(known: umi"):
             await here.play(new_run("umi", {**TEAM, "umi_planner": "llm/thinker"}))
 
 
