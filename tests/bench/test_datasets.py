@@ -188,7 +188,7 @@ def test_an_empty_file_is_an_error(tmp_path: Path) -> None:
 def test_an_unknown_name_or_split_lists_the_known_ones() -> None:
     """A typo is answered with what there is."""
     assert {"gsm8k", "wordproblems"} <= set(names())
-    with pytest.raises(UsageError, match="gsm8k, wordproblems"):
+    with pytest.raises(UsageError, match=r"gsm8k, .*wordproblems"):
         load("gsm9k", Request())
     with pytest.raises(UsageError, match="train and test"):
         load("gsm8k", Request(split="dev"))

@@ -30,7 +30,7 @@ def glpft(
         str | None, typer.Option(help="Folder or hub id to begin with; none: random weights.")
     ] = None,
     size: Annotated[
-        str, typer.Option(help="Of random weights: micro-0.2m, micro-0.9m or micro-2m.")
+        str, typer.Option(help="Of random weights: micro-0.2m, micro-0.8m, micro-0.9m or micro-2m.")
     ] = "micro-0.9m",
     method: Annotated[
         str, typer.Option(metavar="glpft|no-reuse|one-stage|multitask|single", help="What to train")
@@ -49,7 +49,10 @@ def glpft(
     global_set: Annotated[
         str, typer.Option(metavar="global_steps|global_trajectories", help="The backbone's form.")
     ] = "global_steps",
-    batch: Annotated[int, typer.Option(min=1, help="Rows per step.")] = 48,
+    batch: Annotated[
+        int | None,
+        typer.Option(min=1, help="Rows per step; 48 as published, 16 from random weights."),
+    ] = None,
     piece_tokens: Annotated[
         int, typer.Option(min=64, help="Tokens that go through the model at once: its memory.")
     ] = 4_096,
@@ -78,11 +81,13 @@ def glpft(
     from trainers.glpft.pipeline import Watch, train
     from trainers.glpft.publishing import publications, require_publishable
     from trainers.glpft.publishing import publish as publish_all
+    from trainers.glpft.settings import BATCH, BATCH_FROM_SCRATCH
 
     made = _data_set(data, from_store, output, restart=restart)
     settings = _settings(
         made, base, size,
-        method=method, weights=weights, tokens=tokens, global_set=global_set, batch=batch,
+        method=method, weights=weights, tokens=tokens, global_set=global_set,
+        batch=batch or (BATCH if base else BATCH_FROM_SCRATCH),
         piece_tokens=piece_tokens, rate=rate, rank=rank, seed=seed, threads=threads,
     )  # fmt: skip
     if publish:

@@ -57,6 +57,11 @@ class Network:
         module = self.whole if self.adapter is None else self.adapter
         return [(name, each) for name, each in module.named_parameters() if each.requires_grad]
 
+    def layer_matrices(self) -> list[torch.nn.Parameter]:
+        """The weight matrices inside the layers of a whole model."""
+        layers = getattr(self.whole, self.whole.base_model_prefix).layers
+        return [each for each in layers.parameters() if each.dim() == 2]
+
     def learned_logits(self, ids: torch.Tensor, learned: torch.Tensor) -> torch.Tensor:
         """Of token ids [rows, length], the logits [learned tokens, vocabulary] that the tokens
         marked in `learned` [rows, length - 1], which begins with the second one, come from."""

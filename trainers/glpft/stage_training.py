@@ -27,6 +27,7 @@ from trainers.glpft.rows import StageRows
 from trainers.glpft.settings import GlpftSettings, Schedule
 from trainers.interruption import deferred_interrupt
 from trainers.optimizer_state import restore, tensors_of
+from trainers.optimizers import muon_and_adamw
 
 if TYPE_CHECKING:
     import torch
@@ -99,16 +100,11 @@ class StageTraining:
         Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt. Raises
         `TrainingError`s.
         """
-        import torch
-
-        trained = self.network.trained()
         # Parameters and two moments, in two checkpoints.
-        require_disk(self.work, 2 * 12 * sum(each.numel() for _, each in trained))
+        require_disk(self.work, 2 * 12 * sum(each.numel() for _, each in self.network.trained()))
         self.work.mkdir(parents=True, exist_ok=True)
         schedule = self.settings.schedule(self.stage)
-        optimizer = torch.optim.AdamW(
-            _decayed(trained, schedule), lr=schedule.learning_rate, betas=(0.9, 0.98), fused=True
-        )
+        optimizers = self._optimizers(schedule)
         checkpoint = load_checkpoint(self.work, StageState)
         if checkpoint is None:
             self.state = StageState(
@@ -118,7 +114,7 @@ class StageTraining:
                 validation_before=self.validation_loss(),
             )
         else:
-            self._restore(checkpoint, optimizer)
+            self._restore(checkpoint, optimizers)
         with Curves(self.curves, self.state.step) as curves, deferred_interrupt() as interruption:
             if self.state.step == 0 and self.state.validation_before is not None:
                 curves.add(0, {"validation loss": self.state.validation_before})
@@ -129,13 +125,13 @@ class StageTraining:
             ):  # fmt: skip
                 if self.state.ended:
                     break
-                self._step(batch, optimizer, schedule, curves, on_progress)
+                self._step(batch, optimizers, schedule, curves, on_progress)
                 if (
                     self.state.ended
                     or interruption.asked
                     or self.state.step % checkpoint_every == 0
                 ):
-                    self._save(optimizer)
+                    self._save(optimizers)
                     on_checkpoint(self.stage, self.state.step)
                 if interruption.asked:
                     raise KeyboardInterrupt
@@ -159,7 +155,7 @@ class StageTraining:
     def _step(
         self,
         batch: Batch,
-        optimizer: torch.optim.Optimizer,
+        optimizers: Sequence[torch.optim.Optimizer],
         schedule: Schedule,
         curves: Curves,
         on_progress: Callable[[StageProgress], None],
@@ -170,9 +166,11 @@ class StageTraining:
         # The middle of the step, so that neither the first nor the last one is without effect.
         left = self.budget - self.state.tokens
         done = (self.state.tokens + min(batch.tokens, left) / 2) / self.budget
-        rate = schedule.learning_rate * rate_factor(done, schedule.warmup)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
+        factor = rate_factor(done, schedule.warmup)
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["initial_lr"] * factor
+        rate = schedule.learning_rate * factor
         self.network.whole.train()
         loss = 0.0
         for part in self._losses(batch):
@@ -185,8 +183,9 @@ class StageTraining:
             )
         parameters = [each for _, each in self.network.trained()]
         norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip))
-        optimizer.step()
-        optimizer.zero_grad()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
         before = self.state
         stretch, losses = (*before.stretch, loss), before.losses
         step, tokens = before.step + 1, before.tokens + batch.tokens
@@ -233,15 +232,42 @@ class StageTraining:
                 logits = self.network.learned_logits(ids, learned)
             yield functional.cross_entropy(logits.float(), ids[:, 1:][learned], reduction="sum")
 
+    def _optimizers(self, schedule: Schedule) -> list[torch.optim.Optimizer]:
+        """Each group of parameters knows its full rate as `initial_lr`."""
+        import torch
+
+        trained = self.network.trained()
+        if schedule.matrix_learning_rate is None:
+            chosen: list[torch.optim.Optimizer] = [
+                torch.optim.AdamW(
+                    _decayed(trained, schedule),
+                    lr=schedule.learning_rate,
+                    betas=(0.9, 0.98),
+                    fused=True,
+                )
+            ]
+        else:
+            chosen = muon_and_adamw(
+                self.network.layer_matrices(),
+                [each for _, each in trained],
+                matrix_learning_rate=schedule.matrix_learning_rate,
+                learning_rate=schedule.learning_rate,
+                weight_decay=schedule.weight_decay,
+            )
+        for optimizer in chosen:
+            for group in optimizer.param_groups:
+                group["initial_lr"] = group["lr"]
+        return chosen
+
     def _autocast(self) -> bool:
         if self.network.device.type != "cpu":
             return True
         return self.network.whole.num_parameters() >= AUTOCAST_FROM
 
-    def _save(self, optimizer: torch.optim.Optimizer) -> None:
+    def _save(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
         import torch
 
-        tensors = tensors_of(self.network.trained(), (optimizer,))
+        tensors = tensors_of(self.network.trained(), optimizers)
         tensors[_RANDOM_STATE] = torch.get_rng_state()
         if self.network.device.type == "cuda":
             tensors[f"{_RANDOM_STATE}.cuda"] = torch.cuda.get_rng_state()
@@ -249,11 +275,11 @@ class StageTraining:
         save_checkpoint(self.work, self.state, contiguous)
 
     def _restore(
-        self, checkpoint: Checkpoint[StageState], optimizer: torch.optim.Optimizer
+        self, checkpoint: Checkpoint[StageState], optimizers: Sequence[torch.optim.Optimizer]
     ) -> None:
         import torch
 
-        restore(self.network.trained(), (optimizer,), checkpoint.tensors)
+        restore(self.network.trained(), optimizers, checkpoint.tensors)
         torch.set_rng_state(checkpoint.tensors[_RANDOM_STATE])
         if self.network.device.type == "cuda":
             torch.cuda.set_rng_state(checkpoint.tensors[f"{_RANDOM_STATE}.cuda"])
