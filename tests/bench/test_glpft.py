@@ -1,0 +1,287 @@
+"""`bench glpft`: cells are trained and played, what a crash left is gone on from, the table holds
+them all."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from agents.errors import RequestFailed
+from agents.records import Outcome
+from bench.append_log import AppendLog
+from bench.errors import OutputError, UsageError
+from bench.glpft.cell import work
+from bench.glpft.evaluation import evaluate, served_by
+from bench.glpft.figures import ALL, figures_of
+from bench.glpft.plan import (
+    Cell,
+    Common,
+    Plan,
+    data_folder,
+    items_of,
+    plan_of,
+    read_results,
+    results_path,
+    split_of,
+    training_folder,
+)
+from bench.glpft.report import markdown
+from bench.results import Result, Seconds
+from tests.bench.command_line import bench
+from tests.trainers.tiny_glpft import SIZE, changed
+from trainers.data.datasets import read
+from trainers.glpft.facts import StageFacts
+from trainers.glpft.pipeline import REPORT, Report
+from trainers.glpft.settings import SIZES
+from trainers.glpft.stages import METHODS, ROLES, Method
+from workers.engines.factory import build_engine
+from workers.engines.protocol import Engine
+from workers.engines.settings import ModelSettings
+from workers.in_process import EnginePool
+
+COMMON = Common(instructions=16, data_seed=1, samples=7, unseen_apis=2, question_seed=123)
+CONTEXT = 400
+"""Models that have learned next to nothing write until it is full."""
+TINY = {"tiny": SIZE.model_copy(update={"context": CONTEXT})}
+OPTIONS = (
+    "--sizes", "tiny", "--methods", "single,glpft", "--seeds", "1", "--tokens", "20000",
+    "--instructions", "16", "--samples", "7", "--unseen-apis", "2", "--jobs", "1", "--json",
+)  # fmt: skip
+IN_A_PROCESS = (
+    "from tests.trainers.tiny_glpft import SIZE; from trainers.glpft.settings import SIZES; "
+    f"SIZES['tiny'] = SIZE.model_copy(update={{'context': {CONTEXT}}}); "
+    "from bench.cli import main; main()"
+)
+
+
+def a_plan(output: Path, **changes: Any) -> Plan:
+    asked: dict[str, Any] = {
+        "sizes": "tiny", "seeds": "1,2", "methods": "single,glpft", "tokens": "20000",
+        "common": COMMON, "jobs": 1, **changes,
+    }  # fmt: skip
+    with patch.dict(SIZES, TINY):
+        return plan_of(output, **asked)
+
+
+def oracle(method: Method, **scripted: Any) -> dict[str, EnginePool]:
+    """Models that know the way of every instruction."""
+    worlds = [
+        {"split": split, "seed": 123, "samples": 3}
+        for split in ("unseen_worlds", "unseen_wordings", "unseen_combinations", "unseen_apis")
+    ]
+    settings = ModelSettings.model_validate(
+        {"engine": "scripted", "model": "oracle", "scripted": {"worlds": worlds, **scripted}}
+    )
+    return dict.fromkeys(
+        served_by(method)[1].values(), EnginePool(settings, build_engine(settings))
+    )
+
+
+def comparable(results: dict[str, Result]) -> dict[str, Any]:
+    """Everything but what two runs never have in common."""
+    return {
+        item: result.model_dump(exclude={"run_id", "seconds"}) for item, result in results.items()
+    }
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_models_that_know_the_way_solve_everything_in_the_workflow_of_their_method(
+    method: Method, tmp_path: Path
+) -> None:
+    items = items_of(COMMON)
+    told: list[int] = []
+    await evaluate(method, oracle(method), items, tmp_path, told.append)
+    results = read_results(tmp_path)
+    assert set(results) == {item.id for item in items}
+    assert all(result.right for result in results.values())
+    assert told == list(range(len(items) + 1))
+    before = results_path(tmp_path).read_bytes()
+    await evaluate(method, {}, items, tmp_path, told.append)
+    assert results_path(tmp_path).read_bytes() == before
+
+
+async def test_a_stopped_evaluation_loses_the_runs_in_flight_and_goes_on(tmp_path: Path) -> None:
+    items = items_of(COMMON)
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    whole.mkdir()
+    cut.mkdir()
+    await evaluate("glpft", oracle("glpft"), items, whole, lambda done: None)
+
+    def stop(done: int) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await evaluate("glpft", oracle("glpft"), items, cut, stop)
+    with results_path(cut).open("ab") as file:
+        file.write(b'{"type":"result","run_id":"torn')
+    told: list[int] = []
+    await evaluate("glpft", oracle("glpft"), items, cut, told.append)
+    assert told[0] == 3
+    assert comparable(read_results(cut)) == comparable(read_results(whole))
+
+
+async def test_a_damaged_line_is_named(tmp_path: Path) -> None:
+    results_path(tmp_path).write_text('{"type":"result"}\n')
+    with pytest.raises(OutputError, match=r"results\.jsonl:1: the line is damaged"):
+        await evaluate("single", {}, items_of(COMMON), tmp_path, lambda done: None)
+
+
+async def test_an_engine_that_fails_ends_the_evaluation_and_is_no_result(tmp_path: Path) -> None:
+    models = oracle("one-stage")
+    broken = oracle("single", faults={"server_error": 1.0})["single"]
+    models["caller"] = EnginePool(broken.settings, _impatient(broken.settings))
+    with pytest.raises(RequestFailed, match="caller: "):
+        await evaluate("one-stage", models, items_of(COMMON), tmp_path, lambda done: None)
+    # Runs that needed no caller may have ended before.
+    assert all(result.measures["calls"] == 0 for result in read_results(tmp_path).values())
+
+
+async def test_a_prompt_that_outgrows_its_model_is_the_models_failure(tmp_path: Path) -> None:
+    pool = oracle("single")["single"]
+    short = pool.settings.model_copy(update={"max_context": 100})
+    items = items_of(COMMON)
+    pools = {"single": EnginePool(short, build_engine(short))}
+    await evaluate("single", pools, items, tmp_path, lambda done: None)
+    results = read_results(tmp_path)
+    assert len(results) == len(items)
+    cut = [result for result in results.values() if result.outcome is Outcome.ERROR]
+    assert cut
+    assert not any(result.right for result in cut)
+
+
+def _impatient(settings: ModelSettings) -> Engine:
+    return build_engine(settings.model_copy(update={"max_attempts": 1}))
+
+
+def test_another_setting_of_the_same_folder_is_refused_with_what_differs(tmp_path: Path) -> None:
+    a_plan(tmp_path / "out").claim()
+    a_plan(tmp_path / "out", seeds="3", methods="multitask").claim()
+    with pytest.raises(OutputError, match=r"tokens \(20000 → 30000\); use the same ones"):
+        a_plan(tmp_path / "out", tokens="30000").claim()
+    other = COMMON.model_copy(update={"samples": 9})
+    with pytest.raises(OutputError, match=r"samples \(7 → 9\)"):
+        a_plan(tmp_path / "out", common=other).claim()
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(OutputError, match="holds something else"):
+        a_plan(tmp_path).claim()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sizes": "large"}, "--sizes: there is no 'large'; there are: micro-0.2m"),
+        ({"methods": "glpft,glpft"}, "--methods names 'glpft' twice"),
+        ({"seeds": "one"}, "--seeds takes whole numbers above 0, comma-separated; got 'one'"),
+        ({"tokens": "1000,2000"}, "--tokens takes one number, or one for each of the 1 sizes"),
+        ({"tokens": "0"}, "--tokens takes whole numbers above 0"),
+        ({"methods": " , "}, "--methods names nothing"),
+    ],
+)
+def test_options_that_cannot_be_are_named(
+    changes: dict[str, str], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        a_plan(tmp_path, **changes)
+
+
+def test_held_out_instructions_are_of_the_three_splits_alike_and_unseen_apis_come_last() -> None:
+    splits = [split_of(item) for item in items_of(COMMON)]
+    three = ["unseen_worlds", "unseen_wordings", "unseen_combinations"]
+    assert splits == [*three, *three, "unseen_worlds", "unseen_apis", "unseen_apis"]
+
+
+def test_the_table_is_means_over_seeds_with_paired_differences(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path / "out")
+    solved = {
+        ("single", 1): "1100000 00", ("single", 2): "1000000 00",
+        ("glpft", 1): "1111000 01", ("glpft", 2): "1110000 01",
+    }  # fmt: skip
+    for cell in plan.cells:
+        _stored(plan, cell, solved[(cell.method, cell.seed)].replace(" ", ""))
+    (size,) = figures_of(plan)
+    single, glpft = size.methods
+    assert (single.method, single.models, single.parameters) == ("single", 1, 1_000)
+    assert (glpft.method, glpft.models, glpft.tokens) == ("glpft", 3, (20_480, 20_480))
+    assert single.solved[ALL].mean.estimate == pytest.approx(3 / 14)
+    assert single.solved[ALL].seeds == pytest.approx((2 / 7, 1 / 7))
+    assert glpft.solved["unseen_apis"].mean.estimate == 0.5
+    assert glpft.solved["unseen_worlds"].instructions == 3
+    assert glpft.classes == {"wrong_answer": 7}
+    (difference,) = size.differences
+    assert (difference.first, difference.second) == ("glpft", "single")
+    found = difference.solved[ALL]
+    assert found.estimate == pytest.approx(4 / 14)
+    assert found.low < found.estimate < found.high
+    # Instructions that both solve or miss in the same seeds do not widen the interval.
+    assert difference.solved["unseen_apis"].estimate == 0.5
+    text = markdown(plan, figures_of(plan))
+    assert "| single | 1 | 1,000 | 20,480 | 2 | 21.4 % |" in text
+    assert "| glpft − single | +28.6 [" in text
+
+
+def _stored(plan: Plan, cell: Cell, solved: str) -> None:
+    """A finished cell: `solved` has a digit for each instruction."""
+    folder = cell.folder(plan.output)
+    training_folder(folder).mkdir(parents=True)
+    stages = ("single",) if cell.method == "single" else ("backbone", *ROLES)
+    report = Report(
+        settings=changed(method=cell.method), budget=20_000, tokens=20_480, padding=100,
+        seconds=1.0, stages=tuple(_facts(stage) for stage in stages),
+    )  # fmt: skip
+    (training_folder(folder) / REPORT).write_text(report.model_dump_json())
+    with AppendLog(results_path(folder)) as log:
+        for item, digit in zip(plan.items, solved, strict=True):
+            result = Result(
+                run_id="r", arm=cell.method, item=item.id, outcome=Outcome.ANSWERED, reason=None,
+                prediction="It is done.", answer="It is done.", value=None, where="",
+                verdicts={"solved": digit == "1"}, signals=(), delegations=0, escalations=0,
+                tools=1, calls=1, prompt_tokens=1, completion_tokens=1, micro_dollars=0,
+                seconds=Seconds(wall=1.0, queue=0.0, pools={}, other=0.0),
+                measures={"calls": 1.0, "hallucination": 0.0},
+            )  # fmt: skip
+            log.append(result.model_dump(mode="json"))
+
+
+def _facts(stage: str) -> StageFacts:
+    return StageFacts(
+        settings=changed(), stage=stage, adapter=False, base_sha256="", parameters=1_000,
+        trained_parameters=1_000, rows=1, too_long=0, steps=1, tokens=1, budget=1, padding=0,
+        learned=1, seconds=1.0, losses=(), validation_before=None, validation_after=None,
+        peak_memory_mb=1.0, torch="", transformers="",
+    )  # fmt: skip
+
+
+def test_a_bench_that_is_killed_goes_on_to_the_table_of_one_that_was_not(tmp_path: Path) -> None:
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    with patch.dict(SIZES, TINY):
+        process = subprocess.Popen(
+            [sys.executable, "-c", IN_A_PROCESS, "glpft", str(killed), *OPTIONS],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        first = killed / "cells" / "tiny" / "single-1"
+        while process.poll() is None and not (training_folder(first) / REPORT).exists():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        assert process.communicate()[1] is not None
+        assert process.returncode == -signal.SIGKILL
+        done = bench("glpft", str(killed), *OPTIONS)
+        assert done.returncode == 0, done.stderr
+        again = bench("glpft", str(killed), *OPTIONS)
+    assert "tiny single 1: finished" in done.stderr or "tiny glpft 1: finished" in done.stderr
+    assert again.stdout == done.stdout
+    line = json.loads(done.stdout.splitlines()[-1])
+    assert [each["method"] for each in line["sizes"]["tiny"]["methods"]] == ["single", "glpft"]
+    (cell,) = a_plan(whole, seeds="1", methods="single").cells
+    work(cell, whole, read(data_folder(killed)), items_of(COMMON), lambda done: None)
+    assert comparable(read_results(first)) == comparable(read_results(whole))
