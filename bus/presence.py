@@ -1,4 +1,5 @@
-"""Who is there: each worker says so every two seconds, and its word fades after three beats."""
+"""Who is there: each worker says so every two seconds and when it has news, and its word fades
+after three beats."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -43,12 +45,17 @@ class WorkerPresence(BaseModel):
     beat: float = 0.0
 
 
-async def announce(bus: Bus, describe: Callable[[], WorkerPresence]) -> None:
-    """Beat until cancelled; then withdraw the word."""
+async def announce(
+    bus: Bus, describe: Callable[[], WorkerPresence], news: asyncio.Event | None = None
+) -> None:
+    """Beat until cancelled; then withdraw the word. The beat after `news` was set is at once:
+    others may wait to be told."""
+    news = news or asyncio.Event()
     failing = False
     name = describe().name
     try:
         while True:
+            news.clear()
             try:
                 await beat(bus, describe())
                 failing = False
@@ -56,7 +63,8 @@ async def announce(bus: Bus, describe: Callable[[], WorkerPresence]) -> None:
                 if not failing:
                     log.warning("presence not announced", error=str(error))
                 failing = True
-            await asyncio.sleep(BEAT)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(news.wait(), BEAT)
     finally:
         try:
             await bus.redis.delete(bus.keys.worker(name))

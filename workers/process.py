@@ -67,6 +67,7 @@ class Worker:
         self._servers: list[Server] = []
         self._streams: list[str] = []
         self._details: Callable[[], dict[str, Any]] = dict
+        self._news = asyncio.Event()
         self._presence = WorkerPresence(
             name=self.name, kind=settings.kind, version=version("switchyard")
         )
@@ -102,10 +103,13 @@ class Worker:
         async with AsyncExitStack() as stack:
             if not await self._join(stack, stop):
                 return
-            beating = asyncio.create_task(announce(self._bus, self._describe), name="presence")
+            beating = asyncio.create_task(
+                announce(self._bus, self._describe, self._news), name="presence"
+            )
             stack.push_async_callback(end, [beating])
             await self._build(stack)
             self._state = "ready"
+            self._news.set()
             log.info("ready", worker=self.name, kind=self.settings.kind, streams=self._streams)
             tasks = [asyncio.create_task(server.run()) for server in self._servers]
             draining = asyncio.create_task(self._drain_on(stop))
@@ -138,6 +142,7 @@ class Worker:
 
     def _drain(self) -> None:
         self._state = "draining"
+        self._news.set()
         for server in self._servers:
             server.drain()
 
@@ -228,6 +233,7 @@ class Worker:
         async def go_on() -> None:
             async for found in changes:
                 await pool.policies.apply(found)
+                self._news.set()
 
         task = asyncio.create_task(go_on(), name=f"policies-{pool.name}")
         stack.push_async_callback(end, [task])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from bus import Bus, WorkerPresence, announce, present
 from bus.presence import BEAT, beat
 from tests.bus.serving import until
@@ -28,6 +30,26 @@ async def test_a_worker_is_present_while_it_announces_itself(bus: Bus) -> None:
     announcing.cancel()
     await asyncio.gather(announcing, return_exceptions=True)
     assert await present(bus) == []
+
+
+async def test_news_are_told_at_once_and_not_at_the_next_beat(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bus.presence.BEAT", 3600)
+    state, news = "starting", asyncio.Event()
+
+    async def said(wanted: str) -> bool:
+        return [worker.state for worker in await present(bus)] == [wanted]
+
+    announcing = asyncio.create_task(
+        announce(bus, lambda: WorkerPresence(name="a", kind="slm", state=state), news)
+    )
+    await until(lambda: said("starting"), "the worker is present")
+    state = "ready"
+    news.set()
+    await until(lambda: said("ready"), "the news are told")
+    announcing.cancel()
+    await asyncio.gather(announcing, return_exceptions=True)
 
 
 async def test_the_word_of_a_dead_worker_fades_after_three_beats(bus: Bus) -> None:
