@@ -1,0 +1,119 @@
+"""The loop closes: runs of a deployment are recorded, trained on, and answered by what was learned,
+while the deployment goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections import Counter
+from collections.abc import AsyncGenerator
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from agents.records import Outcome, Trajectory
+from agents.roles.umi.transcript import calls_of
+from runtime.client import Client
+from tests.runtime.conftest import Deployment, until
+from tests.runtime.conftest import deployment as deployment
+from trainers.glpft.from_scratch import write_new_model
+
+from .tiny_glpft import DATA, SIZE
+from .umi_team import COUNT, INSTANCES, LED, ROLES, SHORTEST, TEACHER, ask, bus_of, up, weights_of
+
+
+@pytest.fixture
+def serving(deployment: Deployment, tmp_path: Path) -> Deployment:
+    """Random weights that no adapter was published for."""
+    pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+    write_new_model(DATA, SIZE, 1, tmp_path / "base")
+    up(
+        deployment,
+        tmp_path / "base",
+        "models.umi.max_tokens=24",
+        # Runs take their time without the machine's.
+        "models.oracle.scripted.latency_seconds=0.1",
+    )
+    return deployment
+
+
+async def test_recorded_runs_are_trained_on_and_the_very_next_runs_have_the_new_adapters(
+    serving: Deployment, tmp_path: Path
+) -> None:
+    processes = await processes_of(serving)
+    async with Client.connect(bus_of(serving)) as client:
+        taught = await asyncio.gather(*(ask(client, each, TEACHER) for each in INSTANCES))
+        for instance, trajectory in zip(INSTANCES, taught, strict=True):
+            answer = trajectory.answer if trajectory.outcome is Outcome.ANSWERED else None
+            assert instance.verify(answer, calls_of(trajectory.steps)).solved
+        until(lambda: recorded(serving).total() == COUNT, "recording of the solved runs")
+        before = [await ask(client, SHORTEST, policies) for policies in (None, LED)]
+        async with in_flight(client) as meanwhile:
+            said = await train(serving, tmp_path / "base", tmp_path / "out")
+            after = [await ask(client, SHORTEST, policies) for policies in (None, LED)]
+    assert said.count("serves version 1") == 3
+    # The model alone at first, and the roles' adapters from the first run after publication on.
+    assert weights(before) == {(role, None, 0) for role in ROLES}
+    assert weights(after) == {(role, role.replace("_", "/"), 1) for role in ROLES}
+    assert await processes_of(serving) == processes
+    ended = [*taught, *before, *meanwhile, *after]
+    assert {each.outcome for each in ended} == {Outcome.ANSWERED, Outcome.GAVE_UP}
+    until(lambda: recorded(serving).total() >= len(ended), "recording of every run")
+    assert recorded(serving) == Counter(each.run.id for each in ended)
+
+
+def weights(runs: list[Trajectory]) -> set[tuple[str, str | None, int]]:
+    """Role, adapter and version of every call."""
+    return {(role, ref.adapter, ref.version) for run in runs for role, ref in weights_of(run)}
+
+
+@contextlib.asynccontextmanager
+async def in_flight(client: Client) -> AsyncGenerator[list[Trajectory]]:
+    """Four runs at any time, until the end of the block; each of them comes to its own end."""
+    ended: list[Trajectory] = []
+    stop = asyncio.Event()
+
+    async def go_on(first: int) -> None:
+        for instance in cycle(INSTANCES[first:]):
+            if stop.is_set():
+                return
+            ended.append(await ask(client, instance, LED))
+
+    async with asyncio.TaskGroup() as group:
+        for first in range(4):
+            group.create_task(go_on(first))
+        try:
+            yield ended
+        finally:
+            stop.set()
+
+
+async def train(serving: Deployment, base: Path, output: Path) -> str:
+    """`train glpft` on what the deployment recorded, as a process; what it said."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "trainers.cli", "glpft", output),
+        *("--from-store", serving.state.store, "--base", base, "--weights", "lora"),
+        *("--rank", "4", "--batch", "8", "--tokens", "4000", "--publish"),
+        env=serving.environ,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said = (await process.communicate())[0].decode()
+    assert process.returncode == 0, said
+    return said
+
+
+async def processes_of(serving: Deployment) -> list[tuple[str, int | None, int]]:
+    workers: list[dict[str, Any]] = (await asyncio.to_thread(serving.status))["workers"]
+    return sorted((each["name"], each["pid"], each["restarts"]) for each in workers)
+
+
+def recorded(serving: Deployment) -> Counter[str]:
+    """How often each run is in the store."""
+    files = sorted((serving.state.store / "trajectories").glob("*.parquet"))
+    rows = [row for file in files for row in pq.read_table(file, columns=["run_id"]).to_pylist()]
+    return Counter(row["run_id"] for row in rows)
