@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agents.errors import InvalidOptions, RequestFailed, UnknownName
-from agents.records import Budget, JsonObject, Outcome, Run, Task, Trajectory
+from agents.records import Budget, JsonObject, Outcome, Run, Task, Trajectory, Usage
 from agents.workflows import policies_for, prompt_hashes, workflows
 from runtime.client import Client
 from runtime.run_ids import new_run_id
@@ -20,6 +20,8 @@ from tests.conftest import quick_settings
 from tests.redis_process import RedisProcess
 from tests.workers.processes import workers_running
 from workers.engines.factory import build_engine
+from workers.engines.protocol import Completion, EngineEvent, GenerateRequest
+from workers.engines.scripted.engine import ScriptedEngine
 from workers.engines.settings import ModelSettings
 from workers.in_process import EnginePool, InProcess
 from workers.settings import GpuWorkerSettings, RoleWorkerSettings, ToolWorkerSettings
@@ -32,6 +34,29 @@ def scripted(**options: object) -> ModelSettings:
     return ModelSettings.model_validate(
         {"engine": "scripted", "model": "scripted", "scripted": options}
     )
+
+
+class Saying(ScriptedEngine):
+    """Says one text whatever it is asked, and keeps what it was asked."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(scripted())
+        self.text = text
+        self.asked: list[GenerateRequest] = []
+
+    async def submit(self, request: GenerateRequest) -> AsyncGenerator[EngineEvent, None]:
+        self.asked.append(request)
+        yield Completion(
+            text=self.text,
+            finish_reason="stop",
+            usage=Usage(prompt=1, completion=1, source="engine"),
+            adapter=request.adapter,
+            adapter_version=3,
+        )
+
+
+def at(engine: ScriptedEngine) -> EnginePool:
+    return EnginePool(scripted(), engine)
 
 
 @asynccontextmanager
@@ -167,3 +192,43 @@ async def test_a_budget_that_nobody_would_settle_is_refused() -> None:
     async with started(umi=scripted()) as here:
         with pytest.raises(InvalidOptions, match="only the bus settles"):
             await here.play(new_run("umi", TEAM, budget=Budget(tokens=100)))
+
+
+async def test_a_call_of_a_tool_that_is_not_offered_is_observed_and_the_run_goes_on() -> None:
+    caller = Saying('Action: teleport\nAction Input: {"to": "Paris"}')
+    here = InProcess(
+        {"umi": EnginePool(scripted(), ScriptedEngine(scripted())), "caller": at(caller)}
+    )
+    run = new_run("umi", {**TEAM, "umi_caller": "caller"}, options={"constrained": False})
+    trajectory = await here.play(run)
+    step = trajectory.steps[1]
+    assert (step.agent, step.decision.kind) == ("umi_caller", "refused")
+    assert "teleport" in str(step.observation)
+    assert trajectory.steps[2].agent == "umi_planner"
+    assert trajectory.outcome is Outcome.GAVE_UP
+
+
+async def test_the_policies_of_a_pool_are_its_adapters_and_the_pool_itself_is_the_model() -> None:
+    model = Saying("I give up.\n Next: give up.")
+    here = InProcess({"umi": at(model)})
+    adapted = await here.play(new_run("umi", {**TEAM, "umi_planner": "umi/planner"}))
+    plain = await here.play(new_run("umi", TEAM))
+    assert [request.adapter for request in model.asked] == ["umi/planner", None]
+    found = [trajectory.steps[0].calls[0].policy for trajectory in (adapted, plain)]
+    assert [(each.name, each.adapter, each.version) for each in found] == [
+        ("umi", "umi/planner", 3),
+        ("umi", None, 3),
+    ]
+
+
+async def test_closing_what_comes_stops_the_runs_in_work() -> None:
+    slow = scripted(latency_seconds=30.0)
+    engine = ScriptedEngine(slow)
+    fast = EnginePool(scripted(), ScriptedEngine(scripted()))
+    here = InProcess({"umi": fast, "slow": EnginePool(slow, engine)})
+    runs = [new_run("umi", TEAM), new_run("umi", dict.fromkeys(TEAM, "slow"))]
+    async with aclosing(here.play_all(runs, together=2)) as played:
+        first = await anext(played)
+    assert first.run.id == runs[0].id
+    assert len(asyncio.all_tasks()) == 1
+    await engine.close()
