@@ -130,6 +130,16 @@ async def publish(bus: Bus, name: str, path: str) -> Policy:
     return await change(bus, name, lambda policy: policy.published(path, time.time()))
 
 
+async def publish_first(bus: Bus, name: str, path: str) -> Policy:
+    """Let a policy begin with the adapter at `path`, unless somebody has chosen for it before."""
+
+    def first(policy: Policy) -> Policy:
+        chosen = policy.versions or policy.earlier
+        return policy if chosen else policy.published(path, time.time())
+
+    return await change(bus, name, first)
+
+
 async def follow(bus: Bus) -> AsyncGenerator[list[Policy]]:
     """All policies now, and again whenever one may have changed. Outlasts outages."""
     last = b"0-0"

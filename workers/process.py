@@ -226,6 +226,8 @@ class Worker:
 
     async def _follow_policies(self, pool: Pool, stack: AsyncExitStack) -> None:
         """Serve what is published now before the first request, and every change from then on."""
+        for name, path in pool.settings.adapters.items():
+            await policies.publish_first(self._bus, f"{pool.name}/{name}", path)
         following = aclosing(policies.follow(self._bus))
         changes = await stack.enter_async_context(following)
         await pool.policies.apply(await anext(changes))

@@ -30,6 +30,17 @@ async def test_publications_at_the_same_time_are_all_kept(bus: Bus) -> None:
     assert stored.current == 10
 
 
+async def test_what_a_policy_begins_with_is_published_once_and_replaces_no_choice(bus: Bus) -> None:
+    started = [policies.publish_first(bus, "umi/caller", "/shipped") for _ in range(5)]
+    assert [(each.current, len(each.versions)) for each in await asyncio.gather(*started)] == [
+        (1, 1)
+    ] * 5
+    await policies.publish(bus, "umi/caller", "/trained")
+    assert (await policies.publish_first(bus, "umi/caller", "/shipped")).current == 2
+    await policies.change(bus, "umi/planner", lambda policy: policy.pinned(0))
+    assert (await policies.publish_first(bus, "umi/planner", "/shipped")).versions == ()
+
+
 async def test_a_rollback_goes_back_one_use_at_a_time_to_the_model_itself(bus: Bus) -> None:
     for number in (1, 2, 3):
         await policies.publish(bus, "slm", f"/{number}")

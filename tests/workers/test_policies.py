@@ -94,9 +94,12 @@ class Asker:
 
 
 @asynccontextmanager
-async def serving(bus: BusSettings, model: Path, folder: Path) -> AsyncGenerator[Asker]:
-    """A real gpu worker process with the tiny model."""
-    pool = ModelSettings(engine="torch", model=str(model), max_concurrency=16)
+async def serving(
+    bus: BusSettings, model: Path, folder: Path, **adapters: Path
+) -> AsyncGenerator[Asker]:
+    """A real gpu worker process with the tiny model; what its policies begin with, by adapter."""
+    begins = {name: str(path) for name, path in adapters.items()}
+    pool = ModelSettings(engine="torch", model=str(model), max_concurrency=16, adapters=begins)
     worker = GpuWorkerSettings(bus=bus, name="gpu", models={"slm": pool})
     async with (
         workers_running([worker], folder),
@@ -320,3 +323,14 @@ async def answer(follower: PolicyFollower) -> tuple[int, ...]:
     done = await ask(follower._engine, sampling={"max_tokens": 8}, adapter=adapter)  # pyright: ignore[reportPrivateUsage]
     assert done.adapter_version == 1
     return done.output_ids
+
+
+async def test_a_pool_begins_with_the_adapters_of_its_settings(
+    settings: BusSettings, tiny_model: Path, tiny_loras: list[Path], tmp_path: Path
+) -> None:
+    """Before its first request; what is published later replaces them."""
+    async with serving(settings, tiny_model, tmp_path, red=tiny_loras[0]) as asker:
+        call = await asker.ask("slm/red")
+        assert (call.policy.adapter, call.policy.version) == ("slm/red", 1)
+        await policies.publish(asker.bus, "slm/red", str(tiny_loras[1]))
+        await asker.served("slm/red", version=2)

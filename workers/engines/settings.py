@@ -138,6 +138,9 @@ class ModelSettings(SettingsModel):
     """For a model in this process: tool calls are constrained to the offered tools' schemas. Off
     for rollouts to train on, where log-probabilities must be the model's own."""
 
+    adapters: dict[AdapterName, str] = Field(default_factory=dict)
+    """Adapters (`caller` of the policy `umi/caller`) that the pool begins with: a folder or the
+    name of a micro one. The first worker that starts publishes them as version 1."""
     base_until_published: tuple[AdapterName, ...] = ()
     """Adapters (`caller` of the policy `umi/caller`) whose requests this model answers alone, as
     version 0, until a version is published. From then on a version that no worker can load is an
