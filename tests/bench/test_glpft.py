@@ -34,7 +34,7 @@ from bench.glpft.plan import (
     split_of,
     training_folder,
 )
-from bench.glpft.report import markdown
+from bench.glpft.report import write
 from bench.results import Result, Seconds
 from tests.bench.command_line import bench
 from tests.trainers.tiny_glpft import SIZE, changed
@@ -224,9 +224,14 @@ def test_the_table_is_means_over_seeds_with_paired_differences(tmp_path: Path) -
     assert found.low < found.estimate < found.high
     # Instructions that both solve or miss in the same seeds do not widen the interval.
     assert difference.solved["unseen_apis"].estimate == 0.5
-    text = markdown(plan, figures_of(plan))
+    write(plan, [size])
+    text = (plan.output / "report.md").read_text()
     assert "| single | 1 | 1,000 | 20,480 | 2 | 21.4 % |" in text
     assert "| glpft − single | +28.6 [" in text
+    page = (plan.output / "report.html").read_text()
+    assert "glpft − single: +28.6 [" in page
+    assert "src=" not in page
+    assert "href=" not in page
 
 
 def _stored(plan: Plan, cell: Cell, solved: str) -> None:
