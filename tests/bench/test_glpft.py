@@ -5,14 +5,11 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import psutil
 import pytest
 
 from agents.errors import RequestFailed
@@ -27,6 +24,7 @@ from bench.glpft.plan import (
     Common,
     Plan,
     data_folder,
+    finished,
     items_of,
     plan_of,
     read_results,
@@ -34,7 +32,9 @@ from bench.glpft.plan import (
     split_of,
     training_folder,
 )
+from bench.glpft.progress import CellProgress
 from bench.glpft.report import write
+from bench.glpft.worker import Told
 from bench.results import Result, Seconds
 from tests.bench.command_line import bench
 from tests.trainers.tiny_glpft import SIZE, changed
@@ -56,11 +56,6 @@ OPTIONS = (
     "--sizes", "tiny", "--methods", "single,glpft", "--seeds", "1", "--tokens", "20000",
     "--instructions", "16", "--samples", "7", "--unseen-apis", "2", "--jobs", "1", "--json",
 )  # fmt: skip
-IN_A_PROCESS = (
-    "from tests.trainers.tiny_glpft import SIZE; from trainers.glpft.settings import SIZES; "
-    f"SIZES['tiny'] = SIZE.model_copy(update={{'context': {CONTEXT}}}); "
-    "from bench.cli import main; main()"
-)
 
 
 def a_plan(output: Path, **changes: Any) -> Plan:
@@ -266,27 +261,30 @@ def _facts(stage: str) -> StageFacts:
     )  # fmt: skip
 
 
-def test_a_bench_that_is_killed_goes_on_to_the_table_of_one_that_was_not(tmp_path: Path) -> None:
-    killed, whole = tmp_path / "killed", tmp_path / "whole"
-    with patch.dict(SIZES, TINY):
-        process = subprocess.Popen(
-            [sys.executable, "-c", IN_A_PROCESS, "glpft", str(killed), *OPTIONS],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
-        first = killed / "cells" / "tiny" / "single-1"
-        while process.poll() is None and not (training_folder(first) / REPORT).exists():
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        assert process.communicate()[1] is not None
-        assert process.returncode == -signal.SIGKILL
-        done = bench("glpft", str(killed), *OPTIONS)
-        assert done.returncode == 0, done.stderr
-        again = bench("glpft", str(killed), *OPTIONS)
-    assert "tiny single 1: finished" in done.stderr or "tiny glpft 1: finished" in done.stderr
-    assert again.stdout == done.stdout
+def test_a_cell_that_is_killed_goes_on_to_the_results_of_one_that_was_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, whole = tmp_path / "out", tmp_path / "whole"
+    monkeypatch.setitem(SIZES, "tiny", TINY["tiny"])
+
+    def kill(progress: CellProgress, cell: Cell, told: Told) -> None:
+        if cell.method == "glpft" and told.said.startswith("backbone"):
+            for child in psutil.Process().children():
+                if "bench.glpft.worker" in child.cmdline():
+                    child.kill()
+
+    with patch.object(CellProgress, "told", kill):
+        killed = bench("glpft", str(output), *OPTIONS)
+    assert killed.returncode == 1
+    assert "tiny glpft 1: the process was killed by signal 9" in killed.stderr
+    single, glpft = a_plan(output, seeds="1").cells
+    data, items = read(data_folder(output)), items_of(COMMON)
+    assert finished(single.folder(output), items)
+    assert not finished(glpft.folder(output), items)
+    for folder in (glpft.folder(output), whole):
+        work(glpft, folder, data, items, lambda done: None)
+    assert comparable(read_results(glpft.folder(output))) == comparable(read_results(whole))
+    done = bench("glpft", str(output), *OPTIONS)
+    assert done.returncode == 0, done.stderr
     line = json.loads(done.stdout.splitlines()[-1])
     assert [each["method"] for each in line["sizes"]["tiny"]["methods"]] == ["single", "glpft"]
-    (cell,) = a_plan(whole, seeds="1", methods="single").cells
-    work(cell, whole, read(data_folder(killed)), items_of(COMMON), lambda done: None)
-    assert comparable(read_results(first)) == comparable(read_results(whole))
