@@ -27,11 +27,11 @@ SHORTEST = min(
 )
 """Asks caller and summarizer, and few times."""
 OPTIONS = UmiOptions(calculator=False, tool_style="signatures")
-ROLES: tuple[str, ...] = ("umi_planner", "umi_caller", "umi_summarizer")
-TEACHER = dict.fromkeys(ROLES, "oracle")
+TEACHER = {"umi_planner": "oracle", "umi_caller": "oracle", "umi_summarizer": "oracle"}
 """It plays every role: the run is solved."""
 LED = {"umi_planner": "oracle"}
 """It plans, the others are asked by its plans."""
+ROLES = tuple(TEACHER)
 
 
 def up(deployment: Deployment, model: Path, *overrides: str) -> None:

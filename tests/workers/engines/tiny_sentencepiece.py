@@ -100,10 +100,11 @@ def chat_tokenizer(backend: Tokenizer) -> PreTrainedTokenizerFast:
 
 
 def sentencepiece_tokenizer(
-    prefix: Prefix, merges: list[tuple[str, str]] | None = None
+    prefix: Prefix, merges: list[tuple[str, str]] | None = None, texts: Iterable[str] = ()
 ) -> Tokenizer:
-    """Trained on a few lines; `merges` in the place of those that belong to its pieces."""
-    pieces, characters = _pieces()
+    """Trained on a few lines, and on `texts`; `merges` in the place of those that belong to its
+    pieces."""
+    pieces, characters = _pieces(list(texts))
     bytes_ = [f"<0x{value:02X}>" for value in range(256)]
     tokens = [*SPECIAL, *bytes_, *pieces, *characters]
     vocabulary = {text: place for place, text in enumerate(tokens)}
@@ -140,13 +141,14 @@ def all_merges(pieces: Iterable[str], vocabulary: dict[str, int]) -> list[tuple[
     ]
 
 
-def _pieces() -> tuple[list[str], list[str]]:
+def _pieces(more: list[str]) -> tuple[list[str], list[str]]:
     """Pieces in the order of their merges, and the characters that they are made of."""
     learner = Tokenizer(models.BPE())
     learner.normalizer = normalizers.Replace(Regex("[^ -~À-ÿ]"), "")
     learner.pre_tokenizer = pre_tokenizers.Metaspace()
-    texts = [*CORPUS, ANSWER, TOOL_CALL] * 2
-    learner.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=400, show_progress=False))
+    texts = [*CORPUS, ANSWER, TOOL_CALL, *more] * 2
+    size = 4000 if more else 400
+    learner.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=size, show_progress=False))
     found = sorted(learner.get_vocab().items(), key=lambda pair: pair[1])
     characters = [text for text, _ in found if len(text) == 1]
     # A run of blanks is cut by the learner; in Llama 2's vocabulary runs come first.
