@@ -15,6 +15,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from pydantic import ValidationError
+
+from bench.errors import OutputError
 from bench.glpft.plan import APART, HELD_OUT, Cell, Plan, read_results, split_of, training_folder
 from bench.results import Result
 from bench.statistics import Interval, bootstrap_difference
@@ -163,7 +166,15 @@ def _played(plan: Plan, cells: Sequence[Cell], groups: dict[str, list[str]]) -> 
 
 
 def _report(folder: Path) -> Report:
-    return Report.model_validate_json((training_folder(folder) / REPORT).read_bytes())
+    path = training_folder(folder) / REPORT
+    try:
+        return Report.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        why = str(error).splitlines()[0]
+        raise OutputError(
+            f"{path} cannot be read ({why}); remove {folder}, and the same command does the cell "
+            "anew"
+        ) from error
 
 
 def _playing(report: Report) -> list[StageFacts]:

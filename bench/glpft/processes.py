@@ -43,9 +43,8 @@ async def do_all(cells: Sequence[Cell], output: Path, jobs: int, watcher: Watche
         loop.add_signal_handler(each, stop)
     try:
         tasks = [asyncio.create_task(worker.work(left)) for worker in workers]
-        _, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        failed = bool(pending)
-        if failed and not stopped:
+        _, working = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        if working and not stopped:
             stop()
         await asyncio.wait(tasks)
         errors = [error for task in tasks if (error := task.exception()) is not None]
@@ -54,8 +53,6 @@ async def do_all(cells: Sequence[Cell], output: Path, jobs: int, watcher: Watche
     finally:
         for each in signals:
             loop.remove_signal_handler(each)
-        for worker in workers:
-            worker.stop(at_once=True)
     return not stopped
 
 
@@ -67,9 +64,12 @@ class _Worker:
         self._watcher = watcher
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = False
+        self._told = False
 
     async def work(self, left: deque[Cell]) -> None:
         """Take cells until none is left. Raises `BenchError`."""
+        if self._stopping:
+            return
         self._process = process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "bench.glpft.worker", str(self._output),
             stdin=asyncio.subprocess.PIPE,
@@ -79,11 +79,19 @@ class _Worker:
             start_new_session=True,
             preexec_fn=dies_with_parent(signal.SIGKILL),
         )  # fmt: skip
+        try:
+            await self._do(process, left)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+    async def _do(self, process: asyncio.subprocess.Process, left: deque[Cell]) -> None:
         assert process.stdin is not None
         while left and not self._stopping:
             cell = left.popleft()
             process.stdin.write(cell.model_dump_json().encode() + b"\n")
-            if not await self._finished(cell):
+            if not await self._finished(process, cell):
                 break
         process.stdin.close()
         code = await process.wait()
@@ -91,28 +99,30 @@ class _Worker:
             raise _died(code)
 
     def stop(self, *, at_once: bool) -> None:
-        """Let the process save what it is at, or not even that."""
+        """Let the process save what it is at, or not even that; before its first word there is
+        nothing to save."""
         self._stopping = True
         if self._process is not None and self._process.returncode is None:
-            self._process.send_signal(signal.SIGKILL if at_once else signal.SIGINT)
+            gently = self._told and not at_once
+            self._process.send_signal(signal.SIGINT if gently else signal.SIGKILL)
 
-    async def _finished(self, cell: Cell) -> bool:
-        """Watch the cell to its end; False if the process ends before. Raises `BenchError`."""
-        assert self._process is not None
-        assert self._process.stdout is not None
-        async for line in self._process.stdout:
+    async def _finished(self, process: asyncio.subprocess.Process, cell: Cell) -> bool:
+        """Watch the cell to its end; False if it was stopped before. Raises `BenchError`."""
+        assert process.stdout is not None
+        async for line in process.stdout:
             try:
                 told = Told.model_validate_json(line)
             except ValidationError as error:
                 raise BenchError(f"{cell.name}: its process wrote {line[:200]!r}") from error
             if told.event == "failed":
                 raise BenchError(f"{cell.name}: {told.said}")
+            self._told = True
             self._watcher(cell, told)
             if told.event == "finished":
                 return True
         if self._stopping:
             return False
-        raise _died(await self._process.wait(), cell.name)
+        raise _died(await process.wait(), cell.name)
 
 
 def _died(code: int, where: str = "") -> BenchError:
