@@ -24,6 +24,13 @@ from safetensors import safe_open
 
 from trainers.errors import TrainingError
 from trainers.gguf_tokenizer import add_tokenizer, read_json
+from workers.engines.local.adapter_base import (
+    BASE_KEY,
+    WEIGHTS_KEY,
+    base_of_adapter,
+    require_base,
+    weights_sha256,
+)
 from workers.engines.local.model_files import check_safetensors
 from workers.engines.protocol import EngineError
 from workers.engines.torch.lora import read_lora_config
@@ -98,6 +105,8 @@ def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
         settings = read_lora_config(adapter, str(adapter))
         check_safetensors(adapter, "adapter")
         check_safetensors(base)
+        own = weights_sha256(base)
+        require_base(str(adapter), base_of_adapter(str(adapter)), lambda: own, str(base))
     rank, alpha = settings.r, settings.lora_alpha
     shapes = _shapes(base)
     names = gguf.get_tensor_name_map(ARCHITECTURES[kind], int(config["num_hidden_layers"]))
@@ -106,6 +115,7 @@ def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
     writer = gguf.GGUFWriter(partial, gguf.MODEL_ARCH_NAMES[ARCHITECTURES[kind]])
     writer.add_type(gguf.GGUFType.ADAPTER)
     writer.add_string(gguf.Keys.Adapter.TYPE, "lora")
+    writer.add_string(BASE_KEY, own)
     # llama.cpp divides by the rank; rank-stabilized LoRA is scaled by alpha / sqrt(rank).
     scaled = alpha * math.sqrt(rank) if settings.use_rslora else alpha
     writer.add_float32(gguf.Keys.Adapter.LORA_ALPHA, scaled)
@@ -161,6 +171,7 @@ def _write(
     writer = gguf.GGUFWriter(output, gguf.MODEL_ARCH_NAMES[arch])
     _add_shape(writer, config, kind, model)
     writer.add_name(model.resolve().name)
+    writer.add_string(WEIGHTS_KEY, weights_sha256(model))
     writer.add_file_type(file_type)
     add_tokenizer(writer, model, int(config["vocab_size"]))
     layers = int(config["num_hidden_layers"])

@@ -78,7 +78,10 @@ def register(app: typer.Typer) -> None:
         redis_url: RedisUrl = None,
         wait: Wait = 30.0,
     ) -> None:
-        """Answer new requests of a policy with this adapter. Those in work end as they began."""
+        """Answer new requests of a policy with this adapter. Those in work end as they began.
+
+        One that says to be of another base than the pool's model is refused at once, where the
+        model's files are on this machine; the workers that serve it ask the same."""
         import time
 
         from runtime.errors import InputError
@@ -86,6 +89,7 @@ def register(app: typer.Typer) -> None:
         if not adapter.exists():
             raise InputError(f"{adapter} does not exist", hint="name a folder, or a .gguf file.")
         path = str(adapter.resolve())
+        _require_base(name, path, redis_url)
         change(name, redis_url, wait, lambda policy: policy.published(path, time.time()))
 
     @policies.command("pin")
@@ -102,6 +106,23 @@ def register(app: typer.Typer) -> None:
     def rollback(name: Name, redis_url: RedisUrl = None, wait: Wait = 30.0) -> None:  # pyright: ignore[reportUnusedFunction]
         """Answer new requests of a policy with what was in use before."""
         change(name, redis_url, wait, lambda policy: policy.rolled_back())
+
+
+def _require_base(name: str, path: str, redis_url: str | None) -> None:
+    """Raises `InputError` for an adapter of another base, as far as this machine can tell."""
+    from bus import pool_of
+    from runtime.deployment import find
+    from runtime.errors import InputError
+    from workers.engines.local.adapter_base import require_base_on_disk
+    from workers.engines.protocol import EngineError
+
+    model = find(redis_url=redis_url).settings.models.get(pool_of(name))
+    if model is None:
+        return  # said by `change`, with the pools that there are
+    try:
+        require_base_on_disk(model, path)
+    except EngineError as error:
+        raise InputError(str(error), hint="nothing was published.") from error
 
 
 def change(name: str, redis_url: str | None, wait: float, to: Callable[[Policy], Policy]) -> None:

@@ -1,4 +1,5 @@
-"""`runtime policies` on a running deployment, whose scripted engine serves no adapters."""
+"""`runtime policies` on running deployments: one whose scripted engine serves no adapters, and one
+that has no workers at all."""
 
 from __future__ import annotations
 
@@ -26,6 +27,19 @@ def test_a_version_that_the_workers_refuse_is_told_with_the_reason_and_can_be_ro
     assert "serves version 0" in said
     (policy,) = json.loads(shared.ok("policies", "ls", "--json"))
     assert (policy["name"], policy["current"], len(policy["versions"])) == ("slm", 0, 1)
+
+
+def test_an_adapter_of_another_base_is_refused_before_anything_is_published(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    (tmp_path / "training.json").write_text(json.dumps({"base_sha256": "0" * 64}))
+    workers = ("planner", "slm", "gpu", "tool", "recorder", "jobs")
+    deployment.up(*(f"workers.{kind}.count=0" for kind in workers), profile="micro")
+    done = deployment.run("policies", "publish", "slm/caller", str(tmp_path))
+    assert done.returncode == EXIT_USAGE
+    assert "is an adapter of another base than micro:slm" in done.stderr
+    assert "000000000000" in done.stderr
+    assert json.loads(deployment.ok("policies", "ls", "--json")) == []
 
 
 @pytest.mark.parametrize(

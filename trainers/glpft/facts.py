@@ -8,8 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trainers.errors import UnreadableModel
 from trainers.glpft.settings import GlpftSettings
-
-FACTS = "training.json"
+from workers.engines.local.adapter_base import FACTS
 
 
 class StageFacts(BaseModel):
@@ -21,7 +20,8 @@ class StageFacts(BaseModel):
     stage: str
     adapter: bool
     base_sha256: str
-    """Of the weights that it was loaded from; an adapter fits no others."""
+    """Of the weights that it was loaded from; an adapter fits no others, and workers that serve
+    others refuse it."""
     parameters: int
     trained_parameters: int
     rows: int

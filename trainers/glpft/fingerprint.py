@@ -2,16 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from pathlib import Path
+from workers.engines.local.adapter_base import weights_sha256
 
-
-def weights_sha256(folder: Path) -> str:
-    """SHA-256 over the names and contents of all safetensors files, sorted by name."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.glob("*.safetensors")):
-        digest.update(f"{path.name}\n".encode())
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()
+__all__ = ["weights_sha256"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jinja2
@@ -13,6 +12,12 @@ import jinja2
 from agents.records import Message, ToolSpec
 from workers.engines.llama_cpp.api import chat_format, llama
 from workers.engines.llama_cpp.context import begin_listening, last_error
+from workers.engines.local.adapter_base import (
+    WEIGHTS_KEY,
+    base_of_gguf_adapter,
+    gguf_adapter_file,
+    require_base,
+)
 from workers.engines.local.model_files import (
     check_gguf,
     find_gguf,
@@ -74,6 +79,8 @@ class LoadedGguf:
     """See `workers.engines.local.decoder.Loaded`."""
 
     base: str
+    weights_sha256: str | None
+    """What the file says of those that it was made from."""
     model: Any
     vocab: Any
     codec: TextCodec
@@ -98,6 +105,11 @@ class LoadedGguf:
         from llguidance.llamacpp import lltokenizer_from_vocab
 
         return lltokenizer_from_vocab(self.vocab, eos_token=sorted(self.end_ids) or None)
+
+    def check_base_of(self, adapter: str) -> None:
+        """See `Loaded.check_base_of`."""
+        said = base_of_gguf_adapter(adapter)
+        require_base(adapter, said, lambda: self.weights_sha256, self.base)
 
     def close(self) -> None:
         """Give the weights back; nothing of it may be used afterwards."""
@@ -139,6 +151,7 @@ def load_gguf(settings: ModelSettings) -> LoadedGguf:
         raise
     return LoadedGguf(
         base=model_name(settings.model),
+        weights_sha256=_metadata(model, WEIGHTS_KEY, 64),
         model=model,
         vocab=vocab,
         codec=codec,
@@ -161,9 +174,7 @@ def load_gguf_adapter(loaded: LoadedGguf, path: str) -> Any:
 
     Raises EngineError `bad_request` for one that is not there, not whole, or of another model.
     """
-    file = Path(path).expanduser()
-    if file.is_dir():
-        file = file / "adapter.gguf"
+    file = gguf_adapter_file(path)
     check_gguf(file, path, "adapter")
     begin_listening()
     adapter = llama.llama_adapter_lora_init(loaded.model, str(file).encode())
@@ -175,6 +186,13 @@ def load_gguf_adapter(loaded: LoadedGguf, path: str) -> Any:
 def free_gguf_adapter(adapter: Any) -> None:
     """Give the memory of an adapter back."""
     llama.llama_adapter_lora_free(adapter)
+
+
+def _metadata(model: Any, key: str, chars: int) -> str | None:
+    """A value of the file's header, cut to so many ASCII characters; None if it has none."""
+    value = ctypes.create_string_buffer(chars + 1)
+    found = llama.llama_model_meta_val_str(model, key.encode(), value, len(value))
+    return value.value.decode("ascii", "replace") if found > 0 else None
 
 
 def _named(token: int) -> list[int]:
@@ -204,9 +222,7 @@ def _codec(model: Any, vocab: Any, count: int) -> TextCodec | None:
             return ids
         return plain.encode(f" {text}")
 
-    value = ctypes.create_string_buffer(8)
-    key = BLANK_AT_BEGINNING_KEY.encode()
-    if llama.llama_model_meta_val_str(model, key, value, len(value)) > 0 and value.value == b"true":
+    if _metadata(model, BLANK_AT_BEGINNING_KEY, 4) == "true":
         return SentencePieceCodec(with_blank, pieces, added, [None])
     everywhere = pieces[plain.encode("a")[0]].startswith(b" ")
     return SentencePieceCodec(plain.encode, pieces, added, [None, *added] if everywhere else [])

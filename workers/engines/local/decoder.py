@@ -75,6 +75,11 @@ class Loaded(Protocol):
         """For constrained decoding; takes seconds for a large vocabulary."""
         ...
 
+    def check_base_of(self, adapter: str) -> None:
+        """Raises EngineError `bad_request` for the adapter at this path if it says to be of other
+        weights. May read all files of the model; called in a thread of its own."""
+        ...
+
 
 L = TypeVar("L", bound=Loaded)
 

@@ -37,11 +37,16 @@ class DamagedHeader(ValueError):
 
 def check_header(path: Path) -> None:
     """Raises DamagedHeader for a header that llama.cpp would not survive, and OSError."""
+    _check(read_header(path))
+
+
+def read_header(path: Path) -> dict[bytes, Value]:
+    """The keys and values of a file. Raises DamagedHeader and OSError."""
     with path.open("rb") as file:
         if file.read(len(MAGIC)) != MAGIC:
             raise DamagedHeader("it is no GGUF file (it does not begin with the letters GGUF)")
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            _check(_Reader(data).keys())
+            return _Reader(data).keys()
 
 
 class _Reader:

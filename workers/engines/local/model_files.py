@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
 from safetensors import SafetensorError, safe_open
 
-from workers.engines.local.gguf_header import DamagedHeader, check_header
+from workers.engines.local.gguf_header import DamagedHeader, check_header, read_header
 from workers.engines.protocol import EngineError
 from workers.engines.settings import ModelSettings
 
 MIN_CONTEXT = 8
 """Tokens; the least that `max_context` may be set to as well."""
 Weights = Literal["model", "adapter"]
+T = TypeVar("T")
 MICRO_MODELS = Path(__file__).parents[2] / "micro_models"
 _MICRO = "micro:"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
@@ -107,8 +108,19 @@ def usable_context(own: int, settings: ModelSettings) -> int:
 
 def check_gguf(path: Path, name: str, what: Weights = "model") -> None:
     """Raises EngineError if there is no such file, or llama.cpp would not survive it."""
+    _of_gguf(check_header, path, name, what)
+
+
+def gguf_text(path: Path, key: str, name: str, what: Weights = "model") -> str | None:
+    """A text in the header of a file; None if it has none of that key. Raises EngineError if there
+    is no such file, or its header is damaged."""
+    value = _of_gguf(read_header, path, name, what).get(key.encode())
+    return value.decode(errors="replace") if isinstance(value, bytes) else None
+
+
+def _of_gguf(read: Callable[[Path], T], path: Path, name: str, what: Weights) -> T:
     try:
-        check_header(path)
+        return read(path)
     except OSError as error:
         raise unusable(name, f"{path.name} cannot be read: {error.strerror}", what) from error
     except DamagedHeader as error:

@@ -14,6 +14,7 @@ import transformers
 from safetensors import SafetensorError
 
 from agents.records import Message, ToolSpec
+from workers.engines.local.adapter_base import BaseWeights, base_of_adapter, require_base
 from workers.engines.local.model_files import (
     check_files,
     does_not_fit,
@@ -60,6 +61,7 @@ class LoadedModel:
     """See `workers.engines.local.decoder.Loaded`."""
 
     base: str
+    weights: BaseWeights
     model: Any
     tokenizer: Any
     codec: TextCodec
@@ -93,6 +95,11 @@ class LoadedModel:
             n_vocab=max(self.vocabulary, len(self.tokenizer)),
             eos_token=sorted(self.end_ids) or None,
         )
+
+    def check_base_of(self, adapter: str) -> None:
+        """See `Loaded.check_base_of`."""
+        said = base_of_adapter(adapter)
+        require_base(adapter, said, lambda: self.weights.sha256, self.base)
 
 
 def make_codec(backend: Any, width: int, model: str) -> TextCodec:
@@ -198,6 +205,7 @@ def load_model(settings: ModelSettings) -> LoadedModel:
     _check_tokenizer(tokenizer.backend_tokenizer, int(model.config.vocab_size), settings.model)
     return LoadedModel(
         base=model_name(settings.model),
+        weights=BaseWeights(folder),
         model=model,
         tokenizer=tokenizer,
         codec=make_codec(tokenizer.backend_tokenizer, int(model.config.vocab_size), settings.model),

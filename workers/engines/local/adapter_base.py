@@ -1,0 +1,124 @@
+"""Which base an adapter belongs to, and whether that is the model that it is loaded onto.
+
+Two models of one architecture have the same shapes: an adapter of the one loads onto the other
+without complaint, and answers nonsense. So our trainers write down which weights an adapter was
+trained on, as `weights_sha256`: `base_sha256` in the `training.json` beside it, and BASE_KEY in
+the header of one for llama.cpp, whose model has the same under WEIGHTS_KEY. An adapter that says
+nothing of its base, or a GGUF model that says nothing of its weights, is loaded as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from workers.engines.local.model_files import gguf_text, local_folder, unusable
+from workers.engines.settings import ModelSettings
+
+FACTS = "training.json"
+WEIGHTS_KEY = "switchyard.weights_sha256"
+"""In the header of a GGUF model: of the safetensors files that it was made from."""
+BASE_KEY = "switchyard.base_sha256"
+"""In the header of a GGUF adapter: of those that it was trained on."""
+
+_SHOWN = 12
+"""Digits of a hash that tell two models apart for a reader."""
+
+
+def weights_sha256(folder: Path) -> str:
+    """SHA-256 over the names and contents of all safetensors files, sorted by name. Reads all of
+    them: seconds for a model of a few gigabytes."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*.safetensors")):
+        digest.update(f"{path.name}\n".encode())
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class BaseWeights:
+    """The files of a loaded model."""
+
+    folder: Path
+
+    @cached_property
+    def sha256(self) -> str:
+        """Computed when it is first asked for: few adapters do."""
+        return weights_sha256(self.folder)
+
+
+class _Facts(BaseModel):
+    """Of `training.json`, what is read here."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    base_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
+
+
+def base_of_adapter(path: str) -> str | None:
+    """The hash of the weights that a PEFT folder's adapter was trained on; None if it does not
+    say. Raises EngineError `bad_request` for a damaged `training.json`."""
+    file = Path(path).expanduser() / FACTS
+    try:
+        return _Facts.model_validate_json(file.read_bytes()).base_sha256
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise unusable(path, f"{FACTS} cannot be read: {error.strerror}", "adapter") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = "".join(f" ({each})" for each in first["loc"])
+        raise unusable(path, f"{FACTS} is wrong{place}: {first['msg']}", "adapter") from error
+
+
+def gguf_adapter_file(path: str) -> Path:
+    """The file that a path of an adapter for llama.cpp means: itself, or one in that folder."""
+    file = Path(path).expanduser()
+    return file / "adapter.gguf" if file.is_dir() else file
+
+
+def base_of_gguf_adapter(path: str) -> str | None:
+    """As `base_of_adapter`, of one for llama.cpp. Raises EngineError `bad_request` for a file that
+    is not there or damaged."""
+    return gguf_text(gguf_adapter_file(path), BASE_KEY, path, "adapter")
+
+
+def require_base(path: str, said: str | None, own: Callable[[], str | None], model: str) -> None:
+    """Raises EngineError `bad_request` for an adapter at `path` that says to be of other weights
+    than `model` has. These are asked for only if it says anything."""
+    found = own() if said is not None else None
+    if said is None or found is None or said == found:
+        return
+    raise unusable(
+        path,
+        f"it is an adapter of another base than {model}: it was trained on weights with the hash "
+        f"{said[:_SHOWN]}, and this model's have {found[:_SHOWN]}. Train one on this model, or "
+        "serve the base that it was trained on",
+        "adapter",
+    )
+
+
+def require_base_on_disk(settings: ModelSettings, path: str) -> None:
+    """What an engine of these settings would say of the adapter's base, as far as the files on
+    this machine tell. Raises EngineError `bad_request`."""
+    if settings.engine == "torch":
+        folder = local_folder(settings.model)
+        if folder.is_dir():
+            weights = BaseWeights(folder)
+            require_base(path, base_of_adapter(path), lambda: weights.sha256, settings.model)
+    elif settings.engine == "llama_cpp":
+        model = Path(settings.model).expanduser()
+        if model.is_file():
+            require_base(
+                path,
+                base_of_gguf_adapter(path),
+                lambda: gguf_text(model, WEIGHTS_KEY, settings.model),
+                settings.model,
+            )
