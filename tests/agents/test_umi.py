@@ -203,9 +203,16 @@ async def test_what_a_caller_does_wrong_comes_back_as_an_observation(
     assert run.end == (Outcome.ANSWERED, "Done.")
 
 
-async def test_a_call_that_was_cut_off_says_so() -> None:
-    run = await played([CALL, CONCLUDE], [says('{"Action": "calc', finish="length")])
-    assert "(the text was cut off at 512 tokens)" in run.observations()[0]
+@pytest.mark.parametrize("constrained", [True, False])
+async def test_a_call_that_was_cut_off_is_an_error_that_says_so(constrained: bool) -> None:
+    whole = written_call("calculate", {"expression": "1+1"}, as_json=constrained)
+    run = await played(
+        [CALL, CONCLUDE], [says(whole[:-6], finish="length")], constrained=constrained
+    )
+    [told] = run.observations()
+    assert "not valid JSON" in told
+    assert told.endswith("(the text was cut off at 512 tokens)")
+    assert run.caller.tool_calls == []
 
 
 @pytest.mark.usefixtures("faulty_tools")

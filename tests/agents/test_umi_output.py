@@ -115,6 +115,8 @@ def test_a_call_is_read_in_either_form(text: str, name: str, given_arguments: Js
         ('Action: weather\nAction Input: {"x": "\\ud800"}', "not valid JSON"),
         ('Action: a\nAction Input: {"x":' + "[" * 100 + "]" * 100 + "}", "levels deep"),
         ('Action: a\nAction Input: {"x":' + "[" * 100_000, "not valid JSON"),
+        ('{"Action": "weather", "Action Input": {"city": "Os', "the call is not valid JSON"),
+        ('{"Action": "weather", "Action In', "the call is not valid JSON"),
         ('{"Action": 3, "Action Input": {}}', "`Action` names no tool"),
         ('{"Action": "weather"}', "`Action Input` must be a JSON object"),
         ('{"Action": "weather", "Action Input": "Oslo"}', "`Action Input` must be a JSON object"),

@@ -107,6 +107,13 @@ async def test_what_is_wrong_with_a_call_comes_back_as_its_observation(
     assert calls_of(run.steps) == ()
 
 
+async def test_a_call_that_was_cut_off_says_so() -> None:
+    cut = says("Action: calculate\nAction Input: {", finish="length")
+    host = ScriptedHost([cut, says(answering("", "4"))])
+    await run_locally(a_run("umi_single"), {"umi_single": host})
+    assert "(the text was cut off at 512 tokens)" in host.requests[1].last.content
+
+
 _WORDS = st.text(st.characters(categories=("L", "N", "P", "Zs")), max_size=60).map(str.strip)
 _PLAIN = _WORDS.filter(
     lambda text: not any(word in text.lower() for word in ("action", "conclusion", ":", "</s"))

@@ -105,11 +105,13 @@ def read_answer(text: str) -> str:
 def read_action(text: str) -> Action | Unreadable:
     """The caller's call, in either form."""
     own = _OWN_TAG.sub("", text, count=1)
-    whole = _object_at(own, own.find("{"))
-    if isinstance(whole, dict) and "Action" in whole and not _ACTION.search(own):
-        return _of_object(whole)
     action = _ACTION.search(own)
     if action is None:
+        whole = _object_at(own, own.find("{"), "the call is")
+        if isinstance(whole, dict) and "Action" in whole:
+            return _of_object(whole)
+        if isinstance(whole, str) and '"Action"' in own:
+            return Unreadable(whole)
         return Unreadable("there is no line `Action: <name of a tool>`")
     name = action["name"].partition(_END)[0].strip(_AROUND_A_NAME)
     if not name:
@@ -117,7 +119,7 @@ def read_action(text: str) -> Action | Unreadable:
     given = _INPUT.search(own, action.end())
     if given is None:
         return Unreadable("there is no line `Action Input: <JSON object>`")
-    arguments = _object_at(own, given.end())
+    arguments = _object_at(own, given.end(), "the arguments are")
     if isinstance(arguments, str):
         return Unreadable(arguments)
     return Action(name, arguments)
@@ -157,13 +159,13 @@ def _of_object(whole: JsonObject) -> Action | Unreadable:
     return Action(name.strip(), arguments)
 
 
-def _object_at(text: str, start: int) -> JsonObject | str:
+def _object_at(text: str, start: int, this_is: str) -> JsonObject | str:
     """The JSON object that begins there, whatever follows it, or what is wrong with it."""
     if start < 0 or not text.startswith("{", start):
         return "`Action Input` must be a JSON object in braces"
     try:
         _, end = _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError) as error:
-        return f"the arguments are not valid JSON: {error}"
+        return f"{this_is} not valid JSON: {error}"
     arguments, trouble = parse_arguments(text[start:end])
     return arguments if arguments is not None else str(trouble)

@@ -47,7 +47,9 @@ class UmiSingle:
             limit = f"wants another call after {options.max_calls}, which is the limit"
             return _gave_up(call, taken.rationale, limit)
         if isinstance(taken.call, Unreadable):
-            return refused(call, taken.call.reason)
+            cut = cut_off(call)
+            reason = taken.call.reason
+            return refused(call, f"{reason} ({cut})" if cut else reason)
         earlier = calls_of(context.journal)
         return await carried_out(host, tools, earlier, call, taken.call, rationale=taken.rationale)
 
