@@ -51,6 +51,8 @@ MAX_ARGUMENT_CHARS = 200_000
 """Arguments beyond this are refused unparsed."""
 DEFAULT_TIMEOUT_SECONDS = 30.0
 
+_SHOWN_BITS = 256
+"""Of an integer that is written out in an error: Python refuses to write thousands of digits."""
 _SHOWN_ERRORS = 3
 
 
@@ -106,7 +108,9 @@ def _told(problem: ErrorDetails) -> str:
     where = ".".join(str(part) for part in problem["loc"]) or "arguments"
     given = problem["input"]
     shown = ""
-    if isinstance(given, str | int | float | bool) and problem["type"] != "string_too_long":
+    if isinstance(given, int) and given.bit_length() > _SHOWN_BITS:
+        shown = f" (given: an integer of {given.bit_length()} bits)"
+    elif isinstance(given, str | int | float | bool) and problem["type"] != "string_too_long":
         shown = f" (given: {json.dumps(given)[:60]})"
     return f"{where}: {problem['msg']}{shown}"[:SHOWN_CHARS]
 

@@ -53,6 +53,7 @@ async def test_calculate_answers_a_bad_expression_with_the_reason() -> None:
         ({"expression": ""}, "expression: String should have at least 1 character"),
         ({"expression": "1" * 3_000}, "expression: String should have at most 2000 characters"),
         ({"expression": "1" * 10_000_000}, "10000000 characters"),
+        ({"expression": 10**5_000}, "valid string (given: an integer of 16610 bits)"),
     ],
 )
 async def test_invalid_arguments_are_named(arguments: JsonObject, complaint: str) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ import structlog
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import JSONRPCNotification, JSONRPCRequest, jsonrpc_message_adapter
 
 from bus.tasks import end
 
@@ -29,6 +30,10 @@ log = structlog.get_logger("workers.tool_sources.mcp")
 
 MAX_STRAY_LINES = 100
 """Lines that are no messages (a library's warning) before a server is given up."""
+MAX_UNASKED = 5_000
+UNASKED_SECONDS = 60.0
+"""A server that sends more notifications and requests of its own within so long is given up:
+reading them would be all that this worker does."""
 KEPT_ERROR_BYTES = 1_000
 """Of what it last wrote to its standard error, for the log."""
 EXIT_SECONDS = 1.0
@@ -59,6 +64,8 @@ class ProcessTransport:
         self._cwd = cwd
         self._max_message_bytes = max_message_bytes
         self._error = b""
+        self._unasked = 0
+        self._unasked_since = 0.0
         self._process: Process | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -140,6 +147,13 @@ class ProcessTransport:
                         if stray == 1:
                             log.warning("no message", source=self._name, line=repr(line[:100]))
                         continue
+                    unasked = isinstance(message, JSONRPCNotification | JSONRPCRequest)
+                    if unasked and self._one_too_many():
+                        self.why = (
+                            f"it sent more than {MAX_UNASKED} messages that nobody asked for in "
+                            f"{UNASKED_SECONDS:g} s"
+                        )
+                        break
                     await to_session.send(SessionMessage(message))
                 else:
                     self.why = f"it wrote {stray} lines that are no messages"
@@ -149,6 +163,14 @@ class ProcessTransport:
                 self.why = f"reading from it failed: {type(error).__name__}"
             finally:
                 self.ended.set()
+
+    def _one_too_many(self) -> bool:
+        """Count a message that nobody asked for; whether there were too many of late."""
+        now = time.monotonic()
+        if now - self._unasked_since > UNASKED_SECONDS:
+            self._unasked, self._unasked_since = 0, now
+        self._unasked += 1
+        return self._unasked > MAX_UNASKED
 
     async def _write(
         self, process: Process, from_session: MemoryObjectReceiveStream[SessionMessage]

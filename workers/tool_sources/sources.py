@@ -144,12 +144,15 @@ def _problems(spec: ToolSpec, arguments: JsonObject) -> str:
     from jsonschema import Draft202012Validator
 
     found: list[str] = []
-    for error in Draft202012Validator(spec.parameters).iter_errors(arguments):
-        if len(found) == SHOWN_PROBLEMS:
-            found.append("and more")
-            break
-        where = ".".join(map(str, error.absolute_path)) or "arguments"
-        found.append(f"{where}: {error.message}"[:SHOWN_CHARS])
+    try:
+        for error in Draft202012Validator(spec.parameters).iter_errors(arguments):
+            if len(found) == SHOWN_PROBLEMS:
+                found.append("and more")
+                break
+            where = ".".join(map(str, error.absolute_path)) or "arguments"
+            found.append(f"{where}: {error.message}"[:SHOWN_CHARS])
+    except ValueError as error:  # an integer of more digits than Python writes into a message
+        found.append(str(error)[:SHOWN_CHARS])
     return "; ".join(found)
 
 

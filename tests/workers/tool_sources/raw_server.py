@@ -76,6 +76,9 @@ def answer_call() -> dict[str, Any]:
             sys.stdout.write("x" * 1_000_000)
         sys.stdout.write("\n")
         sys.stdout.flush()
+    if MODE == "chatter":
+        for _ in range(20_000):
+            write({"method": "notifications/tools/list_changed"})
     if MODE == "dies" and not FLAG.exists():
         FLAG.touch()
         sys.exit(3)

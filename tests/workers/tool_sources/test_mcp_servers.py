@@ -50,6 +50,7 @@ async def test_a_servers_tools_are_listed_called_and_cut(connection: Connection)
         assert await text_of(sources, "town__add", a=2, b=40) == "42"
         assert await text_of(sources, "town__population", town="Oslo") == '{\n  "population": 4\n}'
         assert "a: 'x' is not of type 'integer'" in await error_of(sources, "town__add", a="x", b=1)
+        assert "invalid arguments" in await error_of(sources, "town__fails", why=10**5_000)
         assert "lost its head" in await error_of(sources, "town__fails", why="lost its head")
         assert await text_of(sources, "town__picture") == "look:\n[image/png, 300 bytes: not shown]"
         long = await sources.call("town__repeats", {"text": "ab", "times": 5_000})
@@ -134,6 +135,7 @@ async def test_a_server_that_listens_again_elsewhen_is_joined_again() -> None:
     [
         ("garbage", "101 lines that are no messages"),
         ("flood", "a message of more than 2000000 bytes"),
+        ("chatter", "more than 5000 messages that nobody asked for in 60 s"),
     ],
 )
 async def test_a_server_that_floods_its_output_is_ended_and_named(mode: str, told: str) -> None:
