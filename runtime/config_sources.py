@@ -14,7 +14,8 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -269,13 +270,26 @@ def key_descriptions(model: type[BaseModel], prefix: str = "") -> Iterator[tuple
     for name, field in model.model_fields.items():
         kind, inner = _nested(field.annotation)
         if inner is None:
-            shown = getattr(field.annotation, "__name__", None) or str(field.annotation)
-            if get_args(field.annotation):
-                shown = str(field.annotation).replace("typing.", "")
-            yield f"{prefix}{name}", shown, " ".join((field.description or "").split())
+            told = " ".join((field.description or "").split())
+            yield f"{prefix}{name}", _shown_type(field.annotation), told
         else:
             below = f"{prefix}{name}." if kind == "model" else f"{prefix}{name}.<name>."
             yield from key_descriptions(inner, below)
+
+
+def _shown_type(annotation: Any) -> str:
+    """A type as an annotation writes it, without what else is checked of its values."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _shown_type(arguments[0])
+    if not arguments:
+        return "None" if annotation is NoneType else getattr(annotation, "__name__", "...")
+    if origin is Literal:
+        return " | ".join(map(json.dumps, arguments))
+    inner = [_shown_type(each) for each in arguments]
+    if origin in (Union, UnionType):
+        return " | ".join(inner)
+    return f"{origin.__name__}[{', '.join(inner)}]"
 
 
 def merged(layers: Iterable[Layer]) -> Tree:

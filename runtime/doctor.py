@@ -1,7 +1,8 @@
 """What this machine has, what it lacks for a profile, and what to do about it.
 
 Checks change nothing and cost nothing. They go over the network only where the profile itself
-does, to Redis, and to paid endpoints only with `online` (a list of models, which is free).
+does, to Redis, and to endpoints and tool sources only with `online` (a list of models or of tools,
+which is free).
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from bus.capabilities import appended
 from runtime import redis_binary
 from runtime.config import Settings
 from runtime.doctor_cost import estimates
+from runtime.doctor_tools import tool_findings
 from runtime.errors import UserError
+from runtime.findings import Finding, Level
 from runtime.state import MAX_SOCKET_PATH, StateDirectory
 from workers.engines.factory import engine_names
 from workers.engines.settings import ModelSettings
@@ -31,21 +33,6 @@ LOW_DISK_BYTES = 2 * 1024**3
 FULL_DISK_BYTES = 200 * 1024**2
 OPENAI_KEY = "OPENAI_API_KEY"
 
-Level = Literal["ok", "warn", "missing"]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line of the report. `missing` means that `runtime up` can't work as configured."""
-
-    level: Level
-    subject: str
-    says: str
-    do: str = ""
-
-    def as_json(self) -> dict[str, str]:
-        return asdict(self)
-
 
 def examine(settings: Settings, state: StateDirectory, *, online: bool = False) -> list[Finding]:
     """Every finding, in the order in which to mend them."""
@@ -54,6 +41,7 @@ def examine(settings: Settings, state: StateDirectory, *, online: bool = False) 
         *_redis(settings, state),
         *_disk(state),
         *_models(settings, online=online),
+        *tool_findings(settings, online=online),
         *_gpu(settings),
         *_cost(settings),
     ]

@@ -13,8 +13,9 @@ SECRET_NAME = re.compile(
     r"(?:^|[_-])(?:password|passwd|secret|token|api[_-]?key|apikey|authorization|credential)s?$",
     re.IGNORECASE,
 )
-"""Names whose value is never shown. `api_key_env` holds a variable's *name* and stays readable,
-and so do counts such as `max_tokens`, whose plural is excepted below."""
+"""Names whose value is never shown. `api_key_env` holds a variable's *name* and stays readable, as
+do all values of a table such as `headers_env`, and counts such as `max_tokens`, whose plural is
+excepted below."""
 
 _NOT_SECRET = re.compile(r"(?:^|[_-])tokens$", re.IGNORECASE)
 
@@ -60,8 +61,9 @@ class Redactor:
         if isinstance(value, bytes):
             return self.text(value.decode("utf-8", "replace"))
         if isinstance(value, Mapping):
+            holds_names = name.endswith("_env")
             return {
-                key: self.value(inner, str(key))
+                key: self.value(inner, "" if holds_names else str(key))
                 for key, inner in cast(Mapping[Any, Any], value).items()
             }
         if isinstance(value, list | tuple):

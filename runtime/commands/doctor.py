@@ -19,11 +19,13 @@ def register(app: typer.Typer) -> None:
         redis_url: RedisUrl = None,
         overrides: Set = None,
         online: Annotated[
-            bool, typer.Option("--online", help="Ask the model endpoints too (free of charge).")
+            bool,
+            typer.Option("--online", help="Ask endpoints and tool sources too, free of charge."),
         ] = False,
         as_json: AsJson = False,
     ) -> None:
-        """Check Python, Redis, disk, models, GPU, keys and cost; exit code 1 if one is missing."""
+        """Check Python, Redis, disk, models, tools, GPU, keys and cost; exit code 1 if something is
+        missing."""
         from runtime.config import load
         from runtime.doctor import examine
         from runtime.errors import EXIT_FAILED

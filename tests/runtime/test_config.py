@@ -126,7 +126,7 @@ def test_a_wrong_value_names_where_it_was_written(tmp_path: Path) -> None:
         ("models.slm.top_p=0", "models.slm.top_p: Input should be greater than 0"),
         ("models.slm.max_tokens=0", "models.slm.max_tokens: Input should be greater than or"),
         ("models.slm.max_context=-1", "models.slm.max_context: Input should be greater than or"),
-        ("models.slm.dtype=float8", "models.slm.dtype: Input should be 'auto', 'float32'"),
+        ("models.slm.dtype=float8", "models.slm.dtype: Input should be 'auto', 'float64'"),
         ("models.slm.device=gpu", "models.slm.device: String should match pattern"),
         ("models.slm.quantization=int2", "models.slm.quantization: Input should be 'none', 'int8'"),
         ("models.slm.base_url=http://here/v1", "use engine = 'openai' for an endpoint"),
@@ -190,6 +190,17 @@ def test_every_key_is_documented() -> None:
 
     bare = [key for key, _, text in key_descriptions(config.Settings) if not text]
     assert not [key for key in bare if not key.startswith("bus.")]
+
+
+def test_a_keys_type_is_written_as_a_reader_writes_it() -> None:
+    from runtime.config_sources import key_descriptions
+
+    types = {key: kind for key, kind, _ in key_descriptions(config.Settings)}
+    assert types["tools.<name>.headers_env"] == "dict[str, str]"
+    assert types["tools.<name>.mcp.env"] == "tuple[str, ...]"
+    assert types["tools.<name>.bearer_env"] == "str | None"
+    assert types["logging.format"] == '"json" | "console"'
+    assert types["bus.shards"] == "int"
 
 
 @given(st.sampled_from(sorted(key_paths(config.Settings))), st.data())

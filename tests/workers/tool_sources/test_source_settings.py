@@ -8,7 +8,7 @@ import pytest
 
 from runtime.config import load
 from runtime.errors import ConfigError
-from runtime.secrets import secret_values
+from runtime.secrets import HIDDEN, Redactor, secret_values
 
 PROFILE = """
 [tools.github]
@@ -44,6 +44,27 @@ def test_a_profile_names_servers_documents_and_the_variables_of_their_secrets(
     )  # fmt: skip
     values = secret_values(None, settings.secret_variables, {"WEATHER_KEY": "k-4711"})
     assert values == ["k-4711"]
+
+
+def test_the_names_of_the_variables_of_secrets_are_shown_and_the_secrets_are_not(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        '[tools.x]\nopenapi = "x.yaml"\nbearer_env = "X_BEARER"\n'
+        'headers_env = { Authorization = "X_AUTH", "X-Token" = "X_TOKEN" }\n'
+        'query_env = { api_key = "X_KEY" }\n'
+    )
+    redactor = Redactor(["k-4711"])
+    shown = redactor.value(load(str(path), environ={}).model_dump(mode="json"))["tools"]["x"]
+    assert shown["headers_env"] == {"Authorization": "X_AUTH", "X-Token": "X_TOKEN"}
+    assert (shown["query_env"], shown["bearer_env"]) == ({"api_key": "X_KEY"}, "X_BEARER")
+    assert redactor.value({"headers_env": {"Authorization": "k-4711"}}) == {
+        "headers_env": {"Authorization": HIDDEN}
+    }
+    assert redactor.value({"headers": {"Authorization": "any"}}) == {
+        "headers": {"Authorization": HIDDEN}
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,169 @@
+"""What the doctor says of tool sources: what they lack, and what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mcp", reason="needs pip install 'switchyard[tools]'")
+
+from runtime import doctor_tools
+from runtime.config import Settings
+from runtime.doctor_tools import tool_findings
+from runtime.errors import EXIT_FAILED
+from runtime.findings import Finding
+from tests.runtime.conftest import Deployment
+from tests.workers.tool_sources.http_server import listening
+from tests.workers.tool_sources.town_api import document
+from tests.workers.tool_sources.town_server import town
+
+NOBODY = "http://127.0.0.1:1/mcp"
+
+
+def found(source: dict[str, object], *, online: bool = False, tool_workers: int = 1) -> Finding:
+    """The last finding for one source."""
+    settings = Settings.model_validate(
+        {"tools": {"town": source}, "workers": {"tool": {"count": tool_workers}}}
+    )
+    *_, last = tool_findings(settings, online=online)
+    return last
+
+
+@pytest.mark.parametrize(
+    ("source", "says", "do"),
+    [
+        (
+            {"mcp": {"command": ["true"], "env": ["PATH", "NOBODY_SETS_THIS"]}},
+            "the environment variable NOBODY_SETS_THIS, which is not set",
+            "export NOBODY_SETS_THIS=…",
+        ),
+        (
+            {"mcp": {"url": NOBODY}, "bearer_env": "NOBODY_SETS_THIS"},
+            "the environment variable NOBODY_SETS_THIS",
+            "export NOBODY_SETS_THIS=…",
+        ),
+        (
+            {"mcp": {"command": ["no-such-program-here", "stdio"]}},
+            "there is no program 'no-such-program-here' in the PATH",
+            "install it, or set tools.town.mcp.command",
+        ),
+        (
+            {"mcp": {"command": ["./server"], "cwd": "/"}},
+            "there is no program './server' there",
+            "install it, or set tools.town.mcp.command",
+        ),
+        (
+            {"mcp": {"command": ["true"], "cwd": "/no/such/folder"}},
+            "there is no folder /no/such/folder",
+            "set tools.town.mcp.cwd",
+        ),
+        ({"openapi": "nowhere.yaml"}, "nowhere.yaml: No such file", "set tools.town.openapi"),
+    ],
+)
+def test_what_a_source_lacks_is_missing_with_what_to_do(
+    source: dict[str, object], says: str, do: str
+) -> None:
+    finding = found(source)
+    assert (finding.level, finding.subject) == ("missing", "tools town")
+    assert says in finding.says
+    assert do in finding.do
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "no JSON or YAML object"),
+        ('{"swagger": "2.0"}', "Swagger 2 (convert it to OpenAPI 3)"),
+        ('{"openapi": "3.0.3", "paths": {}}', "names no server with an http(s) URL"),
+    ],
+)
+def test_a_document_that_cannot_be_used_is_named_with_its_fault(
+    tmp_path: Path, text: str, says: str
+) -> None:
+    path = tmp_path / "town.yaml"
+    path.write_text(text)
+    finding = found({"openapi": str(path)})
+    assert finding.level == "missing"
+    assert finding.says.startswith(f"{path}: ")
+    assert says in finding.says
+
+
+def test_a_document_is_read_and_its_tools_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "town.json"
+    path.write_text(json.dumps(document("http://127.0.0.1:1/v1")))
+    finding = found({"openapi": str(path)})
+    assert finding.level == "ok"
+    assert f"{path}: 8 tools, 3 left out, such as " in finding.says
+    none = found({"openapi": str(path), "allow": ["sea"]})
+    assert (none.level, "tools.town.allow" in none.do) == ("warn", True)
+
+
+def test_a_program_that_is_there_is_not_started(tmp_path: Path) -> None:
+    program = tmp_path / "server"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path / 'started'}\n")
+    program.chmod(0o700)
+    for mcp in ({"command": [str(program)]}, {"command": ["./server"], "cwd": str(tmp_path)}):
+        finding = found({"mcp": mcp}, online=True)
+        assert (finding.level, "not started" in finding.says) == ("ok", True)
+    assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize("source", [{"mcp": {"url": NOBODY}}, {"openapi": NOBODY}])
+def test_a_url_is_asked_only_online_and_one_that_does_not_answer_is_missing(
+    source: dict[str, object],
+) -> None:
+    offline, online = found(source), found({**source, "connect_seconds": 5}, online=True)
+    assert (offline.level, offline.says) == ("warn", f"{NOBODY}: not tried")
+    assert "--online" in offline.do
+    assert online.level == "missing"
+    assert online.says.startswith(f"{NOBODY}: ")
+    assert "check the address" in online.do
+
+
+async def test_a_server_that_answers_online_is_asked_for_its_tools() -> None:
+    async with listening(town().streamable_http_app()) as url:
+        source: dict[str, object] = {"mcp": {"url": f"{url}/mcp"}, "allow": ["add", "fails"]}
+        finding = await asyncio.to_thread(found, source, online=True)
+    assert (finding.level, finding.says) == ("ok", f"{url}/mcp: 2 tools")
+
+
+def test_missing_packages_are_told_once_with_the_extra_that_brings_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def without_mcp(name: str) -> ModuleSpec | None:
+        return None if name == "mcp" else find_spec(name)
+
+    monkeypatch.setattr(doctor_tools, "find_spec", without_mcp)
+    finding = found({"mcp": {"url": NOBODY}})
+    assert (finding.level, finding.subject) == ("missing", "tools")
+    assert finding.says.startswith("mcp missing")
+    assert finding.do == "pip install 'switchyard[tools]'"
+
+
+def test_sources_that_no_worker_calls_are_told() -> None:
+    settings = Settings.model_validate({"tools": {"town": {"mcp": {"command": [sys.executable]}}}})
+    first, second = tool_findings(settings, online=False)
+    assert (first.level, "no tool worker" in first.says) == ("warn", True)
+    assert second.level == "ok"
+
+
+def test_the_command_reports_them_and_says_by_its_exit_code_that_something_is_missing(
+    tmp_path: Path,
+) -> None:
+    profile = tmp_path / "mine.toml"
+    profile.write_text(
+        'extends = "scripted"\n[tools.town]\nmcp = { command = ["no-such-program-here"] }\n'
+    )
+    nowhere = Deployment(tmp_path / "state")
+    done = nowhere.run("doctor", "--json", "--profile", str(profile))
+    said = json.loads(done.stdout)
+    assert (done.returncode, said["ok"]) == (EXIT_FAILED, False)
+    assert [each["subject"] for each in said["findings"] if each["level"] == "missing"] == [
+        "tools town"
+    ]
