@@ -37,6 +37,7 @@ __all__ = [
     "Options",
     "Routing",
     "Workflow",
+    "offers_tools",
     "parse_options",
     "policies_for",
     "policy_of",
@@ -57,6 +58,11 @@ workflows.register(DelegateWorkflow())
 workflows.register(UmiWorkflow())
 workflows.register(UmiSingleWorkflow())
 workflows.register(CompletionWorkflow())
+
+
+def offers_tools(workflow: str) -> bool:
+    """Whether the workflow's models may call the tools that a task names. Raises `UnknownName`."""
+    return getattr(workflows.get(workflow), "offers_tools", False) is True
 
 
 def prompt_hashes(workflow: str) -> dict[str, str]:

@@ -6,6 +6,9 @@ package's `pyproject.toml` (the entry point carries the workflow's name):
     [project.entry-points."switchyard.workflows"]
     debate = "my_package.debate:debate"
 
+One whose models may call the tools that a task names (`agents.tools.offered`) says so by an
+attribute `offers_tools = True`; `runtime ask --tool` refuses any other.
+
 Routing is pure. It decides from the run and the step alone, and may look at the journal only for
 steps that are known to be committed before this one: branches of one fan-out commit in any order,
 and none sees the others. Whatever has to wait for all of them is the continuation of a `Fanout`.

@@ -27,6 +27,7 @@ class UmiWorkflow:
 
     name = "umi"
     roles = ("umi_planner", "umi_caller", "umi_summarizer")
+    offers_tools = True
     default_policies: Mapping[str, str] = {
         "umi_planner": "umi/planner",
         "umi_caller": "umi/caller",

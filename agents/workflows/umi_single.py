@@ -23,6 +23,7 @@ class UmiSingleWorkflow:
 
     name = "umi_single"
     roles = ("umi_single",)
+    offers_tools = True
     default_policies: Mapping[str, str] = {"umi_single": "umi/single"}
 
     def check_options(self, options: JsonObject) -> JsonObject:

@@ -35,7 +35,9 @@ def register(app: typer.Typer) -> None:
         ] = None,
         tool: Annotated[
             list[str] | None,
-            typer.Option(metavar="NAME", help="Offer this tool; may be repeated. For umi."),
+            typer.Option(
+                metavar="NAME", help="Offer this tool; may be repeated. For umi and umi_single."
+            ),
         ] = None,
         seconds: Annotated[
             float, typer.Option("--seconds", min=0.1, max=86_400, help="Deadline of the run.")
@@ -61,12 +63,15 @@ def register(app: typer.Typer) -> None:
         text = read_question(question)
         where = find(redis_url=redis_url)
         settings = where.settings
+        chosen = workflow or settings.workflow
+        if tool:
+            require_tools_offered(chosen)
         options: JsonObject = {"calculator": calculator}
         trajectory = asyncio.run(
             _asked(
                 where,
                 text,
-                workflow=workflow or settings.workflow,
+                workflow=chosen,
                 options=options,
                 policies=parse_policies(policy or [], settings),
                 stream=stream,
@@ -86,6 +91,23 @@ def register(app: typer.Typer) -> None:
                 print(harmless(ended_how(trajectory)), file=sys.stderr)
         if not succeeded(trajectory):
             raise typer.Exit(EXIT_FAILED)
+
+
+def require_tools_offered(workflow: str) -> None:
+    """Raises `InputError` for a workflow whose models would never see a tool of `--tool`."""
+    from agents.errors import AgentError
+    from agents.workflows import offers_tools
+    from runtime.errors import InputError
+
+    try:
+        offered = offers_tools(workflow)
+    except AgentError as error:
+        raise InputError(str(error)) from error
+    if not offered:
+        raise InputError(
+            f"--tool: the workflow {workflow!r} offers its models no tools of a task",
+            hint="--workflow umi or umi_single do; one of yours says so by offers_tools = True.",
+        )
 
 
 def parse_policies(words: list[str], settings: Settings) -> dict[str, str]:

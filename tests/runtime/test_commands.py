@@ -121,6 +121,17 @@ def test_a_name_that_does_not_exist_is_answered_with_those_that_do(
     assert says in one_error(done)
 
 
+@pytest.mark.parametrize("chosen", [[], ["--workflow", "solo"]])
+def test_a_tool_for_a_workflow_that_offers_none_is_an_error(
+    shared: Deployment, chosen: list[str]
+) -> None:
+    done = shared.run("ask", QUESTION, "--tool", "calculate", *chosen)
+    assert done.returncode == EXIT_USAGE
+    workflow = chosen[-1] if chosen else "delegate"
+    assert f"the workflow {workflow!r} offers its models no tools" in one_error(done)
+    assert "--workflow umi" in done.stderr
+
+
 def test_a_run_past_its_deadline_is_a_failure_with_its_reason(shared: Deployment) -> None:
     shared.ok("scale", "planner=0")
     until(lambda: not shared.workers("planner"), "end of the planners")
