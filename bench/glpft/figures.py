@@ -101,6 +101,7 @@ class _Played:
 
 def _size(plan: Plan, size: str) -> SizeFigures:
     groups = _groups(plan)
+    _require_alike(plan, size)
     played = {
         method: _played(
             plan,
@@ -175,6 +176,22 @@ def _report(folder: Path) -> Report:
             f"{path} cannot be read ({why}); remove {folder}, and the same command does the cell "
             "anew"
         ) from error
+
+
+def _require_alike(plan: Plan, size: str) -> None:
+    """Raises `OutputError` for cells that were trained in different ways: a release of this
+    program may have other defaults than the one that began the folder."""
+    found: dict[str, str] = {}
+    for cell in plan.cells:
+        if cell.size == size:
+            settings = _report(cell.folder(plan.output)).settings
+            found[settings.model_dump_json(exclude={"method", "seed"})] = cell.name
+    if len(found) > 1:
+        raise OutputError(
+            f"{' and '.join(found.values())} were trained with different settings (see "
+            f"training/settings.json of each), so they do not compare; remove the older cells of "
+            f"{plan.output}, and the same command does them anew"
+        )
 
 
 def _playing(report: Report) -> list[StageFacts]:

@@ -229,13 +229,21 @@ def test_the_table_is_means_over_seeds_with_paired_differences(tmp_path: Path) -
     assert "href=" not in page
 
 
-def _stored(plan: Plan, cell: Cell, solved: str) -> None:
+def test_cells_that_were_trained_in_different_ways_are_not_compared(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path / "out")
+    for cell in plan.cells:
+        _stored(plan, cell, "1" * 9, batch=8 if cell.method == "single" else 16)
+    with pytest.raises(OutputError, match="tiny single 2 and tiny glpft 2 were trained with"):
+        figures_of(plan)
+
+
+def _stored(plan: Plan, cell: Cell, solved: str, **settings: object) -> None:
     """A finished cell: `solved` has a digit for each instruction."""
     folder = cell.folder(plan.output)
     training_folder(folder).mkdir(parents=True)
     stages = ("single",) if cell.method == "single" else ("backbone", *ROLES)
     report = Report(
-        settings=changed(method=cell.method), budget=20_000, tokens=20_480, padding=100,
+        settings=changed(method=cell.method, **settings), budget=20_000, tokens=20_480, padding=100,
         seconds=1.0, stages=tuple(_facts(stage) for stage in stages),
     )  # fmt: skip
     (training_folder(folder) / REPORT).write_text(report.model_dump_json())
