@@ -21,8 +21,10 @@ from bench.errors import OutputError
 class AppendLog:
     """One writer at a time; the output directory's lock sees to that."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, go_on: str | None = None) -> None:
+        """`go_on` is what to do when there is room again, where it is not `bench resume`."""
         self.path = path
+        self._go_on = go_on or f"bench resume {path.parent}"
         self.notice: str | None = None
         """What `open` had to drop, in words; None when the file was whole."""
         self._descriptor: int | None = None
@@ -70,7 +72,7 @@ class AppendLog:
     def _unwritable(self, error: OSError) -> OutputError:
         return OutputError(
             f"{self.path}: cannot be written ({error.strerror or error}); make room, then go "
-            f"on with: bench resume {self.path.parent}"
+            f"on with: {self._go_on}"
         )
 
     def close(self) -> None:

@@ -70,7 +70,7 @@ async def evaluate(
     judge, done = WorldsJudge(), len(items) - len(left)
     on_result(done)
     played = InProcess(pools).play_all(_runs(left, method, by_run), together=TOGETHER)
-    with AppendLog(results_path(folder)) as log:
+    with AppendLog(results_path(folder), go_on="the same command") as log:
         async with aclosing(played):
             async for trajectory in played:
                 item = by_run.pop(trajectory.run.id)
