@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
@@ -14,12 +14,29 @@ if TYPE_CHECKING:
     from runtime.client import Client
     from runtime.config import Settings
     from runtime.deployment import Deployment
+    from runtime.question import SimulatedQuestion
+
+
+class _Task(TypedDict, total=False):
+    environment: str
+    instance: JsonObject
 
 
 def register(app: typer.Typer) -> None:
     @app.command("ask")
     def ask(  # pyright: ignore[reportUnusedFunction]
-        question: Annotated[str, typer.Argument(help="The question; - reads it from stdin.")],
+        question: Annotated[
+            str | None, typer.Argument(help="The question; - reads it from stdin.")
+        ] = None,
+        world: Annotated[
+            int | None,
+            typer.Option(
+                min=0,
+                metavar="NUMBER",
+                help="Ask an instruction of the API simulator instead, with its tools, and tell "
+                "whether it was done. For umi and umi_single.",
+            ),
+        ] = None,
         workflow: Annotated[
             str | None, typer.Option("--workflow", "-w", help="delegate, solo, or one of yours.")
         ] = None,
@@ -37,6 +54,13 @@ def register(app: typer.Typer) -> None:
             list[str] | None,
             typer.Option(
                 metavar="NAME", help="Offer this tool; may be repeated. For umi and umi_single."
+            ),
+        ] = None,
+        option: Annotated[
+            list[str] | None,
+            typer.Option(
+                metavar="NAME=VALUE",
+                help="Of the workflow, as in tool_style=signatures; may be repeated.",
             ),
         ] = None,
         seconds: Annotated[
@@ -57,16 +81,20 @@ def register(app: typer.Typer) -> None:
 
         from runtime.deployment import find
         from runtime.dialogue import succeeded
-        from runtime.errors import EXIT_FAILED
-        from runtime.question import read_question
+        from runtime.errors import EXIT_FAILED, InputError
+        from runtime.question import one_question
 
-        text = read_question(question)
+        text, simulated = one_question(question, world)
         where = find(redis_url=redis_url)
         settings = where.settings
         chosen = workflow or settings.workflow
-        if tool:
-            require_tools_offered(chosen)
-        options: JsonObject = {"calculator": calculator}
+        if tool or simulated:
+            require_tools_offered(chosen, "--tool" if tool else "--world")
+        if tool and simulated:
+            raise InputError("--world brings its own tools: leave out --tool")
+        if simulated and not (quiet or as_json):
+            typer.echo(f"{text}\n")
+        options: JsonObject = {"calculator": calculator, **parse_options(option or [])}
         trajectory = asyncio.run(
             _asked(
                 where,
@@ -78,6 +106,7 @@ def register(app: typer.Typer) -> None:
                 seconds=seconds,
                 seed=seed,
                 tools=tool or [],
+                simulated=simulated,
                 show=not (quiet or as_json),
             )
         )
@@ -89,12 +118,15 @@ def register(app: typer.Typer) -> None:
             typer.echo(harmless(trajectory.answer or ""))
             if trajectory.answer is None:
                 print(harmless(ended_how(trajectory)), file=sys.stderr)
+        if simulated and not as_json:
+            reason = simulated.verify(trajectory)
+            typer.echo(f"not done: {reason}" if reason else "done, says the simulator", err=quiet)
         if not succeeded(trajectory):
             raise typer.Exit(EXIT_FAILED)
 
 
-def require_tools_offered(workflow: str) -> None:
-    """Raises `InputError` for a workflow whose models would never see a tool of `--tool`."""
+def require_tools_offered(workflow: str, option: str) -> None:
+    """Raises `InputError` for a workflow whose models would never see a tool of the option."""
     from agents.errors import AgentError
     from agents.workflows import offers_tools
     from runtime.errors import InputError
@@ -105,9 +137,28 @@ def require_tools_offered(workflow: str) -> None:
         raise InputError(str(error)) from error
     if not offered:
         raise InputError(
-            f"--tool: the workflow {workflow!r} offers its models no tools of a task",
+            f"{option}: the workflow {workflow!r} offers its models no tools of a task",
             hint="--workflow umi or umi_single do; one of yours says so by offers_tools = True.",
         )
+
+
+def parse_options(words: list[str]) -> JsonObject:
+    """`--option NAME=VALUE` options; a value is JSON (`4`, `true`) or else text. Raises
+    `InputError`."""
+    import json
+
+    from runtime.errors import InputError
+
+    options: JsonObject = {}
+    for word in words:
+        name, found, value = word.partition("=")
+        if not (name and found):
+            raise InputError(f"{word!r} is not NAME=VALUE", hint="as in --option max_calls=4.")
+        try:
+            options[name] = json.loads(value)
+        except ValueError:
+            options[name] = value
+    return options
 
 
 def parse_policies(words: list[str], settings: Settings) -> dict[str, str]:
@@ -140,6 +191,7 @@ async def _asked(
     seconds: float,
     seed: int,
     tools: list[str],
+    simulated: SimulatedQuestion | None,
     show: bool,
 ) -> Trajectory:
     import asyncio
@@ -154,6 +206,9 @@ async def _asked(
         print(harmless(hold_up), file=sys.stderr)
 
     settings = where.settings
+    task: _Task = {"instance": {"tools": [*tools]}} if tools else {}
+    if simulated is not None:
+        task = {"environment": simulated.environment, "instance": simulated.instance}
     async with Client.connect(settings.bus, settings.policies) as client:
         run = client.new_run(
             question,
@@ -163,7 +218,7 @@ async def _asked(
             stream=stream,
             seed=seed,
             budget=Budget(seconds=seconds),
-            instance={"tools": [*tools]} if tools else None,
+            **task,
         )
         await client.submit(run)
         telling = asyncio.create_task(tell_hold_ups(client.bus, run, where, say))

@@ -132,6 +132,23 @@ def test_a_tool_for_a_workflow_that_offers_none_is_an_error(
     assert "--workflow umi" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "there is no question"),
+        ([QUESTION, "--world", "1"], "which of both?"),
+        (["--world", "1"], "offers its models no tools"),
+        (["--world", "1", "--workflow", "umi", "--tool", "calculate"], "leave out --tool"),
+        (["--world", "1", "--workflow", "umi", "--option", "calls=3"], "known options: calculator"),
+        ([QUESTION, "--option", "calls"], "not NAME=VALUE"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_error(shared: Deployment, words: list[str], says: str) -> None:
+    done = shared.run("ask", *words)
+    assert done.returncode == EXIT_USAGE
+    assert says in one_error(done)
+
+
 def test_a_run_past_its_deadline_is_a_failure_with_its_reason(shared: Deployment) -> None:
     shared.ok("scale", "planner=0")
     until(lambda: not shared.workers("planner"), "end of the planners")

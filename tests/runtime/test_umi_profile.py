@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 from agents.workflows import workflows
 from runtime import config
+from tests.runtime.conftest import Deployment
 
 
 def test_every_role_of_the_workflow_is_served_by_an_adapter_of_one_model() -> None:
@@ -23,3 +26,16 @@ def test_each_of_its_adapters_begins_with_the_model_alone() -> None:
     assert {f"umi/{name}" for name in settings.models["umi"].base_until_published} == set(
         settings.policies.values()
     )
+
+
+def test_an_instruction_of_the_simulator_is_asked_and_judged_by_its_world(
+    deployment: Deployment,
+) -> None:
+    """By the oracle, which knows the instructions of one number and gives up over others."""
+    known = json.dumps([{"split": "unseen_worlds", "samples": 1, "seed": 7}])
+    deployment.up(f"models.umi.scripted.worlds={known}", profile="umi_scripted")
+    said = deployment.ok("ask", "--world", "7", "--option", "tool_style=signatures")
+    assert said.endswith("done, says the simulator\n")
+    failed = deployment.run("ask", "--world", "8")
+    assert failed.returncode == 1
+    assert failed.stdout.endswith("not done: gave up, but there is a way\n")
