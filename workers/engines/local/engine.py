@@ -13,7 +13,7 @@ from workers.engines.grammar.matcher import Matcher
 from workers.engines.in_flight import InFlight, Ticket
 from workers.engines.local.adapters import Adapters, AdapterVersion
 from workers.engines.local.decoder import Decoder, Job, L, new_seed
-from workers.engines.local.model_files import model_name
+from workers.engines.local.model_files import local_folder, model_name
 from workers.engines.protocol import (
     Capabilities,
     Completion,
@@ -138,6 +138,7 @@ class LocalEngine(Generic[L]):
         """
         if self._adapters.version(name) == version:
             return
+        path = str(local_folder(path))
         if self._loaded is not None:
             # Not in the decoder's thread: a large base takes seconds, in which rows go on.
             await asyncio.to_thread(self._loaded.check_base_of, path)
