@@ -30,6 +30,7 @@ register_all(
             "bench.faults",
             "bench.fidelity",
             "bench.soak",
+            "bench.training_bench",
             "bench.validity",
         )
         if find_spec(name, None) is not None

@@ -1,0 +1,47 @@
+"""The tables of `bench training`."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.engine_bench.figures import Spread
+from bench.training_bench.figures import OURS, Report
+
+
+def show(report: Report, console: Console) -> None:
+    """Print every figure with its spread, then the ratios."""
+    rows = report.prepared
+    console.print(
+        f"\n{report.size}, {rows.precision}, {report.machine}; {rows.rows:,} rows of "
+        f"{rows.mean:.0f} tokens (longest {rows.longest:,}), {rows.learned / rows.tokens:.1%} of "
+        "them learned. Medians over the repeats (least–greatest); padding is no token."
+    )
+    for name, about in report.about.items():
+        console.print(f"  {name}: {about}")
+    table = Table("", title_justify="left")
+    for heading in ("tokens/s", "padding", "tokens per step", "tokens at once", "peak MB"):
+        table.add_column(heading, justify="right")
+    for name, runs in report.figures.items():
+        last = runs[-1]
+        table.add_row(
+            name,
+            _range(report.rate(name), ",.0f"),
+            f"{last.padding_share:.1%}",
+            f"{last.tokens / last.steps:,.0f}",
+            f"{(last.tokens + last.padding) / last.forwards:,.0f}",
+            _range(report.memory(name), ",.0f"),
+        )
+    console.print(table)
+    others = [name for name in report.figures if name != OURS]
+    if others:
+        ratios = Table("tokens/s, ours to", title_justify="left")
+        ratios.add_column("median (least–greatest)", justify="right")
+        for name in others:
+            ratios.add_row(name, _range(report.ratio(name), ".2f"))
+        console.print(ratios)
+
+
+def _range(found: Spread, form: str) -> str:
+    middle, least, greatest = (format(each, form) for each in found)
+    return f"{middle} ({least}–{greatest})"
