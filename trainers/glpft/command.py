@@ -54,7 +54,10 @@ def glpft(
         typer.Option(min=1, help="Rows per step; 48 as published, 16 from random weights."),
     ] = None,
     piece_tokens: Annotated[
-        int, typer.Option(min=64, help="Tokens that go through the model at once: its memory.")
+        int,
+        typer.Option(
+            min=64, help="Tokens that go through the model at once, in all processes: its memory."
+        ),
     ] = 4_096,
     rate: Annotated[float, typer.Option(min=0.0, help="Factor of all learning rates.")] = 1.0,
     rank: Annotated[int, typer.Option(min=1, help="Of adapters.")] = 16,
@@ -76,36 +79,43 @@ def glpft(
     """Train a backbone on the global set, then planner, caller and summarizer from it.
 
     Run it again to go on after a crash or Ctrl-C; what is finished is not done again. The other
-    methods are baselines at the same compute.
+    methods are baselines at the same compute. On several GPUs: `accelerate launch --multi_gpu
+    --module trainers.cli glpft ...`, or with --use_fsdp --fsdp_version 2.
     """
     from trainers.glpft.pipeline import Watch, train
+    from trainers.glpft.processes import joined
     from trainers.glpft.publishing import publications, require_publishable
     from trainers.glpft.publishing import publish as publish_all
     from trainers.glpft.settings import BATCH, BATCH_FROM_SCRATCH
 
-    made = _data_set(data, from_store, output, restart=restart)
-    settings = _settings(
-        made, base, size,
-        method=method, weights=weights, tokens=tokens, global_set=global_set,
-        batch=batch or (BATCH if base else BATCH_FROM_SCRATCH),
-        piece_tokens=piece_tokens, rate=rate, rank=rank, seed=seed, threads=threads,
-    )  # fmt: skip
-    if publish:
-        require_publishable(settings)
     try:
-        with _Shown() as shown:
-            report = train(
-                settings,
-                made,
-                output,
-                restart=restart,
-                checkpoint_every=checkpoint_every,
-                watch=Watch(shown.progress, shown.checkpoint, shown.say),
-            )
+        with joined() as processes:
+            with processes.in_turn():
+                made = _data_set(data, from_store, output, restart=restart and processes.is_first)
+            settings = _settings(
+                made, base, size,
+                method=method, weights=weights, tokens=tokens, global_set=global_set,
+                batch=batch or (BATCH if base else BATCH_FROM_SCRATCH),
+                piece_tokens=piece_tokens, rate=rate, rank=rank, seed=seed, threads=threads,
+            )  # fmt: skip
+            if publish:
+                require_publishable(settings)
+            with _Shown(seen=processes.is_first) as shown:
+                report = train(
+                    settings,
+                    made,
+                    output,
+                    restart=restart,
+                    checkpoint_every=checkpoint_every,
+                    watch=Watch(shown.progress, shown.checkpoint, shown.say),
+                    processes=processes,
+                )
     except KeyboardInterrupt:
         # Here, because typer turns it into a silent exit.
         typer.echo("stopped; go on with the same command, without --restart", err=True)
         raise typer.Exit(130) from None
+    if not processes.is_first:
+        return
     _show(report, output)
     if publish:
         publish_all(publications(report, output, pool), pool, redis_url, wait)
@@ -152,14 +162,15 @@ def _settings(data: DataSet, base: str | None, size: str, **chosen: object) -> G
 
 
 class _Shown:
-    """A bar on a terminal, lines elsewhere."""
+    """A bar on a terminal, lines elsewhere. What is not `seen` is no bar."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, seen: bool) -> None:
+        self._seen = seen
         self._bar: Progress | None = None
         self._tasks: dict[str, object] = {}
 
     def __enter__(self) -> _Shown:
-        if sys.stderr.isatty():
+        if self._seen and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -11,9 +11,12 @@ from trainers.errors import TrainingError
 
 
 class Curves:
-    """Writes the scalars of one stage below `folder`."""
+    """Writes the scalars of one stage below `folder`; nothing if that is None."""
 
-    def __init__(self, folder: Path, step: int) -> None:
+    def __init__(self, folder: Path | None, step: int) -> None:
+        self._writer: Any = None
+        if folder is None:
+            return
         try:
             from torch.utils.tensorboard.writer import SummaryWriter
         except ImportError as error:
@@ -23,7 +26,7 @@ class Curves:
             ) from error
         if step == 0:
             shutil.rmtree(folder, ignore_errors=True)
-        self._writer: Any = SummaryWriter(str(folder), purge_step=step + 1 if step else None)
+        self._writer = SummaryWriter(str(folder), purge_step=step + 1 if step else None)
 
     def __enter__(self) -> Self:
         return self
@@ -34,10 +37,13 @@ class Curves:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
 
     def add(self, step: int, values: dict[str, float]) -> None:
         """Values by the name of their curve."""
+        if self._writer is None:
+            return
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
         self._writer.flush()

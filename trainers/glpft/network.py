@@ -6,11 +6,14 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainers.errors import TrainingError, UnreadableModel
+from trainers.glpft.processes import Processes, whole
 from workers.engines.protocol import EngineError
 from workers.engines.settings import ModelSettings
 from workers.engines.torch.loading import LoadedModel, load_model
@@ -42,6 +45,8 @@ class Network:
     loaded: LoadedModel
     adapter: Any = None
     """The PeftModel around it; None when all weights are trained."""
+    processes: Processes = field(default_factory=Processes)
+    """That train it together."""
 
     @property
     def whole(self) -> Any:
@@ -65,28 +70,53 @@ class Network:
     def learned_logits(self, ids: torch.Tensor, learned: torch.Tensor) -> torch.Tensor:
         """Of token ids [rows, length], the logits [learned tokens, vocabulary] that the tokens
         marked in `learned` [rows, length - 1], which begins with the second one, come from."""
+        if self.processes.sharded:
+            # The weights are put together on the way through the model's own `forward`.
+            return self.whole(ids, learned)
+        return self._learned_logits(self.whole, ids, learned)
+
+    def gathered(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A weight or one of its moments, put together where it is spread over the processes: then
+        all of them must ask for it."""
+        return whole(tensor) if self.processes.sharded else tensor
+
+    def shard(self) -> None:
+        """Spread the weights over the processes."""
+        forward = self.whole.forward
+        self.whole.forward = partial(self._learned_logits, forward)
+        self.processes.shard(self.whole)
+
+    def _learned_logits(
+        self, forward: Callable[..., Any], ids: torch.Tensor, learned: torch.Tensor
+    ) -> torch.Tensor:
         if any(getattr(self.whole.config, name, None) for name in _CHANGES_LOGITS):
-            return self.whole(input_ids=ids, use_cache=False).logits[:, :-1][learned]
+            return forward(input_ids=ids, use_cache=False).logits[:, :-1][learned]
         # The output layer is a large part of a small model: only what is learned goes through it.
         inner = getattr(self.whole, self.whole.base_model_prefix)
         hidden = inner(input_ids=ids, use_cache=False).last_hidden_state
         return self.whole.get_output_embeddings()(hidden[:, :-1][learned])
 
     def write(self, folder: Path, base: Path) -> None:
-        """Into an empty folder; `base` is the folder that the model was loaded from."""
+        """Into an empty folder, by the first process, with the help of all; `base` is the folder
+        that the model was loaded from."""
         if self.adapter is not None:
-            self.adapter.save_pretrained(folder, save_embedding_layers=False)
+            state = {name: self.gathered(each).detach() for name, each in self.trained()}
+            if not self.processes.is_first:
+                return
+            self.adapter.save_pretrained(folder, state_dict=state, save_embedding_layers=False)
             (folder / "README.md").unlink(missing_ok=True)
             (folder / ADAPTER).chmod(0o644)
             return
         dtype = _stored_dtype(base)
         weights: dict[str, torch.Tensor] = {}
         seen: set[int] = set()
-        for name, tensor in self.whole.state_dict().items():
+        for name, tensor in self.whole.state_dict(keep_vars=True).items():
             # An embedding that is also the output layer is stored once.
-            if tensor.data_ptr() not in seen:
-                seen.add(tensor.data_ptr())
-                weights[name] = tensor.detach().to(dtype)
+            if id(tensor) not in seen:
+                seen.add(id(tensor))
+                weights[name] = self.gathered(tensor).detach().to(dtype)
+        if not self.processes.is_first:
+            return
         self.whole.save_pretrained(folder, state_dict=weights)
         config = json.loads((folder / "config.json").read_text())
         # The library writes what the model was trained in.
@@ -100,14 +130,27 @@ class Network:
 
 
 def network_of(
-    loaded: LoadedModel, *, adapter: bool, rank: int, begins_from: Path | None, base: str
+    loaded: LoadedModel,
+    *,
+    adapter: bool,
+    rank: int,
+    begins_from: Path | None,
+    base: str,
+    processes: Processes | None = None,
 ) -> Network:
-    """What is trained of a loaded model. With `begins_from` an adapter begins with the weights of
-    that one; a new one with random A and zero B from torch's current random state. Raises
-    `TrainingError` without the package peft."""
+    """What is trained of a loaded model, by `processes` together; None is this one alone. With
+    `begins_from` an adapter begins with the weights of that one; a new one with random A and zero
+    B from torch's current random state. Raises `TrainingError` without the package peft."""
     loaded.model.requires_grad_(requires_grad=not adapter)
-    if not adapter:
-        return Network(loaded)
+    around = _adapter(loaded, rank, begins_from, base) if adapter else None
+    network = Network(loaded, around, processes or Processes())
+    if network.processes.sharded:
+        network.shard()
+    return network
+
+
+def _adapter(loaded: LoadedModel, rank: int, begins_from: Path | None, base: str) -> Any:
+    """The PeftModel around a model."""
     try:
         from peft import LoraConfig, PeftModel, get_peft_model
     except ImportError as error:
@@ -119,15 +162,12 @@ def network_of(
         # peft 0.21 asks by the name that transformers 5 is going to drop.
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
         if begins_from is not None:
-            adapter_model: Any = PeftModel.from_pretrained(
-                loaded.model, begins_from, is_trainable=True
-            )
-            return Network(loaded, adapter_model)
+            return PeftModel.from_pretrained(loaded.model, begins_from, is_trainable=True)
         loaded.model.name_or_path = base
         config = LoraConfig(
             r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM"
         )
-        return Network(loaded, get_peft_model(loaded.model, config))
+        return get_peft_model(loaded.model, config)
 
 
 def _stored_dtype(base: Path) -> torch.dtype:

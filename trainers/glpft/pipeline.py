@@ -29,6 +29,7 @@ from trainers.glpft.facts import FACTS, StageFacts, read_facts
 from trainers.glpft.fingerprint import weights_sha256
 from trainers.glpft.from_scratch import write_new_model
 from trainers.glpft.network import load_base, network_of
+from trainers.glpft.processes import Processes
 from trainers.glpft.rows import StageRows, rows_of
 from trainers.glpft.settings import GlpftSettings
 from trainers.glpft.stage_training import StageProgress, StageTraining, peak_memory_mb
@@ -80,16 +81,19 @@ def train(
     restart: bool = False,
     checkpoint_every: int = 200,
     watch: Watch | None = None,
+    processes: Processes | None = None,
 ) -> Report:
     """Train what of the method is not finished in `output`, resuming the stage in work.
 
-    Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt. Raises
-    `TrainingError`s.
+    Of several processes, which must all see the same `output`, the first one writes and tells.
+    Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt. Raises `TrainingError`s.
     """
-    watch = watch or Watch()
+    processes = processes or Processes()
+    watch = watch if watch is not None and processes.is_first else Watch()
     require_trainable(data)
-    _require_possible(settings)
-    _claim(output, settings, restart=restart)
+    _require_possible(settings, processes)
+    with processes.in_turn():
+        _claim(output, settings, restart=restart and processes.is_first)
     finished = _read_report(output)
     if finished is not None:
         watch.say(f"the training in {output} is finished; --restart trains anew")
@@ -99,16 +103,17 @@ def train(
 
     torch.set_num_threads(settings.threads)
     first = output / INITIAL if settings.base is None else base_folder(settings.base)
-    if settings.base is None and not first.is_dir():
-        watch.say("learning a tokenizer…")
-        assert settings.size is not None
-        write_new_model(data, settings.size, settings.seed, first)
+    with processes.in_turn():
+        if settings.base is None and not first.is_dir():
+            watch.say("learning a tokenizer…")
+            assert settings.size is not None
+            write_new_model(data, settings.size, settings.seed, first)
     budget, shares = _budget(settings, data, first)
     facts: list[StageFacts] = []
     for stage in stages_of(settings.method, shares, settings.global_set):
         done = read_facts(output / stage.name)
         if done is None:
-            done = _Pipeline(settings, data, output, first, watch).stage(
+            done = _Pipeline(settings, data, output, first, watch, processes).stage(
                 stage, round(budget * stage.share), checkpoint_every
             )
         facts.append(done)
@@ -120,7 +125,8 @@ def train(
         seconds=round(sum(each.seconds for each in facts), 1),
         stages=tuple(facts),
     )
-    (output / REPORT).write_text(report.model_dump_json(indent=1) + "\n")
+    if processes.is_first:
+        (output / REPORT).write_text(report.model_dump_json(indent=1) + "\n")
     return report
 
 
@@ -151,6 +157,7 @@ class _Pipeline:
     output: Path
     first: Path
     watch: Watch
+    processes: Processes
 
     def stage(self, stage: Stage, budget: int, checkpoint_every: int) -> StageFacts:
         import torch
@@ -174,6 +181,7 @@ class _Pipeline:
             rank=settings.rank,
             begins_from=before if adapter and same_kind else None,
             base=settings.base if settings.base and base == self.first else base.name,
+            processes=self.processes,
         )
         training = StageTraining(
             settings=settings,
@@ -213,15 +221,19 @@ class _Pipeline:
             transformers=transformers.__version__,
         )
         part = self.output / f".{stage.name}.{os.getpid()}.part"
-        shutil.rmtree(part, ignore_errors=True)
-        try:
+        if self.processes.is_first:
+            shutil.rmtree(part, ignore_errors=True)
             part.mkdir()
+        try:
             network.write(part, base)
-            (part / FACTS).write_text(facts.model_dump_json(indent=1) + "\n")
-            part.rename(folder)
+            if self.processes.is_first:
+                (part / FACTS).write_text(facts.model_dump_json(indent=1) + "\n")
+                part.rename(folder)
         finally:
             shutil.rmtree(part, ignore_errors=True)
-        shutil.rmtree(training.work, ignore_errors=True)
+        if self.processes.is_first:
+            shutil.rmtree(training.work, ignore_errors=True)
+        self.processes.wait()
         return facts
 
     def _rows(self, stage: Stage, loaded: LoadedModel) -> StageRows:
@@ -270,8 +282,14 @@ def _read_report(output: Path) -> Report | None:
         raise UnreadableModel(f"{path} is damaged ({why}); --restart trains anew") from error
 
 
-def _require_possible(settings: GlpftSettings) -> None:
-    """Raises `TrainingError` for weights that the method has nothing to put on."""
+def _require_possible(settings: GlpftSettings, processes: Processes) -> None:
+    """Raises `TrainingError` for weights that the method has nothing to put on, and for those that
+    can't be spread."""
+    if processes.sharded and settings.base is None:
+        raise TrainingError(
+            "models from random weights are small and need their matrices whole (Muon): launch "
+            "them without FSDP, or name a model by --base"
+        )
     has_backbone = settings.method in ("glpft", "no-reuse")
     if settings.weights == "lora" and settings.base is None:
         raise TrainingError(

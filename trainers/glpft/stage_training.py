@@ -20,9 +20,10 @@ from trainers.checkpoints import (
     save_checkpoint,
 )
 from trainers.errors import TrainingError
-from trainers.glpft.batches import Batch, batch_of, batches
+from trainers.glpft.batches import Batch, batch_of, batches, share_of
 from trainers.glpft.curves import Curves
 from trainers.glpft.network import Network
+from trainers.glpft.processes import Processes, spread
 from trainers.glpft.rows import StageRows
 from trainers.glpft.settings import GlpftSettings, Schedule
 from trainers.interruption import deferred_interrupt
@@ -88,6 +89,10 @@ class StageTraining:
     curves: Path
     state: StageState = field(init=False)
 
+    @property
+    def processes(self) -> Processes:
+        return self.network.processes
+
     def run(
         self,
         *,
@@ -97,8 +102,8 @@ class StageTraining:
     ) -> float | None:
         """Train to the budget; returns the loss on the validation rows.
 
-        Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt. Raises
-        `TrainingError`s.
+        Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt, in all processes if
+        one of them is told so. Raises `TrainingError`s.
         """
         # Parameters and two moments, in two checkpoints.
         require_disk(self.work, 2 * 12 * sum(each.numel() for _, each in self.network.trained()))
@@ -115,7 +120,8 @@ class StageTraining:
             )
         else:
             self._restore(checkpoint, optimizers)
-        with Curves(self.curves, self.state.step) as curves, deferred_interrupt() as interruption:
+        drawn = self.curves if self.processes.is_first else None
+        with Curves(drawn, self.state.step) as curves, deferred_interrupt() as interruption:
             if self.state.step == 0 and self.state.validation_before is not None:
                 curves.add(0, {"validation loss": self.state.validation_before})
             seed = self.settings.seed
@@ -126,14 +132,13 @@ class StageTraining:
                 if self.state.ended:
                     break
                 self._step(batch, optimizers, schedule, curves, on_progress)
-                if (
-                    self.state.ended
-                    or interruption.asked
-                    or self.state.step % checkpoint_every == 0
-                ):
+                asked = self.processes.sum_of(interruption.asked) > 0
+                if self.state.ended or asked or self.state.step % checkpoint_every == 0:
                     self._save(optimizers)
                     on_checkpoint(self.stage, self.state.step)
-                if interruption.asked:
+                if asked:
+                    # The first process is at its checkpoint still.
+                    self.processes.wait()
                     raise KeyboardInterrupt
             after = self.validation_loss()
             if after is not None:
@@ -150,7 +155,8 @@ class StageTraining:
         self.network.whole.eval()
         batch = batch_of(rows, self.settings.piece_tokens)
         with torch.no_grad():
-            return math.fsum(float(part) for part in self._losses(batch)) / batch.learned
+            loss = math.fsum(float(part) for part in self._losses(batch))
+            return self.processes.sum_of(loss) / batch.learned
 
     def _step(
         self,
@@ -173,16 +179,22 @@ class StageTraining:
         rate = schedule.learning_rate * factor
         self.network.whole.train()
         loss = 0.0
+        # Sharded gradients come back as means over the processes.
+        learned = batch.learned / self.processes.count if self.processes.sharded else batch.learned
         for part in self._losses(batch):
-            (part / batch.learned).backward()
+            (part / learned).backward()
             loss += float(part.detach()) / batch.learned
+        loss = self.processes.sum_of(loss)
         if not math.isfinite(loss):
             raise TrainingError(
                 f"{self.stage}: the loss of step {self.state.step + 1} is {loss}; the rate "
                 f"{rate:.1e} is too high: lower it by --rate, and --restart"
             )
         parameters = [each for _, each in self.network.trained()]
-        norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip))
+        self.processes.sum_gradients(parameters)
+        norm = float(
+            self.network.gathered(torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip))
+        )
         for optimizer in optimizers:
             optimizer.step()
             optimizer.zero_grad()
@@ -219,12 +231,13 @@ class StageTraining:
         )
 
     def _losses(self, batch: Batch) -> Iterator[torch.Tensor]:
-        """Of each piece the sum of the negative log-likelihoods (nats) of its learned tokens."""
+        """Of this process's share of each piece the sum of the negative log-likelihoods (nats) of
+        its learned tokens."""
         import torch
         from torch.nn import functional
 
         device = self.network.device
-        for piece in batch.pieces:
+        for piece in share_of(batch, self.processes.index, self.processes.count):
             ids = torch.tensor(piece.ids, device=device)  # [rows, length]
             learned = torch.tensor(piece.learned, device=device)[:, 1:]
             # Padding stands on the right, so that causal attention alone keeps it out of sight.
@@ -267,7 +280,12 @@ class StageTraining:
     def _save(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
         import torch
 
-        tensors = tensors_of(self.network.trained(), optimizers)
+        tensors = {
+            name: self.network.gathered(tensor)
+            for name, tensor in tensors_of(self.network.trained(), optimizers).items()
+        }
+        if not self.processes.is_first:
+            return
         tensors[_RANDOM_STATE] = torch.get_rng_state()
         if self.network.device.type == "cuda":
             tensors[f"{_RANDOM_STATE}.cuda"] = torch.cuda.get_rng_state()
@@ -279,7 +297,10 @@ class StageTraining:
     ) -> None:
         import torch
 
-        restore(self.network.trained(), optimizers, checkpoint.tensors)
+        trained, tensors = self.network.trained(), checkpoint.tensors
+        restore(
+            trained, optimizers, spread(tensors, trained) if self.processes.sharded else tensors
+        )
         torch.set_rng_state(checkpoint.tensors[_RANDOM_STATE])
         if self.network.device.type == "cuda":
             torch.cuda.set_rng_state(checkpoint.tensors[f"{_RANDOM_STATE}.cuda"])

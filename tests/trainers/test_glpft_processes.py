@@ -1,0 +1,233 @@
+"""GLPFT in two processes of a CPU: the steps are those of one, whole or sharded, and a process that
+is stopped or killed ends the others with a reason and loses nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+
+from trainers.glpft.batches import batch_of, share_of
+from trainers.glpft.facts import StageFacts, read_facts
+from trainers.glpft.pipeline import train
+from trainers.glpft.processes import joined
+from trainers.glpft.rows import TokenRow
+from trainers.glpft.settings import GlpftSettings
+
+from .launched import launched
+from .tiny_glpft import DATA, changed
+
+SCRATCH = changed(method="single", tokens=6_000)
+
+
+@given(st.lists(st.integers(2, 60), min_size=1, max_size=20), st.integers(1, 4))
+def test_processes_share_a_batch_without_loss_and_are_called_equally_often(
+    lengths: list[int], count: int
+) -> None:
+    rows = [
+        TokenRow((number + 1, *[999] * (length - 1)), (False, *[True] * (length - 1)))
+        for number, length in enumerate(sorted(lengths))
+    ]
+    batch = batch_of(rows, 200)
+    shares = [share_of(batch, index, count) for index in range(count)]
+    assert {len(pieces) for pieces in shares} == {len(batch.pieces)}
+    learned = [
+        ids[0]
+        for pieces in shares
+        for piece in pieces
+        for ids, own in zip(piece.ids, piece.learned, strict=True)
+        if any(own)
+    ]
+    assert sorted(learned) == [row.ids[0] for row in rows]
+
+
+def test_a_process_alone_waits_for_nobody_and_needs_no_launcher() -> None:
+    with joined() as processes:
+        assert (processes.count, processes.index, processes.is_first) == (1, 0, True)
+        assert processes.sum_of(0.1) == 0.1
+        processes.wait()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"FSDP_VERSION": "1"}, "set fsdp_version: 2"),
+        ({"FSDP_ACTIVATION_CHECKPOINTING": "true"}, "leave it out, and lower --piece-tokens"),
+        ({"ACCELERATE_USE_CPU": "false"}, "accelerate found no GPUs for them"),
+        ({}, "launch them without FSDP"),
+    ],
+)
+def test_settings_of_a_launcher_that_cannot_be_trained_by_are_refused(
+    tmp_path: Path, settings: dict[str, str], said: str
+) -> None:
+    if "ACCELERATE_USE_CPU" in settings and torch.cuda.is_available():
+        pytest.skip("there are GPUs")
+    with launched(
+        [(SCRATCH, tmp_path / "out")], tmp_path / "said", sharded=True, changed=settings
+    ) as started:
+        assert ended(started) == [1, 1]
+    assert said in (tmp_path / "said/1").read_text()
+    assert not (tmp_path / "out").exists()
+
+
+def curve(folder: Path, name: str) -> list[tuple[int, float]]:
+    """One of the curves of a stage as TensorBoard reads it."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events: Any = EventAccumulator(str(folder / "curves/single"))
+    events.Reload()
+    return [(each.step, each.value) for each in events.Scalars(name)]
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    (found,) = (folder / "single").glob("*.safetensors")
+    return load_file(found)
+
+
+def facts(folder: Path) -> StageFacts:
+    found = read_facts(folder / "single")
+    assert found is not None
+    return found
+
+
+def ended(started: list[BaseProcess]) -> list[int | None]:
+    for each in started:
+        each.join(timeout=60)
+    return [each.exitcode for each in started]
+
+
+def wait_for_checkpoint(said: Path, step: int) -> None:
+    """Until the first process has said that it has saved that step."""
+    deadline = time.monotonic() + 60
+    while (
+        not (said / "0").exists() or f"checkpoint single {step}\n" not in (said / "0").read_text()
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One training of all weights, and one of an adapter."""
+
+    full: Path
+    adapter: Path
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model folder, trained in this process for a few steps."""
+    folder = tmp_path_factory.mktemp("base") / "out"
+    train(SCRATCH, DATA, folder)
+    return folder / "single"
+
+
+def full(base: Path) -> GlpftSettings:
+    """At a hundred times the published rate, from which so small a model would not move."""
+    return changed(
+        method="single", tokens=16_000, base=str(base), base_sha256="", size=None, rate=100
+    )
+
+
+def jobs(folder: Path, base: Path) -> list[tuple[GlpftSettings, Path]]:
+    chosen = full(base)
+    adapter = chosen.model_copy(update={"tokens": 6_000, "weights": "lora", "rank": 4, "rate": 10})
+    return [(chosen, folder / "full"), (adapter, folder / "adapter")]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory, base: Path) -> Trained:
+    """Trained in this process."""
+    pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+    folder = tmp_path_factory.mktemp("alone")
+    for settings, output in jobs(folder, base):
+        train(settings, DATA, output)
+    return Trained(folder / "full", folder / "adapter")
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["whole", "sharded"])
+def together(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, base: Path
+) -> tuple[Trained, bool]:
+    """The same in two, and whether their weights are spread over them."""
+    folder = tmp_path_factory.mktemp("together")
+    wanted = jobs(folder, base)
+    with launched(wanted, folder / "said", sharded=request.param) as started:
+        assert ended(started) == [0, 0], [
+            (folder / "said" / number).read_text() for number in ("0", "1")
+        ]
+    return Trained(folder / "full", folder / "adapter"), request.param
+
+
+def require_same_but_for_rounding(folder: Path, other: Path) -> None:
+    ours, theirs = facts(folder), facts(other)
+    assert (ours.steps, ours.tokens, ours.padding) == (theirs.steps, theirs.tokens, theirs.padding)
+    assert (ours.parameters, ours.trained_parameters) == (
+        theirs.parameters, theirs.trained_parameters,
+    )  # fmt: skip
+    assert ours.validation_before == pytest.approx(theirs.validation_before, abs=1e-6)
+    assert ours.validation_after == pytest.approx(theirs.validation_after, abs=2e-4)
+    for name in ("loss", "gradient norm", "learning rate"):
+        found, wanted = curve(folder, name), curve(other, name)
+        assert [step for step, _ in found] == [step for step, _ in wanted]
+        assert [v for _, v in found] == pytest.approx([v for _, v in wanted], rel=1e-3)
+    one, another = weights(folder), weights(other)
+    assert one.keys() == another.keys()
+    for name, tensor in another.items():
+        assert one[name].dtype == tensor.dtype
+        assert torch.allclose(one[name], tensor, atol=2e-3), name
+
+
+def test_two_processes_make_the_steps_of_one(
+    together: tuple[Trained, bool], alone: Trained
+) -> None:
+    require_same_but_for_rounding(together[0].full, alone.full)
+    require_same_but_for_rounding(together[0].adapter, alone.adapter)
+    assert not list(together[0].full.glob(".*"))
+
+
+def test_after_a_kill_minus_9_of_one_the_other_says_so_and_the_run_goes_on_to_the_same_weights(
+    tmp_path: Path, together: tuple[Trained, bool], base: Path
+) -> None:
+    whole, sharded = together
+    wanted, said = [(full(base), tmp_path / "out")], tmp_path / "said"
+    with launched(wanted, said, sharded=sharded, checkpoint_every=2, held_at=4) as started:
+        wait_for_checkpoint(said, 4)
+        started[1].kill()
+        (said / "go").touch()
+        assert ended(started) == [1, -signal.SIGKILL]
+    assert "process 1 of 2 lost another one" in (said / "0").read_text()
+    assert not (tmp_path / "out/single").exists()
+    with launched(wanted, said, sharded=sharded) as started:
+        assert ended(started) == [0, 0]
+    assert facts(tmp_path / "out").losses == facts(whole.full).losses
+    found, expected = weights(tmp_path / "out"), weights(whole.full)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_ctrl_c_in_one_process_stops_all_at_the_same_step_from_which_others_go_on(
+    tmp_path: Path, alone: Trained, base: Path
+) -> None:
+    wanted, said = [(full(base), tmp_path / "out")], tmp_path / "said"
+    with launched(wanted, said, checkpoint_every=4, held_at=4) as started:
+        wait_for_checkpoint(said, 4)
+        assert started[1].pid is not None
+        os.kill(started[1].pid, signal.SIGINT)
+        (said / "go").touch()
+        assert ended(started) == [130, 130]
+    assert [path.name for path in (tmp_path / "out/work/single").iterdir()] == [
+        "checkpoint-00000005"
+    ]
+    with launched(wanted, said, sharded=True) as started:
+        assert ended(started) == [0, 0]
+    require_same_but_for_rounding(tmp_path / "out", alone.full)

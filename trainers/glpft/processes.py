@@ -1,0 +1,194 @@
+"""Several processes that train one model together, one for each GPU, started by `accelerate
+launch` or torchrun: every process puts its share of a step's rows through the model, and all make
+the same step. The weights are whole in each of them or, with accelerate's FSDP settings (version
+2), spread over them.
+
+A step is that of a single process but for the order in which gradients are added up: the last
+digits are others with another number of processes. Files are written by the first process alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trainers.errors import TrainingError
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process and those that train with it."""
+
+    accelerator: Any = None
+    """Of the package accelerate; None for a process that trains alone."""
+    sharded: bool = False
+    """Whether the weights are spread over the processes."""
+
+    @property
+    def count(self) -> int:
+        return 1 if self.accelerator is None else int(self.accelerator.num_processes)
+
+    @property
+    def index(self) -> int:
+        return 0 if self.accelerator is None else int(self.accelerator.process_index)
+
+    @property
+    def is_first(self) -> bool:
+        return self.index == 0
+
+    def wait(self) -> None:
+        """Until all have come here."""
+        if self.accelerator is not None:
+            self.accelerator.wait_for_everyone()
+
+    @contextmanager
+    def in_turn(self) -> Generator[None]:
+        """The first process goes through the block before the others, which find what it made."""
+        if not self.is_first:
+            self.wait()
+        yield
+        if self.is_first:
+            self.wait()
+
+    def sum_of(self, value: float) -> float:
+        """Over all processes; the same bits in each."""
+        if self.accelerator is None:
+            return value
+        import torch
+
+        total = torch.tensor(value, dtype=torch.float64, device=self.accelerator.device)
+        torch.distributed.all_reduce(total)
+        return float(total)
+
+    def sum_gradients(self, trained: Iterable[torch.nn.Parameter]) -> None:
+        """In place, over all processes. Sharded gradients are summed on their way back through
+        the model."""
+        if self.accelerator is None or self.sharded:
+            return
+        import torch
+
+        waiting: list[Any] = [
+            torch.distributed.all_reduce(each.grad, async_op=True)
+            for each in trained
+            if each.grad is not None
+        ]
+        for each in waiting:
+            each.wait()
+
+    def shard(self, model: Any) -> None:
+        """Spread the weights of a transformers model over the processes, in place, as
+        accelerate's settings say. They are put together while a layer is computed, on the way
+        through the model's own `forward`."""
+        from accelerate.utils import fsdp2_prepare_model
+
+        fsdp2_prepare_model(self.accelerator, model)
+
+
+@contextmanager
+def joined() -> Generator[Processes]:
+    """This process among those that a launcher has started with it. Raises `TrainingError` for
+    settings that it can't train by, and in the place of what torch raises when another process is
+    gone."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield Processes()
+        return
+    sharded = _sharded()
+    try:
+        from accelerate import Accelerator
+    except ImportError as error:
+        raise TrainingError(
+            "training in several processes needs the package accelerate; install it with: "
+            "pip install 'switchyard[train]'"
+        ) from error
+    accelerator = Accelerator()
+    if accelerator.num_processes != int(os.environ["WORLD_SIZE"]):
+        raise TrainingError(
+            f"a launcher started {os.environ['WORLD_SIZE']} processes, but accelerate found no "
+            "GPUs for them; on CPUs set ACCELERATE_USE_CPU=true in the environment"
+        )
+    if sharded:
+        _shard_on_any_device(accelerator)
+    processes = Processes(accelerator, sharded)
+    import torch
+
+    try:
+        yield processes
+    except KeyboardInterrupt:
+        accelerator.end_training()
+        raise
+    except RuntimeError as error:
+        # Gloo's errors have no type of their own.
+        if not isinstance(error, torch.distributed.DistError) and "gloo" not in str(error):
+            raise
+        raise TrainingError(
+            f"process {processes.index + 1} of {processes.count} lost another one, which has "
+            f"ended ({str(error).splitlines()[0]}); its own message says why. Go on with the same "
+            "command, without --restart"
+        ) from error
+    else:
+        processes.wait()
+        accelerator.end_training()
+
+
+def _sharded() -> bool:
+    """Whether accelerate's settings, which its launcher hands over in the environment, say so."""
+    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() != "true":
+        return False
+    if os.environ.get("FSDP_VERSION", "1") != "2":
+        raise TrainingError(
+            "accelerate is set to FSDP version 1, which cuts weights to pieces without names: set "
+            "fsdp_version: 2 in its configuration (or --fsdp_version 2)"
+        )
+    if os.environ.get("FSDP_ACTIVATION_CHECKPOINTING", "false").lower() == "true":
+        raise TrainingError(
+            "accelerate is set to fsdp_activation_checkpointing, which this training does not do: "
+            "leave it out, and lower --piece-tokens where memory is short"
+        )
+    return True
+
+
+def _shard_on_any_device(accelerator: Any) -> None:
+    """On a CPU accelerate leaves its own setting aside; torch can do it there as well."""
+    from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
+
+    if accelerator.distributed_type != DistributedType.FSDP:
+        accelerator.state.fsdp_plugin = FullyShardedDataParallelPlugin()
+
+
+def whole(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor that is spread over the processes, put together in the CPU's memory; all of them
+    must ask for it. Others as they are."""
+    from torch.distributed.tensor import DTensor
+
+    return tensor.full_tensor().cpu() if isinstance(tensor, DTensor) else tensor
+
+
+def spread(
+    tensors: Mapping[str, torch.Tensor], trained: Iterable[tuple[str, torch.nn.Parameter]]
+) -> dict[str, torch.Tensor]:
+    """Whole tensors by the names of a checkpoint, each spread over the processes as the parameter
+    that it belongs to."""
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    placed = dict(tensors)
+    for name, parameter in trained:
+        if isinstance(parameter, DTensor):
+            for key in (
+                f"model.{name}",
+                *(k for k in tensors if k.startswith(f"optimizer.{name}.")),
+            ):
+                # The count of steps is no part of the weights' shape.
+                if tensors[key].shape == parameter.shape:
+                    placed[key] = distribute_tensor(
+                        tensors[key].to(parameter.device),
+                        parameter.device_mesh,
+                        parameter.placements,
+                        src_data_rank=None,
+                    )
+    return placed
