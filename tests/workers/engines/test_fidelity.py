@@ -90,5 +90,5 @@ async def test_llama_cpp_in_f32_writes_what_torch_writes(
 
 
 def test_float64_is_for_torch_alone() -> None:
-    with pytest.raises(ValueError, match="float64.*torch"):
+    with pytest.raises(ValueError, match=r"float64.*torch"):
         ModelSettings(engine="llama_cpp", model="micro.gguf", dtype="float64")
