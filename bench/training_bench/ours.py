@@ -57,6 +57,7 @@ def measure(workload: Workload) -> Measured:
         StageTraining(
             settings=settings,
             stage="planner",
+            schedule=settings.schedule("planner"),
             network=network,
             rows=StageRows(tuple(rows), (), 0),
             budget=sum(batch.tokens for batch in trained),

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ from trainers.data.sources import from_worlds
 from trainers.errors import TrainingError, UnreadableModel
 from trainers.glpft.network import load_base, network_of
 from trainers.glpft.pipeline import Report, Watch, train
-from trainers.glpft.rows import rows_of, token_row
+from trainers.glpft.rows import StageRows, TokenRow, rows_of, token_row
 from trainers.glpft.settings import Size
+from trainers.glpft.stage_training import StageTraining
 from trainers.glpft.stages import EVEN_SHARES, METHODS, ROLES, Method, Stage, is_in_part, stages_of
 from workers.engines.text.chat_prompt import build_prompt
 from workers.engines.torch.lora import LoraLayers
@@ -53,6 +55,53 @@ def test_every_stage_learns_and_spends_its_share(trained: tuple[Path, Report]) -
     assert [each.budget for each in report.stages] == [60_000, 20_000, 20_000, 20_000]
     assert list(folder.glob("curves/planner/events.*"))
     assert not list(folder.glob("work/*"))
+
+
+def test_prompts_are_learned_by_their_weight_and_the_loss_that_is_told_is_of_targets(
+    trained: tuple[Path, Report], tmp_path: Path
+) -> None:
+    initial = trained[0] / "initial"
+    stage = Stage("single", ("global_steps",), 1.0)
+    rows = rows_of(DATA, stage, load_base(str(initial)), 0.0).training
+    before: list[float] = []
+    after: list[float] = []
+    for weight in (0.0, 1.0):
+        torch.manual_seed(1)
+        network = network_of(
+            load_base(str(initial)), adapter=False, rank=1, begins_from=None, base="initial"
+        )
+        schedule = SETTINGS.schedule("single", begins=True)
+        training = StageTraining(
+            settings=SETTINGS,
+            stage="single",
+            schedule=schedule.model_copy(update={"prompts": weight}),
+            network=network,
+            rows=StageRows(rows, rows[:20], 0),
+            budget=80_000,
+            work=tmp_path / f"work-{weight}",
+            curves=tmp_path / f"curves-{weight}",
+        )
+        training.run(
+            checkpoint_every=1_000,
+            on_progress=lambda progress: None,
+            on_checkpoint=lambda stage, step: None,
+        )
+        before.append(training.state.validation_before or 0.0)
+        after.append(prompt_loss(network.whole, rows[:20]))
+    assert before[0] == pytest.approx(before[1], rel=1e-5)
+    assert after[1] < after[0] - 0.2
+
+
+def prompt_loss(model: Any, rows: Sequence[TokenRow]) -> float:
+    """Mean negative log-likelihood of the tokens that no target has, row by row."""
+    losses: list[float] = []
+    for row in rows:
+        ids = torch.tensor([row.ids])
+        with torch.no_grad():
+            logits = model(input_ids=ids).logits[0, :-1]
+        each = torch.nn.functional.cross_entropy(logits, ids[0, 1:], reduction="none")
+        losses.append(float(each[~torch.tensor(row.learned[1:])].mean()))
+    return sum(losses) / len(losses)
 
 
 def test_an_embedding_that_is_also_the_output_layer_is_stored_once(

@@ -75,6 +75,15 @@ def test_a_base_is_trained_at_the_published_rates_and_an_adapter_at_ten_times_th
     assert chosen.schedule("multitask").warmup == chosen.schedule("backbone").warmup == 0.4
 
 
+def test_whatever_begins_with_random_weights_is_trained_as_the_backbone_is() -> None:
+    """Else a baseline would be trained at the rates that finish a backbone."""
+    chosen = GlpftSettings(data_sha256="")
+    assert chosen.schedule("planner", begins=True) == chosen.schedule("backbone", begins=True)
+    assert chosen.schedule("planner").prompts == 0 < chosen.schedule("backbone").prompts
+    on_base = GlpftSettings(data_sha256="", base="somewhere")
+    assert on_base.schedule("planner", begins=True) == on_base.schedule("planner")
+
+
 def test_the_rate_rises_and_falls_as_a_cosine() -> None:
     assert [round(rate_factor(done, 0.2), 3) for done in (0, 0.1, 0.2, 0.6, 1, 1.1)] == [
         0, 0.5, 1, 0.5, 0, 0,

@@ -32,6 +32,8 @@ class Piece:
 
     ids: list[list[int]]
     learned: list[list[bool]]
+    lengths: list[int]
+    """Tokens of each row, without padding."""
 
     @property
     def tokens(self) -> int:
@@ -98,9 +100,9 @@ def share_of(batch: Batch, index: int, count: int) -> tuple[Piece, ...]:
     if count == 1:
         return batch.pieces
     return tuple(
-        Piece(piece.ids[index::count], piece.learned[index::count])
+        Piece(piece.ids[index::count], piece.learned[index::count], piece.lengths[index::count])
         if index < len(piece.ids)
-        else Piece(piece.ids[:1], [[False] * len(piece.ids[0])])
+        else Piece(piece.ids[:1], [[False] * len(piece.ids[0])], [0])
         for piece in batch.pieces
     )
 
@@ -132,4 +134,5 @@ def _piece(rows: Sequence[TokenRow]) -> Piece:
     return Piece(
         ids=[[*row.ids, *[0] * (length - len(row.ids))] for row in rows],
         learned=[[*row.learned, *[False] * (length - len(row.learned))] for row in rows],
+        lengths=[len(row.ids) for row in rows],
     )

@@ -186,6 +186,7 @@ class _Pipeline:
         training = StageTraining(
             settings=settings,
             stage=stage.name,
+            schedule=settings.schedule(stage.name, begins=before is None),
             network=network,
             rows=rows,
             budget=budget,
@@ -310,7 +311,7 @@ def _budget(settings: GlpftSettings, data: DataSet, first: Path) -> tuple[int, M
     # What GLPFT needs for its epochs, so that every method has the same.
     loaded = load_base(str(first))
     needed = {
-        stage.name: settings.schedule(stage.name).epochs
+        stage.name: settings.schedule(stage.name, begins=stage.begins_from is None).epochs
         * rows_of(data, stage, loaded, settings.validation).tokens
         for stage in stages_of("glpft", EVEN_SHARES, settings.global_set)
     }

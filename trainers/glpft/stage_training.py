@@ -81,6 +81,7 @@ class StageTraining:
 
     settings: GlpftSettings
     stage: str
+    schedule: Schedule
     network: Network
     rows: StageRows
     budget: int
@@ -108,8 +109,7 @@ class StageTraining:
         # Parameters and two moments, in two checkpoints.
         require_disk(self.work, 2 * 12 * sum(each.numel() for _, each in self.network.trained()))
         self.work.mkdir(parents=True, exist_ok=True)
-        schedule = self.settings.schedule(self.stage)
-        optimizers = self._optimizers(schedule)
+        optimizers = self._optimizers()
         checkpoint = load_checkpoint(self.work, StageState)
         if checkpoint is None:
             self.state = StageState(
@@ -131,7 +131,7 @@ class StageTraining:
             ):  # fmt: skip
                 if self.state.ended:
                     break
-                self._step(batch, optimizers, schedule, curves, on_progress)
+                self._step(batch, optimizers, curves, on_progress)
                 asked = self.processes.sum_of(interruption.asked) > 0
                 if self.state.ended or asked or self.state.step % checkpoint_every == 0:
                     self._save(optimizers)
@@ -155,14 +155,13 @@ class StageTraining:
         self.network.whole.eval()
         batch = batch_of(rows, self.settings.piece_tokens)
         with torch.no_grad():
-            loss = math.fsum(float(part) for part in self._losses(batch))
+            loss = math.fsum(float(targets) for targets, _ in self._losses(batch))
             return self.processes.sum_of(loss) / batch.learned
 
     def _step(
         self,
         batch: Batch,
         optimizers: Sequence[torch.optim.Optimizer],
-        schedule: Schedule,
         curves: Curves,
         on_progress: Callable[[StageProgress], None],
     ) -> None:
@@ -172,18 +171,18 @@ class StageTraining:
         # The middle of the step, so that neither the first nor the last one is without effect.
         left = self.budget - self.state.tokens
         done = (self.state.tokens + min(batch.tokens, left) / 2) / self.budget
-        factor = rate_factor(done, schedule.warmup)
+        factor = rate_factor(done, self.schedule.warmup)
         for optimizer in optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group["initial_lr"] * factor
-        rate = schedule.learning_rate * factor
+        rate = self.schedule.learning_rate * factor
         self.network.whole.train()
         loss = 0.0
         # Sharded gradients come back as means over the processes.
         learned = batch.learned / self.processes.count if self.processes.sharded else batch.learned
-        for part in self._losses(batch):
-            (part / learned).backward()
-            loss += float(part.detach()) / batch.learned
+        for targets, prompts in self._losses(batch, self.schedule.prompts):
+            ((targets + prompts) / learned).backward()
+            loss += float(targets.detach()) / batch.learned
         loss = self.processes.sum_of(loss)
         if not math.isfinite(loss):
             raise TrainingError(
@@ -230,9 +229,11 @@ class StageTraining:
             }
         )
 
-    def _losses(self, batch: Batch) -> Iterator[torch.Tensor]:
+    def _losses(
+        self, batch: Batch, prompts: float = 0.0
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Of this process's share of each piece the sum of the negative log-likelihoods (nats) of
-        its learned tokens."""
+        its learned tokens, and that of the others times `prompts`."""
         import torch
         from torch.nn import functional
 
@@ -240,16 +241,22 @@ class StageTraining:
         for piece in share_of(batch, self.processes.index, self.processes.count):
             ids = torch.tensor(piece.ids, device=device)  # [rows, length]
             learned = torch.tensor(piece.learned, device=device)[:, 1:]
+            told = learned
+            if prompts:
+                lengths = torch.tensor(piece.lengths, device=device)
+                told = torch.arange(1, ids.shape[1], device=device) < lengths[:, None]
             # Padding stands on the right, so that causal attention alone keeps it out of sight.
             with torch.autocast(device.type, torch.bfloat16, enabled=self._autocast()):
-                logits = self.network.learned_logits(ids, learned)
-            yield functional.cross_entropy(logits.float(), ids[:, 1:][learned], reduction="sum")
+                logits = self.network.learned_logits(ids, told)
+            lost = functional.cross_entropy(logits.float(), ids[:, 1:][told], reduction="none")
+            target = learned[told]
+            yield lost[target].sum(), prompts * lost[~target].sum()
 
-    def _optimizers(self, schedule: Schedule) -> list[torch.optim.Optimizer]:
+    def _optimizers(self) -> list[torch.optim.Optimizer]:
         """Each group of parameters knows its full rate as `initial_lr`."""
         import torch
 
-        trained = self.network.trained()
+        schedule, trained = self.schedule, self.network.trained()
         if schedule.matrix_learning_rate is None:
             chosen: list[torch.optim.Optimizer] = [
                 torch.optim.AdamW(
