@@ -121,7 +121,9 @@ def test_hostile_arguments_are_answered_with_an_error(
 
 def test_a_number_of_thousands_of_digits_is_refused() -> None:
     observation = World(1).call("book_flight", {"flight": "AB12", "seats": 10**5000})
-    assert json.loads(observation) == {"error": "invalid arguments: a number is too long"}
+    told = json.loads(observation)["error"]
+    assert told.startswith("invalid arguments: seats: Input should be less than or equal to 20")
+    assert len(told) < 120
 
 
 def test_a_domain_does_not_depend_on_what_was_used_before_it() -> None:

@@ -122,9 +122,6 @@ class Api:
         except InvalidArguments as error:
             told = str(error).partition(": ")[2].encode("ascii", "replace").decode()
             return {"error": f"invalid arguments: {told}"[:MAX_ERROR_CHARS]}
-        except ValueError:
-            # Python refuses to print an integer of thousands of digits, also in an error message.
-            return {"error": "invalid arguments: a number is too long"}
         try:
             return self.function(state, **{name: getattr(parsed, name) for name in self.parameters})
         except ApiError as error:
