@@ -208,6 +208,8 @@ class Driver:
         Gives up after `REST_SECONDS`: the checker says what was left.
         """
         until = time.monotonic() + REST_SECONDS
+        # Readers of a log are not named after their worker, so they are counted.
+        recorders = sum(slot.kind == "recorder" for slot in self._fleet.slots)
         while True:
             self._died += self._fleet.revive()
             alive = tuple(f"{slot.name}-" for slot in self._fleet.slots)
@@ -216,7 +218,8 @@ class Driver:
             logs = await stream_states(bus, log_keys(bus))
             busy = any(state.length for state in [*states.values(), *logs.values()])
             strangers = [name for name in names if not name.startswith(alive)]
-            if (not busy and not strangers) or time.monotonic() > until:
+            crowded = any(len(state.consumers) > recorders for state in logs.values())
+            if (not busy and not strangers and not crowded) or time.monotonic() > until:
                 return names
             await asyncio.sleep(LOOK_SECONDS)
 
