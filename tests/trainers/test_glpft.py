@@ -54,7 +54,7 @@ def test_every_stage_learns_and_spends_its_share(trained: tuple[Path, Report]) -
         assert abs(each.tokens - each.budget) <= each.tokens / each.steps
     assert [each.budget for each in report.stages] == [60_000, 20_000, 20_000, 20_000]
     assert list(folder.glob("curves/planner/events.*"))
-    assert not list(folder.glob("work/*"))
+    assert not list(folder.glob("checkpoints/*"))
 
 
 def test_prompts_are_learned_by_their_weight_and_the_loss_that_is_told_is_of_targets(

@@ -225,7 +225,7 @@ def test_ctrl_c_in_one_process_stops_all_at_the_same_step_from_which_others_go_o
         os.kill(started[1].pid, signal.SIGINT)
         (said / "go").touch()
         assert ended(started) == [130, 130]
-    assert [path.name for path in (tmp_path / "out/work/single").iterdir()] == [
+    assert [path.name for path in (tmp_path / "out/checkpoints/single").iterdir()] == [
         "checkpoint-00000005"
     ]
     with launched(wanted, said, sharded=True) as started:

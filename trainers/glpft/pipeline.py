@@ -1,11 +1,11 @@
 """All stages of a method, one after the other.
 
-    OUTPUT/settings.json      what everything follows from
-    OUTPUT/initial/           random weights and their tokenizer, without a base
-    OUTPUT/<stage>/           the finished stage: a model or an adapter, and training.json
-    OUTPUT/work/<stage>/      checkpoints of the one in work
-    OUTPUT/curves/<stage>/    for TensorBoard
-    OUTPUT/report.json        compute and losses of all stages
+    OUTPUT/settings.json          what everything follows from
+    OUTPUT/initial/               random weights and their tokenizer, without a base
+    OUTPUT/<stage>/               the finished stage: a model or an adapter, and training.json
+    OUTPUT/checkpoints/<stage>/   of the one in training
+    OUTPUT/curves/<stage>/        for TensorBoard
+    OUTPUT/report.json            compute and losses of all stages
 
 What is finished is not done again; a stage's folder appears whole or not at all.
 """
@@ -190,7 +190,7 @@ class _Pipeline:
             network=network,
             rows=rows,
             budget=budget,
-            work=self.output / "work" / stage.name,
+            work=self.output / "checkpoints" / stage.name,
             curves=self.output / "curves" / stage.name,
         )
         after = training.run(
@@ -252,7 +252,7 @@ def _claim(output: Path, settings: GlpftSettings, *, restart: bool) -> None:
     """Make the folder this training's own. Raises `TrainingError` if it is another one's."""
     path = output / SETTINGS
     if restart and path.exists():
-        for name in ("work", "curves", INITIAL, *_NAMES):
+        for name in ("checkpoints", "curves", INITIAL, *_NAMES):
             shutil.rmtree(output / name, ignore_errors=True)
         (output / REPORT).unlink(missing_ok=True)
         path.unlink()

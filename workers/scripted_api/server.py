@@ -16,7 +16,7 @@ from workers.scripted_api.options import ServerOptions
 from workers.scripted_api.served import Served
 
 
-class _Listener(uvicorn.Server):
+class Listener(uvicorn.Server):
     """Uvicorn inside somebody else's event loop: leaves the process's signals alone."""
 
     def __init__(self, config: uvicorn.Config) -> None:
@@ -38,7 +38,7 @@ class ScriptedServer:
     def __init__(self, options: ServerOptions | None = None) -> None:
         self._options = options or ServerOptions()
         self._app: ScriptedApp | None = None
-        self._listener: _Listener | None = None
+        self._listener: Listener | None = None
         self._serving: asyncio.Task[None] | None = None
         self.url = ""
         """Base address for clients, ending in `/v1`."""
@@ -66,7 +66,7 @@ class ScriptedServer:
             ws="none",
             timeout_graceful_shutdown=2,
         )
-        self._listener = _Listener(config)
+        self._listener = Listener(config)
         self._serving = asyncio.create_task(self._listener.serve(sockets=[listening]))
         ready = asyncio.create_task(self._listener.ready.wait())
         await asyncio.wait({ready, self._serving}, return_when=asyncio.FIRST_COMPLETED)
