@@ -7,6 +7,7 @@ import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,6 +54,10 @@ class Found:
     torch: dict[str, torch_side.Differences] = field(
         default_factory=dict[str, torch_side.Differences]
     )
+    torch_plain: dict[str, torch_side.Differences] = field(
+        default_factory=dict[str, torch_side.Differences]
+    )
+    """With `plain_logprobs`."""
     llama: dict[str, Agreement] = field(default_factory=dict[str, "Agreement"])
     greedy: tuple[int, int] | None = None
 
@@ -60,14 +65,8 @@ class Found:
         """The last line."""
         result: dict[str, object] = {
             "dtype": self.dtype,
-            "torch": {
-                way: {
-                    "requests": each.requests,
-                    "within_1e-5": round(within(each.all), 5),
-                    **quantiles(each.all),
-                }
-                for way, each in self.torch.items()
-            },
+            "torch": _by_way(self.torch),
+            "torch_plain_logprobs": _by_way(self.torch_plain),
             "llama_cpp": {
                 precision: {"same_argmax": round(each.share, 5), **quantiles(each.differences)}
                 for precision, each in self.llama.items()
@@ -76,6 +75,17 @@ class Found:
         if self.greedy is not None:
             result["llama_cpp_same_greedy"] = round(self.greedy[0] / self.greedy[1], 5)
         return result
+
+
+def _by_way(ways: dict[str, torch_side.Differences]) -> dict[str, dict[str, float]]:
+    return {
+        way: {
+            "requests": each.requests,
+            "within_1e-5": round(within(each.all), 5),
+            **quantiles(each.all),
+        }
+        for way, each in ways.items()
+    }
 
 
 def measure(plan: Plan, *, as_json: bool) -> None:
@@ -106,14 +116,16 @@ async def _compare(plan: Plan, folder: Path, scratch: Path) -> Found:
         random_adapter(reference, scratch / f"adapter-{number}", plan.seed + number)
         for number in range(3)
     ]
-    ways, alone = await torch_side.compare(
-        folder, reference, adapters, prompts=plan.prompts, seed=plan.seed,
+    compare = partial(
+        torch_side.compare, folder, reference, adapters, prompts=plan.prompts, seed=plan.seed,
         together=plan.together, threads=plan.threads,
         dtype="float64" if plan.dtype == "float64" else "float32",
     )  # fmt: skip
+    ways, alone = await compare()
     found = Found(plan.dtype)
     if plan.only != "llama_cpp":
         found.torch = ways
+        found.torch_plain, _ = await compare(plain=True)
     if plan.only != "llama_cpp" and plan.dtype == "float32":
         plain, engine = torch_side.rounding(folder, reference, alone)
         found.torch["alone, to float64"] = engine
@@ -140,11 +152,13 @@ def _show(plan: Plan, found: Found, console: Console) -> None:
         f" token by token, to a plain forward pass in {plan.dtype} where nothing else is said."
     )
     headings = [*(f"{share:.0%}" for share in SHARES[:-1]), "greatest"]
-    if found.torch:
-        table = Table(title=f"torch, {plan.dtype}", title_justify="left")
+    for how, ways in (("as decoded", found.torch), ("plain_logprobs", found.torch_plain)):
+        if not ways:
+            continue
+        table = Table(title=f"torch, {plan.dtype}, {how}", title_justify="left")
         for heading in ("", "requests", "tokens", "within 1e-5", *headings):
             table.add_column(heading, justify="right" if heading else "left")
-        for way, each in found.torch.items():
+        for way, each in ways.items():
             table.add_row(
                 way, str(each.requests), str(len(each.all)), f"{within(each.all):.2%}",
                 *_row(each.all),

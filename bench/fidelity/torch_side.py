@@ -47,11 +47,13 @@ async def compare(
     together: int,
     threads: int,
     dtype: Dtype = "float32",
+    plain: bool = False,
 ) -> tuple[dict[str, Differences], list[Completion]]:
-    """By the way of asking; and the completions of those that were alone and without adapter."""
+    """By the way of asking; and the completions of those that were alone and without adapter.
+    `plain`: the engine's log-probabilities come from a pass at a completion's end."""
     settings = ModelSettings(
         engine="torch", model=str(folder), dtype=dtype, device="cpu",
-        threads=threads, max_concurrency=together,
+        threads=threads, max_concurrency=together, plain_logprobs=plain,
     )  # fmt: skip
     paths = {f"adapter-{number}": path for number, path in enumerate(adapters)}
     found: dict[str, Differences] = {}

@@ -138,6 +138,13 @@ class ModelSettings(SettingsModel):
     """For a model in this process: tool calls are constrained to the offered tools' schemas. Off
     for rollouts to train on, where log-probabilities must be the model's own."""
 
+    plain_logprobs: bool = False
+    """torch: the log-probabilities of a completion are read off one pass over its prompt and output
+    at its end, alone and without a cache, as a trainer computes them. Rounding in a batch differs:
+    in float32 by up to 4e-5. Costs a prefill per completion; for rollouts to train on. Those of a
+    distribution that a grammar, a temperature or a nucleus has shaped stay as they were drawn from,
+    but for `raw_logprobs`."""
+
     adapters: dict[AdapterName, str] = Field(default_factory=dict)
     """Adapters (`caller` of the policy `umi/caller`) that the pool begins with: a folder or the
     name of a micro one. The first worker that starts publishes them as version 1."""
@@ -179,6 +186,12 @@ class ModelSettings(SettingsModel):
                 f"quantization = {self.quantization!r} is for engine = 'torch', not "
                 f"{self.engine!r}: {hint}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _only_torch_reads_again(self) -> Self:
+        if self.plain_logprobs and self.engine != "torch":
+            raise ValueError(f"plain_logprobs is for engine = 'torch', not {self.engine!r}")
         return self
 
     @model_validator(mode="after")

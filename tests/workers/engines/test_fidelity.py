@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bench.fidelity import torch_side
-from bench.fidelity.command import quantiles
+from bench.fidelity.command import BAR, quantiles
 from bench.fidelity.reference import Reference, random_adapter
 from bench.fidelity.workload import answers, requests
 from workers.engines.factory import build_engine
@@ -45,6 +45,19 @@ async def test_torch_has_the_logprobs_of_a_plain_forward_pass(
         assert max(found.all) < 1e-4, way
     plain, engine = torch_side.rounding(FOLDER, reference, alone)
     assert sum(engine.all) < 1.25 * sum(plain.all)
+
+
+async def test_plain_logprobs_are_those_of_a_plain_forward_pass_for_every_token(
+    reference: Reference, tmp_path: Path
+) -> None:
+    adapters = [random_adapter(reference, tmp_path / f"{seed}", seed) for seed in range(3)]
+    ways, _ = await torch_side.compare(
+        FOLDER, reference, adapters,
+        prompts=PROMPTS, seed=3, together=TOGETHER, threads=1, plain=True,
+    )  # fmt: skip
+    assert len(ways) == 6, "each way of asking, with and without a known beginning"
+    for way, found in ways.items():
+        assert max(found.all) <= BAR, way
 
 
 async def test_without_rounding_no_token_differs_from_a_plain_forward_pass(tmp_path: Path) -> None:

@@ -285,7 +285,7 @@ class LlamaDecoder(Decoder[LoadedGguf]):
                     rows.append((lane, logits))
                     rows.extend((each, logits) for each in self._fork(lane))
                 else:
-                    self._send(lane.job, lane.row.completion())
+                    self._send(lane.job, self._completion(lane.row))
                     self._leave(lane)
         if not rows:
             return

@@ -28,7 +28,13 @@ from workers.engines.local.adapters import AdapterVersion
 from workers.engines.local.model_files import reading, unusable
 from workers.engines.local.row import Row
 from workers.engines.local.sampling import RowSampling, Sampled
-from workers.engines.protocol import EngineBroken, EngineError, EngineEvent, GenerateRequest
+from workers.engines.protocol import (
+    Completion,
+    EngineBroken,
+    EngineError,
+    EngineEvent,
+    GenerateRequest,
+)
 from workers.engines.request_checks import context_overflow
 from workers.engines.settings import ModelSettings
 from workers.engines.text.chat_prompt import Prompt, TextCodec, build_prompt
@@ -454,12 +460,16 @@ class Decoder(ABC, Generic[L]):
 
     def _push(self, job: Job, row: Row, sampled: Sampled) -> None:
         """Give a row its token and send what comes of it. Raises EngineError if its grammar
-        cannot go on."""
+        cannot go on, and what `_completion` raises."""
         delta = row.push(sampled)
         if job.request.stream:
             self._send(job, delta)
         if row.finish_reason is not None:
-            self._send(job, row.completion())
+            self._send(job, self._completion(row))
+
+    def _completion(self, row: Row) -> Completion:
+        """What is sent of a row that has ended. Raises EngineError."""
+        return row.completion()
 
     def _send(self, job: Job, event: EngineEvent | EngineError) -> None:
         self._outbox.append((job, event))

@@ -76,6 +76,12 @@ class Row:
             text += self._stream.finish()
         return Delta(index=self.index, text=text, ids=(token,))
 
+    def take_logprobs(self, raw: list[float]) -> None:
+        """These are the log-probabilities of the output under the model's own distribution."""
+        if self.matcher is None and not self.sampling.shapes:
+            self.logprobs = raw
+        self.raw_logprobs = raw
+
     def completion(self) -> Completion:
         """The finished row."""
         assert self.finish_reason is not None

@@ -25,7 +25,7 @@ from workers.engines.local.model_files import is_out_of_memory
 from workers.engines.local.prefixes import common_prefix, shares_more
 from workers.engines.local.row import Row
 from workers.engines.local.sampling import Sampled, choose_tokens, given_token, raw_logprobs
-from workers.engines.protocol import EngineError
+from workers.engines.protocol import Completion, EngineError
 from workers.engines.torch.kv_batch import KVBatch
 from workers.engines.torch.kv_cache import States
 from workers.engines.torch.loading import LoadedModel, load_model
@@ -191,7 +191,7 @@ class TorchDecoder(Decoder[LoadedModel]):
             job.generated = len(resumed)
             self._resume(job.rows[0], logits[0, :-1], resumed)
             if job.rows[0].finish_reason is not None:
-                self._send(job, job.rows[0].completion())
+                self._send(job, self._completion(job.rows[0]))
                 self._remove([job])
                 return
         copies = torch.tensor([len(job.rows) for job in jobs], device=logits.device)
@@ -344,6 +344,23 @@ class TorchDecoder(Decoder[LoadedModel]):
             if sampled is None or row.finish_reason is not None:
                 raise cannot_continue(row)
             row.push(sampled)
+
+    def _completion(self, row: Row) -> Completion:
+        if self._settings.plain_logprobs:
+            try:
+                row.take_logprobs(self._plain_logprobs(row))
+            except RuntimeError as error:
+                # Only this request ends: the others' tokens are chosen already.
+                raise self._failure_of(error) from error
+        return row.completion()
+
+    def _plain_logprobs(self, row: Row) -> list[float]:
+        """[output]: in one pass over prompt and output, alone and without a cache."""
+        self._loras.use([_lora(row.adapter)])
+        ids = torch.tensor([[*row.prompt.ids, *row.output_ids]], device=self._model.device)
+        kept = len(row.output_ids) + 1
+        logits = self._model.model(input_ids=ids, use_cache=False, logits_to_keep=kept).logits[0]
+        return raw_logprobs(logits[:-1], row.output_ids)
 
     def _scored(self, ids: list[int], adapter: AdapterVersion | None) -> list[float]:
         self._loras.use([_lora(adapter)])

@@ -1,0 +1,94 @@
+"""`plain_logprobs`: a completion's log-probabilities are read off a pass of its own at its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.workers.engines.asking import ask, completions, failure, request
+from tests.workers.engines.tiny_model import ANSWER
+from workers.engines.settings import ModelSettings
+from workers.engines.torch.engine import TorchEngine
+
+WARM = {"temperature": 0.7, "top_p": 0.9, "seed": 3}
+
+
+@pytest.fixture
+async def engine(tiny_model: Path) -> AsyncIterator[TorchEngine]:
+    engine = TorchEngine(ModelSettings(engine="torch", model=str(tiny_model), plain_logprobs=True))
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+def model_of(engine: TorchEngine) -> Any:
+    return engine._loaded.model  # pyright: ignore
+
+
+def plain_pass(engine: TorchEngine, ids: list[int], output: int) -> list[float]:
+    with torch.inference_mode():
+        logits = model_of(engine)(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
+    known = logits.log_softmax(-1)[-output - 1 : -1]
+    return known.gather(-1, torch.tensor(ids[-output:])[:, None])[:, 0].tolist()
+
+
+async def test_candidates_of_one_prompt_have_each_its_own(engine: TorchEngine) -> None:
+    asked = request(sampling={"n": 3, "temperature": 1.0, "seed": 5, "max_tokens": 12})
+    for done in await completions(engine, asked):
+        expected = plain_pass(engine, [*done.prompt_ids, *done.output_ids], len(done.output_ids))
+        assert done.logprobs == pytest.approx(expected, abs=1e-5)
+        assert done.raw_logprobs == done.logprobs
+
+
+async def test_what_sampling_shaped_stays_as_it_was_drawn(
+    engine: TorchEngine, tiny_model: Path
+) -> None:
+    done = await ask(engine, sampling=WARM)
+    usual = TorchEngine(ModelSettings(engine="torch", model=str(tiny_model)))
+    await usual.start()
+    try:
+        drawn = await ask(usual, sampling=WARM)
+    finally:
+        await usual.close()
+    expected = plain_pass(engine, [*done.prompt_ids, *done.output_ids], len(done.output_ids))
+    assert done.output_ids == drawn.output_ids
+    assert done.logprobs == drawn.logprobs
+    assert done.raw_logprobs == pytest.approx(expected, abs=1e-5)
+
+
+async def test_a_continued_completion_has_them_from_its_first_token_on(engine: TorchEngine) -> None:
+    whole = await ask(engine)
+    rest = await ask(engine, resume_ids=whole.output_ids[:4])
+    assert rest.output_ids == whole.output_ids
+    assert rest.logprobs == whole.logprobs
+
+
+async def test_a_pass_for_which_memory_is_short_ends_its_own_request_alone(
+    engine: TorchEngine,
+) -> None:
+    passes = 0
+
+    def first_has_no_room(_: object, __: object, kwargs: dict[str, Any]) -> None:
+        nonlocal passes
+        if kwargs.get("use_cache") is False:
+            passes += 1
+            if passes == 1:
+                raise torch.OutOfMemoryError("no room for so many logits")
+
+    model_of(engine).register_forward_pre_hook(first_has_no_room, with_kwargs=True)
+    short = request(sampling={"max_tokens": 3})
+    async with asyncio.timeout(60):
+        error, done = await asyncio.gather(failure(engine, short), ask(engine))
+    assert error.kind == "unavailable"
+    assert error.retryable
+    assert done.text == ANSWER
+
+
+def test_it_is_for_torch_alone() -> None:
+    with pytest.raises(ValueError, match=r"plain_logprobs.*torch"):
+        ModelSettings(engine="llama_cpp", model="micro.gguf", plain_logprobs=True)
