@@ -7,7 +7,8 @@ are one token each, so that a call costs what it says and not what its JSON weig
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,33 +37,69 @@ MARKUP = (
     "\nAnswer type: ",
 )
 """Frequent pieces of markup; the longest that fits is taken."""
+BLANK = "Ġ"
+"""As byte-level BPE writes it."""
+STANDS_ALONE = 0.25
+"""A word that stands without a blank more than a quarter as often as with one belongs to none."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
 
 def build_tokenizer(
-    texts: Iterable[str], vocabulary: int, markup: Sequence[str] = MARKUP
+    texts: Iterable[str],
+    vocabulary: int,
+    markup: Sequence[str] = MARKUP,
+    *,
+    words_with_blank: int | None = None,
 ) -> Tokenizer:
-    """Learn merges from `texts`; `vocabulary` counts special and markup tokens too."""
+    """Learn merges from `texts`; `vocabulary` counts special and markup tokens too.
+
+    Blanks join the words behind them as merges come; or a blank is a token of its own but before
+    the `words_with_blank` most frequent words that seldom stand without one.
+    """
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(  # pyright: ignore[reportAttributeAccessIssue]
+    words = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Digits(individual_digits=True),
             pre_tokenizers.ByteLevel(add_prefix_space=False),
         ]
     )
-    tokenizer.decoder = decoders.ByteLevel()  # pyright: ignore[reportAttributeAccessIssue]
-    pieces = (piece for text in texts for piece in _between_markup(text, markup))
+    apart = pre_tokenizers.Sequence([pre_tokenizers.Split(" ", "isolated"), words])
+    pieces = [piece for text in texts for piece in _between_markup(text, markup)]
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = words if words_with_blank is None else apart  # pyright: ignore[reportAttributeAccessIssue]
     trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary - len(markup),
+        vocab_size=vocabulary - len(markup) - (words_with_blank or 0),
         special_tokens=list(SPECIAL),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
     tokenizer.train_from_iterator(pieces, trainer)
+    if words_with_blank is not None:
+        found = Counter(word for piece in pieces for word, _ in words.pre_tokenize_str(piece))
+        tokenizer = _joined(tokenizer, found, words_with_blank)
+        tokenizer.pre_tokenizer = words  # pyright: ignore[reportAttributeAccessIssue]
+    tokenizer.decoder = decoders.ByteLevel()  # pyright: ignore[reportAttributeAccessIssue]
     tokenizer.add_tokens([AddedToken(text, normalized=False) for text in markup])
     return tokenizer
+
+
+def _joined(tokenizer: Tokenizer, found: Mapping[str, int], most: int) -> Tokenizer:
+    """With one more merge for each of the most frequent words that a blank belongs to."""
+    from tokenizers import Tokenizer
+
+    saved = json.loads(tokenizer.to_str())
+    ids, merges = saved["model"]["vocab"], saved["model"]["merges"]
+    spaced = {word[1:]: count for word, count in found.items() if word[0] == BLANK and word[1:]}
+    chosen = [
+        word
+        for word in sorted(spaced, key=lambda word: (-spaced[word], word))
+        if word in ids and found.get(word, 0) < STANDS_ALONE * spaced[word]
+    ]
+    for word in chosen[:most]:
+        ids[BLANK + word] = len(ids)
+        merges.append([BLANK, word])
+    return Tokenizer.from_str(json.dumps(saved))
 
 
 def _between_markup(text: str, markup: Sequence[str]) -> list[str]:

@@ -16,8 +16,8 @@ def register(app: typer.Typer) -> None:
 def glpft(
     output: Annotated[Path, typer.Argument(help="Folder of models, results and the report.")],
     sizes: Annotated[
-        str, typer.Option(help="Comma-separated: micro-0.2m, micro-0.9m, micro-2m.")
-    ] = "micro-0.2m,micro-0.9m",
+        str, typer.Option(help="Comma-separated: micro-0.2m, micro-0.8m, micro-2m.")
+    ] = "micro-0.2m,micro-0.8m",
     seeds: Annotated[str, typer.Option(help="Comma-separated: of weights and order.")] = "1,2,3",
     methods: Annotated[
         str, typer.Option(help="Comma-separated: single, multitask, one-stage, glpft, no-reuse.")

@@ -58,7 +58,8 @@ def work(
     folder.mkdir(parents=True, exist_ok=True)
     training, tokens = training_folder(folder), cell.plan.tokens
     before, shares = 0.0, dict[str, float]()
-    for stage in stages_of(cell.method, EVEN_SHARES):
+    settings = settings_of(cell, data)
+    for stage in stages_of(cell.method, EVEN_SHARES, copying=settings.copying(tokens)):
         shares[stage.name] = before
         before += stage.share
 
@@ -69,7 +70,7 @@ def work(
 
     tell(Done("training", 0, tokens))
     train(
-        settings_of(cell, data),
+        settings,
         data,
         training,
         checkpoint_every=CHECKPOINT_EVERY,

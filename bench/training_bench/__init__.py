@@ -14,8 +14,8 @@ def register(app: typer.Typer) -> None:
 
 def training(
     size: Annotated[
-        str, typer.Option(help="Of the model: micro-0.2m, micro-0.9m or micro-2m.")
-    ] = "micro-0.9m",
+        str, typer.Option(help="Of the model: micro-0.2m, micro-0.8m or micro-2m.")
+    ] = "micro-0.8m",
     samples: Annotated[
         int,
         typer.Option(

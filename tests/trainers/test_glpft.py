@@ -45,14 +45,14 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 def test_every_stage_learns_and_spends_its_share(trained: tuple[Path, Report]) -> None:
     folder, report = trained
-    assert [each.stage for each in report.stages] == ["backbone", *ROLES]
+    assert [each.stage for each in report.stages] == ["copying", "backbone", *ROLES]
     for each in report.stages:
         assert each.validation_before is not None
         assert each.validation_after is not None
         assert each.validation_after < each.validation_before
         # Within a step.
         assert abs(each.tokens - each.budget) <= each.tokens / each.steps
-    assert [each.budget for each in report.stages] == [60_000, 20_000, 20_000, 20_000]
+    assert [each.budget for each in report.stages] == [24_000, 48_000, 16_000, 16_000, 16_000]
     assert list(folder.glob("curves/planner/events.*"))
     assert not list(folder.glob("checkpoints/*"))
 

@@ -25,9 +25,22 @@ from trainers.glpft.stages import (
 SHARES = st.fixed_dictionaries({name: st.floats(0.01, 100) for name in ("backbone", *ROLES)})
 
 
-@given(SHARES, st.sampled_from(METHODS))
-def test_every_method_spends_the_whole_compute(shares: dict[str, float], method: Method) -> None:
-    assert sum(stage.share for stage in stages_of(method, shares)) == pytest.approx(1)
+@given(SHARES, st.sampled_from(METHODS), st.sampled_from((0.0, 0.2)))
+def test_every_method_spends_the_whole_compute(
+    shares: dict[str, float], method: Method, copying: float
+) -> None:
+    stages = stages_of(method, shares, copying=copying)
+    assert sum(stage.share for stage in stages) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_random_weights_learn_to_copy_before_all_else(method: Method) -> None:
+    first, *others = stages_of(method, EVEN_SHARES, copying=0.2)
+    assert (first.name, first.share, first.begins_from) == ("copying", 0.2, None)
+    for stage, usual in zip(others, stages_of(method, EVEN_SHARES), strict=True):
+        assert stage.begins_from == (usual.begins_from or "copying")
+        assert stage.is_first == usual.is_first
+        assert stage.share == pytest.approx(0.8 * usual.share)
 
 
 def test_the_methods_train_what_the_paper_compares() -> None:

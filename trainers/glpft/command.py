@@ -30,8 +30,8 @@ def glpft(
         str | None, typer.Option(help="Folder or hub id to begin with; none: random weights.")
     ] = None,
     size: Annotated[
-        str, typer.Option(help="Of random weights: micro-0.2m, micro-0.8m, micro-0.9m or micro-2m.")
-    ] = "micro-0.9m",
+        str, typer.Option(help="Of random weights: micro-0.2m, micro-0.8m or micro-2m.")
+    ] = "micro-0.8m",
     method: Annotated[
         str, typer.Option(metavar="glpft|no-reuse|one-stage|multitask|single", help="What to train")
     ] = "glpft",

@@ -9,11 +9,16 @@ from pathlib import Path
 
 from trainers.data.datasets import DataSet
 from trainers.data.examples import SETS
+from trainers.glpft.copying import look_back
 from trainers.glpft.settings import Size
 from trainers.models import export_model, new_model
 from trainers.tokenizer import build_tokenizer
 
 TOKENIZER_ROWS = 8_000
+WORDS_WITH_BLANK = 160
+"""Tokens for frequent words together with the blank before them. Only such words that seldom stand
+without one: a name is the same token in a sentence and in the JSON of a call, so that it can be
+copied from one into the other."""
 UMI_MARKUP = (
     "<|im_start|>system\ntools: none<|im_end|>\n<|im_start|>user\n",
     "<|im_end|>\n<|im_start|>assistant\n",
@@ -46,9 +51,12 @@ def write_new_model(data: DataSet, size: Size, seed: int, folder: Path) -> None:
     part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
     shutil.rmtree(part, ignore_errors=True)
     try:
-        tokenizer = build_tokenizer(_texts(data), size.vocabulary, UMI_MARKUP)
+        tokenizer = build_tokenizer(
+            list(_texts(data)), size.vocabulary, UMI_MARKUP, words_with_blank=WORDS_WITH_BLANK
+        )
         torch.manual_seed(seed)
         network = new_model(size, tokenizer.get_vocab_size())
+        look_back(network)
         export_model(network, tokenizer, part, context=size.context)
         part.rename(folder)
     finally:

@@ -99,28 +99,32 @@ class Network:
     def write(self, folder: Path, base: Path) -> None:
         """Into an empty folder, by the first process, with the help of all; `base` is the folder
         that the model was loaded from."""
+        import torch
+
+        stored = _stored_dtype(base)
         if self.adapter is not None:
-            state = {name: self.gathered(each).detach() for name, each in self.trained()}
+            # Half precision is enough for an adapter as it is for its base; bfloat16 is less.
+            dtype = torch.float16 if stored == torch.float16 else torch.float32
+            state = {name: self.gathered(each).detach().to(dtype) for name, each in self.trained()}
             if not self.processes.is_first:
                 return
             self.adapter.save_pretrained(folder, state_dict=state, save_embedding_layers=False)
             (folder / "README.md").unlink(missing_ok=True)
             (folder / ADAPTER).chmod(0o644)
             return
-        dtype = _stored_dtype(base)
         weights: dict[str, torch.Tensor] = {}
         seen: set[int] = set()
         for name, tensor in self.whole.state_dict(keep_vars=True).items():
             # An embedding that is also the output layer is stored once.
             if id(tensor) not in seen:
                 seen.add(id(tensor))
-                weights[name] = self.gathered(tensor).detach().to(dtype)
+                weights[name] = self.gathered(tensor).detach().to(stored)
         if not self.processes.is_first:
             return
         self.whole.save_pretrained(folder, state_dict=weights)
         config = json.loads((folder / "config.json").read_text())
         # The library writes what the model was trained in.
-        config["dtype"] = str(dtype).removeprefix("torch.")
+        config["dtype"] = str(stored).removeprefix("torch.")
         (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
         for path in folder.glob("*.safetensors"):
             path.chmod(0o644)

@@ -25,15 +25,16 @@ from agents.environments.api_worlds import Split
 from trainers.checkpoints import require_same_recipe
 from trainers.data.datasets import DataSet
 from trainers.errors import TrainingError, UnreadableModel
+from trainers.glpft.copying import copying_rows
 from trainers.glpft.facts import FACTS, StageFacts, read_facts
 from trainers.glpft.fingerprint import weights_sha256
 from trainers.glpft.from_scratch import write_new_model
 from trainers.glpft.network import load_base, network_of
 from trainers.glpft.processes import Processes
 from trainers.glpft.rows import StageRows, rows_of
-from trainers.glpft.settings import GlpftSettings
+from trainers.glpft.settings import COPYING_SHARE, COPYING_TOKENS, GlpftSettings
 from trainers.glpft.stage_training import StageProgress, StageTraining, peak_memory_mb
-from trainers.glpft.stages import BACKBONE, EVEN_SHARES, ROLES, Stage, stages_of
+from trainers.glpft.stages import BACKBONE, COPYING, EVEN_SHARES, ROLES, Stage, stages_of
 from trainers.memory import keep_freed_memory
 from workers.engines.local.model_files import find_folder
 from workers.engines.protocol import EngineError
@@ -45,7 +46,7 @@ REPORT = "report.json"
 INITIAL = "initial"
 DATA = "data"
 """A data set that was made for this training alone."""
-_NAMES = (BACKBONE, "single", "multitask", *ROLES)
+_NAMES = (BACKBONE, "single", "multitask", *ROLES, COPYING)
 """Of all stages that there are."""
 
 
@@ -110,7 +111,8 @@ def train(
             write_new_model(data, settings.size, settings.seed, first)
     budget, shares = _budget(settings, data, first)
     facts: list[StageFacts] = []
-    for stage in stages_of(settings.method, shares, settings.global_set):
+    copying = settings.copying(budget)
+    for stage in stages_of(settings.method, shares, settings.global_set, copying=copying):
         done = read_facts(output / stage.name)
         if done is None:
             done = _Pipeline(settings, data, output, first, watch, processes).stage(
@@ -172,7 +174,7 @@ class _Pipeline:
         # An adapter goes on from an adapter on the same base; everything else loads the weights.
         base = self.first if before is None or (adapter and same_kind) else before
         loaded = load_base(str(base))
-        rows = self._rows(stage, loaded)
+        rows = self._rows(stage, loaded, budget)
         # Roles of one backbone begin with different random numbers, whatever ran before them.
         torch.manual_seed(settings.seed + 1 + _NAMES.index(stage.name))
         network = network_of(
@@ -186,7 +188,7 @@ class _Pipeline:
         training = StageTraining(
             settings=settings,
             stage=stage.name,
-            schedule=settings.schedule(stage.name, begins=before is None),
+            schedule=settings.schedule(stage.name, begins=stage.is_first),
             network=network,
             rows=rows,
             budget=budget,
@@ -237,8 +239,10 @@ class _Pipeline:
         self.processes.wait()
         return facts
 
-    def _rows(self, stage: Stage, loaded: LoadedModel) -> StageRows:
+    def _rows(self, stage: Stage, loaded: LoadedModel, budget: int) -> StageRows:
         self.watch.say(f"{stage.name}: reading {', '.join(stage.sets)}…")
+        if stage.name == COPYING:
+            return copying_rows(self.data, stage, loaded, self.settings, budget)
         rows = rows_of(self.data, stage, loaded, self.settings.validation)
         if rows.too_long:
             self.watch.say(
@@ -311,9 +315,12 @@ def _budget(settings: GlpftSettings, data: DataSet, first: Path) -> tuple[int, M
     # What GLPFT needs for its epochs, so that every method has the same.
     loaded = load_base(str(first))
     needed = {
-        stage.name: settings.schedule(stage.name, begins=stage.begins_from is None).epochs
+        stage.name: settings.schedule(stage.name, begins=stage.is_first).epochs
         * rows_of(data, stage, loaded, settings.validation).tokens
         for stage in stages_of("glpft", EVEN_SHARES, settings.global_set)
     }
     whole = sum(needed.values())
-    return round(whole), {name: tokens / whole for name, tokens in needed.items()}
+    shares = {name: tokens / whole for name, tokens in needed.items()}
+    if settings.base is None:
+        whole += min(COPYING_TOKENS, whole * COPYING_SHARE / (1 - COPYING_SHARE))
+    return round(whole), shares

@@ -126,8 +126,8 @@ class StageTraining:
                 curves.add(0, {"validation loss": self.state.validation_before})
             seed = self.settings.seed
             for batch in batches(
-                self.rows.training, self.settings.batch, self.settings.piece_tokens, seed,
-                start=self.state.step,
+                self.rows.training, self.schedule.batch or self.settings.batch,
+                self.settings.piece_tokens, seed, start=self.state.step,
             ):  # fmt: skip
                 if self.state.ended:
                     break
@@ -171,7 +171,7 @@ class StageTraining:
         # The middle of the step, so that neither the first nor the last one is without effect.
         left = self.budget - self.state.tokens
         done = (self.state.tokens + min(batch.tokens, left) / 2) / self.budget
-        factor = rate_factor(done, self.schedule.warmup)
+        factor = rate_factor(done, self.schedule.warmup, self.schedule.lowest)
         for optimizer in optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group["initial_lr"] * factor
@@ -314,12 +314,13 @@ class StageTraining:
         self.state = checkpoint.state
 
 
-def rate_factor(done: float, warmup: float) -> float:
+def rate_factor(done: float, warmup: float, lowest: float = 0.0) -> float:
     """Factor of the learning rate when that share of the stage is done: a linear rise, then half
-    a cosine down to zero (Loshchilov & Hutter 2017, arXiv:1608.03983)."""
+    a cosine down to the lowest (Loshchilov & Hutter 2017, arXiv:1608.03983)."""
     if done < warmup:
         return done / warmup
-    return 0.5 * (1 + math.cos(math.pi * min((done - warmup) / max(1 - warmup, 1e-9), 1.0)))
+    falling = 1 + math.cos(math.pi * min((done - warmup) / max(1 - warmup, 1e-9), 1.0))
+    return lowest + (1 - lowest) * 0.5 * falling
 
 
 def peak_memory_mb(device: torch.device) -> float:

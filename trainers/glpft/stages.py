@@ -7,13 +7,15 @@
 | `one-stage` | three roles from the start | one local set each |
 | `multitask` | one | the three local sets, mixed |
 | `single` | one | the global set |
+
+Where weights begin at random, all of them begin with learning to copy: see `copying`.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from trainers.data.examples import SetName
@@ -26,6 +28,7 @@ Part = Literal["all", "first", "second"]
 """Of the instructions: all, or one of two disjoint halves."""
 
 BACKBONE = "backbone"
+COPYING = "copying"
 EVEN_SHARES: Mapping[str, float] = {
     BACKBONE: 1 / 2, "planner": 1 / 6, "caller": 1 / 6, "summarizer": 1 / 6,
 }  # fmt: skip
@@ -44,12 +47,41 @@ class Stage:
     """The stage whose weights it begins with; None is the base."""
     part: Part = "all"
 
+    @property
+    def is_first(self) -> bool:
+        """Whether its model has learned nothing of its task before."""
+        return self.begins_from in (None, COPYING)
+
 
 def stages_of(
-    method: Method, shares: Mapping[str, float], global_set: SetName = "global_steps"
+    method: Method,
+    shares: Mapping[str, float],
+    global_set: SetName = "global_steps",
+    *,
+    copying: float = 0.0,
 ) -> tuple[Stage, ...]:
     """The stages of a method, in order. `shares` weighs backbone and roles against each other;
-    those that the method does not train are left out and the others get their compute."""
+    those that the method does not train are left out and the others get their compute, all but
+    what is spent on `copying`, a share of the whole."""
+    stages = _stages_of(method, shares, global_set)
+    if copying == 0.0:
+        return stages
+    return (
+        Stage(COPYING, ROLES, copying),
+        *(
+            replace(
+                stage,
+                share=stage.share * (1 - copying),
+                begins_from=stage.begins_from or COPYING,
+            )
+            for stage in stages
+        ),
+    )
+
+
+def _stages_of(
+    method: Method, shares: Mapping[str, float], global_set: SetName
+) -> tuple[Stage, ...]:
     if method == "single":
         return (Stage("single", (global_set,), 1.0),)
     if method == "multitask":

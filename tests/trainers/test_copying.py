@@ -1,0 +1,81 @@
+"""Copying comes first: rows that are nothing but copies, heads that look back, tokens that are the
+same in a sentence and in a call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from trainers.glpft.copying import LOOKS_BACK, copying_rows
+from trainers.glpft.from_scratch import write_new_model
+from trainers.glpft.network import load_base
+from trainers.glpft.stages import COPYING, ROLES, Stage
+from workers.engines.torch.loading import LoadedModel
+
+from .tiny_glpft import DATA, SETTINGS, SIZE
+
+STAGE = Stage(COPYING, ROLES, 0.2)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
+    folder: Path = tmp_path_factory.mktemp("copying") / "initial"
+    write_new_model(DATA, SIZE.model_copy(update={"heads": 4}), 1, folder)
+    return load_base(str(folder))
+
+
+def test_what_is_learned_stands_earlier_in_the_row_behind_the_same_two_tokens(
+    model: LoadedModel,
+) -> None:
+    rows = copying_rows(DATA, STAGE, model, SETTINGS, 40_000).training
+    assert len(rows) > 50
+    for row in rows:
+        assert any(row.learned)
+        for at, learned in enumerate(row.learned):
+            if learned:
+                three = row.ids[at - 2 : at + 1]
+                assert any(row.ids[n : n + 3] == three for n in range(at - 2)), (row, at)
+
+
+def test_there_are_rows_for_the_compute_and_the_kept_out_instructions_are_not_among_them(
+    model: LoadedModel,
+) -> None:
+    few = copying_rows(DATA, STAGE, model, SETTINGS, 1_000)
+    assert 5 <= len(few.training) <= 20
+    assert few.validation
+    again = copying_rows(DATA, STAGE, model, SETTINGS, 1_000)
+    assert again == few
+    other = SETTINGS.model_copy(update={"seed": 2})
+    assert copying_rows(DATA, STAGE, model, other, 1_000) != few
+
+
+def test_the_first_heads_of_random_weights_look_at_the_tokens_just_before(
+    model: LoadedModel,
+) -> None:
+    network = model.model
+    network.set_attn_implementation("eager")
+    ids = torch.arange(40)[None] + 20
+    with torch.no_grad():
+        first = network(input_ids=ids, output_attentions=True).attentions[0][0]
+    for head in range(LOOKS_BACK):
+        back = head + 1
+        on_it = first[head].diagonal(-back)[8:]
+        assert float(on_it.mean()) > 0.7, f"head {head}"
+
+
+def test_a_name_is_the_same_tokens_in_a_sentence_and_in_a_call(model: LoadedModel) -> None:
+    encode = model.codec.encode
+    for name in ("Madrid", "Oslo", "Max"):
+        alone = encode(name)
+        for text in (f"I fly to {name}.", f'{{"city": "{name}"}}'):
+            ids = encode(text)
+            places = range(len(ids))
+            assert any(ids[at : at + len(alone)] == alone for at in places), (name, text)
+
+
+def test_a_frequent_word_and_the_blank_before_it_are_one_token(model: LoadedModel) -> None:
+    tokens = model.tokenizer.tokenize("the price of the flight")
+    assert "Ġof" in tokens
+    assert "Ġthe" in tokens

@@ -1,0 +1,87 @@
+"""What a model of random weights learns first: to write again what stands in its prompt.
+
+A call's arguments and an answer's facts are copied out of the question and the observations. The
+attention heads for that (Olsson et al. 2022, arXiv:2209.11895) come late, and from a task's own
+rows later still: only a few of their tokens are names and digits. So a model begins with heads
+that look at the tokens just before, and with short rows that are nothing but copies.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from trainers.data.datasets import DataSet
+from trainers.glpft.rows import StageRows, TokenRow, token_row
+from trainers.glpft.settings import GlpftSettings
+from trainers.glpft.stages import Stage, is_validation
+from workers.engines.torch.loading import LoadedModel
+
+LOOKS_BACK = 3
+"""Heads of the first layer that begin by looking 1, 2 and 3 tokens back; one stays free."""
+SHARPNESS = 5.0
+"""Of that look: nine tenths of the attention lie on the one token."""
+
+TEXT = (24, 64)
+"""Tokens of the text that is copied from."""
+COPIES = 4
+COPY = (6, 16)
+"""Tokens of one copy. The first two tell where it begins, and are not learned."""
+ROW_TOKENS = 85
+"""Mean of a row, roughly."""
+VALIDATION_ROWS = 256
+
+
+def look_back(network: Any) -> None:
+    """Set the first layer's attention biases of a Qwen2 with random weights.
+
+    Rotary positions turn query and key by angles m f and n f for each frequency f. With constant
+    ones that differ by the angle d f, the score is the sum of cos((m - n - d) f): greatest where
+    the key stands d tokens before the query.
+    """
+    import torch
+
+    attention = network.model.layers[0].self_attn
+    size, heads = int(attention.head_dim), int(network.config.num_attention_heads)
+    half = size // 2
+    frequencies = network.model.rotary_emb.inv_freq
+    with torch.no_grad():
+        for head in range(min(LOOKS_BACK, heads - 1)):
+            angles = (head + 1) * frequencies
+            query = attention.q_proj.bias[head * size : (head + 1) * size]
+            key = attention.k_proj.bias[head * size : (head + 1) * size]
+            query[:half], query[half:] = SHARPNESS, 0.0
+            key[:half], key[half:] = SHARPNESS * angles.cos(), SHARPNESS * angles.sin()
+
+
+def copying_rows(
+    data: DataSet, stage: Stage, model: LoadedModel, settings: GlpftSettings, budget: int
+) -> StageRows:
+    """Rows for so many tokens: a part of one of the data set's own rows, then pieces of that part
+    again, of which all but the beginning is learned."""
+    examples = [example for name in stage.sets for example in data.sets[name]]
+    dice = random.Random(f"{settings.seed}:copying")
+    dice.shuffle(examples)
+    kept_out = [e for e in examples if is_validation(e.instruction_id, settings.validation)]
+    others = [e for e in examples if not is_validation(e.instruction_id, settings.validation)]
+    wanted = max(1, budget // ROW_TOKENS)
+    return StageRows(
+        training=tuple(_copies(token_row(each, model), dice) for each in others[:wanted]),
+        validation=tuple(
+            _copies(token_row(each, model), dice) for each in kept_out[:VALIDATION_ROWS]
+        ),
+        too_long=0,
+    )
+
+
+def _copies(row: TokenRow, dice: random.Random) -> TokenRow:
+    length = min(dice.randint(*TEXT), len(row.ids))
+    start = dice.randint(0, len(row.ids) - length)
+    text = row.ids[start : start + length]
+    ids, learned = list(text), [False] * length
+    for _ in range(COPIES):
+        size = min(dice.randint(*COPY), length)
+        at = dice.randint(0, length - size)
+        ids += text[at : at + size]
+        learned += [False, False, *[True] * (size - 2)][:size]
+    return TokenRow(tuple(ids), tuple(learned))
