@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trainers.glpft.batches import GROUP, LENGTH_STEP, batch_of, batches
 from trainers.glpft.rows import TokenRow
-from trainers.glpft.settings import GlpftSettings, Weights
+from trainers.glpft.settings import COPYING_TOKENS, GlpftSettings, Weights
 from trainers.glpft.stage_training import rate_factor
 from trainers.glpft.stages import (
     EVEN_SHARES,
@@ -95,6 +95,19 @@ def test_whatever_begins_with_random_weights_is_trained_as_the_backbone_is() -> 
     assert chosen.schedule("planner").prompts == 0 < chosen.schedule("backbone").prompts
     on_base = GlpftSettings(data_sha256="", base="somewhere")
     assert on_base.schedule("planner", begins=True) == on_base.schedule("planner")
+
+
+def test_copying_is_learned_in_small_steps_at_a_rate_that_does_not_fall() -> None:
+    copying = GlpftSettings(data_sha256="").schedule("copying", begins=True)
+    assert copying.batch == 8
+    assert [rate_factor(done, copying.warmup, copying.lowest) for done in (0.05, 0.5, 1)] == [1] * 3
+
+
+def test_learning_to_copy_takes_a_fifth_and_no_more_than_it_needs() -> None:
+    chosen = GlpftSettings(data_sha256="")
+    assert chosen.copying(100_000) == 0.2
+    assert chosen.copying(100_000_000) * 100_000_000 == COPYING_TOKENS
+    assert GlpftSettings(data_sha256="", base="somewhere").copying(100_000) == 0
 
 
 def test_the_rate_rises_and_falls_as_a_cosine() -> None:

@@ -153,7 +153,7 @@ class GlpftSettings(BaseModel):
         """Of a stage; a single model is trained as the backbone is, and so is a role that `begins`
         with random weights."""
         table = FROM_SCRATCH if self.base is None else PUBLISHED
-        random = begins and self.base is None
+        random = begins and self.base is None and stage in ROLES
         schedule = table[BACKBONE] if random else table.get(stage, table[BACKBONE])
         factor, matrices = self.rate, schedule.matrix_learning_rate
         if self.trains_adapter(stage):
