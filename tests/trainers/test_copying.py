@@ -3,11 +3,13 @@ same in a sentence and in a call."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from trainers.errors import TrainingError
 from trainers.glpft.copying import LOOKS_BACK, copying_rows
 from trainers.glpft.from_scratch import write_new_model
 from trainers.glpft.network import load_base
@@ -49,6 +51,12 @@ def test_there_are_rows_for_the_compute_and_the_kept_out_instructions_are_not_am
     assert again == few
     other = SETTINGS.model_copy(update={"seed": 2})
     assert copying_rows(DATA, STAGE, model, other, 1_000) != few
+
+
+def test_a_data_set_with_nothing_to_copy_from_is_refused(model: LoadedModel) -> None:
+    empty = replace(DATA, sets={**DATA.sets, **dict.fromkeys(ROLES, ())})
+    with pytest.raises(TrainingError, match=r"copying: no row .*planner, caller, summarizer"):
+        copying_rows(empty, STAGE, model, SETTINGS, 1_000)
 
 
 def test_the_first_heads_of_random_weights_look_at_the_tokens_just_before(

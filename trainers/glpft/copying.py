@@ -12,6 +12,7 @@ import random
 from typing import Any
 
 from trainers.data.datasets import DataSet
+from trainers.errors import TrainingError
 from trainers.glpft.rows import StageRows, TokenRow, token_row
 from trainers.glpft.settings import GlpftSettings
 from trainers.glpft.stages import Stage, is_validation
@@ -58,12 +59,17 @@ def copying_rows(
     data: DataSet, stage: Stage, model: LoadedModel, settings: GlpftSettings, budget: int
 ) -> StageRows:
     """Rows for so many tokens: a part of one of the data set's own rows, then pieces of that part
-    again, of which all but the beginning is learned."""
+    again, of which all but the beginning is learned. Raises `TrainingError` without any."""
     examples = [example for name in stage.sets for example in data.sets[name]]
     dice = random.Random(f"{settings.seed}:copying")
     dice.shuffle(examples)
     kept_out = [e for e in examples if is_validation(e.instruction_id, settings.validation)]
     others = [e for e in examples if not is_validation(e.instruction_id, settings.validation)]
+    if not others:
+        raise TrainingError(
+            f"stage {stage.name}: no row to learn from is left; the sets {', '.join(stage.sets)} "
+            "are empty"
+        )
     wanted = max(1, budget // ROW_TOKENS)
     return StageRows(
         training=tuple(_copies(token_row(each, model), dice) for each in others[:wanted]),
