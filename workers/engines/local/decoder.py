@@ -20,11 +20,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
-from agents.records import Message, ToolSpec
 from workers.engines.grammar.matcher import Matcher
 from workers.engines.local.adapters import AdapterVersion
+from workers.engines.local.loaded import Loaded
 from workers.engines.local.model_files import reading, unusable
 from workers.engines.local.row import Row
 from workers.engines.local.sampling import RowSampling, Sampled
@@ -37,54 +37,13 @@ from workers.engines.protocol import (
 )
 from workers.engines.request_checks import context_overflow
 from workers.engines.settings import ModelSettings
-from workers.engines.text.chat_prompt import Prompt, TextCodec, build_prompt
-
-if TYPE_CHECKING:
-    from llguidance import LLTokenizer
+from workers.engines.text.chat_prompt import Prompt, build_prompt
 
 _log = logging.getLogger(__name__)
 
 LONGEST_TOKEN = 256
 """Characters: no vocabulary in use has a longer one (128 blanks, in Qwen's and Llama 3's). A text
 of more than so many for each token of the context need not be tokenized to be refused."""
-
-
-class Loaded(Protocol):
-    """Weights in memory, with what a decoder needs to know about them."""
-
-    @property
-    def base(self) -> str:
-        """See `Engine.base`."""
-        ...
-
-    @property
-    def codec(self) -> TextCodec: ...
-
-    @property
-    def end_ids(self) -> frozenset[int]:
-        """Every token that ends a completion."""
-        ...
-
-    @property
-    def max_context(self) -> int: ...
-
-    @property
-    def vocabulary(self) -> int:
-        """The width of the model's logits."""
-        ...
-
-    def render(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> str:
-        """The conversation by the model's chat template. Raises ValueError with its refusal."""
-        ...
-
-    def grammar_tokenizer(self) -> LLTokenizer:
-        """For constrained decoding; takes seconds for a large vocabulary."""
-        ...
-
-    def check_base_of(self, adapter: str) -> None:
-        """Raises EngineError `bad_request` for the adapter at this path if it says to be of other
-        weights. May read all files of the model; called in a thread of its own."""
-        ...
 
 
 L = TypeVar("L", bound=Loaded)
