@@ -35,6 +35,7 @@ from agents.environments.api_worlds import (
     stream,
 )
 from agents.environments.api_worlds.domains import DOMAINS
+from agents.environments.api_worlds.intent import Step, Thought
 from agents.environments.api_worlds.intents import COMBINED, SINGLE
 from agents.environments.api_worlds.names import POOLS
 from agents.environments.api_worlds.splits import intents_of
@@ -341,12 +342,40 @@ def test_the_grammar_is_broad() -> None:
 @given(any_instance)
 @settings(max_examples=200, deadline=None)
 def test_instructions_are_whole_sentences_and_short(instance: Instance) -> None:
-    texts = [instance.instruction, instance.oracle.answer or "", instance.oracle.rationale]
-    texts += [step.rationale for step in instance.oracle.steps]
-    for text in texts:
-        assert not re.search(r"[{}\[\]|]|  |\.\.|\bNone\b", text), text
-        assert len(text) <= 160
+    short = [instance.instruction, instance.oracle.answer or ""]
+    # It may name every row of a page.
+    longer = [instance.oracle.rationale, *(step.rationale for step in instance.oracle.steps)]
+    for limit, texts in ((160, short), (240, longer)):
+        for text in texts:
+            assert not re.search(r"[{}\[\]|]|  |\.\.|\bNone\b", text), text
+            assert len(text) <= limit
     assert 3 <= len(instance.tools) <= 8
+
+
+def test_a_choice_is_reasoned_row_by_row() -> None:
+    flights = {"origin": "Riga", "to": "Oslo", "day": "Monday", "seats": 2}
+    program = INTENTS["flights.book_cheapest"].program(flights)
+    assert isinstance(next(program), Step)
+    rows = [
+        {"flight": "AB10", "price": 90, "seats": 1},
+        {"flight": "CD20", "price": 120, "seats": 2},
+        {"flight": "EF30", "price": 110, "seats": 5},
+    ]
+    assert program.send({"flights": rows, "next_page": 2}) == Thought(
+        "AB10 has 1 of 2 seats, too few. CD20 has 2 of 2 seats: 120. "
+        "EF30 has 5 of 2 seats: 110, before 120, better."
+    )
+    more = next(program)
+    assert isinstance(more, Step)
+    assert more.rationale == "So far EF30 with 110 is best. I look at page 2."
+
+
+def test_what_was_thought_begins_the_next_rationale() -> None:
+    counted = next(each for each in every() if each.recipe.intent == "calendar.count")
+    [step], oracle = counted.oracle.steps, counted.oracle
+    titles = [row["title"] for row in json.loads(step.observation)["events"]]
+    told = ", ".join(f"{number} {title}" for number, title in enumerate(titles, 1))
+    assert oracle.rationale.startswith(f"{told}. I count {len(titles)} event")
 
 
 def test_difficulty_is_what_was_asked_for() -> None:

@@ -16,7 +16,15 @@ from functools import cached_property
 from pydantic import Field
 
 from agents.environments.api_worlds.domains import APIS
-from agents.environments.api_worlds.intent import Answer, Intent, Slots, ToolError, Unsolvable, say
+from agents.environments.api_worlds.intent import (
+    Answer,
+    Intent,
+    Slots,
+    Thought,
+    ToolError,
+    Unsolvable,
+    say,
+)
 from agents.environments.api_worlds.intents import INTENTS
 from agents.environments.api_worlds.observations import leaves, parsed
 from agents.environments.api_worlds.splits import Split, split_of
@@ -200,9 +208,20 @@ def solve(intent: Intent, slots: Slots, world: World, offered: Sequence[str]) ->
         return Oracle((), NO_TOOL, None)
     steps: list[OracleStep] = []
     program = intent.program(slots)
+    thoughts: list[str] = []
+
+    def rationale(conclusion: str) -> str:
+        told = " ".join((*thoughts, conclusion))
+        thoughts.clear()
+        return told
+
     try:
         step = next(program)
         while True:
+            if isinstance(step, Thought):
+                thoughts.append(step.text)
+                step = next(program)
+                continue
             observation = world.call(step.tool, step.arguments)
             call = ToolCall(
                 id=str(len(steps)),
@@ -210,7 +229,7 @@ def solve(intent: Intent, slots: Slots, world: World, offered: Sequence[str]) ->
                 arguments=step.arguments,
                 raw_arguments=json.dumps(step.arguments),
             )
-            steps.append(OracleStep(step.rationale, call, observation))
+            steps.append(OracleStep(rationale(step.rationale), call, observation))
             result = parsed(observation)
             if "error" in result:
                 step = program.throw(ToolError(f"The tool says: {result['error']}."))
@@ -220,10 +239,10 @@ def solve(intent: Intent, slots: Slots, world: World, offered: Sequence[str]) ->
         answer: Answer = done.value
         return Oracle(
             tuple(steps),
-            answer.rationale,
+            rationale(answer.rationale),
             answer.text,
             tuple(str(fact) for fact in answer.facts),
             tuple(str(value) for value in answer.wrong),
         )
     except Unsolvable as reason:
-        return Oracle(tuple(steps), str(reason), None)
+        return Oracle(tuple(steps), rationale(str(reason)), None)

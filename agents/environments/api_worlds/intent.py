@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import random
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +51,14 @@ class Answer:
     """Values that were compared and lost: an answer that names them has not chosen."""
 
 
+@dataclass(frozen=True)
+class Thought:
+    """What a program reads off an observation, row by row. It begins the next rationale: a small
+    model that writes down what it compares chooses better than one that has to see it at once."""
+
+    text: str
+
+
 class Unsolvable(Exception):
     """Raised by a program that finds that it cannot go on; the message says why."""
 
@@ -59,7 +67,7 @@ class ToolError(Unsolvable):
     """Sent into a program in place of an observation that is an error."""
 
 
-Program = Generator[Step, Any, Answer]
+Program = Generator[Step | Thought, Any, Answer]
 
 
 def counted(count: int, thing: str) -> str:
@@ -190,18 +198,49 @@ def plan(
     return Intent(name, tuple(tools.split()), wordings(name, lines), draw, program, trouble)
 
 
+def weighed(name: str, value: int, before: int | None, *, largest: bool) -> str:
+    """A value beside the best one before it."""
+    if before is None:
+        return f"{name}: {value}."
+    better = value > before if largest else value < before
+    return f"{name}: {value}, before {before}, {'better' if better else 'no'}."
+
+
+def two_weighed(name: str, other: str, value: int, against: int, *, largest: bool) -> Thought:
+    """Two values beside each other."""
+    first = weighed(name, value, None, largest=largest)
+    return Thought(f"{first} {weighed(other, against, value, largest=largest)}")
+
+
+def numbered(names: Iterable[str], number: int = 0) -> Thought:
+    """Names, counted on from a number."""
+    told = ", ".join(f"{count} {name}" for count, name in enumerate(names, number + 1))
+    return Thought(f"{told or 'Nothing'}.")
+
+
+Rows = list[dict[str, Any]]
+
+
 def pages(
-    tool: str, key: str, why: str, arguments: JsonObject, seen: Callable[[list[Any]], str]
-) -> Generator[Step, Any, list[Any]]:
-    """All rows of a search, page by page. `seen` says in the rationale of a further page what the
-    rows so far tell, so that nothing has to be remembered twice."""
+    tool: str,
+    key: str,
+    why: str,
+    arguments: JsonObject,
+    read: Callable[[Rows, int], Thought],
+    seen: Callable[[Rows], str],
+) -> Generator[Step | Thought, Any, Rows]:
+    """All rows of a search, page by page. `read` tells the rows from a number on, `seen` in the
+    rationale of a further page what the rows so far come to, so that nothing has to be remembered
+    twice."""
     observation = yield Step(why, tool, arguments)
-    rows: list[Any] = [*observation[key]]
+    rows: Rows = [*observation[key]]
+    yield read(rows, 0)
     while "next_page" in observation:
-        page = observation["next_page"]
+        page, old = observation["next_page"], len(rows)
         step = Step(f"{seen(rows)} I look at page {page}.", tool, {**arguments, "page": page})
         observation = yield step
         rows.extend(observation[key])
+        yield read(rows, old)
     return rows
 
 
@@ -214,21 +253,35 @@ def best_of(
     label: str,
     by: str,
     largest: bool = False,
-    where: Callable[[Any], bool] = lambda row: True,
-) -> Generator[Step, Any, dict[str, Any]]:
-    """The row with the smallest (or largest) value over all pages. Raises `Unsolvable` when no
-    row fits."""
+    enough: tuple[str, int] | None = None,
+) -> Generator[Step | Thought, Any, dict[str, Any]]:
+    """The row with the smallest (or largest) value over all pages, among those that have `enough`
+    of something: a field and the least that it must be. Raises `Unsolvable` when no row fits."""
+    choose = max if largest else min
 
-    def best(rows: Sequence[Any]) -> Any:
-        fitting = [row for row in rows if where(row)]
-        choose = max if largest else min
-        return choose(fitting, key=lambda row: row[by]) if fitting else None
+    def fits(row: dict[str, Any]) -> bool:
+        return enough is None or row[enough[0]] >= enough[1]
 
-    def seen(rows: list[Any]) -> str:
+    def best(rows: Rows) -> dict[str, Any] | None:
+        return choose(filter(fits, rows), key=lambda row: row[by], default=None)
+
+    def compared(rows: Rows, new: int) -> str:
+        row, before = rows[new], best(rows[:new])
+        told = str(row[label])
+        if enough:
+            told += f" has {row[enough[0]]} of {enough[1]} {enough[0]}"
+            if not fits(row):
+                return f"{told}, too few."
+        return weighed(told, row[by], before[by] if before else None, largest=largest)
+
+    def read(rows: Rows, old: int) -> Thought:
+        return Thought(" ".join(compared(rows, new) for new in range(old, len(rows))) or "Nothing.")
+
+    def seen(rows: Rows) -> str:
         row = best(rows)
         return f"So far {row[label]} with {row[by]} is best." if row else "Nothing fits so far."
 
-    row = best((yield from pages(tool, key, why, arguments, seen)))
+    row = best((yield from pages(tool, key, why, arguments, read, seen)))
     if row is None:
         raise Unsolvable("Nothing fits.")
     return row
@@ -236,13 +289,18 @@ def best_of(
 
 def find_row(
     tool: str, key: str, why: str, arguments: JsonObject, field: str, value: object
-) -> Generator[Step, Any, dict[str, Any]]:
+) -> Generator[Step | Thought, Any, dict[str, Any]]:
     """The first row with a value, reading no more pages than needed. Raises `Unsolvable`."""
     observation = yield Step(why, tool, arguments)
     while True:
+        read: list[str] = []
         for row in observation[key]:
+            name = next(iter(row.values()))
+            read.append(f"{row[field]}" if name == row[field] else f"{name}: {row[field]}")
             if row[field] == value:
+                yield Thought(f"{', '.join(read)}, there it is.")
                 return row
+        yield Thought(f"{', '.join(read) or 'Nothing'}.")
         if "next_page" not in observation:
             raise Unsolvable(f"There is no {value}.")
         page = observation["next_page"]

@@ -12,9 +12,11 @@ from agents.environments.api_worlds.intent import (
     Program,
     Slots,
     Step,
+    Thought,
     Unsolvable,
     lookup,
     plan,
+    two_weighed,
 )
 from agents.environments.api_worlds.intents.drawing import both, from_world, one
 from agents.environments.api_worlds.names import ACCOUNTS, BILLS
@@ -62,9 +64,10 @@ def richest(slots: Slots) -> Program:
     )  # fmt: skip
     least, most = sorted((first["balance"], second["balance"]))
     best = wanted[0] if first["balance"] == most else wanted[1]
+    yield two_weighed(*wanted, first["balance"], second["balance"], largest=True)
     return Answer(
         f"There is more in {best}: {most} dollars.", (best, most),
-        f"{first['balance']} and {second['balance']}: {best} has more.", (least,),
+        f"{best} has more.", (least,),
     )  # fmt: skip
 
 
@@ -87,12 +90,16 @@ def bill_amount(slots: Slots) -> Program:
 def account_of(slots: Slots) -> Program:
     balance = slots["balance"]
     observation = yield Step("I need all my accounts.", "list_accounts", {})
+    read: list[str] = []
     for account, left in observation["accounts"].items():
+        read.append(f"{account}: {left}")
         if left == balance:
+            yield Thought(f"{', '.join(read)}, there it is.")
             return Answer(
                 f"Your {account} account has {balance} dollars.", (account,),
                 f"{account} has {balance}.",
             )  # fmt: skip
+    yield Thought(f"{', '.join(read)}.")
     raise Unsolvable(f"No account has {balance}.")
 
 

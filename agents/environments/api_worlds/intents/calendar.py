@@ -16,6 +16,7 @@ from agents.environments.api_worlds.intent import (
     Unsolvable,
     counted,
     lookup,
+    numbered,
     plan,
 )
 from agents.environments.api_worlds.intents.drawing import a_day, from_world, one
@@ -64,6 +65,7 @@ def a_wish(rng: random.Random, world: World) -> Slots | None:
 def count_events(slots: Slots) -> Program:
     day = slots["day"]
     observation = yield Step(f"I need the events of {day}.", "list_events", {"day": day})
+    yield numbered(row["title"] for row in observation["events"])
     count = len(observation["events"])
     told = counted(count, "event")
     return Answer(f"You have {told} on {day}.", (count,), f"I count {told} on {day}.")

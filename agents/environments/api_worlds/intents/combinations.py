@@ -19,6 +19,7 @@ from agents.environments.api_worlds.intent import (
     Program,
     Slots,
     Step,
+    Thought,
     Unsolvable,
     Wording,
     passed_on,
@@ -38,7 +39,7 @@ class Found:
     told: str
 
 
-Search = Generator[Step, Any, Found]
+Search = Generator[Step | Thought, Any, Found]
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,10 @@ def _find(first: Finding, slots: Slots, world: World) -> Found | None:
     try:
         step = next(search)
         while True:
-            step = search.send(parsed(world.call(step.tool, step.arguments)))
+            if isinstance(step, Thought):
+                step = next(search)
+            else:
+                step = search.send(parsed(world.call(step.tool, step.arguments)))
     except StopIteration as done:
         return done.value
     except Unsolvable:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import random
 
 from agents.environments.api_worlds.domains.currency import Currency
-from agents.environments.api_worlds.intent import Answer, Program, Slots, Step, lookup, plan
+from agents.environments.api_worlds.intent import (
+    Answer,
+    Program,
+    Slots,
+    Step,
+    lookup,
+    plan,
+    two_weighed,
+)
 from agents.environments.api_worlds.intents.drawing import both, from_world, one
 from agents.environments.api_worlds.names import CURRENCIES
 from agents.environments.api_worlds.world import World
@@ -52,9 +60,10 @@ def lower_fee(slots: Slots) -> Program:
     )
     least, most = sorted((first["percent"], second["percent"]))
     best = target if first["percent"] == least else other
+    yield two_weighed(target, other, first["percent"], second["percent"], largest=False)
     return Answer(
         f"{best} has the lower fee, {least} percent.", (best, least),
-        f"{first['percent']} and {second['percent']}: {best} has the lower fee.", (most,),
+        f"{best} has the lower fee.", (most,),
     )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from agents.environments.api_worlds.intent import (
     Step,
     best_of,
     counted,
+    numbered,
     single_call,
 )
 from agents.environments.api_worlds.intents.combinations import errand
@@ -108,6 +109,7 @@ def count_events(slots: Slots) -> Program:
     observation = yield Step(
         f"{slots['told']} I need the events of that day.", "list_events", {"day": day}
     )
+    yield numbered(row["title"] for row in observation["events"])
     count = len(observation["events"])
     told = counted(count, "event")
     return Answer(f"You have {told} on {day}.", (count,), f"I count {told} on {day}.")

@@ -98,7 +98,7 @@ def book_cheapest(slots: Slots) -> Program:
         "search_flights", "flights",
         "I need the flights from {origin} to {to} on {day}.".format(**slots),
         {key: slots[key] for key in ("origin", "to", "day")}, label="flight", by="price",
-        where=lambda row: row["seats"] >= seats,
+        enough=("seats", seats),
     )  # fmt: skip
     flight = best["flight"]
     booked = yield Step(

@@ -10,7 +10,9 @@ from agents.environments.api_worlds.domains.parcels import Parcels
 from agents.environments.api_worlds.intent import (
     Answer,
     Program,
+    Rows,
     Slots,
+    Thought,
     counted,
     lookup,
     pages,
@@ -52,11 +54,15 @@ def no_target(rng: random.Random, world: World) -> Slots:
 def count_in_city(slots: Slots) -> Program:
     city = slots["city"]
 
-    def there(rows: list[dict[str, str]]) -> int:
+    def there(rows: Rows) -> int:
         return sum(row["city"] == city for row in rows)
 
+    def read(rows: Rows, old: int) -> Thought:
+        told = (f"{rows[new]['city']} {there(rows[: new + 1])}" for new in range(old, len(rows)))
+        return Thought(f"{', '.join(told) or 'Nothing'}.")
+
     rows = yield from pages(
-        "list_parcels", "parcels", "I need all my parcels.", {},
+        "list_parcels", "parcels", "I need all my parcels.", {}, read,
         lambda rows: f"So far {there(rows)} in {city}.",
     )  # fmt: skip
     count = there(rows)

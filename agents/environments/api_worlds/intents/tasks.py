@@ -13,6 +13,7 @@ from agents.environments.api_worlds.intent import (
     Slots,
     counted,
     lookup,
+    numbered,
     pages,
     plan,
 )
@@ -38,6 +39,7 @@ def count_tasks(slots: Slots) -> Program:
     day = slots["day"]
     rows = yield from pages(
         "list_tasks", "tasks", f"I need the tasks of {day}.", {"day": day},
+        lambda rows, old: numbered((row["task"] for row in rows[old:]), old),
         lambda rows: f"So far {counted(len(rows), 'task')}.",
     )  # fmt: skip
     told = counted(len(rows), "task")

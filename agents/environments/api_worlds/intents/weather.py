@@ -13,6 +13,7 @@ from agents.environments.api_worlds.intent import (
     best_of,
     lookup,
     plan,
+    two_weighed,
 )
 from agents.environments.api_worlds.intents.drawing import a_city, a_day, both, no_city
 from agents.environments.api_worlds.names import WEEKDAYS
@@ -48,9 +49,10 @@ def warmer(slots: Slots) -> Program:
     )  # fmt: skip
     low, high = sorted((here["high"], there["high"]))
     best = city if here["high"] == high else other
+    yield two_weighed(city, other, here["high"], there["high"], largest=True)
     return Answer(
         f"It is warmer in {best}, with {high} degrees.", (high, best),
-        f"{here['high']} in {city} and {there['high']} in {other}: {best} is warmer.", (low,),
+        f"{best} is warmer.", (low,),
     )  # fmt: skip
 
 
