@@ -9,6 +9,7 @@ import platform
 import signal
 import sys
 import time
+from collections import ChainMap
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -199,8 +200,9 @@ def manifest_of(asked: Asked) -> Manifest:
 
 
 def with_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Settings) -> Manifest:
-    """The manifest with what serves each pool. Raises UsageError when an arm's pool is missing, or
-    a worker for one of its roles."""
+    """The manifest with what serves each pool, and with the deployment's options where the command
+    leaves them open. Raises UsageError when an arm's pool is missing, or a worker for one of its
+    roles."""
     pools = dict(settings.models)
     for arm in arms:
         _require_roles(arm, settings)
@@ -224,7 +226,11 @@ def with_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Setting
         )
         for name, pool in pools.items()
     }
-    return manifest.model_copy(update={"pools": facts})
+    options = manifest.options
+    if options is not None:
+        theirs = [settings.options.get(arm.workflow, {}) for arm in arms]
+        options = dict(ChainMap(options, *theirs))
+    return manifest.model_copy(update={"pools": facts, "options": options})
 
 
 def _require_roles(arm: Arm, settings: Settings) -> None:

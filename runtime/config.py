@@ -7,15 +7,19 @@ and hands them to its workers as a file, so that a worker never reads a profile 
 from __future__ import annotations
 
 import difflib
+import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal, Self
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from agents.errors import AgentError
+from agents.records import JsonObject
+from agents.workflows import workflows
 from bus.policies import pool_of
 from bus.settings import BusSettings
 from runtime.config_sources import (
@@ -34,6 +38,14 @@ from workers.tool_sources.settings import SourceName, ToolSourceSettings
 DEFAULT_PROFILE = "micro"
 SINGLE_KINDS = ("tool", "recorder", "jobs")
 """Worker kinds that need neither roles nor models."""
+
+
+def option_value(value: JsonValue) -> JsonValue:
+    """An option of a workflow that may have been written as text: JSON, or else text."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
 class Section(BaseModel):
@@ -133,6 +145,9 @@ class Settings(BaseSettings):
     """Worker processes by kind."""
     workflow: str = "delegate"
     """Workflow of `runtime ask` when `--workflow` is not given."""
+    options: dict[str, JsonObject] = Field(default_factory=dict)
+    """Workflow → options of its runs that do not choose them themselves. A text is JSON (`4`,
+    `true`) or else text, as in `runtime ask --option`."""
     supervisor: SupervisorSettings = SupervisorSettings()
     """Restarts, readiness, drain, log files."""
     logging: LoggingSettings = LoggingSettings()
@@ -151,6 +166,15 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """`load` has read and merged every layer; constructing never looks at the environment."""
         return (init_settings,)
+
+    @field_validator("options", mode="after")
+    @classmethod
+    def _texts_are_read(cls, options: dict[str, JsonObject]) -> dict[str, JsonObject]:
+        """What comes from a variable or from `--set` is always a text."""
+        return {
+            workflow: {name: option_value(value) for name, value in chosen.items()}
+            for workflow, chosen in options.items()
+        }
 
     @model_validator(mode="after")
     def _names_refer_to_something(self) -> Self:
@@ -177,6 +201,11 @@ class Settings(BaseSettings):
                     f"policies.{role} names the pool {pool_of(policy)!r}, which [models] doesn't"
                     f" have ({', '.join(self.models) or 'it is empty'})"
                 )
+        for workflow, options in self.options.items():
+            try:
+                workflows.get(workflow).check_options(options)
+            except AgentError as error:
+                raise ValueError(f"options.{workflow}: {error}") from error
         return self
 
     @property

@@ -41,7 +41,11 @@ Constrained = Annotated[
     typer.Option("--constrained/--free", help="Hold the caller to the offered tools by a schema."),
 ]
 Style = Annotated[
-    str, typer.Option(metavar="documents|signatures", help="How prompts tell the tools.")
+    str | None,
+    typer.Option(
+        metavar="documents|signatures",
+        help="How prompts tell the tools; none: as the deployment's profile says, else documents.",
+    ),
 ]
 
 _ARMS = {"worlds": "umi", "tool_steps": "umi", "bfcl": "llm", "apibench": "llm"}
@@ -60,7 +64,7 @@ def tools(
     samples: Samples = None,
     seed: Seed = 123,
     constrained: Constrained = True,
-    tool_style: Style = "documents",
+    tool_style: Style = None,
     data: Data = None,
     concurrency: Concurrency = 32,
     budget_usd: Budget = None,
@@ -81,7 +85,7 @@ def tools(
 
     if suite not in SUITES:
         raise UsageError(f"--suite: there is no suite {suite!r}; there are: {', '.join(SUITES)}")
-    if tool_style not in ("documents", "signatures"):
+    if tool_style not in (None, "documents", "signatures"):
         raise UsageError(f"--tool-style is documents or signatures; got {tool_style!r}")
     if not 0 < run_seconds <= 86_400:
         raise UsageError(f"--run-seconds must lie between 0 and 86400; got {run_seconds}")
@@ -89,7 +93,9 @@ def tools(
     if suite in _PROMPTS:
         options = {"prompt": _PROMPTS[suite]}
     else:
-        options = {"calculator": False, "constrained": constrained, "tool_style": tool_style}
+        options = {"calculator": False, "constrained": constrained}
+        if tool_style is not None:
+            options["tool_style"] = tool_style
     ended = start(
         Asked(
             benchmark=suite,

@@ -94,7 +94,11 @@ def register(app: typer.Typer) -> None:
             raise InputError("--world brings its own tools: leave out --tool")
         if simulated and not (quiet or as_json):
             typer.echo(f"{text}\n")
-        options: JsonObject = {"calculator": calculator, **parse_options(option or [])}
+        options: JsonObject = {
+            **settings.options.get(chosen, {}),
+            **({} if calculator else {"calculator": False}),
+            **parse_options(option or []),
+        }
         trajectory = asyncio.run(
             _asked(
                 where,
@@ -145,8 +149,7 @@ def require_tools_offered(workflow: str, option: str) -> None:
 def parse_options(words: list[str]) -> JsonObject:
     """`--option NAME=VALUE` options; a value is JSON (`4`, `true`) or else text. Raises
     `InputError`."""
-    import json
-
+    from runtime.config import option_value
     from runtime.errors import InputError
 
     options: JsonObject = {}
@@ -154,10 +157,7 @@ def parse_options(words: list[str]) -> JsonObject:
         name, found, value = word.partition("=")
         if not (name and found):
             raise InputError(f"{word!r} is not NAME=VALUE", hint="as in --option max_calls=4.")
-        try:
-            options[name] = json.loads(value)
-        except ValueError:
-            options[name] = value
+        options[name] = option_value(value)
     return options
 
 

@@ -57,6 +57,18 @@ def test_the_environment_overrides_the_profile_and_a_set_option_overrides_both()
     assert load("micro", "workers.slm.count=5", **environ).workers["slm"].count == 5
 
 
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("options.umi.tool_style=poem", "option 'tool_style' of workflow 'umi'"),
+        ("options.umi.tone=kind", "known options: calculator, max_calls"),
+        ("options.umy.tool_style=documents", "did you mean 'umi'"),
+    ],
+)
+def test_options_that_a_workflow_does_not_know_are_refused(override: str, says: str) -> None:
+    assert says in error_of("umi", override)
+
+
 def test_a_profile_of_ones_own_extends_a_shipped_one(tmp_path: Path) -> None:
     own = tmp_path / "own.toml"
     own.write_text('extends = "micro"\n[workers.slm]\ncount = 7\n')

@@ -33,9 +33,15 @@ def test_an_instruction_of_the_simulator_is_asked_and_judged_by_its_world(
 ) -> None:
     """By the oracle, which knows the instructions of one number and gives up over others."""
     known = json.dumps([{"split": "unseen_worlds", "samples": 1, "seed": 7}])
-    deployment.up(f"models.umi.scripted.worlds={known}", profile="umi_scripted")
+    deployment.up(
+        f"models.umi.scripted.worlds={known}", "options.umi.max_calls=5", profile="umi_scripted"
+    )
     said = deployment.ok("ask", "--world", "7", "--option", "tool_style=signatures")
     assert said.endswith("done, says the simulator\n")
     failed = deployment.run("ask", "--world", "8")
     assert failed.returncode == 1
     assert failed.stdout.endswith("not done: gave up, but there is a way\n")
+    told = json.loads(deployment.ok("ask", "--world", "7", "--json", "--option", "max_calls=4"))
+    assert told["run"]["options"]["max_calls"] == 4
+    told = json.loads(deployment.ok("ask", "--world", "7", "--json"))
+    assert told["run"]["options"]["max_calls"] == 5, "the profile's"
