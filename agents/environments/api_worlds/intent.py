@@ -15,6 +15,7 @@ cannot be solved, and giving up is right.
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -54,7 +55,8 @@ class Answer:
 @dataclass(frozen=True)
 class Thought:
     """What a program reads off an observation, row by row. It begins the next rationale: a small
-    model that writes down what it compares chooses better than one that has to see it at once."""
+    model that writes down what it compares chooses better than one that has to see it at once. A
+    row is quoted as it stands, because copying is what such a model does best."""
 
     text: str
 
@@ -198,18 +200,28 @@ def plan(
     return Intent(name, tuple(tools.split()), wordings(name, lines), draw, program, trouble)
 
 
-def weighed(name: str, value: int, before: int | None, *, largest: bool) -> str:
+Valued = tuple[str, int]
+"""Whose value it is, and the value."""
+
+
+def weighed(one: Valued, before: Valued | None, *, largest: bool) -> str:
     """A value beside the best one before it."""
+    told = f"{one[0]} {one[1]}"
     if before is None:
-        return f"{name}: {value}."
-    better = value > before if largest else value < before
-    return f"{name}: {value}, before {before}, {'better' if better else 'no'}."
+        return f"{told}."
+    better = one[1] > before[1] if largest else one[1] < before[1]
+    return f"{told}, before {before[0]} {before[1]}, {'better' if better else 'no'}."
 
 
-def two_weighed(name: str, other: str, value: int, against: int, *, largest: bool) -> Thought:
+def two_weighed(first: Valued, second: Valued, *, largest: bool) -> Thought:
     """Two values beside each other."""
-    first = weighed(name, value, None, largest=largest)
-    return Thought(f"{first} {weighed(other, against, value, largest=largest)}")
+    told = (weighed(first, None, largest=largest), weighed(second, first, largest=largest))
+    return Thought(" ".join(told))
+
+
+def quoted(row: Any) -> str:
+    """As an observation has it."""
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
 
 
 def numbered(names: Iterable[str], number: int = 0) -> Thought:
@@ -267,12 +279,10 @@ def best_of(
 
     def compared(rows: Rows, new: int) -> str:
         row, before = rows[new], best(rows[:new])
-        told = str(row[label])
-        if enough:
-            told += f" has {row[enough[0]]} of {enough[1]} {enough[0]}"
-            if not fits(row):
-                return f"{told}, too few."
-        return weighed(told, row[by], before[by] if before else None, largest=largest)
+        if enough and not fits(row):
+            return f"{quoted(row)} {row[enough[0]]} of {enough[1]} {enough[0]}, too few."
+        best_before = (str(before[label]), before[by]) if before else None
+        return f"{quoted(row)} {weighed((str(row[label]), row[by]), best_before, largest=largest)}"
 
     def read(rows: Rows, old: int) -> Thought:
         return Thought(" ".join(compared(rows, new) for new in range(old, len(rows))) or "Nothing.")
@@ -295,12 +305,11 @@ def find_row(
     while True:
         read: list[str] = []
         for row in observation[key]:
-            name = next(iter(row.values()))
-            read.append(f"{row[field]}" if name == row[field] else f"{name}: {row[field]}")
             if row[field] == value:
-                yield Thought(f"{', '.join(read)}, there it is.")
+                yield Thought(" ".join((*read, f"{quoted(row)} is it.")))
                 return row
-        yield Thought(f"{', '.join(read) or 'Nothing'}.")
+            read.append(f"{quoted(row)} no.")
+        yield Thought(" ".join(read) or "Nothing.")
         if "next_page" not in observation:
             raise Unsolvable(f"There is no {value}.")
         page = observation["next_page"]

@@ -16,6 +16,7 @@ from agents.environments.api_worlds.intent import (
     Unsolvable,
     lookup,
     plan,
+    quoted,
     two_weighed,
 )
 from agents.environments.api_worlds.intents.drawing import both, from_world, one
@@ -64,7 +65,7 @@ def richest(slots: Slots) -> Program:
     )  # fmt: skip
     least, most = sorted((first["balance"], second["balance"]))
     best = wanted[0] if first["balance"] == most else wanted[1]
-    yield two_weighed(*wanted, first["balance"], second["balance"], largest=True)
+    yield two_weighed((wanted[0], first["balance"]), (wanted[1], second["balance"]), largest=True)
     return Answer(
         f"There is more in {best}: {most} dollars.", (best, most),
         f"{best} has more.", (least,),
@@ -92,14 +93,14 @@ def account_of(slots: Slots) -> Program:
     observation = yield Step("I need all my accounts.", "list_accounts", {})
     read: list[str] = []
     for account, left in observation["accounts"].items():
-        read.append(f"{account}: {left}")
         if left == balance:
-            yield Thought(f"{', '.join(read)}, there it is.")
+            yield Thought(" ".join((*read, f"{quoted(account)}:{left} is it.")))
             return Answer(
                 f"Your {account} account has {balance} dollars.", (account,),
                 f"{account} has {balance}.",
             )  # fmt: skip
-    yield Thought(f"{', '.join(read)}.")
+        read.append(f"{quoted(account)}:{left} no.")
+    yield Thought(" ".join(read))
     raise Unsolvable(f"No account has {balance}.")
 
 

@@ -60,7 +60,7 @@ def lower_fee(slots: Slots) -> Program:
     )
     least, most = sorted((first["percent"], second["percent"]))
     best = target if first["percent"] == least else other
-    yield two_weighed(target, other, first["percent"], second["percent"], largest=False)
+    yield two_weighed((target, first["percent"]), (other, second["percent"]), largest=False)
     return Answer(
         f"{best} has the lower fee, {least} percent.", (best, least),
         f"{best} has the lower fee.", (most,),

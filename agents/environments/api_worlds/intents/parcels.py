@@ -17,6 +17,7 @@ from agents.environments.api_worlds.intent import (
     lookup,
     pages,
     plan,
+    quoted,
 )
 from agents.environments.api_worlds.intents.drawing import a_day, both, fixed, from_world
 from agents.environments.api_worlds.names import CITIES, NO_CITIES
@@ -58,8 +59,8 @@ def count_in_city(slots: Slots) -> Program:
         return sum(row["city"] == city for row in rows)
 
     def read(rows: Rows, old: int) -> Thought:
-        told = (f"{rows[new]['city']} {there(rows[: new + 1])}" for new in range(old, len(rows)))
-        return Thought(f"{', '.join(told) or 'Nothing'}.")
+        told = (f"{quoted(rows[new])} {there(rows[: new + 1])}." for new in range(old, len(rows)))
+        return Thought(" ".join(told) or "Nothing.")
 
     rows = yield from pages(
         "list_parcels", "parcels", "I need all my parcels.", {}, read,

@@ -49,7 +49,7 @@ def warmer(slots: Slots) -> Program:
     )  # fmt: skip
     low, high = sorted((here["high"], there["high"]))
     best = city if here["high"] == high else other
-    yield two_weighed(city, other, here["high"], there["high"], largest=True)
+    yield two_weighed((city, here["high"]), (other, there["high"]), largest=True)
     return Answer(
         f"It is warmer in {best}, with {high} degrees.", (high, best),
         f"{best} is warmer.", (low,),
