@@ -9,6 +9,7 @@ from typing import TypeGuard
 
 from agents.environments.game import Game
 from agents.environments.plan_path.game import PlanPath
+from agents.environments.sudoku.game import Sudoku
 from agents.registry import Registry
 
 __all__ = ["games"]
@@ -22,3 +23,4 @@ games: Registry[Game] = Registry("environment", "switchyard.environments", _is_g
 """Every environment that is played, by the name that `records.Task.environment` says."""
 
 games.register(PlanPath())
+games.register(Sudoku())

@@ -77,8 +77,8 @@ class PlanPathPuzzle:
         * team: 1 at the goal, else max(0, Δd / d₀)
         * plan agent: .1 format, .1 share of legal moves, .8 share of moves on a shortest path
         * tool agent: .1 format, .1 share of calls that worked, .8 shaping (.99Φ′ − Φ) / −Φ in 0–1
-        * dense: −.01 for a legal and −.10 for an illegal move, +1 at the goal, +.5 if the whole
-          walk is a shortest one, and .99Φ′ − Φ for each legal move
+        * dense: −.01 for a legal and −.10 for an illegal move (or an unreadable text), +1 at the
+          goal, +.5 if the whole walk is a shortest one, and .99Φ′ − Φ for each legal move
         """
         read = 0.0 if step.action is None else 1.0
         tried = step.legal + step.illegal
@@ -94,7 +94,7 @@ class PlanPathPuzzle:
         best = solved and step.after.moves == self.instance.shortest
         dense = {
             "valid": (-0.01, float(step.legal)),
-            "invalid": (-0.10, float(step.illegal)),
+            "invalid": (-0.10, float(step.illegal if step.action is not None else 1)),
             "goal": (1.0, solved),
             "shortest": (0.5, float(best)),
             "shaping": (1.0, self._shaping_sum(step)),
