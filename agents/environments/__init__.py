@@ -9,6 +9,7 @@ from typing import TypeGuard
 
 from agents.environments.game import Game
 from agents.environments.plan_path.game import PlanPath
+from agents.environments.sokoban.game import Sokoban
 from agents.environments.sudoku.game import Sudoku
 from agents.registry import Registry
 
@@ -23,4 +24,5 @@ games: Registry[Game] = Registry("environment", "switchyard.environments", _is_g
 """Every environment that is played, by the name that `records.Task.environment` says."""
 
 games.register(PlanPath())
+games.register(Sokoban())
 games.register(Sudoku())
