@@ -26,6 +26,8 @@ from agents.records import JsonObject
 Agent = Literal["tool_agent", "plan_agent"]
 TOOL: Agent = "tool_agent"
 PLAN: Agent = "plan_agent"
+AGENTS: tuple[Agent, ...] = (TOOL, PLAN)
+"""In the order of a turn."""
 
 Scheme = Literal["paper", "dense", "sparse"]
 """`paper`: α·team + local, as in the AT-GRPO paper. `dense`: the step rewards of its published

@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from agents.environments.game import (
-    PLAN,
+    AGENTS,
     TOOL,
     Agent,
     Applied,
@@ -39,13 +39,20 @@ class Setting(Record):
 
     turns: int = Field(default=4, ge=1, le=400)
     """The paper has 4 (5 in its code)."""
-    team: tuple[Agent, ...] = Field(default=(TOOL, PLAN), min_length=1, max_length=2)
-    """Who acts in a turn, in order; the last one acts on the real state."""
+    team: tuple[Agent, ...] = Field(default=AGENTS, min_length=1, max_length=2)
+    """Who acts in a turn, in order; the last one acts on the real state. Both, or one alone."""
     calls: int = Field(default=8, ge=1, le=64)
     """Most calls of one tool program."""
     search: int = Field(default=8, ge=0, le=400)
     """How far a tool can look ahead (moves, pushes or cells): what keeps the tools from being the
     solution."""
+
+    @field_validator("team")
+    @classmethod
+    def _known_order(cls, team: tuple[Agent, ...]) -> tuple[Agent, ...]:
+        if team not in (AGENTS, *((agent,) for agent in AGENTS)):
+            raise ValueError("a team is tool_agent, then plan_agent; or one of them alone")
+        return team
 
 
 S = TypeVar("S")

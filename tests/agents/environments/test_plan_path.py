@@ -263,6 +263,7 @@ def test_a_window_and_marks_show_what_the_setting_says() -> None:
         ({"grid": [*GRID[:3], "#####", "....."]}, "no way leads"),
         ({"colour": "red"}, "colour: Extra inputs"),
         ({"setting": {"turns": 0}}, "setting.turns"),
+        ({"setting": {"team": ["plan_agent", "tool_agent"]}}, "tool_agent, then plan_agent"),
     ],
 )
 def test_an_instance_that_can_t_be_played_is_refused(change: JsonObject, told: str | None) -> None:
