@@ -1,6 +1,7 @@
 """Where tasks come from: generators with exact checkers.
 
-`games` holds the environments that are played turn by turn (`agents.environments.game`).
+`games` holds the environments that are played turn by turn (`agents.environments.game`); a package
+adds one by an entry point of the group `switchyard.environments`.
 """
 
 from __future__ import annotations

@@ -151,6 +151,21 @@ async def test_the_state_goes_on_from_the_executed_action_over_turns() -> None:
     assert rebuilt.taken == tuple(taken_in(step) for step in trajectory.steps)
 
 
+async def test_steps_of_one_state_name_the_same_observation() -> None:
+    """Two runs of one task share the first group, and no other."""
+    tool = [["#### [look(U)]"], ["#### [look(U)]"]]
+    runs = [
+        await play(pair_run(a_task(turns=2), candidates=1), tool=tool, plan=[[first], [first]])
+        for first in (answer("D"), answer("R"))
+    ]
+    observed = [
+        [step.decision.data["observed"] for step in trajectory.steps] for trajectory, *_ in runs
+    ]
+    assert observed[0][:2] == observed[1][:2]
+    assert not set(observed[0][2:]) & set(observed[1][2:])
+    assert len(set(observed[0])) == 4
+
+
 async def test_running_out_of_turns_fails_with_the_verifier_s_reason() -> None:
     run = pair_run(a_task(turns=2), candidates=1)
     trajectory, *_ = await play(

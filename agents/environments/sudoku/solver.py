@@ -11,14 +11,29 @@ Grid = tuple[tuple[int, ...], ...]
 """Rows of digits; 0 is blank."""
 
 
-def completions(grid: Grid, rng: random.Random | None = None) -> Iterator[Grid]:
-    """Every completion of a grid of 4 x 4 or 9 x 9, none twice; with `rng` in a random order."""
+MAX_NODES = 100_000
+"""Digits that are tried before a puzzle counts as too hard to check: some seconds. Generated ones
+need a few hundred at most."""
+
+
+class SearchLimit(ValueError):
+    """The search was given up: how many completions there are is not known."""
+
+
+def completions(
+    grid: Grid, rng: random.Random | None = None, most: int | None = None
+) -> Iterator[Grid]:
+    """Every completion of a grid of 4 x 4 or 9 x 9, none twice; with `rng` in a random order.
+
+    Raises `SearchLimit` once more than `most` digits were tried; `None` is no limit.
+    """
     size = len(grid)
     box = isqrt(size)
     every = (1 << size) - 1
     rows, columns, boxes = [every] * size, [every] * size, [every] * size
     cells = [list(row) for row in grid]
     blanks: list[tuple[int, int, int]] = []
+    tried = 0
     for r, row in enumerate(grid):
         for c, digit in enumerate(row):
             b = r // box * box + c // box
@@ -33,6 +48,7 @@ def completions(grid: Grid, rng: random.Random | None = None) -> Iterator[Grid]:
             boxes[b] ^= bit
 
     def descend() -> Iterator[Grid]:
+        nonlocal tried
         if not blanks:
             yield tuple(map(tuple, cells))
             return
@@ -52,6 +68,9 @@ def completions(grid: Grid, rng: random.Random | None = None) -> Iterator[Grid]:
         if rng is not None:
             rng.shuffle(digits)
         for digit in digits:
+            tried += 1
+            if most is not None and tried > most:
+                raise SearchLimit(f"not known after {most} steps how many completions it has")
             bit = 1 << (digit - 1)
             rows[r] ^= bit
             columns[c] ^= bit
@@ -70,9 +89,9 @@ def completions(grid: Grid, rng: random.Random | None = None) -> Iterator[Grid]:
 
 @lru_cache(maxsize=4096)
 def first_completions(grid: Grid) -> tuple[Grid, ...]:
-    """None, one, or two completions: two mean that it is not unique."""
+    """None, one, or two completions: two mean that it is not unique. Raises `SearchLimit`."""
     found: list[Grid] = []
-    for completion in completions(grid):
+    for completion in completions(grid, most=MAX_NODES):
         found.append(completion)
         if len(found) == 2:
             break

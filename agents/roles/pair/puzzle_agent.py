@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 
 from agents.environments.game import PLAN, Agent, Applied, Episode
+from agents.environments.puzzle_splits import content_hash
 from agents.errors import MalformedModelOutput
 from agents.prompts import Prompt, load_prompt, prompt_for
 from agents.protocols import Host
@@ -16,8 +17,9 @@ from agents.roles.umi.step import refuse_other_payloads
 
 
 class PuzzleAgent:
-    """Decides `acted` {turn, done, solved, reason, next, reward}, and for a plan agent {agrees}:
-    whether it did what was proposed to it."""
+    """Decides `acted` {turn, observed, done, solved, reason, next, reward}, and for a plan agent
+    {agrees}: whether it did what was proposed to it. `observed` is a hash of what the candidates
+    answer to: steps with the same one can share a group."""
 
     version = 1
 
@@ -33,7 +35,8 @@ class PuzzleAgent:
         refuse_other_payloads(context, self.name)
         options = options_of(context.run)
         episode = episode_of(context.run, context.journal)
-        calls = await self._completions(context, host, options, episode.observe(self._agent))
+        text = episode.observe(self._agent)
+        calls = await self._completions(context, host, options, text)
         trials = [self._tried(episode, call) for call in calls]
         totals = [applied.rewards.total(options.scheme, options.alpha) for _, applied in trials]
         selected = totals.index(max(totals))
@@ -41,6 +44,7 @@ class PuzzleAgent:
         action = _action(applied)
         data: JsonObject = {
             "turn": episode.turn,
+            "observed": content_hash(text)[:16],
             "done": after.done,
             "solved": after.done and after.verify().solved,
             "reason": after.verify().reason,

@@ -19,6 +19,7 @@ from agents.environments.sudoku import (
     check_grid,
     instances,
     solutions_of_4,
+    solver,
 )
 from agents.environments.sudoku.rules import conflicts
 from agents.environments.sudoku.solver import Grid, blank, completions
@@ -278,6 +279,14 @@ def test_a_puzzle_without_exactly_one_completion_is_refused(givens: JsonObject, 
     with pytest.raises(InvalidTask) as error:
         Sudoku().reset({"givens": givens})
     assert told in str(error.value)
+
+
+def test_a_puzzle_that_takes_too_long_to_check_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(solver, "MAX_NODES", 3)
+    with pytest.raises(InvalidTask, match="not known after 3 steps how many completions"):
+        Sudoku().reset({"givens": [[0, 0, 0, 0], [0, 0, 0, 2], [0, 3, 0, 0], [1, 0, 4, 0]]})
 
 
 def test_more_blanks_than_a_unique_puzzle_can_have_are_refused() -> None:
