@@ -1,7 +1,8 @@
 """Reads answers of the form `#### […]`: one list at the end of a text, after anything else.
 
-Strict on purpose. A text with two marks, or with words after the list, is refused and not guessed
-at: a policy is trained on what it wrote, not on what a lenient reader made of it.
+Strict on purpose. A text with two answers, or with words after the list, is refused and not guessed
+at: a policy is trained on what it wrote, not on what a lenient reader made of it. Walls of a level
+are drawn with the same sign, so only a mark with a list behind it counts.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ MAX_LIST_CHARS = 8_000
 
 MOVES = frozenset("UDLR")
 _SHOWN = 20
+_MARKED = re.compile(rf"(?<!#){MARK}\s*\[")
 _CALL = re.compile(r"\s*(?P<name>[a-z_]+)\s*\((?P<arguments>[^()]*)\)\s*")
 _ROW = re.compile(r"\s*(?:\[(?P<a>[\d\s,]*)\]|\((?P<b>[\d\s,]*)\))\s*")
 
@@ -84,16 +86,19 @@ def read_calls(text: str, most: int) -> tuple[Call, ...] | Refusal:
 
 def _body(text: str) -> str | Refusal:
     """What stands between the brackets of the only list; not empty."""
-    marks = text.count(MARK)
-    if marks == 0:
-        return Refusal("no_answer", f"there is no {MARK}")
-    if marks > 1:
-        return Refusal("several_answers", f"{MARK} stands {marks} times")
-    answer = text.partition(MARK)[2].strip()
+    marks = list(_MARKED.finditer(text))
+    if not marks:
+        alone = re.search(rf"(?<!#){MARK}(?!#)", text)
+        return (
+            Refusal("not_a_list", f"{MARK} is not followed by [")
+            if alone
+            else Refusal("no_answer", f"there is no {MARK}")
+        )
+    if len(marks) > 1:
+        return Refusal("several_answers", f"{MARK} [ stands {len(marks)} times")
+    answer = text[marks[0].end() - 1 :].strip()
     if len(answer) > MAX_LIST_CHARS:
         return Refusal("too_long", f"{len(answer)} characters, at most {MAX_LIST_CHARS}")
-    if not answer.startswith("["):
-        return Refusal("not_a_list", f"{MARK} is not followed by [")
     end = answer.rfind("]")
     if end < 0:
         return Refusal("not_a_list", "there is no ]")

@@ -19,6 +19,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from agents.environments.game import (
     AGENTS,
+    PLAN,
     TOOL,
     Agent,
     Applied,
@@ -46,6 +47,10 @@ class Setting(Record):
     search: int = Field(default=8, ge=0, le=400)
     """How far a tool can look ahead (moves, pushes or cells): what keeps the tools from being the
     solution."""
+
+    brief: bool = False
+    """Leave away what is the same in every observation (rules, calls, form of the answer): for
+    small models that are trained on this very puzzle."""
 
     @field_validator("team")
     @classmethod
@@ -106,8 +111,12 @@ class Puzzle(Protocol[S, A]):
         """`last`: nobody acts after this on the real state."""
         ...
 
+    def about(self) -> str:
+        """What the puzzle is, and how its drawing is read."""
+        ...
+
     def drawing(self, state: S) -> str:
-        """The task and its state, as both agents see them."""
+        """The state, as both agents see it."""
         ...
 
     def answer_form(self) -> str:
@@ -164,21 +173,17 @@ class TeamEpisode(Generic[S, A]):
         return self.puzzle.check(self.carried_out)
 
     def observe(self, agent: Agent) -> str:
-        puzzle = self.puzzle
-        lines = [puzzle.drawing(self.state), f"Turn {self.turn + 1} of {puzzle.setting.turns}."]
+        puzzle, brief = self.puzzle, self.puzzle.setting.brief
+        lines = [] if brief else [puzzle.about()]
+        lines += [puzzle.drawing(self.state), f"Turn {self.turn + 1} of {puzzle.setting.turns}."]
         if self.last:
             lines.append(f"Last turn: {self.last}")
-        if agent == TOOL:
+        if agent == PLAN and self.proposal is not None:
+            lines += ["The tool agent's calls:", *self.proposal.lines, self._proposed_action()]
+        if agent == TOOL and not brief:
             lines += ["Calls:", manual(puzzle.functions), "End with #### [call, call, ...]"]
-            return "\n".join(lines)
-        if self.proposal is not None:
-            shown = self.proposal.action
-            lines += ["The tool agent's calls:", *self.proposal.lines]
-            if shown is None or shown == puzzle.nothing():
-                lines.append("It proposes nothing")
-            else:
-                lines.append(f"It proposes {puzzle.show(shown)}")
-        lines.append(puzzle.answer_form())
+        elif not brief:
+            lines.append(puzzle.answer_form())
         return "\n".join(lines)
 
     def apply(self, agent: Agent, text: str) -> Applied:
@@ -222,6 +227,12 @@ class TeamEpisode(Generic[S, A]):
         else:
             step = self.puzzle.perform(self.state, action)
         return replace(step, worked=ran.worked)
+
+    def _proposed_action(self) -> str:
+        action = None if self.proposal is None else self.proposal.action
+        if action is None or action == self.puzzle.nothing():
+            return "It proposes nothing"
+        return f"It proposes {self.puzzle.show(action)}"
 
     def _carry_out(self, step: Step[S, A]) -> None:
         self.state = step.after

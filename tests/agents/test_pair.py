@@ -183,6 +183,15 @@ async def test_greedy_evaluation_asks_for_one_completion_at_temperature_zero() -
         assert (sampling.n, sampling.temperature) == (1, 0.0)
 
 
+async def test_the_role_s_prompt_stands_before_the_observation_unless_it_is_left_away() -> None:
+    for instructions, roles in ((True, ["system", "user"]), (False, ["user"])):
+        run = pair_run(a_task(), candidates=1, instructions=instructions)
+        _, tool, plan = await play(run, tool=[[BFS]], plan=[[TO_THE_GOAL]])
+        for messages in (*tool.prompts, *plan.prompts):
+            assert [message.role for message in messages] == roles
+            assert "Plan-Path, 5 x 5" in messages[-1].content
+
+
 async def test_candidates_are_sampled_with_full_support_and_a_seed_of_their_turn() -> None:
     run = pair_run(a_task(turns=2), candidates=2, temperature=0.7)
     _, tool, plan = await play(

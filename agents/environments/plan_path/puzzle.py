@@ -107,12 +107,14 @@ class PlanPathPuzzle:
         )
         return Rewards(parts, mask=read)
 
-    def drawing(self, state: Walk) -> str:
+    def about(self) -> str:
         rows, columns = len(self.instance.grid), len(self.instance.grid[0])
+        return f"Plan-Path, {rows} x {columns}. Walk from A to G; # is blocked."
+
+    def drawing(self, state: Walk) -> str:
         goal = self.instance.goal
         away = (goal[0] - state.at[0], goal[1] - state.at[1])
         lines = [
-            f"Plan-Path, {rows} x {columns}. Walk from A to G; # is blocked.",
             *self._window(state),
             f"A: {said(state.at)}. G: {said(goal)}.",
             f"G is {_offset(away[0], 'down', 'up')} and {_offset(away[1], 'right', 'left')}.",

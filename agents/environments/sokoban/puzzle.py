@@ -112,13 +112,14 @@ class SokobanPuzzle:
         )
         return Rewards(parts, mask=read)
 
+    def about(self) -> str:
+        return (
+            f"Sokoban, {self.level.rows} x {self.level.columns}. Push every box onto a target.\n"
+            "# wall, . target, $ box, @ player, * box on target, + player on target"
+        )
+
     def drawing(self, state: Play) -> str:
-        lines = [
-            f"Sokoban, {self.level.rows} x {self.level.columns}. Push every box onto a target.",
-            "# wall, . target, $ box, @ player, * box on target, + player on target",
-            *self.level.draw(state),
-        ]
-        return "\n".join(lines)
+        return "\n".join(self.level.draw(state))
 
     def answer_form(self) -> str:
         return "U, D, L, R are moves up, down, left, right. End with #### [move, move, ...]"

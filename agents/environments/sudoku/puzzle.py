@@ -134,13 +134,15 @@ class SudokuPuzzle:
         )
         return Rewards(parts, mask=read)
 
-    def drawing(self, state: Grid) -> str:
+    def about(self) -> str:
         size, box = self.instance.size, self.instance.box
-        lines = [
+        return (
             f"Sudoku, {size} x {size}. Every row, column and {box} x {box} box has 1 to {size}, "
-            "each once. Given:",
-            *_rows(self.instance.givens),
-        ]
+            "each once."
+        )
+
+    def drawing(self, state: Grid) -> str:
+        lines = ["Given:", *_rows(self.instance.givens)]
         if state != self.instance.givens:
             lines += ["Now:", *_rows(state)]
         return "\n".join(lines)

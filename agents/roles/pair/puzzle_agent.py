@@ -83,10 +83,10 @@ class PuzzleAgent:
             seed=zlib.crc32(f"{context.run.seed}/{self.name}/{context.turn}".encode()),
             n=wanted,
         )
-        messages = (
-            Message(role="system", content=prompt_for(context.run, self.prompts[0])),
-            Message(role="user", content=text),
-        )
+        messages = [Message(role="user", content=text)]
+        if options.instructions:
+            prompt = prompt_for(context.run, self.prompts[0])
+            messages.insert(0, Message(role="system", content=prompt))
         calls = await host.complete(messages, sampling=sampling)
         if len(calls) != wanted:
             raise MalformedModelOutput(

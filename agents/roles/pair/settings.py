@@ -23,6 +23,9 @@ class PairOptions(BaseModel):
     """Evaluation: one completion at temperature 0, whatever the two above say."""
     max_tokens: int = Field(default=512, ge=1, le=131_072)
     """Of one completion."""
+    instructions: bool = True
+    """Put the role's prompt before the observation; off for small models that were trained without
+    it."""
     scheme: Scheme = "paper"
     """The reward that candidates are ranked by."""
     alpha: float = Field(default=1.0, ge=0, le=100)

@@ -15,6 +15,14 @@ def test_moves_are_read_after_any_words(text: str) -> None:
     assert read_moves(text, 10) == ("U", "R", "R")
 
 
+def test_walls_that_are_drawn_with_the_same_sign_are_no_answers() -> None:
+    level = "######\n#@ $.#\n######\n..####.."
+    assert read_moves(f"The level is\n{level}\n#### [R]", 10) == ("R",)
+    refusal = read_moves("######\n#@ $.#", 10)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason == "no_answer"
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

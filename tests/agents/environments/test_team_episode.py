@@ -129,6 +129,23 @@ def test_every_environment_keeps_the_protocol(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_brief_observation_leaves_away_what_is_always_the_same(name: str) -> None:
+    instance = tasks(name)[0].instance
+    setting = instance["setting"]
+    assert isinstance(setting, dict)
+    brief = games.get(name).reset({**instance, "setting": {**setting, "brief": True}})
+    whole = games.get(name).reset(instance)
+    for agent in (TOOL, PLAN):
+        short = brief.observe(agent).split("\n")
+        lines = whole.observe(agent).split("\n")
+        assert "#### [" not in brief.observe(agent)
+        assert [line for line in lines if line in short] == short
+        for episode in (brief, whole):
+            episode.apply(agent, "#### [step(U)]")
+        assert brief.verify() == whole.verify()
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_the_local_weights_of_each_agent_add_up_to_one(name: str) -> None:
     episode = begun(name, 0)
     for agent in (TOOL, PLAN):
