@@ -87,13 +87,10 @@ def read_calls(text: str, most: int) -> tuple[Call, ...] | Refusal:
 def _body(text: str) -> str | Refusal:
     """What stands between the brackets of the only list; not empty."""
     marks = list(_MARKED.finditer(text))
+    if not marks and re.search(rf"(?<!#){MARK}(?!#)", text):
+        return Refusal("not_a_list", f"{MARK} is not followed by [")
     if not marks:
-        alone = re.search(rf"(?<!#){MARK}(?!#)", text)
-        return (
-            Refusal("not_a_list", f"{MARK} is not followed by [")
-            if alone
-            else Refusal("no_answer", f"there is no {MARK}")
-        )
+        return Refusal("no_answer", f"there is no {MARK}")
     if len(marks) > 1:
         return Refusal("several_answers", f"{MARK} [ stands {len(marks)} times")
     answer = text[marks[0].end() - 1 :].strip()

@@ -47,7 +47,6 @@ class Setting(Record):
     search: int = Field(default=8, ge=0, le=400)
     """How far a tool can look ahead (moves, pushes or cells): what keeps the tools from being the
     solution."""
-
     brief: bool = False
     """Leave away what is the same in every observation (rules, calls, form of the answer): for
     small models that are trained on this very puzzle."""

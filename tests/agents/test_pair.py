@@ -239,14 +239,15 @@ async def test_the_options_decide_what_is_best() -> None:
 
 
 async def test_agreement_counts_only_turns_in_which_something_was_proposed() -> None:
-    run = pair_run(a_task(turns=3), candidates=1)
+    run = pair_run(a_task(turns=4), candidates=1)
     trajectory, *_ = await play(
         run,
-        tool=[[BFS], ["no calls"], ["#### [step(R)]"]],
-        plan=[[answer("DDDD")], [answer("U")], [answer("L")]],
+        tool=[[BFS], ["no calls"], ["#### [look(U)]"], ["#### [step(R)]"]],
+        plan=[[answer("DDDD")], [answer("U")], [answer("U")], [answer("L")]],
     )
     assert [step.decision.data.get("agrees") for step in trajectory.steps[1::2]] == [
         True,
+        None,
         None,
         False,
     ]

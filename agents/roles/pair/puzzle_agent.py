@@ -100,12 +100,15 @@ class PuzzleAgent:
         return trial, trial.apply(self._agent, call.text)
 
     def _agrees(self, context: StepContext, action: JsonObject) -> bool | None:
-        """`None` where nothing was proposed: the agent is alone, or the calls were refused."""
+        """`None` where nothing was proposed: the agent is alone, or the calls were refused, or they
+        only looked."""
         before = next((step for step in context.journal if step.turn == context.turn - 1), None)
         if before is None or before.agent == self.name:
             return None
         proposed = before.candidates[before.selected].action.get("did")
-        return action.get("did") == proposed if proposed else None
+        if not isinstance(proposed, dict) or not any(proposed.values()):
+            return None
+        return action.get("did") == proposed
 
 
 def _action(applied: Applied) -> JsonObject:
