@@ -30,6 +30,7 @@ from agents.environments.game import (
     Taken,
     Verdict,
 )
+from agents.environments.marked_answers import MARK
 from agents.environments.tool_language import Program, ToolFunction, manual, run_program
 from agents.errors import InvalidTask
 from agents.records import JsonObject, Record
@@ -128,6 +129,11 @@ class Puzzle(Protocol[S, A]):
 
     def as_json(self, action: A) -> JsonObject: ...
 
+    def oracle(self, state: S) -> A | None:
+        """An action that solves the puzzle from a state that is not solved; `None` if none does.
+        May raise an error of its own where that can't be found out."""
+        ...
+
     def check(self, actions: tuple[A, ...]) -> Verdict:
         """Whether these actions solve the puzzle, from its instance alone."""
         ...
@@ -170,6 +176,12 @@ class TeamEpisode(Generic[S, A]):
 
     def verify(self) -> Verdict:
         return self.puzzle.check(self.carried_out)
+
+    def demonstration(self) -> str | None:
+        """What a plan agent that knows the solution would answer now, for supervised training;
+        `None` if there is no way any more."""
+        action = self.puzzle.oracle(self.state)
+        return None if action is None else f"{MARK} {self.puzzle.show(action)}"
 
     def observe(self, agent: Agent) -> str:
         puzzle, brief = self.puzzle, self.puzzle.setting.brief

@@ -11,7 +11,12 @@ from itertools import pairwise
 from agents.environments.game import PLAN, Agent, Refusal, Rewards, Verdict, weighted
 from agents.environments.grid import Cell, manhattan, said
 from agents.environments.marked_answers import read_moves
-from agents.environments.plan_path.instance import WALL, PlanPathInstance, PlanPathSetting
+from agents.environments.plan_path.instance import (
+    WALL,
+    PlanPathInstance,
+    PlanPathSetting,
+    shortest_path,
+)
 from agents.environments.plan_path.tools import functions
 from agents.environments.plan_path.verification import check_walk
 from agents.environments.plan_path.walk import Moves, Walk, refusal
@@ -129,6 +134,10 @@ class PlanPathPuzzle:
 
     def as_json(self, action: Moves) -> JsonObject:
         return {"moves": list(action)}
+
+    def oracle(self, state: Walk) -> Moves:
+        """A shortest path."""
+        return shortest_path(self.instance, state.at)
 
     def check(self, actions: tuple[Moves, ...]) -> Verdict:
         return check_walk(self.instance, [move for action in actions for move in action])

@@ -159,6 +159,15 @@ class SudokuPuzzle:
     def as_json(self, action: Writes) -> JsonObject:
         return {"cells": [[r + 1, c + 1, digit] for r, c, digit in action]}
 
+    def oracle(self, state: Grid) -> Writes:
+        """The digits of the solution that are not written yet."""
+        return tuple(
+            (r, c, digit)
+            for r, row in enumerate(self.instance.solution)
+            for c, digit in enumerate(row)
+            if state[r][c] != digit
+        )
+
     def check(self, actions: tuple[Writes, ...]) -> Verdict:
         return check_writes(self.instance, [write for action in actions for write in action])
 

@@ -108,6 +108,39 @@ def test_a_proposal_carried_out_leads_to_the_scratch_state_and_nowhere_before(
     assert rewards.scores()["sparse.solved"] == applied.rewards.scores()["sparse.solved"]
 
 
+@given(any_episode, st.lists(answers, max_size=3))
+@settings(max_examples=100, deadline=None)
+def test_from_wherever_it_was_led_the_demonstration_solves_or_there_is_no_way(
+    episode: TeamEpisode[Any, Any], written: list[str]
+) -> None:
+    for text in written:
+        if not episode.done:
+            episode.apply(TOOL, "#### []")
+            episode.apply(PLAN, text)
+    if episode.done:
+        return
+    shown = episode.demonstration()
+    episode.apply(TOOL, "#### []")
+    if shown is None:
+        assert not episode.verify().solved
+        return
+    applied = episode.apply(PLAN, shown)
+    assert applied.observation.refusals == ()
+    assert applied.done
+    assert episode.verify().solved
+
+
+def test_a_puzzle_that_can_t_be_solved_any_more_has_no_demonstration() -> None:
+    instance = sokoban.SokobanInstance(
+        level=("######", "#@   #", "# $  #", "#  . #", "#    #", "######"),
+        setting=sokoban.SokobanSetting(team=(PLAN,)),
+    )
+    episode = sokoban.Sokoban().reset(instance.task.instance)
+    assert episode.demonstration() is not None
+    episode.apply(PLAN, "#### [R, D, D, R, D, L]")
+    assert episode.demonstration() is None
+
+
 @given(any_episode, texts)
 @settings(max_examples=60, deadline=None)
 def test_a_trial_on_a_copy_changes_nothing(episode: TeamEpisode[Any, Any], text: str) -> None:
