@@ -1,1 +1,29 @@
-"""Where tasks come from: generators with exact checkers."""
+"""Where tasks come from: generators with exact checkers.
+
+`games` holds the environments that are played turn by turn (`agents.environments.game`); a package
+adds one by an entry point of the group `switchyard.environments`.
+"""
+
+from __future__ import annotations
+
+from typing import TypeGuard
+
+from agents.environments.game import Game
+from agents.environments.plan_path.game import PlanPath
+from agents.environments.sokoban.game import Sokoban
+from agents.environments.sudoku.game import Sudoku
+from agents.registry import Registry
+
+__all__ = ["games"]
+
+
+def _is_game(item: object) -> TypeGuard[Game]:
+    return isinstance(item, Game) and not isinstance(item, type)
+
+
+games: Registry[Game] = Registry("environment", "switchyard.environments", _is_game)
+"""Every environment that is played, by the name that `records.Task.environment` says."""
+
+games.register(PlanPath())
+games.register(Sokoban())
+games.register(Sudoku())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TypeGuard
 
+from agents.environments.game import AGENTS
 from agents.registry import Registry
 from agents.roles.completion import Completion
 from agents.roles.expert import Expert
+from agents.roles.pair.puzzle_agent import PuzzleAgent
 from agents.roles.planner import Planner
 from agents.roles.protocol import Role, StepContext, StepResult
 from agents.roles.slm import SmallSolver
@@ -35,3 +37,5 @@ roles.register(UmiCaller())
 roles.register(UmiSummarizer())
 roles.register(UmiSingle())
 roles.register(Completion())
+for _agent in AGENTS:
+    roles.register(PuzzleAgent(_agent))

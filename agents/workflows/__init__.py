@@ -11,6 +11,7 @@ from agents.registry import Registry
 from agents.roles import roles
 from agents.workflows.completion import CompletionWorkflow
 from agents.workflows.delegate import DelegateWorkflow
+from agents.workflows.pair import PairWorkflow
 from agents.workflows.routing import (
     MAX_TURNS,
     Arrive,
@@ -58,6 +59,7 @@ workflows.register(DelegateWorkflow())
 workflows.register(UmiWorkflow())
 workflows.register(UmiSingleWorkflow())
 workflows.register(CompletionWorkflow())
+workflows.register(PairWorkflow())
 
 
 def offers_tools(workflow: str) -> bool:

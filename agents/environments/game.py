@@ -1,0 +1,204 @@
+"""The protocol of environments that are played: who sees what, what an action does and what it
+earns, and whether the task is solved.
+
+    episode = game.reset(instance)
+    while not episode.done:
+        text = policy(episode.observe(episode.agent))
+        rewards, observation, done = episode.apply(episode.agent, text)
+    episode.verify()
+
+An instance is a JSON object that holds everything (it is `records.Task.instance`). An action is the
+text that a model wrote; reading it is the environment's work, so nobody else can read it otherwise.
+Everything is pure: the same instance and the same texts lead to the same episode (`replayed`), and
+what is tried on a `copy` leaves the original as it was. That is how K candidates are scored before
+the best one is applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol, Self, runtime_checkable
+
+from agents.errors import AgentError
+from agents.records import JsonObject
+
+Agent = Literal["tool_agent", "plan_agent"]
+TOOL: Agent = "tool_agent"
+PLAN: Agent = "plan_agent"
+AGENTS: tuple[Agent, ...] = (TOOL, PLAN)
+"""In the order of a turn."""
+
+Scheme = Literal["paper", "dense", "sparse"]
+"""`paper`: α·team + local, as in the AT-GRPO paper. `dense`: the step rewards of its published
+code. `sparse`: 1 for an action after which the task is solved, else 0."""
+
+Group = Literal["team", "local", "dense", "sparse"]
+
+
+class OutOfTurn(AgentError, ValueError):
+    """An action of an agent whose turn it is not, or after the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why an action, or a part of it, was not carried out."""
+
+    reason: str
+    """A fixed name, for counting: `no_answer`, `wall`, `given`, …"""
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.reason} ({self.detail})" if self.detail else self.reason
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a reward; it is worth `weight * score`."""
+
+    group: Group
+    name: str
+    score: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rewards:
+    """What one action earned, in parts.
+
+    r = α · team + mask · Σ c_l · s_l, with Σ c_l = 1 (AT-GRPO, reward of agent i at turn t). The
+    mask is 0 for an action that could not be read, so that no local part is paid for it.
+    """
+
+    parts: tuple[Part, ...]
+    mask: float = 1.0
+
+    def total(self, scheme: Scheme = "paper", alpha: float = 1.0) -> float:
+        """The reward as one number. `alpha` is the weight of the team's part in `paper`."""
+        if scheme == "paper":
+            return alpha * self._sum("team") + self.mask * self._sum("local")
+        return self._sum(scheme)
+
+    def scores(self) -> dict[str, float]:
+        """Every part by `group.name`, before its weight; and `mask`."""
+        named = {f"{part.group}.{part.name}": part.score for part in self.parts}
+        return {**named, "mask": self.mask}
+
+    def weights(self) -> dict[str, float]:
+        """The weight of every part by `group.name`."""
+        return {f"{part.group}.{part.name}": part.weight for part in self.parts}
+
+    def _sum(self, group: Group) -> float:
+        return sum(part.weight * part.score for part in self.parts if part.group == group)
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What came of an action."""
+
+    action: JsonObject
+    """The action as it was read: `moves`, `cells` or `calls`; empty if it could not be read."""
+    refusals: tuple[Refusal, ...]
+    text: str
+    """What the agents are told of it; of a tool agent, the output of its calls."""
+
+
+class Applied(NamedTuple):
+    """What `Episode.apply` returns."""
+
+    rewards: Rewards
+    observation: Observation
+    done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`reason` says what is wrong; it is empty when the task is solved."""
+
+    reason: str = ""
+
+    @property
+    def solved(self) -> bool:
+        return not self.reason
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """An action that was applied."""
+
+    agent: Agent
+    text: str
+
+
+@runtime_checkable
+class Episode(Protocol):
+    """One attempt at an instance."""
+
+    @property
+    def agents(self) -> tuple[Agent, ...]:
+        """Who acts in a turn, in order. The last one's action moves the real state."""
+        ...
+
+    @property
+    def agent(self) -> Agent:
+        """Whose action is next."""
+        ...
+
+    @property
+    def turn(self) -> int:
+        """Turns that are over."""
+        ...
+
+    @property
+    def done(self) -> bool:
+        """Solved, or out of turns. Says nothing about success: that is `verify`."""
+        ...
+
+    @property
+    def taken(self) -> tuple[Taken, ...]:
+        """Every action so far. With the instance it is the whole state."""
+        ...
+
+    def observe(self, agent: Agent) -> str:
+        """What that agent sees now."""
+        ...
+
+    def apply(self, agent: Agent, text: str) -> Applied:
+        """Carry out an action. Any text is an action, if a refused one. Raises `OutOfTurn`."""
+        ...
+
+    def verify(self) -> Verdict:
+        """Whether the task is solved, found out anew from the instance and from what was done; it
+        trusts no state and no flag of the episode."""
+        ...
+
+    def copy(self) -> Self:
+        """An episode in the same state, on which something can be tried."""
+        ...
+
+
+@runtime_checkable
+class Game(Protocol):
+    """An environment that is played."""
+
+    @property
+    def name(self) -> str:
+        """What `records.Task.environment` says."""
+        ...
+
+    def reset(self, instance: JsonObject) -> Episode:
+        """The beginning of an instance. Raises `agents.errors.InvalidTask`."""
+        ...
+
+
+def replayed(game: Game, instance: JsonObject, taken: Iterable[Taken]) -> Episode:
+    """The episode after these actions. Raises `InvalidTask` or `OutOfTurn`."""
+    episode = game.reset(instance)
+    for action in taken:
+        episode.apply(action.agent, action.text)
+    return episode
+
+
+def weighted(group: Group, scores: Mapping[str, tuple[float, float]]) -> tuple[Part, ...]:
+    """Parts of one group from name → (weight, score)."""
+    return tuple(Part(group, name, score, weight) for name, (weight, score) in scores.items())

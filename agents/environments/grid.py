@@ -1,0 +1,38 @@
+"""Cells and moves of a rectangular grid. Cells are (row, column) from 0 at the top left; texts that
+models read count from 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Cell = tuple[int, int]
+
+STEPS: dict[str, Cell] = {"U": (-1, 0), "D": (1, 0), "L": (0, -1), "R": (0, 1)}
+MIRRORED = {"U": "D", "D": "U", "L": "R", "R": "L"}
+
+
+def beside(cell: Cell, move: str) -> Cell:
+    """The next cell in the direction of a move; it may lie outside."""
+    row, column = STEPS[move]
+    return cell[0] + row, cell[1] + column
+
+
+def said(cell: Cell) -> str:
+    """`row 1, column 1` is the top left."""
+    return f"row {cell[0] + 1}, column {cell[1] + 1}"
+
+
+def manhattan(one: Cell, other: Cell) -> int:
+    """|Δrow| + |Δcolumn|."""
+    return abs(one[0] - other[0]) + abs(one[1] - other[1])
+
+
+def canonical(rows: Sequence[str]) -> str:
+    """The same text for a drawing and all its rotations and mirror images (the least of the eight),
+    so that no turned copy of a test puzzle is a training puzzle."""
+    images: list[tuple[str, ...]] = []
+    image = tuple(rows)
+    for _ in range(4):
+        image = tuple("".join(column) for column in zip(*reversed(image), strict=True))
+        images += [image, tuple(row[::-1] for row in image)]
+    return "\n".join(min(images, key=lambda rows: (len(rows), rows)))

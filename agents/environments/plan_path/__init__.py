@@ -1,0 +1,24 @@
+"""Plan-Path: find a way through a grid with obstacles.
+
+The modules: `instance` (the data, its split, breadth-first distances), `puzzle` (rules and
+rewards), `tools` (the tool agent's calls), `verification`, `generation`, `policies` (baselines by
+hand).
+"""
+
+from __future__ import annotations
+
+from agents.environments.plan_path.game import PlanPath
+from agents.environments.plan_path.generation import Difficulty, instances, stream
+from agents.environments.plan_path.instance import (
+    ENVIRONMENT,
+    PlanPathInstance,
+    PlanPathSetting,
+    shortest_path,
+)
+from agents.environments.plan_path.policies import POLICIES, plays
+from agents.environments.plan_path.verification import check_walk
+
+__all__ = [
+    "ENVIRONMENT", "POLICIES", "Difficulty", "PlanPath", "PlanPathInstance", "PlanPathSetting",
+    "check_walk", "instances", "plays", "shortest_path", "stream",
+]  # fmt: skip

@@ -1,0 +1,83 @@
+"""Random grids: obstacles drawn independently, start and goal different and connected."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from agents.environments.grid import Cell, canonical
+from agents.environments.plan_path.instance import (
+    FREE,
+    LEAST_SIDE,
+    MOST_SIDE,
+    WALL,
+    PlanPathInstance,
+    PlanPathSetting,
+    distances_to,
+)
+from agents.environments.puzzle_splits import Split, as_split, different, split_of
+from agents.records import Record
+
+_TRIES = 5_000
+"""Grids in a row without an instance; then the difficulty is impossible."""
+
+
+class Difficulty(Record):
+    """How hard the instances are, and how they are played."""
+
+    rows: int = Field(default=10, ge=LEAST_SIDE, le=MOST_SIDE)
+    columns: int = Field(default=10, ge=LEAST_SIDE, le=MOST_SIDE)
+    obstacles: float = Field(default=0.22, ge=0, le=0.6)
+    """Probability of each cell to be blocked; as published."""
+    least_moves: int = Field(default=1, ge=1)
+    """Length of the shortest path, at least."""
+    setting: PlanPathSetting = PlanPathSetting()
+
+
+def stream(
+    split: Split | str, seed: int, difficulty: Difficulty | None = None
+) -> Iterator[PlanPathInstance]:
+    """Endless instances of one split, the same ones for the same seed. Raises ValueError for an
+    unknown split, and while drawing when the difficulty leaves no instance."""
+    return _stream(as_split(split), seed, difficulty or Difficulty())
+
+
+def _stream(split: Split, seed: int, difficulty: Difficulty) -> Iterator[PlanPathInstance]:
+    rng = random.Random(f"plan_path:{split.value}:{seed}")
+    failures = 0
+    while True:
+        instance = _draw(rng, split, difficulty)
+        if instance is not None:
+            failures = 0
+            yield instance
+        elif (failures := failures + 1) > _TRIES:
+            raise ValueError(f"{_TRIES} grids in a row had no instance of {difficulty!r}")
+
+
+def instances(
+    split: Split | str, seed: int, count: int, difficulty: Difficulty | None = None
+) -> list[PlanPathInstance]:
+    """`count` different instances of one split. Raises ValueError."""
+    return different(stream(split, seed, difficulty), count, lambda instance: instance.id)
+
+
+def _draw(rng: random.Random, split: Split, difficulty: Difficulty) -> PlanPathInstance | None:
+    grid = tuple(
+        "".join(
+            WALL if rng.random() < difficulty.obstacles else FREE for _ in range(difficulty.columns)
+        )
+        for _ in range(difficulty.rows)
+    )
+    if split_of(canonical(grid)) is not split:
+        return None
+    free: list[Cell] = [
+        (r, c) for r, row in enumerate(grid) for c, cell in enumerate(row) if cell == FREE
+    ]
+    if len(free) < 2:
+        return None
+    start, goal = rng.sample(free, 2)
+    if distances_to(grid, goal).get(start, 0) < difficulty.least_moves:
+        return None
+    return PlanPathInstance(grid=grid, start=start, goal=goal, setting=difficulty.setting)

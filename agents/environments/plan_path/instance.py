@@ -1,0 +1,125 @@
+"""A Plan-Path instance: a grid with obstacles, a start, a goal."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from functools import cached_property, lru_cache
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from agents.environments.grid import STEPS, Cell, beside, canonical
+from agents.environments.puzzle_splits import Split, content_hash, split_of
+from agents.environments.team_episode import Setting
+from agents.records import Record, Task
+
+ENVIRONMENT = "plan_path"
+LEAST_SIDE, MOST_SIDE = 5, 20
+WALL, FREE = "#", "."
+
+
+class PlanPathSetting(Setting):
+    """How it is shown and played."""
+
+    view: int | None = Field(default=None, ge=1, le=MOST_SIDE)
+    """Cells seen in each direction (3 is a window of 7 x 7); `None`: the whole grid."""
+    marks: bool = False
+    """Show which cells were visited: the memory that a policy of single moves lacks."""
+
+
+class PlanPathInstance(Record):
+    """What `records.Task.instance` holds."""
+
+    grid: tuple[str, ...] = Field(min_length=LEAST_SIDE, max_length=MOST_SIDE)
+    start: Cell
+    goal: Cell
+    setting: PlanPathSetting = PlanPathSetting()
+
+    @model_validator(mode="after")
+    def _can_be_solved(self) -> Self:
+        width = len(self.grid[0])
+        if not LEAST_SIDE <= width <= MOST_SIDE or any(len(row) != width for row in self.grid):
+            raise ValueError(f"the rows must all have the same {LEAST_SIDE} to {MOST_SIDE} cells")
+        if any(cell not in WALL + FREE for row in self.grid for cell in row):
+            raise ValueError("a grid consists of . and #")
+        for name, cell in (("start", self.start), ("goal", self.goal)):
+            if not is_free(self.grid, cell):
+                raise ValueError(f"{name} {cell} is not a free cell of the grid")
+        if self.start == self.goal:
+            raise ValueError("start and goal are the same cell")
+        if self.start not in self.distances:
+            raise ValueError("no way leads from the start to the goal")
+        return self
+
+    @cached_property
+    def distances(self) -> Mapping[Cell, int]:
+        """Moves to the goal from every cell that it can be reached from."""
+        return distances_to(self.grid, self.goal)
+
+    @property
+    def shortest(self) -> int:
+        """Moves from start to goal."""
+        return self.distances[self.start]
+
+    @property
+    def layout(self) -> str:
+        """The obstacles, however turned or mirrored: what a split is decided by."""
+        return canonical(self.grid)
+
+    @property
+    def split(self) -> Split:
+        return split_of(self.layout)
+
+    @property
+    def id(self) -> str:
+        """First 16 hex digits of the SHA-256 of grid, start and goal."""
+        return content_hash("\n".join((*self.grid, str(self.start), str(self.goal))))[:16]
+
+    @property
+    def task(self) -> Task:
+        """The record of it."""
+        rows, columns = len(self.grid), len(self.grid[0])
+        return Task(
+            environment=ENVIRONMENT,
+            instance=self.model_dump(mode="json"),
+            prompt=f"Find a way through a grid of {rows} x {columns} cells.",
+        )
+
+
+def is_free(grid: tuple[str, ...], cell: Cell) -> bool:
+    """Whether one can stand there."""
+    row, column = cell
+    return 0 <= row < len(grid) and 0 <= column < len(grid[0]) and grid[row][column] == FREE
+
+
+@lru_cache(maxsize=4096)
+def distances_to(grid: tuple[str, ...], goal: Cell) -> Mapping[Cell, int]:
+    """Breadth-first distances to `goal`; the oracle of this environment."""
+    found = {goal: 0}
+    queue = deque([goal])
+    while queue:
+        cell = queue.popleft()
+        for move in STEPS:
+            other = beside(cell, move)
+            if other not in found and is_free(grid, other):
+                found[other] = found[cell] + 1
+                queue.append(other)
+    return found
+
+
+def shortest_path(instance: PlanPathInstance, start: Cell) -> tuple[str, ...]:
+    """Moves of one shortest way to the goal; the first of U, D, L, R where there are several.
+
+    Raises ValueError for a cell that the goal can't be reached from.
+    """
+    distances = instance.distances
+    if start not in distances:
+        raise ValueError(f"no way leads from {start} to the goal")
+    moves: list[str] = []
+    while start != instance.goal:
+        nearer = distances[start] - 1
+        move = next(move for move in STEPS if distances.get(beside(start, move)) == nearer)
+        start = beside(start, move)
+        moves.append(move)
+    return tuple(moves)

@@ -1,0 +1,197 @@
+"""The rules and rewards of Plan-Path."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from agents.environments.game import PLAN, Agent, Refusal, Rewards, Verdict, weighted
+from agents.environments.grid import Cell, manhattan, said
+from agents.environments.marked_answers import read_moves
+from agents.environments.plan_path.instance import (
+    WALL,
+    PlanPathInstance,
+    PlanPathSetting,
+    shortest_path,
+)
+from agents.environments.plan_path.tools import functions
+from agents.environments.plan_path.verification import check_walk
+from agents.environments.plan_path.walk import Moves, Walk, refusal
+from agents.environments.team_episode import Step
+from agents.environments.tool_language import ToolFunction
+from agents.records import JsonObject
+
+GAMMA = 0.99
+"""Discount of the shaping term, as published."""
+
+
+@dataclass(frozen=True)
+class PlanPathPuzzle:
+    """See `agents.environments.team_episode.Puzzle`. An action is a list of moves; one into a wall
+    or out of the grid is refused and the walker stays; the walk ends at the goal."""
+
+    instance: PlanPathInstance
+
+    @property
+    def setting(self) -> PlanPathSetting:
+        return self.instance.setting
+
+    @property
+    def functions(self) -> Mapping[str, ToolFunction[tuple[Walk, Moves]]]:
+        return self._functions
+
+    @cached_property
+    def _functions(self) -> Mapping[str, ToolFunction[tuple[Walk, Moves]]]:
+        return functions(self.instance)
+
+    @cached_property
+    def longest(self) -> int:
+        """Most moves of one answer: as many as there are cells."""
+        return len(self.instance.grid) * len(self.instance.grid[0])
+
+    def start(self) -> Walk:
+        return Walk(self.instance.start)
+
+    def nothing(self) -> Moves:
+        return ()
+
+    def read(self, text: str) -> Moves | Refusal:
+        return read_moves(text, self.longest)
+
+    def perform(self, state: Walk, action: Moves) -> Step[Walk, Moves]:
+        walk, legal, refusals = state, 0, list[Refusal]()
+        for move in action:
+            if self.solved(walk):
+                break
+            refused = refusal(self.instance, walk, move)
+            if refused is not None:
+                refusals.append(refused)
+            else:
+                walk, legal = walk.moved(move), legal + 1
+        return Step(state, action, walk, legal, len(refusals), tuple(refusals))
+
+    def solved(self, state: Walk) -> bool:
+        return state.at == self.instance.goal
+
+    def rewards(self, agent: Agent, step: Step[Walk, Moves], *, last: bool) -> Rewards:
+        """The published table. Distances are those of walking, and Φ = −Manhattan:
+
+        * team: 1 at the goal, else max(0, Δd / d₀)
+        * plan agent: .1 format, .1 share of legal moves, .8 share of moves on a shortest path
+        * tool agent: .1 format, .1 share of calls that worked, .8 shaping (.99Φ′ − Φ) / −Φ in 0–1
+        * dense: −.01 for a legal and −.10 for an illegal move (or an unreadable text), +1 at the
+          goal, +.5 if the whole walk is a shortest one, and .99Φ′ − Φ for each legal move
+        """
+        read = 0.0 if step.action is None else 1.0
+        tried = step.legal + step.illegal
+        solved = float(self.solved(step.after))
+        legal = step.legal / tried if tried else 0.0
+        if agent == PLAN:
+            nearer = self._nearer(step) / tried if tried else 0.0
+            local = {"format": (0.1, read), "legal": (0.1, legal), "shortest": (0.8, nearer)}
+        else:
+            shaping = self._shaping_share(step) if step.legal else 0.0
+            worked = step.worked
+            local = {"format": (0.1, read), "executed": (0.1, worked), "shaping": (0.8, shaping)}
+        best = solved and step.after.moves == self.instance.shortest
+        dense = {
+            "valid": (-0.01, float(step.legal)),
+            "invalid": (-0.10, float(step.illegal if step.action is not None else 1)),
+            "goal": (1.0, solved),
+            "shortest": (0.5, float(best)),
+            "shaping": (1.0, self._shaping_sum(step)),
+        }
+        parts = (
+            *weighted("team", {"progress": (1.0, self._progress(step))}),
+            *weighted("local", local),
+            *weighted("dense", dense),
+            *weighted("sparse", {"solved": (1.0, solved)}),
+        )
+        return Rewards(parts, mask=read)
+
+    def about(self) -> str:
+        rows, columns = len(self.instance.grid), len(self.instance.grid[0])
+        return f"Plan-Path, {rows} x {columns}. Walk from A to G; # is blocked."
+
+    def drawing(self, state: Walk) -> str:
+        goal = self.instance.goal
+        away = (goal[0] - state.at[0], goal[1] - state.at[1])
+        lines = [
+            *self._window(state),
+            f"A: {said(state.at)}. G: {said(goal)}.",
+            f"G is {_offset(away[0], 'down', 'up')} and {_offset(away[1], 'right', 'left')}.",
+        ]
+        return "\n".join(lines)
+
+    def answer_form(self) -> str:
+        return "U, D, L, R are moves up, down, left, right. End with #### [move, move, ...]"
+
+    def show(self, action: Moves) -> str:
+        return f"[{', '.join(action)}]"
+
+    def as_json(self, action: Moves) -> JsonObject:
+        return {"moves": list(action)}
+
+    def oracle(self, state: Walk) -> Moves:
+        """A shortest path."""
+        return shortest_path(self.instance, state.at)
+
+    def check(self, actions: tuple[Moves, ...]) -> Verdict:
+        return check_walk(self.instance, [move for action in actions for move in action])
+
+    def _window(self, state: Walk) -> list[str]:
+        grid, reach = self.instance.grid, self.setting.view
+        marks = dict.fromkeys(state.visited, "*") if self.setting.marks else {}
+        marks |= {self.instance.goal: "G", state.at: "A"}
+        if reach is None:
+            rows, columns = range(len(grid)), range(len(grid[0]))
+        else:
+            rows = range(state.at[0] - reach, state.at[0] + reach + 1)
+            columns = range(state.at[1] - reach, state.at[1] + reach + 1)
+        return [
+            "".join(
+                marks.get((r, c), grid[r][c])
+                if 0 <= r < len(grid) and 0 <= c < len(grid[0])
+                else WALL
+                for c in columns
+            )
+            for r in rows
+        ]
+
+    def _progress(self, step: Step[Walk, Moves]) -> float:
+        if self.solved(step.after):
+            return 1.0
+        distances = self.instance.distances
+        gained = distances[step.before.at] - distances[step.after.at]
+        return max(0.0, gained / self.instance.shortest)
+
+    def _trace(self, step: Step[Walk, Moves]) -> list[Cell]:
+        """The cells of the walk, the first one included; one more than there were legal moves."""
+        walk, cells = step.before, [step.before.at]
+        for move in step.action or ():
+            if not self.solved(walk) and refusal(self.instance, walk, move) is None:
+                walk = walk.moved(move)
+                cells.append(walk.at)
+        return cells
+
+    def _nearer(self, step: Step[Walk, Moves]) -> int:
+        """Moves that lead one step nearer to the goal."""
+        way = [self.instance.distances[cell] for cell in self._trace(step)]
+        steps = Counter(b - a for a, b in pairwise(way))
+        return steps[-1]
+
+    def _shaping_sum(self, step: Step[Walk, Moves]) -> float:
+        phi = [-manhattan(cell, self.instance.goal) for cell in self._trace(step)]
+        return sum(GAMMA * b - a for a, b in pairwise(phi))
+
+    def _shaping_share(self, step: Step[Walk, Moves]) -> float:
+        before = -manhattan(step.before.at, self.instance.goal)
+        after = -manhattan(step.after.at, self.instance.goal)
+        return min(1.0, max(0.0, (GAMMA * after - before) / -before))
+
+
+def _offset(cells: int, positive: str, negative: str) -> str:
+    return f"{abs(cells)} {positive if cells >= 0 else negative}"

@@ -1,0 +1,82 @@
+"""The calls of Plan-Path's tool agent. They walk a scratch walker; its way is the proposal."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+from agents.environments.grid import STEPS, Cell, beside, manhattan, said
+from agents.environments.plan_path.instance import PlanPathInstance, is_free
+from agents.environments.plan_path.walk import Moves, Walk, refusal
+from agents.environments.tool_language import Answer, Argument, ToolFunction
+
+Scratch = tuple[Walk, Moves]
+"""Where the scratch walker is, and by which moves."""
+
+
+def functions(instance: PlanPathInstance) -> Mapping[str, ToolFunction[Scratch]]:
+    """The language on one instance."""
+
+    def step(scratch: Scratch, arguments: tuple[Argument, ...]) -> Answer[Scratch]:
+        walker, moves = scratch
+        move = str(arguments[0])
+        if walker.at == instance.goal:
+            return Answer(scratch, "already at the goal", worked=False)
+        refused = refusal(instance, walker, move)
+        if refused is not None:
+            return Answer(scratch, refused.reason, worked=False)
+        walker = walker.moved(move)
+        return Answer((walker, (*moves, move)), _place(instance, walker.at))
+
+    def look(scratch: Scratch, arguments: tuple[Argument, ...]) -> Answer[Scratch]:
+        move, cell, free = str(arguments[0]), scratch[0].at, 0
+        while is_free(instance.grid, cell := beside(cell, move)):
+            free += 1
+        return Answer(scratch, f"{free} free")
+
+    def bfs(scratch: Scratch, arguments: tuple[Argument, ...]) -> Answer[Scratch]:
+        walker, moves = scratch
+        way = nearest_by_search(
+            instance, walker.at, min(int(arguments[0]), instance.setting.search)
+        )
+        if not way:
+            return Answer(scratch, "found nothing nearer", worked=False)
+        for move in way:
+            walker = walker.moved(move)
+        text = f"{', '.join(way)} to {_place(instance, walker.at)}"
+        return Answer((walker, (*moves, *way)), text)
+
+    tools = (
+        ToolFunction("step", (("move", "move"),), "one move (U, D, L or R)", step),
+        ToolFunction("look", (("move", "move"),), "how many cells are free that way", look),
+        ToolFunction(
+            "bfs",
+            (("n", "number"),),
+            f"search up to n moves far (at most {instance.setting.search}) and walk to the cell "
+            "found that is nearest to the goal",
+            bfs,
+        ),
+    )
+    return {tool.name: tool for tool in tools}
+
+
+def nearest_by_search(instance: PlanPathInstance, start: Cell, reach: int) -> tuple[str, ...]:
+    """Moves to the goal if it is at most `reach` moves away, else to the cell within reach with the
+    least Manhattan distance to it (then the fewest moves); empty if none is nearer than `start`."""
+    ways: dict[Cell, tuple[str, ...]] = {start: ()}
+    queue = deque([start])
+    while queue:
+        cell = queue.popleft()
+        if len(ways[cell]) == reach:
+            break
+        for move in STEPS:
+            other = beside(cell, move)
+            if other not in ways and is_free(instance.grid, other):
+                ways[other] = (*ways[cell], move)
+                queue.append(other)
+    best = min(ways, key=lambda cell: (manhattan(cell, instance.goal), len(ways[cell])))
+    return ways[best]
+
+
+def _place(instance: PlanPathInstance, cell: Cell) -> str:
+    return "the goal" if cell == instance.goal else said(cell)

@@ -1,0 +1,71 @@
+"""Which puzzles are kept away from training: decided by a hash of the content, so that no list has
+to be kept and two machines agree. Generators draw until a puzzle falls into the split that is asked
+for; the published code's test puzzles were training puzzles with other seeds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import TypeVar
+
+_PARTS = 8
+"""Two eighths are for tests, one for choosing settings, the rest for training. Of the 288 Sudoku
+grids of 4 x 4 that leaves enough on each side."""
+
+_PATIENCE = 2_000
+"""Repeats in a row after which a generator has nothing new."""
+
+
+class Split(StrEnum):
+    """The parts into which all puzzles fall; no puzzle is in two of them."""
+
+    TRAIN = "train"
+    VALIDATION = "validation"
+    TEST = "test"
+
+
+def content_hash(content: str) -> str:
+    """SHA-256 in hex."""
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def split_of(content: str) -> Split:
+    """The split of a puzzle by what makes it that puzzle."""
+    part = int(content_hash(content)[:8], 16) % _PARTS
+    if part < 2:
+        return Split.TEST
+    return Split.VALIDATION if part == 2 else Split.TRAIN
+
+
+def as_split(name: Split | str) -> Split:
+    """Raises ValueError, with the names that there are."""
+    if name not in set(Split):
+        raise ValueError(f"no split {str(name)!r}; there are: {', '.join(Split)}")
+    return Split(name)
+
+
+P = TypeVar("P")
+
+
+def different(source: Iterator[P], count: int, key: Callable[[P], str]) -> list[P]:
+    """The first `count` puzzles with different keys; a longer list begins with the shorter one.
+
+    Raises ValueError for a negative count, and when the source only repeats itself.
+    """
+    if count < 0:
+        raise ValueError(f"cannot generate {count} puzzles")
+    chosen: dict[str, P] = {}
+    repeats = 0
+    while len(chosen) < count:
+        puzzle = next(source)
+        before = len(chosen)
+        chosen.setdefault(key(puzzle), puzzle)
+        repeats = 0 if len(chosen) > before else repeats + 1
+        if repeats > _PATIENCE:
+            raise ValueError(
+                f"only {len(chosen)} of {count} different puzzles were found; make the puzzles "
+                "larger or the difficulty wider"
+            )
+    return list(chosen.values())

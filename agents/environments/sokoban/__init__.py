@@ -1,0 +1,20 @@
+"""Sokoban: push every box onto a target. Levels of 6 x 6 to 10 x 10, generated or Boxoban's.
+
+The modules: `level` (text and rules), `solver` (fewest pushes), `instance` (the data and its
+split), `puzzle` (actions and rewards), `tools` (the tool agent's calls), `verification`,
+`generation`, `boxoban`.
+"""
+
+from __future__ import annotations
+
+from agents.environments.sokoban.boxoban import BoxobanLevel, read_boxoban
+from agents.environments.sokoban.game import Sokoban
+from agents.environments.sokoban.generation import Difficulty, instances, pushes, stream
+from agents.environments.sokoban.instance import ENVIRONMENT, SokobanInstance, SokobanSetting
+from agents.environments.sokoban.solver import SearchLimit, solve
+from agents.environments.sokoban.verification import check_play
+
+__all__ = [
+    "ENVIRONMENT", "BoxobanLevel", "Difficulty", "SearchLimit", "Sokoban", "SokobanInstance",
+    "SokobanSetting", "check_play", "instances", "pushes", "read_boxoban", "solve", "stream",
+]  # fmt: skip

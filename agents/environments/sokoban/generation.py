@@ -1,0 +1,144 @@
+"""Random levels by reverse play: the boxes start on the targets and are pulled away, so there is
+always a way back. The solver then says how many pushes it takes."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from agents.environments.grid import STEPS, Cell, beside, canonical
+from agents.environments.puzzle_splits import Split, as_split, different, split_of
+from agents.environments.sokoban.instance import (
+    MOST_SIDE,
+    SokobanInstance,
+    SokobanSetting,
+)
+from agents.environments.sokoban.level import Level, Play
+from agents.environments.sokoban.solver import SearchLimit, reach, solve
+from agents.records import Record
+
+_TRIES = 5_000
+"""Rooms in a row without a level; then the difficulty is impossible."""
+
+
+class Difficulty(Record):
+    """How hard the instances are, and how they are played."""
+
+    rows: int = Field(default=6, ge=6, le=MOST_SIDE)
+    columns: int = Field(default=6, ge=6, le=MOST_SIDE)
+    """With the walls around."""
+    boxes: int = Field(default=1, ge=1, le=4)
+    walls: float = Field(default=0.1, ge=0, le=0.4)
+    """Probability of each inner cell to be a wall."""
+    least_pushes: int = Field(default=2, ge=1, le=100)
+    """Pushes of the shortest solution, at least."""
+    most_states: int = Field(default=5_000, ge=1)
+    """A level that the solver does not solve within so many states is left away."""
+    setting: SokobanSetting = SokobanSetting()
+
+
+def stream(
+    split: Split | str, seed: int, difficulty: Difficulty | None = None
+) -> Iterator[SokobanInstance]:
+    """Endless instances of one split, the same ones for the same seed. Raises ValueError for an
+    unknown split, and while drawing when the difficulty leaves no instance."""
+    return _stream(as_split(split), seed, difficulty or Difficulty())
+
+
+def _stream(split: Split, seed: int, difficulty: Difficulty) -> Iterator[SokobanInstance]:
+    rng = random.Random(f"sokoban:{split.value}:{seed}")
+    failures = 0
+    while True:
+        instance = _draw(rng, split, difficulty)
+        if instance is not None:
+            failures = 0
+            yield instance
+        elif (failures := failures + 1) > _TRIES:
+            raise ValueError(f"{_TRIES} rooms in a row had no instance of {difficulty!r}")
+
+
+def instances(
+    split: Split | str, seed: int, count: int, difficulty: Difficulty | None = None
+) -> list[SokobanInstance]:
+    """`count` different instances of one split. Raises ValueError."""
+    return different(stream(split, seed, difficulty), count, lambda instance: instance.id)
+
+
+def _draw(rng: random.Random, split: Split, difficulty: Difficulty) -> SokobanInstance | None:
+    floor = _room(rng, difficulty)
+    if len(floor) < difficulty.boxes + 2:
+        return None
+    targets = frozenset(rng.sample(sorted(floor), difficulty.boxes))
+    level = Level(difficulty.rows, difficulty.columns, floor, targets)
+    if split_of(canonical(level.layout())) is not split:
+        return None
+    play = _pulled(rng, level, difficulty)
+    if level.solved(play) or level.stuck(play):
+        return None
+    try:
+        moves = solve(level, play, difficulty.most_states)
+    except SearchLimit:
+        return None
+    if moves is None:
+        raise AssertionError(f"pulled apart, but without a way back: {level.draw(play)}")
+    if pushes(level, play, moves) < difficulty.least_pushes:
+        return None
+    return SokobanInstance(level=level.draw(play), setting=difficulty.setting)
+
+
+def pushes(level: Level, play: Play, moves: tuple[str, ...]) -> int:
+    """How many of the moves push a box."""
+    total = 0
+    for move in moves:
+        after = level.moved(play, move)
+        total += after.boxes != play.boxes
+        play = after
+    return total
+
+
+def _room(rng: random.Random, difficulty: Difficulty) -> frozenset[Cell]:
+    """The largest connected piece of a room with random walls."""
+    cells = {
+        (r, c)
+        for r in range(1, difficulty.rows - 1)
+        for c in range(1, difficulty.columns - 1)
+        if rng.random() >= difficulty.walls
+    }
+    pieces: list[frozenset[Cell]] = []
+    while cells:
+        first = min(cells)
+        piece, queue = {first}, deque([first])
+        while queue:
+            cell = queue.popleft()
+            for move in STEPS:
+                other = beside(cell, move)
+                if other in cells and other not in piece:
+                    piece.add(other)
+                    queue.append(other)
+        cells -= piece
+        pieces.append(frozenset(piece))
+    return max(pieces, key=len, default=frozenset())
+
+
+def _pulled(rng: random.Random, level: Level, difficulty: Difficulty) -> Play:
+    """Boxes pulled off their targets at random, the player anywhere that it can walk to."""
+    free = sorted(level.floor - level.targets)
+    play = Play(rng.choice(free), level.targets)
+    for _ in range(rng.randint(difficulty.least_pushes, 12 * difficulty.boxes)):
+        standing = reach(level, play)
+        pulls = [
+            (box, to, back)
+            for box in sorted(play.boxes)
+            for move in STEPS
+            if (to := beside(box, move)) in standing
+            and (back := beside(to, move)) in level.floor
+            and back not in play.boxes
+        ]
+        if not pulls:
+            break
+        box, to, back = rng.choice(pulls)
+        play = Play(back, (play.boxes - {box}) | {to})
+    return Play(rng.choice(sorted(reach(level, play))), play.boxes)

@@ -1,0 +1,74 @@
+"""A Sokoban instance: a level, and how it is played."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from agents.environments.grid import canonical
+from agents.environments.puzzle_splits import Split, content_hash, split_of
+from agents.environments.sokoban.level import Level, Play, parse_level
+from agents.environments.team_episode import Setting
+from agents.records import Record, Task
+
+ENVIRONMENT = "sokoban"
+LEAST_SIDE, MOST_SIDE = 5, 10
+MAX_BOXES = 6
+
+
+class SokobanSetting(Setting):
+    """How it is shown and played."""
+
+    search: int = Field(default=2, ge=0, le=400)
+    """Pushes that a tool looks ahead; eight would solve most small levels in one call."""
+
+
+class SokobanInstance(Record):
+    """What `records.Task.instance` holds. That there is a solution is known of generated levels
+    and taken on trust of others: to find out can take longer than anybody waits."""
+
+    level: tuple[str, ...] = Field(min_length=LEAST_SIDE, max_length=MOST_SIDE)
+    setting: SokobanSetting = SokobanSetting()
+
+    @model_validator(mode="after")
+    def _is_a_level(self) -> Self:
+        level, play = self.parsed
+        if not LEAST_SIDE <= level.columns <= MOST_SIDE:
+            raise ValueError(f"a level is {LEAST_SIDE} to {MOST_SIDE} cells wide")
+        if len(play.boxes) > MAX_BOXES:
+            raise ValueError(f"a level has at most {MAX_BOXES} boxes, not {len(play.boxes)}")
+        if level.solved(play):
+            raise ValueError("every box is on a target already")
+        if level.stuck(play):
+            raise ValueError("a box is stuck in a corner")
+        return self
+
+    @cached_property
+    def parsed(self) -> tuple[Level, Play]:
+        """The level, and where boxes and player are at first."""
+        return parse_level(self.level)
+
+    @property
+    def layout(self) -> str:
+        """Walls and targets, however turned or mirrored: what a split is decided by."""
+        return canonical(self.parsed[0].layout())
+
+    @property
+    def split(self) -> Split:
+        return split_of(self.layout)
+
+    @property
+    def id(self) -> str:
+        """First 16 hex digits of the SHA-256 of the level."""
+        return content_hash("\n".join(self.level))[:16]
+
+    @property
+    def task(self) -> Task:
+        """The record of it."""
+        return Task(
+            environment=ENVIRONMENT,
+            instance=self.model_dump(mode="json"),
+            prompt=f"Solve a Sokoban level of {len(self.level)} x {len(self.level[0])} cells.",
+        )

@@ -1,0 +1,110 @@
+"""A Sokoban level as text, and the boxes and the player in it.
+
+`#` wall, space floor, `.` target, `$` box, `@` player, `*` box on a target, `+` player on a target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agents.environments.game import Refusal
+from agents.environments.grid import Cell, beside, said
+
+WALL, FLOOR, TARGET, BOX, PLAYER, BOX_ON_TARGET, PLAYER_ON_TARGET = "# .$@*+"
+SIGNS = WALL + FLOOR + TARGET + BOX + PLAYER + BOX_ON_TARGET + PLAYER_ON_TARGET
+
+Moves = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """What moves in a level."""
+
+    player: Cell
+    boxes: frozenset[Cell]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What stays. Cells that are not floor are walls, those outside the text too."""
+
+    rows: int
+    columns: int
+    floor: frozenset[Cell]
+    """Every cell that is no wall, targets included."""
+    targets: frozenset[Cell]
+
+    def refusal(self, play: Play, move: str) -> Refusal | None:
+        """Why a move is not legal: `wall`, or `box` for a box that can't be pushed."""
+        to = beside(play.player, move)
+        if to not in self.floor:
+            return Refusal("wall", f"{move} from {said(play.player)}")
+        behind = beside(to, move)
+        if to in play.boxes and (behind not in self.floor or behind in play.boxes):
+            return Refusal("box", f"{move} from {said(play.player)}")
+        return None
+
+    def moved(self, play: Play, move: str) -> Play:
+        """After a move that is legal."""
+        to = beside(play.player, move)
+        if to not in play.boxes:
+            return Play(to, play.boxes)
+        return Play(to, (play.boxes - {to}) | {beside(to, move)})
+
+    def solved(self, play: Play) -> bool:
+        """Every box on a target."""
+        return play.boxes == self.targets
+
+    def in_corner(self, cell: Cell) -> bool:
+        """Whether a box there could never be moved again: walls above or below, and beside."""
+        above, below, left, right = (beside(cell, move) not in self.floor for move in "UDLR")
+        return (above or below) and (left or right)
+
+    def stuck(self, play: Play) -> frozenset[Cell]:
+        """Boxes in a corner that is no target: the level can't be solved any more."""
+        return frozenset(box for box in play.boxes - self.targets if self.in_corner(box))
+
+    def draw(self, play: Play) -> tuple[str, ...]:
+        """The text of it."""
+        return tuple(
+            "".join(self._sign((r, c), play) for c in range(self.columns)) for r in range(self.rows)
+        )
+
+    def layout(self) -> tuple[str, ...]:
+        """Walls and targets only."""
+        return self.draw(Play((-1, -1), frozenset()))
+
+    def _sign(self, cell: Cell, play: Play) -> str:
+        if cell not in self.floor:
+            return WALL
+        target = cell in self.targets
+        if cell in play.boxes:
+            return BOX_ON_TARGET if target else BOX
+        if cell == play.player:
+            return PLAYER_ON_TARGET if target else PLAYER
+        return TARGET if target else FLOOR
+
+
+def parse_level(rows: Sequence[str]) -> tuple[Level, Play]:
+    """The level of a text. Raises ValueError for unequal rows, other signs, not exactly one
+    player, or not as many boxes as targets."""
+    width = len(rows[0]) if rows else 0
+    if not width or any(len(row) != width for row in rows):
+        raise ValueError("the rows of a level are all of one length")
+    found: dict[str, set[Cell]] = {sign: set() for sign in SIGNS}
+    for r, row in enumerate(rows):
+        for c, sign in enumerate(row):
+            if sign not in found:
+                raise ValueError(f"{sign!r} in row {r + 1} is no sign of a level ({SIGNS!r})")
+            found[sign].add((r, c))
+    players = found[PLAYER] | found[PLAYER_ON_TARGET]
+    boxes = found[BOX] | found[BOX_ON_TARGET]
+    targets = found[TARGET] | found[BOX_ON_TARGET] | found[PLAYER_ON_TARGET]
+    if len(players) != 1:
+        raise ValueError(f"a level has one player, not {len(players)}")
+    if not boxes or len(boxes) != len(targets):
+        raise ValueError(f"{len(boxes)} boxes and {len(targets)} targets: as many as one another")
+    floor = found[FLOOR] | players | boxes | targets
+    level = Level(len(rows), width, frozenset(floor), frozenset(targets))
+    return level, Play(players.pop(), frozenset(boxes))

@@ -1,0 +1,164 @@
+"""The rules and rewards of Sokoban."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise, permutations
+
+from agents.environments.game import PLAN, Agent, Refusal, Rewards, Verdict, weighted
+from agents.environments.grid import manhattan
+from agents.environments.marked_answers import read_moves
+from agents.environments.sokoban.instance import SokobanInstance, SokobanSetting
+from agents.environments.sokoban.level import Level, Moves, Play
+from agents.environments.sokoban.solver import solve
+from agents.environments.sokoban.tools import functions
+from agents.environments.sokoban.verification import check_play
+from agents.environments.team_episode import Step
+from agents.environments.tool_language import ToolFunction
+from agents.records import JsonObject
+
+MAX_MOVES = 400
+"""Of one answer; solutions of Boxoban's levels have about 100."""
+
+
+@dataclass(frozen=True)
+class SokobanPuzzle:
+    """See `agents.environments.team_episode.Puzzle`. An action is a list of moves; one into a wall,
+    or against a box that can't be pushed, is refused; the moves end when the level is solved."""
+
+    instance: SokobanInstance
+
+    @property
+    def setting(self) -> SokobanSetting:
+        return self.instance.setting
+
+    @property
+    def level(self) -> Level:
+        return self.instance.parsed[0]
+
+    @property
+    def functions(self) -> Mapping[str, ToolFunction[tuple[Play, Moves]]]:
+        return self._functions
+
+    @cached_property
+    def _functions(self) -> Mapping[str, ToolFunction[tuple[Play, Moves]]]:
+        return functions(self.instance)
+
+    def start(self) -> Play:
+        return self.instance.parsed[1]
+
+    def nothing(self) -> Moves:
+        return ()
+
+    def read(self, text: str) -> Moves | Refusal:
+        return read_moves(text, MAX_MOVES)
+
+    def perform(self, state: Play, action: Moves) -> Step[Play, Moves]:
+        play, legal, refusals = state, 0, list[Refusal]()
+        for move in action:
+            if self.level.solved(play):
+                break
+            refused = self.level.refusal(play, move)
+            if refused is not None:
+                refusals.append(refused)
+            else:
+                play, legal = self.level.moved(play, move), legal + 1
+        return Step(state, action, play, legal, len(refusals), tuple(refusals))
+
+    def solved(self, state: Play) -> bool:
+        return self.level.solved(state)
+
+    def rewards(self, agent: Agent, step: Step[Play, Moves], *, last: bool) -> Rewards:
+        """The published table, with B boxes of which b are on targets:
+
+        * team: 1 if solved, else b / B
+        * plan agent: .1 format, .1 share of legal moves, .8 if it moved and no box is stuck in a
+          corner
+        * tool agent: .1 format, .1 share of calls that worked, .8 (P − P′) / P in 0–1, where P is
+          the Manhattan way of the boxes to targets, matched at the least cost
+        * dense: −.01 for a legal and −.05 for an illegal move (or an unreadable text), +1 for a
+          box that comes onto a target and −.5 for one that leaves it, +10 if solved, −5 if the last
+          turn ends unsolved
+        """
+        solved = float(self.solved(step.after))
+        read = 0.0 if step.action is None else 1.0
+        tried = step.legal + step.illegal
+        if agent == PLAN:
+            legal = step.legal / tried if tried else 0.0
+            free = float(step.legal > 0 and not self.level.stuck(step.after))
+            local = {"format": (0.1, read), "legal": (0.1, legal), "no_deadlock": (0.8, free)}
+        else:
+            nearer = self._nearer(step)
+            local = {
+                "format": (0.1, read),
+                "executed": (0.1, step.worked),
+                "potential": (0.8, nearer),
+            }
+        gained, lost = self._on_and_off(step)
+        dense = {
+            "valid": (-0.01, float(step.legal)),
+            "invalid": (-0.05, float(step.illegal if step.action is not None else 1)),
+            "box_on": (1.0, float(gained)),
+            "box_off": (-0.5, float(lost)),
+            "solved": (10.0, solved),
+            "timeout": (-5.0, float(last and not solved)),
+        }
+        parts = (
+            *weighted("team", {"boxes": (1.0, self._share(step.after))}),
+            *weighted("local", local),
+            *weighted("dense", dense),
+            *weighted("sparse", {"solved": (1.0, solved)}),
+        )
+        return Rewards(parts, mask=read)
+
+    def about(self) -> str:
+        return (
+            f"Sokoban, {self.level.rows} x {self.level.columns}. Push every box onto a target.\n"
+            "# wall, . target, $ box, @ player, * box on target, + player on target"
+        )
+
+    def drawing(self, state: Play) -> str:
+        return "\n".join(self.level.draw(state))
+
+    def answer_form(self) -> str:
+        return "U, D, L, R are moves up, down, left, right. End with #### [move, move, ...]"
+
+    def show(self, action: Moves) -> str:
+        return f"[{', '.join(action)}]"
+
+    def as_json(self, action: Moves) -> JsonObject:
+        return {"moves": list(action)}
+
+    def oracle(self, state: Play) -> Moves | None:
+        """Moves with the fewest pushes. Raises `SearchLimit`."""
+        return solve(self.level, state)
+
+    def check(self, actions: tuple[Moves, ...]) -> Verdict:
+        return check_play(self.instance, [move for action in actions for move in action])
+
+    def _share(self, play: Play) -> float:
+        return len(play.boxes & self.level.targets) / len(play.boxes)
+
+    def _nearer(self, step: Step[Play, Moves]) -> float:
+        before, after = self._potential(step.before), self._potential(step.after)
+        return min(1.0, max(0.0, (before - after) / before))
+
+    def _potential(self, play: Play) -> int:
+        """Least sum of Manhattan distances over all ways to give each box a target of its own."""
+        boxes = sorted(play.boxes)
+        return min(
+            sum(manhattan(box, target) for box, target in zip(boxes, targets, strict=True))
+            for targets in permutations(sorted(self.level.targets))
+        )
+
+    def _on_and_off(self, step: Step[Play, Moves]) -> tuple[int, int]:
+        """How often a box came onto a target, and how often one left it."""
+        play, counts = step.before, [len(step.before.boxes & self.level.targets)]
+        for move in step.action or ():
+            if not self.solved(play) and self.level.refusal(play, move) is None:
+                play = self.level.moved(play, move)
+                counts.append(len(play.boxes & self.level.targets))
+        changes = [b - a for a, b in pairwise(counts)]
+        return changes.count(1), changes.count(-1)

@@ -1,0 +1,154 @@
+"""Solves a level with the fewest pushes: A* over pushes.
+
+Two states are the same if the boxes are, and the player can walk from one place to the other. The
+bound is the sum over boxes of the pushes to the nearest target, on a board without other boxes; a
+box that no target can be reached from makes the state dead.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import count
+
+from agents.environments.grid import MIRRORED, STEPS, Cell, beside
+from agents.environments.sokoban.level import Level, Moves, Play
+
+MAX_STATES = 100_000
+"""Some seconds of search."""
+
+_Key = tuple[Cell, frozenset[Cell]]
+_Push = tuple[Cell, str]
+"""The box, and the direction that it goes."""
+
+
+class SearchLimit(Exception):
+    """The search was given up: whether there is a solution is not known."""
+
+
+def reach(level: Level, play: Play) -> dict[Cell, Moves]:
+    """Every cell that the player can walk to without a push, with the shortest way."""
+    ways: dict[Cell, Moves] = {play.player: ()}
+    queue = deque([play.player])
+    while queue:
+        cell = queue.popleft()
+        for move in STEPS:
+            other = beside(cell, move)
+            if other not in ways and other in level.floor and other not in play.boxes:
+                ways[other] = (*ways[cell], move)
+                queue.append(other)
+    return ways
+
+
+@lru_cache(maxsize=1024)
+def pushes_to_target(level: Level) -> Mapping[Cell, int]:
+    """Fewest pushes to the nearest target for a box alone on the board; dead cells are left out."""
+    found = dict.fromkeys(level.targets, 0)
+    queue = deque(sorted(level.targets))
+    while queue:
+        cell = queue.popleft()
+        for move in STEPS:
+            # A push in the direction of `move` ended here: it came from `box`, the player from
+            # behind it.
+            box = beside(cell, MIRRORED[move])
+            behind = beside(box, MIRRORED[move])
+            if box in level.floor and behind in level.floor and box not in found:
+                found[box] = found[cell] + 1
+                queue.append(box)
+    return found
+
+
+def solve(level: Level, play: Play, most_states: int = MAX_STATES) -> Moves | None:
+    """Moves of a solution with the fewest pushes, `None` if there is none. Raises `SearchLimit`
+    after `most_states` states."""
+    bounds = pushes_to_target(level)
+    if any(box not in bounds for box in play.boxes):
+        return None
+    order = count()
+    start = _key(level, play)
+    came: dict[_Key, tuple[_Key, _Push] | None] = {start: None}
+    cost = {start: 0}
+    queue = [(sum(bounds[box] for box in play.boxes), next(order), start)]
+    closed: set[_Key] = set()
+    while queue:
+        _, _, key = heapq.heappop(queue)
+        if key in closed:
+            continue
+        closed.add(key)
+        here = Play(*key)
+        if level.solved(here):
+            return _moves(level, play, _way(came, key))
+        if len(closed) > most_states:
+            raise SearchLimit(f"no solution among {most_states} states")
+        for push, after in successors(level, here):
+            if push[0] not in bounds or beside(*push) not in bounds:
+                continue
+            found = _key(level, after)
+            if found not in closed and cost[key] + 1 < cost.get(found, 1 << 30):
+                cost[found] = cost[key] + 1
+                came[found] = (key, push)
+                bound = cost[found] + sum(bounds[box] for box in after.boxes)
+                heapq.heappush(queue, (bound, next(order), found))
+    return None
+
+
+def successors(level: Level, play: Play) -> Iterator[tuple[_Push, Play]]:
+    """Every push that is possible now, and what it leads to."""
+    standing = reach(level, play)
+    for box in sorted(play.boxes):
+        for move in STEPS:
+            to = beside(box, move)
+            free = to in level.floor and to not in play.boxes
+            if free and beside(box, MIRRORED[move]) in standing:
+                yield (box, move), Play(box, (play.boxes - {box}) | {to})
+
+
+def nearest_by_pushes(level: Level, play: Play, pushes: int, most_states: int) -> Moves:
+    """Moves to the best state that is at most `pushes` away (breadth-first, `most_states` at most):
+    a solved one, else the one whose boxes have the least way to go; none if no state is better
+    than now. A state with a dead box is never chosen."""
+    bounds = pushes_to_target(level)
+    came: dict[_Key, tuple[_Key, _Push] | None] = {_key(level, play): None}
+    frontier = list(came)
+    best, least = frontier[0], _to_go(bounds, play.boxes)
+    for _ in range(pushes):
+        wave: list[_Key] = []
+        for key in frontier:
+            for push, after in successors(level, Play(*key)):
+                found = _key(level, after)
+                if found in came or len(came) >= most_states:
+                    continue
+                came[found] = (key, push)
+                wave.append(found)
+                to_go = _to_go(bounds, after.boxes)
+                if to_go < least:
+                    best, least = found, to_go
+        frontier = wave
+    return _moves(level, play, _way(came, best))
+
+
+def _to_go(bounds: Mapping[Cell, int], boxes: frozenset[Cell]) -> int:
+    return sum(bounds.get(box, 1_000) for box in boxes)
+
+
+def _key(level: Level, play: Play) -> _Key:
+    return min(reach(level, play)), play.boxes
+
+
+def _way(came: Mapping[_Key, tuple[_Key, _Push] | None], key: _Key) -> list[_Push]:
+    pushes: list[_Push] = []
+    while (step := came[key]) is not None:
+        key, push = step
+        pushes.append(push)
+    return pushes[::-1]
+
+
+def _moves(level: Level, play: Play, pushes: list[_Push]) -> Moves:
+    moves: list[str] = []
+    for box, move in pushes:
+        for step in (*reach(level, play)[beside(box, MIRRORED[move])], move):
+            play = level.moved(play, step)
+            moves.append(step)
+    return tuple(moves)

@@ -1,0 +1,40 @@
+"""Whether moves solve a level: a reading of the rules of its own, on the text of the level, which
+shares no code with the episode that it judges.
+
+Only boxes on targets count. That an episode is over says nothing: PettingLLMs a054fb1 counts any
+`done` as success, the time-out included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agents.environments.game import Verdict
+from agents.environments.sokoban.instance import SokobanInstance
+
+_LEAVES = {"@": " ", "+": ".", "$": " ", "*": "."}
+_PLAYER_ON = {" ": "@", ".": "+", "$": "@", "*": "+"}
+_BOX_ON = {" ": "$", ".": "*"}
+
+
+def check_play(instance: SokobanInstance, moves: Sequence[str]) -> Verdict:
+    """Play anew. A move that is not possible is not made; the level ends when it is solved."""
+    width = len(instance.level[0]) + 2
+    text = ["#"] * width
+    for row in instance.level:
+        text += ["#", *row, "#"]
+    text += ["#"] * width
+    offset = {"U": -width, "D": width, "L": -1, "R": 1}
+    for move in moves:
+        if "$" not in text:
+            break
+        player = next(place for place, sign in enumerate(text) if sign in "@+")
+        to, behind = player + offset[move], player + 2 * offset[move]
+        if text[to] in "$*":
+            if text[behind] not in _BOX_ON:
+                continue
+            text[behind] = _BOX_ON[text[behind]]
+        if text[to] != "#":
+            text[player], text[to] = _LEAVES[text[player]], _PLAYER_ON[text[to]]
+    left = text.count("$")
+    return Verdict(f"{left} of the boxes are on no target") if left else Verdict()

@@ -1,0 +1,18 @@
+"""Sudoku of 4 x 4 and 9 x 9.
+
+The modules: `solver` (completions), `instance` (the data and its split), `rules`, `puzzle` (actions
+and rewards), `tools` (the tool agent's calls), `verification`, `generation`.
+"""
+
+from __future__ import annotations
+
+from agents.environments.sudoku.game import Sudoku
+from agents.environments.sudoku.generation import Difficulty, instances, solutions_of_4, stream
+from agents.environments.sudoku.instance import ENVIRONMENT, SudokuInstance, split_of_solution
+from agents.environments.sudoku.solver import completions
+from agents.environments.sudoku.verification import check_grid
+
+__all__ = [
+    "ENVIRONMENT", "Difficulty", "Sudoku", "SudokuInstance", "check_grid", "completions",
+    "instances", "solutions_of_4", "split_of_solution", "stream",
+]  # fmt: skip

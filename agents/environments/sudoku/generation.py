@@ -1,0 +1,110 @@
+"""Random Sudokus with exactly one completion.
+
+A whole solution is drawn first, and it decides the split; then digits are taken away as long as
+no second completion appears. (Digits thrown onto an empty grid mostly have no completion at all:
+of 400 such puzzles of PettingLLMs a054fb1, 324 have none.)
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from functools import cache
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from agents.environments.puzzle_splits import Split, as_split, different
+from agents.environments.sudoku.instance import SudokuInstance, split_of_solution
+from agents.environments.sudoku.rules import candidates, written
+from agents.environments.sudoku.solver import Grid, blank, completions
+from agents.environments.team_episode import Setting
+from agents.records import Record
+
+_TRIES = 500
+"""Solutions in a row without a puzzle; then the difficulty is impossible."""
+_DEFAULT_BLANKS = {4: (7, 11), 9: (30, 46)}
+_MOST_BLANKS = {4: 12, 9: 64}
+"""A unique puzzle needs 4 (of 4 x 4) or 17 (of 9 x 9) given digits."""
+
+
+class Difficulty(Record):
+    """How hard the instances are, and how they are played."""
+
+    size: Literal[4, 9] = 4
+    blanks: tuple[int, int] | None = None
+    """Fewest and most blank cells; `None`: 7 to 11 of 16, 30 to 46 of 81."""
+    setting: Setting = Field(default=Setting())
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        low, high = self.range
+        if not 1 <= low <= high <= _MOST_BLANKS[self.size]:
+            raise ValueError(
+                f"blanks are from 1 to {_MOST_BLANKS[self.size]} of {self.size} x {self.size}, "
+                f"not {low} to {high}"
+            )
+        return self
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """`blanks`, with its default."""
+        return self.blanks or _DEFAULT_BLANKS[self.size]
+
+
+def stream(
+    split: Split | str, seed: int, difficulty: Difficulty | None = None
+) -> Iterator[SudokuInstance]:
+    """Endless instances of one split, the same ones for the same seed. Raises ValueError for an
+    unknown split, and while drawing when the difficulty leaves no instance."""
+    return _stream(as_split(split), seed, difficulty or Difficulty())
+
+
+def _stream(split: Split, seed: int, difficulty: Difficulty) -> Iterator[SudokuInstance]:
+    rng = random.Random(f"sudoku:{split.value}:{seed}")
+    failures = 0
+    while True:
+        givens = _taken_away(rng, _solution(rng, split, difficulty.size), difficulty.range)
+        if givens is not None:
+            failures = 0
+            yield SudokuInstance(givens=givens, setting=difficulty.setting)
+        elif (failures := failures + 1) > _TRIES:
+            raise ValueError(f"{_TRIES} grids in a row had no instance of {difficulty!r}")
+
+
+def instances(
+    split: Split | str, seed: int, count: int, difficulty: Difficulty | None = None
+) -> list[SudokuInstance]:
+    """`count` different instances of one split. Raises ValueError."""
+    return different(stream(split, seed, difficulty), count, lambda instance: instance.id)
+
+
+@cache
+def solutions_of_4(split: Split) -> tuple[Grid, ...]:
+    """The grids of 4 x 4 that belong to a split; of 288 in all."""
+    return tuple(grid for grid in completions(blank(4)) if split_of_solution(grid) is split)
+
+
+def _solution(rng: random.Random, split: Split, size: int) -> Grid:
+    if size == 4:
+        return rng.choice(solutions_of_4(split))
+    while True:
+        grid = next(completions(blank(size), rng))
+        if split_of_solution(grid) is split:
+            return grid
+
+
+def _taken_away(rng: random.Random, solution: Grid, blanks: tuple[int, int]) -> Grid | None:
+    wanted = rng.randint(*blanks)
+    cells = [(r, c) for r in range(len(solution)) for c in range(len(solution))]
+    rng.shuffle(cells)
+    grid, away = solution, 0
+    for r, c in cells:
+        without = written(grid, (r, c, 0))
+        others = [digit for digit in candidates(without, (r, c)) if digit != solution[r][c]]
+        if any(next(completions(written(without, (r, c, d))), None) for d in others):
+            continue
+        grid, away = without, away + 1
+        if away == wanted:
+            return grid
+    return grid if away >= blanks[0] else None

@@ -1,0 +1,82 @@
+"""A Sudoku instance: given digits with exactly one completion."""
+
+from __future__ import annotations
+
+from math import isqrt
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from agents.environments.puzzle_splits import Split, content_hash, split_of
+from agents.environments.sudoku.solver import Grid, first_completions
+from agents.environments.team_episode import Setting
+from agents.records import Record, Task
+
+ENVIRONMENT = "sudoku"
+SIZES = (4, 9)
+
+
+class SudokuInstance(Record):
+    """What `records.Task.instance` holds. The solution is not in it."""
+
+    givens: Grid = Field(min_length=4, max_length=9)
+    """Rows of digits; 0 is blank."""
+    setting: Setting = Setting()
+
+    @model_validator(mode="after")
+    def _has_one_completion(self) -> Self:
+        size = len(self.givens)
+        if size not in SIZES or any(len(row) != size for row in self.givens):
+            raise ValueError("a grid has 4 rows of 4 or 9 rows of 9 digits")
+        if any(not 0 <= digit <= size for row in self.givens for digit in row):
+            raise ValueError(f"digits are 0 (blank) to {size}")
+        if all(digit for row in self.givens for digit in row):
+            raise ValueError("there is no blank cell")
+        found = len(first_completions(self.givens))
+        if found != 1:
+            raise ValueError("it has no completion" if not found else "it has several completions")
+        return self
+
+    @property
+    def size(self) -> int:
+        return len(self.givens)
+
+    @property
+    def box(self) -> int:
+        """Side of a box."""
+        return isqrt(self.size)
+
+    @property
+    def solution(self) -> Grid:
+        """The completion."""
+        return first_completions(self.givens)[0]
+
+    @property
+    def split(self) -> Split:
+        """By the whole solution: no puzzle of a test grid is one of training, whatever is given of
+        it. A grid with renamed digits counts as another one: of 4 x 4 there are only 288, and but
+        two that differ in more than names and order."""
+        return split_of_solution(self.solution)
+
+    @property
+    def id(self) -> str:
+        """First 16 hex digits of the SHA-256 of the given digits."""
+        return content_hash(_text(self.givens))[:16]
+
+    @property
+    def task(self) -> Task:
+        """The record of it."""
+        return Task(
+            environment=ENVIRONMENT,
+            instance=self.model_dump(mode="json"),
+            prompt=f"Solve a Sudoku of {self.size} x {self.size}.",
+        )
+
+
+def split_of_solution(grid: Grid) -> Split:
+    """The split of every puzzle with that solution."""
+    return split_of(_text(grid))
+
+
+def _text(grid: Grid) -> str:
+    return "\n".join("".join(map(str, row)) for row in grid)

@@ -1,0 +1,176 @@
+"""The rules and rewards of Sudoku."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from agents.environments.game import PLAN, Agent, Refusal, Rewards, Verdict, weighted
+from agents.environments.marked_answers import read_rows
+from agents.environments.sudoku.instance import SudokuInstance
+from agents.environments.sudoku.rules import (
+    Writes,
+    conflicts,
+    constraints_met,
+    filled,
+    refusal,
+    written,
+)
+from agents.environments.sudoku.solver import Grid
+from agents.environments.sudoku.tools import functions, said_writes
+from agents.environments.sudoku.verification import check_writes
+from agents.environments.team_episode import Setting, Step
+from agents.environments.tool_language import ToolFunction
+from agents.records import JsonObject
+
+
+@dataclass(frozen=True)
+class SudokuPuzzle:
+    """See `agents.environments.team_episode.Puzzle`. An action writes digits into cells, one after
+    the other; one outside, or on a given digit, is refused. A whole grid is an action, too: it
+    writes every cell in which it differs from what is given."""
+
+    instance: SudokuInstance
+
+    @property
+    def setting(self) -> Setting:
+        return self.instance.setting
+
+    @property
+    def functions(self) -> Mapping[str, ToolFunction[tuple[Grid, Writes]]]:
+        return self._functions
+
+    @cached_property
+    def _functions(self) -> Mapping[str, ToolFunction[tuple[Grid, Writes]]]:
+        return functions(self.instance)
+
+    def start(self) -> Grid:
+        return self.instance.givens
+
+    def nothing(self) -> Writes:
+        return ()
+
+    def read(self, text: str) -> Writes | Refusal:
+        """A grid or a list of (row, column, digit). A grid that only repeats the given digits is
+        refused as `empty`, anything of another shape as `wrong_shape`."""
+        rows = read_rows(text)
+        if isinstance(rows, Refusal):
+            return rows
+        size = self.instance.size
+        if all(len(row) == 3 for row in rows):
+            if len(rows) > size * size:
+                return Refusal("too_long", f"{len(rows)} cells, at most {size * size}")
+            return tuple((r - 1, c - 1, digit) for r, c, digit in rows)
+        if len(rows) != size or any(len(row) != size for row in rows):
+            return Refusal("wrong_shape", f"neither {size} x {size} nor (row, column, digit)")
+        writes = tuple(
+            (r, c, digit)
+            for r, row in enumerate(rows)
+            for c, digit in enumerate(row)
+            if digit != self.instance.givens[r][c]
+        )
+        return writes or Refusal("empty", "the grid only repeats what is given")
+
+    def perform(self, state: Grid, action: Writes) -> Step[Grid, Writes]:
+        grid, legal, refusals = state, 0, list[Refusal]()
+        for write in action:
+            refused = refusal(self.instance, write)
+            if refused is not None:
+                refusals.append(refused)
+            else:
+                grid, legal = written(grid, write), legal + 1
+        return Step(state, action, grid, legal, len(refusals), tuple(refusals))
+
+    def solved(self, state: Grid) -> bool:
+        return state == self.instance.solution
+
+    def rewards(self, agent: Agent, step: Step[Grid, Writes], *, last: bool) -> Rewards:
+        """The published table:
+
+        * team: 1 if solved
+        * plan agent: .1 format, .1 share of legal writes, .8 newly filled / N². A digit that
+          contradicts another one fills nothing; the published code refuses it
+        * tool agent: .1 format, .1 share of calls that worked, .8 share of the proposed digits
+          that contradict none
+        * dense: 2 − .01 if solved, else .5 Δfilled (share of all cells) + .02 Δconstraints; −.5 if
+          anything was illegal
+        """
+        before, after, size = step.before, step.after, self.instance.size
+        solved = float(self.solved(after))
+        read = 0.0 if step.action is None else 1.0
+        tried = step.legal + step.illegal
+        clashing = conflicts(after)
+        wrote = {
+            (r, c) for r, c, _ in step.action or () if refusal(self.instance, (r, c, 1)) is None
+        }
+        if agent == PLAN:
+            new = [(r, c) for r, c in wrote - clashing if not before[r][c] and after[r][c]]
+            legal = step.legal / tried if tried else 0.0
+            local = {
+                "format": (0.1, read),
+                "legal": (0.1, legal),
+                "filled": (0.8, len(new) / size**2),
+            }
+        else:
+            sane = len(wrote - clashing) / len(wrote) if wrote else 0.0
+            local = {"format": (0.1, read), "executed": (0.1, step.worked), "sanity": (0.8, sane)}
+        invalid = step.illegal > 0 or step.action is None
+        dense = {
+            "solved": (2.0, solved),
+            "step": (-0.01, solved),
+            "filled": (0.5, 0.0 if solved else (filled(after) - filled(before)) / size**2),
+            "constraints": (
+                0.02,
+                0.0 if solved else float(constraints_met(after) - constraints_met(before)),
+            ),
+            "invalid": (-0.5, float(invalid)),
+        }
+        parts = (
+            *weighted("team", {"solved": (1.0, solved)}),
+            *weighted("local", local),
+            *weighted("dense", dense),
+            *weighted("sparse", {"solved": (1.0, solved)}),
+        )
+        return Rewards(parts, mask=read)
+
+    def about(self) -> str:
+        size, box = self.instance.size, self.instance.box
+        return (
+            f"Sudoku, {size} x {size}. Every row, column and {box} x {box} box has 1 to {size}, "
+            "each once."
+        )
+
+    def drawing(self, state: Grid) -> str:
+        lines = ["Given:", *_rows(self.instance.givens)]
+        if state != self.instance.givens:
+            lines += ["Now:", *_rows(state)]
+        return "\n".join(lines)
+
+    def answer_form(self) -> str:
+        return (
+            "End with the whole grid, #### [[digit, ...], ...], or with cells, "
+            "#### [(row, column, digit), ...]"
+        )
+
+    def show(self, action: Writes) -> str:
+        return f"[{said_writes(action)}]"
+
+    def as_json(self, action: Writes) -> JsonObject:
+        return {"cells": [[r + 1, c + 1, digit] for r, c, digit in action]}
+
+    def oracle(self, state: Grid) -> Writes:
+        """The digits of the solution that are not written yet."""
+        return tuple(
+            (r, c, digit)
+            for r, row in enumerate(self.instance.solution)
+            for c, digit in enumerate(row)
+            if state[r][c] != digit
+        )
+
+    def check(self, actions: tuple[Writes, ...]) -> Verdict:
+        return check_writes(self.instance, [write for action in actions for write in action])
+
+
+def _rows(grid: Grid) -> list[str]:
+    return [" ".join(str(digit) if digit else "." for digit in row) for row in grid]

@@ -1,0 +1,279 @@
+"""An episode of a puzzle for two agents: the tool agent proposes, the plan agent acts.
+
+A turn is one action of each. The tool agent's calls run on a scratch copy (`tool_language`) and end
+in a proposal, which is scored as if it were carried out; then the plan agent sees the calls, their
+answers and the proposal of this very turn, and its answer moves the real state. The episode ends
+at the end of a turn: when the puzzle is solved, or after the last turn.
+
+A team may also be one agent alone. A tool agent alone has its proposal carried out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+from pydantic import Field, ValidationError, field_validator
+
+from agents.environments.game import (
+    AGENTS,
+    PLAN,
+    TOOL,
+    Agent,
+    Applied,
+    Observation,
+    OutOfTurn,
+    Refusal,
+    Rewards,
+    Taken,
+    Verdict,
+)
+from agents.environments.marked_answers import MARK
+from agents.environments.tool_language import Program, ToolFunction, manual, run_program
+from agents.errors import InvalidTask
+from agents.records import JsonObject, Record
+
+
+class Setting(Record):
+    """How a puzzle is played; part of its instance, so that a run is rebuilt as it was."""
+
+    turns: int = Field(default=4, ge=1, le=400)
+    """The paper has 4 (5 in its code)."""
+    team: tuple[Agent, ...] = Field(default=AGENTS, min_length=1, max_length=2)
+    """Who acts in a turn, in order; the last one acts on the real state. Both, or one alone."""
+    calls: int = Field(default=8, ge=1, le=64)
+    """Most calls of one tool program."""
+    search: int = Field(default=8, ge=0, le=400)
+    """How far a tool can look ahead (moves, pushes or cells): what keeps the tools from being the
+    solution."""
+    brief: bool = False
+    """Leave away what is the same in every observation (rules, calls, form of the answer): for
+    small models that are trained on this very puzzle."""
+
+    @field_validator("team")
+    @classmethod
+    def _known_order(cls, team: tuple[Agent, ...]) -> tuple[Agent, ...]:
+        if team not in (AGENTS, *((agent,) for agent in AGENTS)):
+            raise ValueError("a team is tool_agent, then plan_agent; or one of them alone")
+        return team
+
+
+S = TypeVar("S")
+A = TypeVar("A")
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[S, A]):
+    """What an action did, or would do."""
+
+    before: S
+    action: A | None
+    """`None`: it could not be read."""
+    after: S
+    """Equal to `before` if nothing was legal."""
+    legal: int = 0
+    illegal: int = 0
+    refusals: tuple[Refusal, ...] = ()
+    worked: float = 0.0
+    """Of a tool agent: the share of its calls that worked."""
+
+
+class Puzzle(Protocol[S, A]):
+    """The rules of one puzzle instance. States and actions are immutable."""
+
+    @property
+    def setting(self) -> Setting: ...
+
+    @property
+    def functions(self) -> Mapping[str, ToolFunction[tuple[S, A]]]:
+        """The tool language; its scratch is a state and the action that leads there."""
+        ...
+
+    def start(self) -> S: ...
+
+    def nothing(self) -> A:
+        """The empty action: what a scratch begins with."""
+        ...
+
+    def read(self, text: str) -> A | Refusal:
+        """The action of a plan agent's answer."""
+        ...
+
+    def perform(self, state: S, action: A) -> Step[S, A]:
+        """Carry out what is legal of an action; what is illegal changes nothing."""
+        ...
+
+    def solved(self, state: S) -> bool: ...
+
+    def rewards(self, agent: Agent, step: Step[S, A], *, last: bool) -> Rewards:
+        """`last`: nobody acts after this on the real state."""
+        ...
+
+    def about(self) -> str:
+        """What the puzzle is, and how its drawing is read."""
+        ...
+
+    def drawing(self, state: S) -> str:
+        """The state, as both agents see it."""
+        ...
+
+    def answer_form(self) -> str:
+        """How a plan agent answers. No legal answer stands in it."""
+        ...
+
+    def show(self, action: A) -> str:
+        """An action as an answer would write it."""
+        ...
+
+    def as_json(self, action: A) -> JsonObject: ...
+
+    def oracle(self, state: S) -> A | None:
+        """An action that solves the puzzle from a state that is not solved; `None` if none does.
+        May raise an error of its own where that can't be found out."""
+        ...
+
+    def check(self, actions: tuple[A, ...]) -> Verdict:
+        """Whether these actions solve the puzzle, from its instance alone."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal(Generic[A]):
+    """What the tool agent of this turn did."""
+
+    lines: tuple[str, ...]
+    action: A | None
+
+
+@dataclass
+class TeamEpisode(Generic[S, A]):
+    """See `agents.environments.game.Episode`. All fields are immutable values, so a copy is cheap
+    and shares nothing that can change."""
+
+    puzzle: Puzzle[S, A]
+    state: S
+    taken: tuple[Taken, ...] = ()
+    carried_out: tuple[A, ...] = ()
+    """Actions on the real state, as they were read."""
+    turn: int = 0
+    proposal: Proposal[A] | None = None
+    last: str = ""
+    """What came of the last action on the real state."""
+    done: bool = False
+
+    @property
+    def agents(self) -> tuple[Agent, ...]:
+        return self.puzzle.setting.team
+
+    @property
+    def agent(self) -> Agent:
+        return self.agents[len(self.taken) % len(self.agents)]
+
+    def copy(self) -> Self:
+        return replace(self)
+
+    def verify(self) -> Verdict:
+        return self.puzzle.check(self.carried_out)
+
+    def demonstration(self) -> str | None:
+        """What a plan agent that knows the solution would answer now, for supervised training;
+        `None` if there is no way any more."""
+        action = self.puzzle.oracle(self.state)
+        return None if action is None else f"{MARK} {self.puzzle.show(action)}"
+
+    def observe(self, agent: Agent) -> str:
+        puzzle, brief = self.puzzle, self.puzzle.setting.brief
+        lines = [] if brief else [puzzle.about()]
+        lines += [puzzle.drawing(self.state), f"Turn {self.turn + 1} of {puzzle.setting.turns}."]
+        if self.last:
+            lines.append(f"Last turn: {self.last}")
+        if agent == PLAN and self.proposal is not None:
+            lines += ["The tool agent's calls:", *self.proposal.lines, self._proposed_action()]
+        if agent == TOOL and not brief:
+            lines += ["Calls:", manual(puzzle.functions), "End with #### [call, call, ...]"]
+        elif not brief:
+            lines.append(puzzle.answer_form())
+        return "\n".join(lines)
+
+    def apply(self, agent: Agent, text: str) -> Applied:
+        if self.done:
+            raise OutOfTurn(f"the episode ended after turn {self.turn}: {agent} can't act any more")
+        if agent != self.agent:
+            raise OutOfTurn(f"it is {self.agent}'s turn, not {agent}'s")
+        acts = agent == self.agents[-1]
+        step, said = self._propose(text) if agent == TOOL else self._answer(text)
+        final = acts and self.turn + 1 >= self.puzzle.setting.turns
+        rewards = self.puzzle.rewards(agent, step, last=final)
+        self.taken = (*self.taken, Taken(agent, text))
+        if acts:
+            self._carry_out(step)
+        action = {} if step.action is None else self.puzzle.as_json(step.action)
+        return Applied(rewards, Observation(action, step.refusals, said), self.done)
+
+    def _answer(self, text: str) -> tuple[Step[S, A], str]:
+        action = self.puzzle.read(text)
+        if isinstance(action, Refusal):
+            step: Step[S, A] = Step(self.state, None, self.state, refusals=(action,))
+        else:
+            step = self.puzzle.perform(self.state, action)
+        return step, outcome(step)
+
+    def _propose(self, text: str) -> tuple[Step[S, A], str]:
+        scratch = (self.state, self.puzzle.nothing())
+        ran = run_program(text, self.puzzle.functions, scratch, self.puzzle.setting.calls)
+        if isinstance(ran, Refusal):
+            self.proposal = Proposal((f"refused: {ran}",), None)
+            return Step(self.state, None, self.state, refusals=(ran,)), f"refused: {ran}"
+        lines = tuple(f"{output.call}: {output.text}" for output in ran.outputs)
+        step = self._proposed(ran)
+        self.proposal = Proposal(lines, step.action)
+        return step, "\n".join(lines)
+
+    def _proposed(self, ran: Program[tuple[S, A]]) -> Step[S, A]:
+        action = ran.scratch[1]
+        if action == self.puzzle.nothing():
+            step: Step[S, A] = Step(self.state, action, self.state)
+        else:
+            step = self.puzzle.perform(self.state, action)
+        return replace(step, worked=ran.worked)
+
+    def _proposed_action(self) -> str:
+        action = None if self.proposal is None else self.proposal.action
+        if action is None or action == self.puzzle.nothing():
+            return "It proposes nothing"
+        return f"It proposes {self.puzzle.show(action)}"
+
+    def _carry_out(self, step: Step[S, A]) -> None:
+        self.state = step.after
+        if step.action is not None:
+            self.carried_out = (*self.carried_out, step.action)
+        self.turn += 1
+        self.proposal = None
+        self.last = outcome(step)
+        self.done = self.puzzle.solved(self.state) or self.turn >= self.puzzle.setting.turns
+
+
+def outcome(step: Step[Any, Any]) -> str:
+    """What came of an action, in one line."""
+    if step.action is None:
+        return f"refused: {step.refusals[0]}"
+    counted = f"{step.legal} carried out"
+    if not step.refusals:
+        return counted
+    names = sorted({refusal.reason for refusal in step.refusals})
+    return f"{counted}, {step.illegal} refused ({', '.join(names)})"
+
+
+R = TypeVar("R", bound=Record)
+
+
+def parse_instance(name: str, model: type[R], instance: JsonObject) -> R:
+    """Raises `InvalidTask`, naming the environment and the field."""
+    try:
+        return model.model_validate_json(json.dumps(instance))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the instance"
+        raise InvalidTask(f"no {name} instance: {where}: {first['msg']}") from error

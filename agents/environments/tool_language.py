@@ -1,0 +1,123 @@
+"""The tool language: a few verified calls, for models too small to write Python.
+
+A tool agent writes one list of calls, `#### [bfs(6), step(U)]`, without seeing what they answer.
+They run in order on a scratch copy of the state, purely and within bounds, and what was done on the
+scratch is the proposal. The next agent reads the calls, their answers and the proposal; it has no
+calls of its own. So each of the two has something that the other lacks: one the search, the other
+its results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+from agents.environments.game import Refusal
+from agents.environments.marked_answers import MOVES, Call, read_calls
+
+S = TypeVar("S")
+
+Kind = Literal["move", "number"]
+Argument = str | int
+
+_MAX_DIGITS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[S]):
+    """What a call did."""
+
+    scratch: S
+    text: str
+    worked: bool = True
+    """False if it could not do what it was asked; then the scratch is as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFunction(Generic[S]):
+    """One call of the language."""
+
+    name: str
+    arguments: tuple[tuple[str, Kind], ...]
+    """Name and kind of each."""
+    about: str
+    run: Callable[[S, tuple[Argument, ...]], Answer[S]]
+
+    @property
+    def signature(self) -> str:
+        return f"{self.name}({', '.join(name for name, _ in self.arguments)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A call and its answer, as the next agent reads them."""
+
+    call: str
+    text: str
+    worked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Program(Generic[S]):
+    """A list of calls that ran."""
+
+    outputs: tuple[Output, ...]
+    scratch: S
+
+    @property
+    def worked(self) -> float:
+        """Share of the calls that did what they were asked."""
+        return sum(output.worked for output in self.outputs) / len(self.outputs)
+
+
+def run_program(
+    text: str, functions: Mapping[str, ToolFunction[S]], scratch: S, most: int
+) -> Program[S] | Refusal:
+    """Read a tool agent's text and run its calls; at most `most` of them.
+
+    A call that does not exist, or with other arguments than it takes, refuses the whole program:
+    none of it runs.
+    """
+    calls = read_calls(text, most)
+    if isinstance(calls, Refusal):
+        return calls
+    bound: list[tuple[Call, ToolFunction[S], tuple[Argument, ...]]] = []
+    for call in calls:
+        function = functions.get(call.name)
+        if function is None:
+            known = ", ".join(known.signature for known in functions.values())
+            return Refusal("unknown_tool", f"{call.name[:20]!r}; there are: {known}")
+        arguments = _bind(call, function)
+        if isinstance(arguments, Refusal):
+            return arguments
+        bound.append((call, function, arguments))
+    outputs: list[Output] = []
+    for call, function, arguments in bound:
+        answer = function.run(scratch, arguments)
+        scratch = answer.scratch
+        outputs.append(Output(str(call), answer.text, answer.worked))
+    return Program(tuple(outputs), scratch)
+
+
+def manual(functions: Mapping[str, ToolFunction[S]]) -> str:
+    """One line for each call."""
+    return "\n".join(f"{tool.signature}: {tool.about}" for tool in functions.values())
+
+
+def _bind(call: Call, function: ToolFunction[S]) -> tuple[Argument, ...] | Refusal:
+    if len(call.arguments) != len(function.arguments):
+        return Refusal("bad_arguments", f"{function.signature} does not fit {str(call)[:40]!r}")
+    bound: list[Argument] = []
+    for text, (name, kind) in zip(call.arguments, function.arguments, strict=True):
+        number = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+        if kind == "number" and number:
+            bound.append(int(text))
+        elif kind == "move" and text in MOVES:
+            bound.append(text)
+        else:
+            wanted = "a whole number" if kind == "number" else "one of U, D, L, R"
+            return Refusal(
+                "bad_arguments", f"{name} of {function.signature} is {wanted}, not {text[:20]!r}"
+            )
+    return tuple(bound)

@@ -1,0 +1,37 @@
+"""What a run of `pair` can choose."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agents.environments.game import Scheme
+from agents.records import Run
+
+MOST_CANDIDATES = 64
+
+
+class PairOptions(BaseModel):
+    """Options of `pair`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    candidates: int = Field(default=4, ge=1, le=MOST_CANDIDATES)
+    """K: completions per agent and turn, all of the same observation. The paper's is 4."""
+    temperature: float = Field(default=1.0, gt=0, le=5)
+    """With full support: no top-p, no top-k, so that log-probabilities are those of the policy."""
+    greedy: bool = False
+    """Evaluation: one completion at temperature 0, whatever the two above say."""
+    max_tokens: int = Field(default=512, ge=1, le=131_072)
+    """Of one completion."""
+    instructions: bool = True
+    """Put the role's prompt before the observation; off for small models that were trained without
+    it."""
+    scheme: Scheme = "paper"
+    """The reward that candidates are ranked by."""
+    alpha: float = Field(default=1.0, ge=0, le=100)
+    """Weight of the team's part in the scheme `paper`."""
+
+
+def options_of(run: Run) -> PairOptions:
+    """A run's options. They were checked when it was admitted."""
+    return PairOptions.model_validate(run.options)

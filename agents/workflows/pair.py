@@ -1,0 +1,74 @@
+"""`pair`: a tool agent and a plan agent solve a puzzle turn by turn (PettingLLMs, AT-GRPO).
+
+    tool_agent (K candidates) ──▶ plan_agent (K candidates) ──▶ tool_agent … solved | out of turns
+
+Each agent's K completions come from one observation; each is scored on a copy, and the best one is
+executed before the next agent observes (Algorithm 1 of AT-GRPO). All K stay in the journal with
+their reward parts: a group of `train grpo` is one step. A task whose instance names one agent is
+played by that one alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agents.environments.game import AGENTS, TOOL
+from agents.payloads import QuestionPayload
+from agents.records import JsonObject, Outcome, Run, Step, Trajectory
+from agents.roles.pair.episode import episode_of, taken_in
+from agents.roles.pair.settings import PairOptions
+from agents.workflows.endings import no_route
+from agents.workflows.routing import Continue, Finish, Handoff, Routing, parse_options
+
+
+class PairWorkflow:
+    """Ends `solved`, or `failed` with what the verifier says; the answer is the last action's
+    text. The verifier is the environment itself, which holds no secret answer."""
+
+    name = "pair"
+    roles = AGENTS
+    default_policies: Mapping[str, str] = {"tool_agent": "pair/tool", "plan_agent": "pair/plan"}
+
+    def check_options(self, options: JsonObject) -> JsonObject:
+        return parse_options(self.name, PairOptions, options).model_dump(mode="json")
+
+    def first(self, run: Run) -> tuple[Handoff, ...]:
+        """Raises `InvalidTask`: a run whose puzzle can't be played is not let in."""
+        return (Handoff(role=episode_of(run).agent, turn=0, payload=QuestionPayload()),)
+
+    def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
+        data = step.decision.data
+        if step.agent not in self.roles or step.decision.kind != "acted":
+            raise no_route(self.name, step)
+        if data.get("done") is True:
+            answer = taken_in(step).text
+            if data.get("solved") is True:
+                return Finish(Outcome.SOLVED, answer=answer)
+            return Finish(Outcome.FAILED, answer=answer, reason=str(data.get("reason")))
+        following = data.get("next")
+        if not isinstance(following, str) or following not in self.roles:
+            raise no_route(self.name, step)
+        return Continue((Handoff(following, step.turn + 1, QuestionPayload()),))
+
+
+def rewarded(trajectory: Trajectory) -> Trajectory:
+    """The trajectory with its rewards: the team's is 1 if the episode ends solved, else 0; an
+    agent's is the sum of what its executed actions earned (`total` of their reward parts)."""
+    rewards: dict[str, float] = {}
+    for step in trajectory.steps:
+        if step.candidates:
+            earned = step.candidates[step.selected].reward_parts["total"]
+            rewards[step.agent] = rewards.get(step.agent, 0.0) + earned
+    solved = float(trajectory.outcome is Outcome.SOLVED)
+    return trajectory.model_copy(update={"team_reward": solved, "agent_rewards": rewards})
+
+
+def agreement_rate(trajectory: Trajectory) -> float | None:
+    """How often the plan agent did exactly what was proposed, of the times that something was; a
+    plan agent that always agrees adds nothing. `None` if nothing ever was."""
+    said = [
+        agrees
+        for step in trajectory.steps
+        if step.agent != TOOL and isinstance(agrees := step.decision.data.get("agrees"), bool)
+    ]
+    return sum(said) / len(said) if said else None

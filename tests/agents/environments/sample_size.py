@@ -1,0 +1,13 @@
+"""How many generated instances of each kind a second solver verifies: PUZZLE_INSTANCES=10000 for as
+many as the project promises."""
+
+from __future__ import annotations
+
+import os
+
+INSTANCES = int(os.environ.get("PUZZLE_INSTANCES", "200"))
+FEWER = int(os.environ.get("PUZZLE_INSTANCES", "60"))
+"""Of the kinds that take long to solve."""
+
+TIMEOUT = 120 + INSTANCES // 2
+"""Seconds for a test that looks at so many."""

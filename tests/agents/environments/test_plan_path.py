@@ -1,0 +1,330 @@
+"""Plan-Path: solvable grids, rules that can't be bent, and rewards as published."""
+
+from __future__ import annotations
+
+import functools
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.environments.game import PLAN, TOOL, OutOfTurn, Taken, replayed
+from agents.environments.plan_path import (
+    POLICIES,
+    Difficulty,
+    PlanPath,
+    PlanPathInstance,
+    PlanPathSetting,
+    instances,
+    plays,
+    shortest_path,
+)
+from agents.environments.puzzle_splits import Split
+from agents.errors import InvalidTask
+from agents.records import JsonObject
+from tests.agents.environments.sample_size import INSTANCES, TIMEOUT
+
+GRID = (
+    ".....",
+    ".###.",
+    ".....",
+    ".....",
+    ".....",
+)
+
+
+def small(**setting: object) -> PlanPathInstance:
+    """From the top left to the bottom right: 8 moves."""
+    return PlanPathInstance(
+        grid=GRID, start=(0, 0), goal=(4, 4), setting=PlanPathSetting.model_validate(setting)
+    )
+
+
+def answer(moves: str) -> str:
+    return f"#### [{', '.join(moves)}]"
+
+
+@functools.cache
+def sample(split: Split) -> tuple[PlanPathInstance, ...]:
+    return tuple(instances(split, 3, 60))
+
+
+def one_of(split: Split, index: int) -> PlanPathInstance:
+    return sample(split)[index]
+
+
+any_instance = st.builds(one_of, st.sampled_from(Split), st.integers(0, 59))
+
+
+def fewest_moves(instance: PlanPathInstance) -> int | None:
+    """A second solver: a wave of bits that spreads over the whole grid at once."""
+    width = len(instance.grid[0]) + 1
+    free = 0
+    for r, row in enumerate(instance.grid):
+        for c, cell in enumerate(row):
+            free |= (cell == ".") << (r * width + c)
+    wave = 1 << (instance.start[0] * width + instance.start[1])
+    goal = 1 << (instance.goal[0] * width + instance.goal[1])
+    moves = 0
+    while not wave & goal:
+        wider = (wave | wave << 1 | wave >> 1 | wave << width | wave >> width) & free
+        if wider == wave:
+            return None
+        wave, moves = wider, moves + 1
+    return moves
+
+
+@pytest.mark.timeout(TIMEOUT)
+@pytest.mark.parametrize("split", Split)
+def test_a_second_solver_finds_the_same_shortest_way_in_every_instance(split: Split) -> None:
+    for side, count in ((5, INSTANCES // 4), (10, INSTANCES // 2), (20, INSTANCES // 4)):
+        for instance in instances(split, 7, count, Difficulty(rows=side, columns=side)):
+            assert (
+                fewest_moves(instance)
+                == instance.shortest
+                == len(shortest_path(instance, instance.start))
+            )
+            assert instance.split is split
+
+
+@given(any_instance)
+@settings(max_examples=60, deadline=None)
+def test_a_shortest_path_solves_and_earns_every_part_in_full(instance: PlanPathInstance) -> None:
+    episode = PlanPath().reset(instance.task.instance)
+    episode.apply(TOOL, "#### [look(U)]")
+    rewards, observation, done = episode.apply(
+        PLAN, answer("".join(shortest_path(instance, instance.start)))
+    )
+    assert done
+    assert episode.verify().solved
+    assert observation.refusals == ()
+    assert rewards.total() == pytest.approx(2.0)
+    assert rewards.total("sparse") == 1.0
+    assert rewards.scores()["dense.shortest"] == 1.0
+
+
+@given(any_instance, st.lists(st.sampled_from("UDLR"), min_size=1, max_size=30))
+@settings(max_examples=100, deadline=None)
+def test_illegal_moves_never_change_the_state(instance: PlanPathInstance, moves: list[str]) -> None:
+    """Every move alone: it is refused and nothing changes, or it leads to a free cell beside."""
+    setting = instance.setting.model_copy(update={"turns": 30, "team": (PLAN,)})
+    episode = PlanPath().reset(instance.model_copy(update={"setting": setting}).task.instance)
+    for move in moves:
+        before = episode.state
+        refusals = episode.apply(PLAN, answer(move)).observation.refusals
+        assert (episode.state == before) == bool(refusals)
+        row, column = episode.state.at
+        assert min(row, column) >= 0
+        assert instance.grid[row][column] == "."
+        if episode.done:
+            break
+
+
+@given(any_instance, st.lists(st.sampled_from("UDLR"), min_size=1, max_size=60))
+@settings(max_examples=100, deadline=None)
+def test_verify_agrees_with_the_episode_and_with_a_replay(
+    instance: PlanPathInstance, moves: list[str]
+) -> None:
+    episode = PlanPath().reset(instance.task.instance)
+    episode.apply(TOOL, "#### [bfs(3)]")
+    episode.apply(PLAN, answer("".join(moves)))
+    assert episode.verify().solved == (episode.state.at == instance.goal)
+    again = replayed(PlanPath(), instance.task.instance, episode.taken)
+    assert again == episode
+    assert again.observe(TOOL) == episode.observe(TOOL)
+
+
+def test_verify_does_not_trust_the_episode_s_own_state() -> None:
+    episode = PlanPath().reset(small().task.instance)
+    episode.state = type(episode.state)(at=(4, 4))
+    episode.done = True
+    assert episode.verify().reason == "the walk ends at row 1, column 1, not at the goal"
+
+
+def test_what_is_tried_on_a_copy_leaves_the_episode_as_it_was() -> None:
+    episode = PlanPath().reset(small().task.instance)
+    episode.apply(TOOL, "#### [bfs(3)]")
+    before = episode.copy()
+    trial = episode.copy()
+    trial.apply(PLAN, answer("DDDDRRRR"))
+    assert trial.verify().solved
+    assert episode == before
+    assert not episode.verify().solved
+
+
+def test_the_plan_agent_sees_what_the_tool_agent_did_in_the_same_turn() -> None:
+    episode = PlanPath().reset(small().task.instance)
+    before = episode.observe(PLAN)
+    episode.apply(TOOL, "#### [bfs(3), step(U)]")
+    seen = episode.observe(PLAN)
+    assert "bfs(3): D, D, D to row 4, column 1" in seen
+    assert "It proposes [D, D, D, U]" in seen
+    assert "proposes" not in before
+    assert "bfs(3)" not in episode.observe(TOOL)
+
+
+def test_the_plan_agent_has_no_calls() -> None:
+    episode = PlanPath().reset(small().task.instance)
+    episode.apply(TOOL, "#### [look(U)]")
+    assert "Calls:" not in episode.observe(PLAN)
+    refusals = episode.apply(PLAN, "#### [bfs(8)]").observation.refusals
+    assert [refusal.reason for refusal in refusals] == ["unknown_move"]
+
+
+def test_a_tool_searches_no_farther_than_the_setting_allows() -> None:
+    episode = PlanPath().reset(small(search=2).task.instance)
+    action = episode.apply(TOOL, "#### [bfs(99)]").observation.action
+    assert action == {"moves": ["D", "D"]}
+
+
+def test_a_proposal_does_not_move_the_real_state() -> None:
+    episode = PlanPath().reset(small().task.instance)
+    rewards, _, done = episode.apply(TOOL, "#### [bfs(8)]")
+    assert rewards.scores()["team.progress"] == 1.0
+    assert not done
+    assert not episode.verify().solved
+
+
+def test_a_tool_agent_alone_has_its_proposal_carried_out() -> None:
+    episode = PlanPath().reset(small(team=["tool_agent"]).task.instance)
+    assert episode.apply(TOOL, "#### [bfs(8)]").done
+    assert episode.verify().solved
+
+
+def test_rewards_are_the_published_ones() -> None:
+    """Two legal moves, of which one leads nearer, and two into the border: 8 moves are needed."""
+    episode = PlanPath().reset(small(team=["plan_agent"]).task.instance)
+    rewards = episode.apply(PLAN, answer("UDUL")).rewards
+    assert rewards.scores() == pytest.approx(
+        {
+            "team.progress": 0.0,
+            "local.format": 1.0,
+            "local.legal": 0.5,
+            "local.shortest": 0.25,
+            "dense.valid": 2.0,
+            "dense.invalid": 2.0,
+            "dense.goal": 0.0,
+            "dense.shortest": 0.0,
+            "dense.shaping": 0.99 * -7 + 8 + 0.99 * -8 + 7,
+            "sparse.solved": 0.0,
+            "mask": 1.0,
+        }
+    )
+    assert rewards.weights()["dense.invalid"] == -0.10
+    assert rewards.total() == pytest.approx(0.1 + 0.1 * 0.5 + 0.8 * 0.25)
+    assert rewards.total("dense") == pytest.approx(-0.02 - 0.2 + 0.15)
+    later = episode.apply(PLAN, answer("DDDD")).rewards
+    assert later.scores()["team.progress"] == 0.5
+    assert later.total(alpha=0.5) == pytest.approx(0.5 * 0.5 + 1.0)
+
+
+def test_an_answer_that_can_t_be_read_earns_no_local_part_and_uses_up_the_turn() -> None:
+    episode = PlanPath().reset(small(team=["plan_agent"]).task.instance)
+    rewards, observation, _ = episode.apply(PLAN, "down, down")
+    assert rewards.total() == 0.0
+    assert observation.action == {}
+    assert observation.refusals[0].reason == "no_answer"
+    assert episode.turn == 1
+    assert "Last turn: refused: no_answer" in episode.observe(PLAN)
+
+
+def test_running_out_of_turns_is_done_but_not_solved() -> None:
+    episode = PlanPath().reset(small(turns=2, team=["plan_agent"]).task.instance)
+    for _ in range(2):
+        rewards = episode.apply(PLAN, answer("U")).rewards
+        assert rewards.total("sparse") == 0.0
+    assert episode.done
+    assert not episode.verify().solved
+    with pytest.raises(OutOfTurn, match="ended after turn 2"):
+        episode.apply(PLAN, answer("U"))
+
+
+def test_the_agents_act_in_turn() -> None:
+    episode = PlanPath().reset(small().task.instance)
+    with pytest.raises(OutOfTurn, match="tool_agent's turn, not plan_agent's"):
+        episode.apply(PLAN, answer("D"))
+
+
+def test_a_window_and_marks_show_what_the_setting_says() -> None:
+    episode = PlanPath().reset(small(view=1, marks=True, team=["plan_agent"]).task.instance)
+    episode.apply(PLAN, answer("D"))
+    assert episode.observe(PLAN).split("\n")[1:4] == ["#*.", "#A#", "#.."]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"start": [1, 1]}, "start (1, 1) is not a free cell"),
+        ({"goal": [0, 0]}, "the same cell"),
+        ({"grid": ["....."] * 4}, "grid: Tuple should have at least 5 items"),
+        ({"grid": [*GRID[:4], "...."]}, "the same 5 to 20 cells"),
+        ({"grid": [*GRID[:3], "###.#", "....."], "goal": [4, 0]}, None),
+        ({"grid": [*GRID[:3], "#####", "....."]}, "no way leads"),
+        ({"colour": "red"}, "colour: Extra inputs"),
+        ({"setting": {"turns": 0}}, "setting.turns"),
+        ({"setting": {"team": ["plan_agent", "tool_agent"]}}, "tool_agent, then plan_agent"),
+    ],
+)
+def test_an_instance_that_can_t_be_played_is_refused(change: JsonObject, told: str | None) -> None:
+    instance = {**small().task.instance, **change}
+    if told is None:
+        assert PlanPath().reset(instance)
+        return
+    with pytest.raises(InvalidTask) as error:
+        PlanPath().reset(instance)
+    assert told in str(error.value)
+
+
+def test_no_layout_is_in_two_splits_even_turned_or_mirrored() -> None:
+    layouts = {
+        split: {i.layout for i in instances(split, 5, 400, Difficulty(rows=5, columns=5))}
+        for split in Split
+    }
+    assert sum(map(len, layouts.values())) == len(set().union(*layouts.values()))
+    turned = tuple("".join(column) for column in zip(*reversed(GRID), strict=True))
+    mirrored = tuple(row[::-1] for row in turned)
+    for grid in (turned, mirrored):
+        copy = small().model_copy(update={"grid": grid})
+        assert copy.layout == small().layout
+
+
+def test_the_same_seed_gives_the_same_instances_and_a_longer_list_begins_with_the_shorter() -> None:
+    assert instances("test", 4, 9)[:4] == instances("test", 4, 4)
+    assert instances("test", 4, 4) != instances("test", 5, 4)
+
+
+def test_an_instance_survives_json() -> None:
+    instance = instances("train", 1, 1)[0]
+    stored = json.loads(json.dumps(instance.task.instance))
+    assert PlanPath().reset(stored) == PlanPath().reset(instance.task.instance)
+
+
+def test_a_split_or_a_difficulty_that_can_t_be_had_is_said() -> None:
+    with pytest.raises(ValueError, match="no split 'dev'; there are: train, validation, test"):
+        instances("dev", 1, 1)
+    with pytest.raises(ValueError, match="had no instance"):
+        instances("train", 1, 1, Difficulty(rows=5, columns=5, obstacles=0.0, least_moves=9))
+
+
+def test_the_policies_by_hand_come_out_in_their_order() -> None:
+    """Within four times as many moves as the grid is wide."""
+    found = instances("test", 1, 60)
+    solved = {
+        name: sum(plays(policy, instance, 40, seed=1) for instance in found)
+        for name, policy in POLICIES.items()
+    }
+    assert solved["oracle"] == 60
+    assert (
+        solved["random"]
+        < solved["wall-blind greedy"]
+        < solved["memoryless wall-aware greedy"]
+        < solved["oracle"]
+    )
+
+
+def test_an_action_is_kept_as_it_was_written() -> None:
+    episode = PlanPath().reset(small().task.instance)
+    episode.apply(TOOL, "no calls")
+    assert episode.taken == (Taken(TOOL, "no calls"),)
+    assert "refused: no_answer" in episode.observe(PLAN)

@@ -1,0 +1,318 @@
+"""Sokoban: solvable levels, rules that can't be bent, and success that only boxes decide."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections import deque
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.environments.game import PLAN, TOOL, replayed
+from agents.environments.puzzle_splits import Split
+from agents.environments.sokoban import (
+    Difficulty,
+    SearchLimit,
+    Sokoban,
+    SokobanInstance,
+    SokobanSetting,
+    check_play,
+    instances,
+    pushes,
+    read_boxoban,
+    solve,
+)
+from agents.errors import InvalidTask
+from agents.records import JsonObject
+from tests.agents.environments.sample_size import FEWER, INSTANCES, TIMEOUT
+
+LEVEL = (
+    "######",
+    "#@   #",
+    "# $  #",
+    "#  . #",
+    "#    #",
+    "######",
+)
+"""Solved by R, D, L, D, R: a push down and a push to the right."""
+WAY = "RDLDR"
+
+
+def small(**setting: object) -> SokobanInstance:
+    return SokobanInstance(level=LEVEL, setting=SokobanSetting.model_validate(setting))
+
+
+def alone(**setting: object) -> SokobanInstance:
+    return small(team=["plan_agent"], **setting)
+
+
+def answer(moves: str) -> str:
+    return f"#### [{', '.join(moves)}]"
+
+
+@functools.cache
+def sample(boxes: int) -> tuple[SokobanInstance, ...]:
+    return tuple(instances("train", 3, 40, Difficulty(boxes=boxes)))
+
+
+def one_of(boxes: int, index: int) -> SokobanInstance:
+    return sample(boxes)[index]
+
+
+any_instance = st.builds(one_of, st.sampled_from((1, 2)), st.integers(0, 39))
+any_moves = st.lists(st.sampled_from("UDLR"), min_size=1, max_size=40)
+
+
+def fewest_pushes(rows: tuple[str, ...]) -> int | None:
+    """A second solver: single moves on one string, breadth-first in the number of pushes; a walk
+    costs nothing."""
+    width = len(rows[0])
+    text = "".join(rows)
+    goals = {place for place, sign in enumerate(text) if sign in ".*+"}
+    player = next(place for place, sign in enumerate(text) if sign in "@+")
+    start: tuple[int, str] = (player, "".join("$" if sign in "$*" else "-" for sign in text))
+    seen: dict[tuple[int, str], int] = {start: 0}
+    queue: deque[tuple[int, str]] = deque([start])
+    while queue:
+        state = queue.popleft()
+        at, boxes = state
+        cost = seen[state]
+        if all(boxes[goal] == "$" for goal in goals):
+            return cost
+        for step in (1, -1, width, -width):
+            to, behind = at + step, at + 2 * step
+            after, price = boxes, 0
+            if text[to] == "#":
+                continue
+            if boxes[to] == "$":
+                if text[behind] == "#" or boxes[behind] == "$":
+                    continue
+                pushed = list(boxes)
+                pushed[to], pushed[behind] = "-", "$"
+                after, price = "".join(pushed), 1
+            found = (to, after)
+            if cost + price < seen.get(found, 1 << 30):
+                seen[found] = cost + price
+                (queue.append if price else queue.appendleft)(found)
+    return None
+
+
+@pytest.mark.timeout(TIMEOUT * 5)
+@pytest.mark.parametrize(("boxes", "count"), [(1, INSTANCES), (2, FEWER)])
+def test_a_second_solver_needs_as_many_pushes_for_every_instance(boxes: int, count: int) -> None:
+    for instance in instances("train", 7, count, Difficulty(boxes=boxes)):
+        moves = solve(*instance.parsed)
+        assert moves is not None
+        fewest = fewest_pushes(instance.level)
+        assert fewest is not None
+        assert pushes(*instance.parsed, moves) == fewest >= 2
+        assert check_play(instance, moves).solved
+        assert instance.split is Split.TRAIN
+
+
+@pytest.mark.parametrize("side", [8, 10])
+def test_larger_rooms_with_more_boxes_are_solved_by_their_oracle(side: int) -> None:
+    difficulty = Difficulty(rows=side, columns=side, boxes=3, walls=0.2, least_pushes=5)
+    for instance in instances("test", 2, 8, difficulty):
+        moves = solve(*instance.parsed)
+        assert moves is not None
+        assert pushes(*instance.parsed, moves) >= 5
+        assert check_play(instance, moves).solved
+
+
+@given(any_instance)
+@settings(max_examples=40, deadline=None)
+def test_the_oracle_s_moves_solve_and_earn_every_part_in_full(instance: SokobanInstance) -> None:
+    moves = solve(*instance.parsed)
+    assert moves is not None
+    episode = Sokoban().reset(instance.task.instance)
+    episode.apply(TOOL, "#### [corner(2, 2)]")
+    rewards, observation, done = episode.apply(PLAN, answer("".join(moves)))
+    assert done
+    assert episode.verify().solved
+    assert observation.refusals == ()
+    assert rewards.total() == pytest.approx(2.0)
+
+
+@given(any_instance, any_moves)
+@settings(max_examples=100, deadline=None)
+def test_illegal_moves_never_change_the_state(instance: SokobanInstance, moves: list[str]) -> None:
+    setting = instance.setting.model_copy(update={"turns": 40, "team": (PLAN,)})
+    episode = Sokoban().reset(instance.model_copy(update={"setting": setting}).task.instance)
+    level = instance.parsed[0]
+    for move in moves:
+        before = episode.state
+        refusals = episode.apply(PLAN, answer(move)).observation.refusals
+        assert (episode.state == before) == bool(refusals)
+        assert len(episode.state.boxes) == len(level.targets)
+        assert {episode.state.player, *episode.state.boxes} <= level.floor
+        assert episode.state.player not in episode.state.boxes
+        if episode.done:
+            break
+
+
+@given(any_instance, any_moves, st.booleans())
+@settings(max_examples=100, deadline=None)
+def test_verify_agrees_with_the_episode_with_the_solver_and_with_a_replay(
+    instance: SokobanInstance, moves: list[str], solved_first: bool
+) -> None:
+    best = solve(*instance.parsed) if solved_first else ()
+    assert best is not None
+    episode = Sokoban().reset(instance.task.instance)
+    episode.apply(TOOL, "#### [bfs(1), step(U)]")
+    episode.apply(PLAN, answer("".join((*best, *moves))))
+    level = instance.parsed[0]
+    assert episode.verify().solved == level.solved(episode.state)
+    assert episode.verify().solved == (solve(level, episode.state) == ())
+    assert replayed(Sokoban(), instance.task.instance, episode.taken) == episode
+
+
+def test_running_out_of_turns_is_done_but_not_solved() -> None:
+    """PettingLLMs a054fb1 counts any `done` as success: of 60 of its levels, 200 moves up "solve"
+    56."""
+    for instance in sample(1):
+        setting = instance.setting.model_copy(update={"turns": 3, "team": (PLAN,)})
+        episode = Sokoban().reset(instance.model_copy(update={"setting": setting}).task.instance)
+        rewards = episode.apply(PLAN, answer("U" * 200)).rewards
+        while not episode.done:
+            rewards = episode.apply(PLAN, answer("U" * 200)).rewards
+        above = all(target in episode.state.boxes for target in instance.parsed[0].targets)
+        assert episode.verify().solved == above
+        assert rewards.total("sparse") == float(above)
+        assert rewards.scores()["dense.timeout"] == float(not above)
+
+
+def test_verify_does_not_trust_the_episode_s_own_state() -> None:
+    episode = Sokoban().reset(small().task.instance)
+    episode.state = type(episode.state)((1, 1), small().parsed[0].targets)
+    episode.done = True
+    assert episode.verify().reason == "1 of the boxes are on no target"
+
+
+def test_rewards_are_the_published_ones() -> None:
+    """A push down, against two walls on the way, then the rest."""
+    episode = Sokoban().reset(alone(turns=2).task.instance)
+    first = episode.apply(PLAN, answer("UURD")).rewards
+    assert first.scores() == {
+        "team.boxes": 0.0,
+        "local.format": 1.0,
+        "local.legal": 0.5,
+        "local.no_deadlock": 1.0,
+        "dense.valid": 2.0,
+        "dense.invalid": 2.0,
+        "dense.box_on": 0.0,
+        "dense.box_off": 0.0,
+        "dense.solved": 0.0,
+        "dense.timeout": 0.0,
+        "sparse.solved": 0.0,
+        "mask": 1.0,
+    }
+    assert first.total() == pytest.approx(0.1 + 0.05 + 0.8)
+    second = episode.apply(PLAN, answer("LDR")).rewards
+    assert second.total("dense") == pytest.approx(-0.03 + 1 + 10)
+    assert second.total() == pytest.approx(2.0)
+
+
+def test_the_last_turn_costs_five_if_it_ends_unsolved() -> None:
+    episode = Sokoban().reset(alone(turns=1).task.instance)
+    assert episode.apply(PLAN, "no answer").rewards.total("dense") == pytest.approx(-0.05 - 5)
+
+
+def test_a_box_in_a_corner_costs_the_plan_agent_its_largest_part() -> None:
+    episode = Sokoban().reset(alone().task.instance)
+    scores = episode.apply(PLAN, answer("RDDRDL")).rewards.scores()
+    assert scores["local.legal"] == 1.0
+    assert scores["local.no_deadlock"] == 0.0
+    assert solve(small().parsed[0], episode.state) is None
+
+
+def test_a_proposal_is_scored_on_a_copy_by_how_near_it_brings_the_boxes() -> None:
+    episode = Sokoban().reset(small(search=1).task.instance)
+    rewards, observation, _ = episode.apply(TOOL, "#### [bfs(9), push(1, 1, R)]")
+    assert observation.text.split("\n")[1] == "push(1, 1, R): no box there"
+    assert rewards.total() == pytest.approx(0.1 + 0.1 * 0.5 + 0.8 * 0.5)
+    assert episode.state == small().parsed[1]
+
+
+def test_pushing_and_walking_by_call_is_the_same_as_by_moves() -> None:
+    episode = Sokoban().reset(small().task.instance)
+    program = "#### [push(3, 3, D), walk(4, 2), push(4, 3, R), step(U), corner(2, 2)]"
+    observation = episode.apply(TOOL, program).observation
+    assert observation.text.split("\n") == [
+        "push(3, 3, D): row 3, column 3",
+        "walk(4, 2): row 4, column 2",
+        "push(4, 3, R): solved",
+        "step(U): solved already",
+        "corner(2, 2): yes",
+    ]
+    assert observation.action["moves"] == list(WAY)
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (["######", "#@@$.#", *LEVEL[3:], "######"], "one player, not 2"),
+        ([*LEVEL[:3], "#    #", *LEVEL[4:]], "1 boxes and 0 targets"),
+        ([*LEVEL[:5], "#####"], "all of one length"),
+        (["######", "#@ x #", *LEVEL[2:]], "'x' in row 2 is no sign"),
+        (["######", "#@   #", "#    #", "#  * #", "#    #", "######"], "on a target already"),
+        (["######", "#$   #", "#@   #", "#  . #", "#    #", "######"], "stuck in a corner"),
+        (["######"], "level: Tuple should have at least 5 items"),
+    ],
+)
+def test_a_level_that_can_t_be_played_is_refused(rows: JsonObject, told: str) -> None:
+    with pytest.raises(InvalidTask) as error:
+        Sokoban().reset({"level": rows})
+    assert told in str(error.value)
+
+
+def test_no_layout_is_in_two_splits() -> None:
+    layouts = {split: {i.layout for i in instances(split, 5, 200)} for split in Split}
+    assert sum(map(len, layouts.values())) == len(set().union(*layouts.values()))
+
+
+def test_a_level_without_a_solution_is_told_from_a_search_that_was_given_up() -> None:
+    walled = SokobanInstance(level=("######", "#@#  #", "###$ #", "#  . #", "#    #", "######"))
+    assert solve(*walled.parsed) is None
+    four = instances("test", 2, 1, Difficulty(rows=10, columns=10, boxes=4, walls=0.1))[0]
+    with pytest.raises(SearchLimit, match="no solution among 1 states"):
+        solve(*four.parsed, most_states=1)
+
+
+def test_levels_of_a_file_are_read_with_their_numbers() -> None:
+    text = "; 0\n" + "\n".join(LEVEL) + "\n\n; 7\n" + "\n".join(LEVEL) + "\n"
+    levels = read_boxoban(text, origin="two.txt")
+    assert [level.number for level in levels] == ["0", "7"]
+    assert levels[1].instance == small()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("######\n", "bad.txt, line 1: a row stands before any `; number`"),
+        ("; 3\n\n", "bad.txt, line 1, level 3: it has no rows"),
+        ("; 3\n##\n#@\n", "bad.txt, line 1, level 3: Tuple should have at least 5"),
+    ],
+)
+def test_a_file_that_is_no_boxoban_file_is_refused_with_the_line(text: str, told: str) -> None:
+    with pytest.raises(ValueError) as error:
+        read_boxoban(text, origin="bad.txt")
+    assert told in str(error.value)
+
+
+@pytest.mark.skipif("SWITCHYARD_DATA" not in os.environ, reason="SWITCHYARD_DATA is not set")
+@pytest.mark.parametrize(
+    ("file", "count"),
+    [("unfiltered/test/000", 1000), ("medium/valid/000", 1000), ("hard/003", 332)],
+)
+def test_every_level_of_boxoban_can_be_played(file: str, count: int) -> None:
+    path = Path(os.environ["SWITCHYARD_DATA"]) / "puzzle" / "boxoban" / f"{file}.txt"
+    levels = read_boxoban(path.read_text(encoding="utf-8"), origin=path.name)
+    assert len(levels) == count
+    for level in levels[:3]:
+        moves = solve(*level.instance.parsed)
+        assert moves is not None
+        assert check_play(level.instance, moves).solved

@@ -1,0 +1,299 @@
+"""Sudoku: unique puzzles, splits by whole solutions, and checks that can't be cheated."""
+
+from __future__ import annotations
+
+import functools
+from itertools import islice
+from typing import Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.environments.game import PLAN, TOOL, replayed
+from agents.environments.puzzle_splits import Split
+from agents.environments.sudoku import (
+    Difficulty,
+    Sudoku,
+    SudokuInstance,
+    check_grid,
+    instances,
+    solutions_of_4,
+    solver,
+)
+from agents.environments.sudoku.rules import conflicts
+from agents.environments.sudoku.solver import Grid, blank, completions
+from agents.environments.team_episode import Setting
+from agents.errors import InvalidTask
+from agents.records import JsonObject
+from tests.agents.environments.exact_cover import solutions
+from tests.agents.environments.sample_size import FEWER, INSTANCES, TIMEOUT
+
+GIVENS = ((1, 0, 0, 0), (0, 0, 0, 2), (0, 3, 0, 0), (0, 0, 4, 0))
+SOLVED = ((1, 2, 3, 4), (3, 4, 1, 2), (4, 3, 2, 1), (2, 1, 4, 3))
+"""The completion of `GIVENS`."""
+OTHER = ((2, 1, 4, 3), (4, 3, 2, 1), (3, 4, 1, 2), (1, 2, 3, 4))
+"""Valid, but the solution of another puzzle: such as a prompt's example."""
+
+
+def small(**setting: object) -> SudokuInstance:
+    return SudokuInstance(givens=GIVENS, setting=Setting.model_validate(setting))
+
+
+def alone(**setting: object) -> SudokuInstance:
+    return small(team=["plan_agent"], **setting)
+
+
+def whole(grid: Grid) -> str:
+    return f"#### {[list(row) for row in grid]}"
+
+
+def cells(*writes: tuple[int, int, int]) -> str:
+    return f"#### {list(writes)}"
+
+
+@functools.cache
+def sample(size: Literal[4, 9]) -> tuple[SudokuInstance, ...]:
+    return tuple(instances("train", 3, 30, Difficulty(size=size)))
+
+
+def one_of(size: Literal[4, 9], index: int) -> SudokuInstance:
+    return sample(size)[index]
+
+
+sizes: st.SearchStrategy[Literal[4, 9]] = st.sampled_from((4, 9))
+any_instance = st.builds(one_of, sizes, st.integers(0, 29))
+any_writes = st.lists(
+    st.tuples(st.integers(0, 10), st.integers(0, 10), st.integers(0, 10)), min_size=1, max_size=12
+)
+
+
+@pytest.mark.timeout(TIMEOUT * 5)
+@pytest.mark.parametrize(("size", "count"), [(4, INSTANCES), (9, FEWER)])
+def test_a_second_solver_finds_the_one_completion_of_every_instance(
+    size: Literal[4, 9], count: int
+) -> None:
+    for instance in instances("train", 7, count, Difficulty(size=size)):
+        found = list(islice(solutions(instance.givens), 2))
+        assert found == [[list(row) for row in instance.solution]]
+        assert check_grid(instance, instance.solution).solved
+
+
+def test_there_are_288_grids_of_4_x_4_and_each_is_in_one_split() -> None:
+    grids = [grid for split in Split for grid in solutions_of_4(split)]
+    assert len(grids) == len(set(grids)) == 288
+    assert set(grids) == set(completions(blank(4)))
+    assert {split: len(solutions_of_4(split)) for split in Split} == {
+        Split.TRAIN: 194,
+        Split.VALIDATION: 33,
+        Split.TEST: 61,
+    }
+
+
+@pytest.mark.parametrize("size", [4, 9])
+def test_no_solution_grid_is_in_two_splits(size: Literal[4, 9]) -> None:
+    count = 400 if size == 4 else 60
+    found = {
+        split: {i.solution for i in instances(split, 5, count, Difficulty(size=size))}
+        for split in Split
+    }
+    assert sum(map(len, found.values())) == len(set().union(*found.values()))
+
+
+@given(any_instance)
+@settings(max_examples=40, deadline=None)
+def test_the_solution_solves_as_a_grid_and_as_cells(instance: SudokuInstance) -> None:
+    setting = instance.setting.model_copy(update={"team": (PLAN,)})
+    task = instance.model_copy(update={"setting": setting}).task
+    blanks = [
+        (r + 1, c + 1, instance.solution[r][c])
+        for r, row in enumerate(instance.givens)
+        for c, digit in enumerate(row)
+        if not digit
+    ]
+    for text in (whole(instance.solution), cells(*blanks)):
+        episode = Sudoku().reset(task.instance)
+        rewards, observation, done = episode.apply(PLAN, text)
+        assert done
+        assert episode.verify().solved
+        assert observation.refusals == ()
+        share = len(blanks) / instance.size**2
+        assert rewards.total() == pytest.approx(1 + 0.2 + 0.8 * share)
+        assert rewards.total("dense") == pytest.approx(1.99)
+
+
+@given(any_instance, any_writes)
+@settings(max_examples=100, deadline=None)
+def test_illegal_writes_change_nothing_and_given_digits_stay(
+    instance: SudokuInstance, writes: list[tuple[int, int, int]]
+) -> None:
+    setting = instance.setting.model_copy(update={"turns": 12, "team": (PLAN,)})
+    episode = Sudoku().reset(instance.model_copy(update={"setting": setting}).task.instance)
+    for write in writes:
+        before = episode.state
+        refusals = episode.apply(PLAN, cells(write)).observation.refusals
+        if refusals:
+            assert episode.state == before
+        for row, givens in zip(episode.state, instance.givens, strict=True):
+            assert all(g in (0, digit) for digit, g in zip(row, givens, strict=True))
+
+
+@given(any_instance, any_writes, st.booleans())
+@settings(max_examples=100, deadline=None)
+def test_verify_agrees_with_the_second_solver_and_with_a_replay(
+    instance: SudokuInstance, writes: list[tuple[int, int, int]], solve: bool
+) -> None:
+    """Also for grids that were spoilt before they were solved."""
+    episode = Sudoku().reset(instance.task.instance)
+    episode.apply(TOOL, "#### [singles(4), conflicts()]")
+    episode.apply(PLAN, cells(*writes))
+    if solve and not episode.done:
+        episode.apply(TOOL, "#### [candidates(1, 1)]")
+        episode.apply(PLAN, whole(instance.solution))
+    right = next(solutions(instance.givens))
+    assert episode.verify().solved == ([list(row) for row in episode.state] == right)
+    assert replayed(Sudoku(), instance.task.instance, episode.taken) == episode
+
+
+def test_a_valid_grid_with_other_given_digits_is_no_solution() -> None:
+    """PettingLLMs a054fb1 checks rows, columns and boxes only: the example of its prompt solves any
+    puzzle."""
+    episode = Sudoku().reset(alone().task.instance)
+    assert not conflicts(OTHER)
+    rewards, observation, done = episode.apply(PLAN, whole(OTHER))
+    assert not done
+    assert rewards.total("sparse") == 0.0
+    assert {refusal.reason for refusal in observation.refusals} == {"given"}
+    assert not episode.verify().solved
+    assert check_grid(small(), OTHER).reason == ("the given digit at row 1, column 1 was changed")
+
+
+def test_given_digits_can_t_be_written_over_cell_by_cell() -> None:
+    episode = Sudoku().reset(alone(turns=40).task.instance)
+    for r, row in enumerate(OTHER):
+        for c, digit in enumerate(row):
+            episode.apply(PLAN, cells((r + 1, c + 1, digit)))
+    assert episode.state[0][0] == 1
+    assert not episode.verify().solved
+
+
+def test_nothing_that_stands_in_an_observation_is_an_answer() -> None:
+    for instance in sample(4):
+        episode = Sudoku().reset(instance.task.instance)
+        episode.apply(TOOL, episode.observe(TOOL))
+        lines = episode.observe(PLAN).split("\n")
+        for text in (episode.observe(PLAN), *lines):
+            trial = episode.copy()
+            applied = trial.apply(PLAN, text)
+            assert applied.observation.action == {}
+            assert not trial.verify().solved
+
+
+def test_verify_does_not_trust_the_episode_s_own_state() -> None:
+    episode = Sudoku().reset(small().task.instance)
+    episode.state = SOLVED
+    episode.done = True
+    assert episode.verify().reason == "12 cells are blank"
+
+
+def test_running_out_of_turns_is_done_but_not_solved() -> None:
+    episode = Sudoku().reset(alone(turns=1).task.instance)
+    rewards, _, done = episode.apply(PLAN, cells((1, 2, 4)))
+    assert done
+    assert rewards.total("sparse") == rewards.scores()["team.solved"] == 0.0
+    assert not episode.verify().solved
+
+
+def test_a_wrong_digit_is_shown_and_can_be_written_over() -> None:
+    episode = Sudoku().reset(alone().task.instance)
+    episode.apply(PLAN, cells((1, 2, 4)))
+    assert "Now:\n1 4 . .\n" in episode.observe(PLAN)
+    assert episode.apply(PLAN, whole(SOLVED)).done
+    assert episode.verify().solved
+
+
+def test_a_digit_that_contradicts_another_fills_nothing() -> None:
+    """Four cells: a right one, a repeated digit, a given cell, and one outside."""
+    episode = Sudoku().reset(alone().task.instance)
+    rewards, observation, _ = episode.apply(PLAN, cells((1, 2, 2), (1, 3, 1), (1, 1, 4), (5, 1, 1)))
+    assert [refusal.reason for refusal in observation.refusals] == ["given", "outside"]
+    scores = rewards.scores()
+    assert scores["local.legal"] == 0.5
+    assert scores["local.filled"] == 1 / 16
+    assert scores["dense.filled"] == 2 / 16
+    assert scores["dense.invalid"] == 1.0
+    assert rewards.total() == pytest.approx(0.1 + 0.05 + 0.8 / 16)
+
+
+def test_the_tool_agent_s_local_reward_is_for_digits_that_contradict_none() -> None:
+    episode = Sudoku().reset(small().task.instance)
+    rewards, observation, _ = episode.apply(
+        TOOL, "#### [fill(1, 2, 2), fill(1, 3, 1), fill(1, 1, 4), candidates(2, 1)]"
+    )
+    assert observation.text.split("\n") == [
+        "fill(1, 2, 2): fits so far",
+        "fill(1, 3, 1): contradicts another digit",
+        "fill(1, 1, 4): given",
+        "candidates(2, 1): 3 4",
+    ]
+    assert rewards.total() == pytest.approx(0.1 + 0.1 * 0.75 + 0.8 * 0.5)
+
+
+def test_singles_write_no_more_than_the_setting_allows() -> None:
+    episode = Sudoku().reset(small(search=2).task.instance)
+    action = episode.apply(TOOL, "#### [singles(99)]").observation.action
+    assert isinstance(action["cells"], list)
+    assert len(action["cells"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("#### [[1, 2], [3, 4]]", "wrong_shape"),
+        ("#### [[1, 2, 3, 4]]", "wrong_shape"),
+        (whole(GIVENS), "empty"),
+        ("#### " + str([(1, 1, 1)] * 17), "too_long"),
+    ],
+)
+def test_an_answer_that_is_neither_grid_nor_cells_is_refused_by_name(
+    text: str, reason: str
+) -> None:
+    refusals = Sudoku().reset(alone().task.instance).apply(PLAN, text).observation.refusals
+    assert [refusal.reason for refusal in refusals] == [reason]
+
+
+@pytest.mark.parametrize(
+    ("givens", "told"),
+    [
+        ([[1, 1, 0, 0], *[[0] * 4] * 3], "it has no completion"),
+        ([[1, 2, 3, 0], [0, 0, 0, 4], *[[0] * 4] * 2], "it has no completion"),
+        ([[0] * 4] * 4, "it has several completions"),
+        ([list(row) for row in SOLVED], "there is no blank cell"),
+        ([[5, 0, 0, 0], *[[0] * 4] * 3], "digits are 0 (blank) to 4"),
+        ([[0] * 5] * 5, "4 rows of 4 or 9 rows of 9"),
+        ([[0] * 4] * 3, "givens: Tuple should have at least 4 items"),
+    ],
+)
+def test_a_puzzle_without_exactly_one_completion_is_refused(givens: JsonObject, told: str) -> None:
+    """324 of 400 puzzles that PettingLLMs a054fb1 generates have none."""
+    with pytest.raises(InvalidTask) as error:
+        Sudoku().reset({"givens": givens})
+    assert told in str(error.value)
+
+
+def test_a_puzzle_that_takes_too_long_to_check_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(solver, "MAX_NODES", 3)
+    with pytest.raises(InvalidTask, match="not known after 3 steps how many completions"):
+        Sudoku().reset({"givens": [[0, 0, 0, 0], [0, 0, 0, 2], [0, 3, 0, 0], [1, 0, 4, 0]]})
+
+
+def test_more_blanks_than_a_unique_puzzle_can_have_are_refused() -> None:
+    with pytest.raises(ValueError, match="blanks are from 1 to 12 of 4 x 4, not 4 to 13"):
+        Difficulty(blanks=(4, 13))
+
+
+def test_blanks_are_as_many_as_the_difficulty_says() -> None:
+    for instance in instances("test", 2, 50, Difficulty(blanks=(5, 6))):
+        assert sum(row.count(0) for row in instance.givens) in (5, 6)

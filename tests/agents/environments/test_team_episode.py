@@ -1,0 +1,209 @@
+"""What holds in every puzzle for two agents, whatever they write."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.environments import games, plan_path, sokoban, sudoku
+from agents.environments.game import PLAN, TOOL, Episode, Game, replayed
+from agents.environments.team_episode import TeamEpisode
+from agents.records import Task
+
+NAMES = ("plan_path", "sokoban", "sudoku")
+
+
+@functools.cache
+def tasks(name: str) -> tuple[Task, ...]:
+    match name:
+        case "plan_path":
+            return tuple(one.task for one in plan_path.instances("train", 9, 12))
+        case "sokoban":
+            two = sokoban.Difficulty(boxes=2)
+            return tuple(one.task for one in sokoban.instances("train", 9, 12, two))
+        case _:
+            return tuple(one.task for one in sudoku.instances("train", 9, 12))
+
+
+def begun(name: str, index: int) -> TeamEpisode[Any, Any]:
+    episode = games.get(name).reset(tasks(name)[index].instance)
+    assert isinstance(episode, TeamEpisode)
+    return episode
+
+
+any_episode = st.builds(begun, st.sampled_from(NAMES), st.integers(0, 11))
+small = st.integers(0, 11).map(str)
+move = st.sampled_from("UDLRX")
+call = st.one_of(
+    st.builds("{}({})".format, st.sampled_from(("bfs", "singles")), small),
+    st.builds("{}({})".format, st.sampled_from(("step", "look")), move),
+    st.builds("{}({}, {})".format, st.sampled_from(("walk", "corner", "candidates")), small, small),
+    st.builds("push({}, {}, {})".format, small, small, move),
+    st.builds("fill({}, {}, {})".format, small, small, small),
+    st.just("conflicts()"),
+)
+programs = st.lists(call, min_size=1, max_size=9).map(lambda calls: f"#### [{', '.join(calls)}]")
+answers = st.one_of(
+    st.lists(move, min_size=1, max_size=9).map(lambda moves: f"#### [{', '.join(moves)}]"),
+    st.lists(st.tuples(*[st.integers(0, 10)] * 3), min_size=1, max_size=9).map("#### {}".format),
+    programs,
+)
+texts = st.one_of(answers, st.text("#[]() ,UDbfs19\n", max_size=40))
+
+
+def of_one_kind(episode: TeamEpisode[Any, Any], calls: str) -> str:
+    """A program of calls that the puzzle has; the others are left out."""
+    known = [
+        one.strip() + ")"
+        for one in calls.removeprefix("#### [").removesuffix("]").split(")")
+        if one.strip(" ,").partition("(")[0] in episode.puzzle.functions
+    ]
+    return f"#### [{', '.join(one.strip(' ,') for one in known)}]"
+
+
+@given(st.sampled_from(NAMES), st.integers(0, 11), st.lists(texts, max_size=8))
+@settings(max_examples=150, deadline=None)
+def test_any_texts_are_taken_and_lead_to_the_same_episode_again(
+    name: str, index: int, written: list[str]
+) -> None:
+    episode = begun(name, index)
+    for text in written:
+        if episode.done:
+            break
+        seen = episode.observe(episode.agent)
+        applied = episode.apply(episode.agent, text)
+        assert seen
+        assert set(applied.rewards.scores()) == {*applied.rewards.weights(), "mask"}
+        assert bool(applied.observation.action) or applied.observation.refusals
+        assert json.loads(json.dumps(applied.observation.action)) == applied.observation.action
+    stored = json.loads(json.dumps(tasks(name)[index].instance))
+    again = replayed(games.get(name), stored, episode.taken)
+    assert again == episode
+    assert again.verify() == episode.verify()
+    assert episode.verify().solved == episode.puzzle.solved(episode.state)
+
+
+@given(any_episode, programs)
+@settings(max_examples=150, deadline=None)
+def test_a_proposal_carried_out_leads_to_the_scratch_state_and_nowhere_before(
+    episode: TeamEpisode[Any, Any], program: str
+) -> None:
+    puzzle, before = episode.puzzle, episode.state
+    applied = episode.apply(TOOL, of_one_kind(episode, program))
+    assert episode.state == before
+    proposal = episode.proposal
+    assert proposal is not None
+    if not proposal.action:
+        return
+    step = puzzle.perform(before, proposal.action)
+    assert not step.refusals
+    assert f"It proposes {puzzle.show(proposal.action)}" in episode.observe(PLAN)
+    rewards = episode.apply(PLAN, f"#### {puzzle.show(proposal.action)}").rewards
+    assert episode.state == step.after
+    assert rewards.scores()["sparse.solved"] == applied.rewards.scores()["sparse.solved"]
+
+
+@given(any_episode, st.lists(answers, max_size=3))
+@settings(max_examples=100, deadline=None)
+def test_from_wherever_it_was_led_the_demonstration_solves_or_there_is_no_way(
+    episode: TeamEpisode[Any, Any], written: list[str]
+) -> None:
+    for text in written:
+        if not episode.done:
+            episode.apply(TOOL, "#### []")
+            episode.apply(PLAN, text)
+    if episode.done:
+        return
+    shown = episode.demonstration()
+    episode.apply(TOOL, "#### []")
+    if shown is None:
+        assert not episode.verify().solved
+        return
+    applied = episode.apply(PLAN, shown)
+    assert applied.observation.refusals == ()
+    assert applied.done
+    assert episode.verify().solved
+
+
+def test_a_puzzle_that_can_t_be_solved_any_more_has_no_demonstration() -> None:
+    instance = sokoban.SokobanInstance(
+        level=("######", "#@   #", "# $  #", "#  . #", "#    #", "######"),
+        setting=sokoban.SokobanSetting(team=(PLAN,)),
+    )
+    episode = sokoban.Sokoban().reset(instance.task.instance)
+    assert episode.demonstration() is not None
+    episode.apply(PLAN, "#### [R, D, D, R, D, L]")
+    assert episode.demonstration() is None
+
+
+@given(any_episode, texts)
+@settings(max_examples=60, deadline=None)
+def test_a_trial_on_a_copy_changes_nothing(episode: TeamEpisode[Any, Any], text: str) -> None:
+    episode.apply(TOOL, text)
+    before, seen = episode.copy(), episode.observe(PLAN)
+    for _ in range(3):
+        episode.copy().apply(PLAN, text)
+    assert episode == before
+    assert episode.observe(PLAN) == seen
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_environment_keeps_the_protocol(name: str) -> None:
+    game = games.get(name)
+    assert isinstance(game, Game)
+    episode = game.reset(tasks(name)[0].instance)
+    assert isinstance(episode, Episode)
+    assert tasks(name)[0].environment == game.name == name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_brief_observation_leaves_away_what_is_always_the_same(name: str) -> None:
+    instance = tasks(name)[0].instance
+    setting = instance["setting"]
+    assert isinstance(setting, dict)
+    brief = games.get(name).reset({**instance, "setting": {**setting, "brief": True}})
+    whole = games.get(name).reset(instance)
+    for agent in (TOOL, PLAN):
+        short = brief.observe(agent).split("\n")
+        lines = whole.observe(agent).split("\n")
+        assert "#### [" not in brief.observe(agent)
+        assert [line for line in lines if line in short] == short
+        for episode in (brief, whole):
+            episode.apply(agent, "#### [step(U)]")
+        assert brief.verify() == whole.verify()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_local_weights_of_each_agent_add_up_to_one(name: str) -> None:
+    episode = begun(name, 0)
+    for agent in (TOOL, PLAN):
+        weights = episode.apply(agent, "#### [U]").rewards.weights()
+        local = [weight for part, weight in weights.items() if part.startswith("local.")]
+        assert sum(local) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong", "reason"),
+    [
+        ("plan_path", "look(U)", "exec(1)", "unknown_tool"),
+        ("plan_path", "look(U)", "look(5)", "bad_arguments"),
+        ("sokoban", "corner(2, 2)", "singles(1)", "unknown_tool"),
+        ("sokoban", "corner(2, 2)", "corner(2)", "bad_arguments"),
+        ("sudoku", "conflicts()", "fill(1, 1, U)", "bad_arguments"),
+        ("sudoku", "conflicts()", "candidates(1, 1000)", "bad_arguments"),
+    ],
+)
+def test_a_program_with_one_wrong_call_does_not_run_at_all(
+    name: str, right: str, wrong: str, reason: str
+) -> None:
+    episode = begun(name, 0)
+    rewards, observation, _ = episode.apply(TOOL, f"#### [{right}, {wrong}]")
+    assert [refusal.reason for refusal in observation.refusals] == [reason]
+    assert observation.action == {}
+    assert rewards.scores()["mask"] == 0.0
+    assert "It proposes nothing" in episode.observe(PLAN)

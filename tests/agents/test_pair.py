@@ -1,0 +1,334 @@
+"""`pair`: K candidates of one observation, the best one executed before the next agent observes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from agents.environments import games, plan_path, sokoban, sudoku
+from agents.environments.game import AGENTS, PLAN, TOOL, replayed
+from agents.environments.plan_path import PlanPathInstance, PlanPathSetting
+from agents.errors import InvalidOptions, InvalidTask, MalformedModelOutput, NoRoute, RequestFailed
+from agents.local import run_locally
+from agents.records import (
+    Call,
+    Decision,
+    JsonObject,
+    Message,
+    Outcome,
+    Run,
+    SamplingParams,
+    Task,
+    ToolSpec,
+    Trajectory,
+)
+from agents.replay import replay
+from agents.roles.pair.episode import episode_of, taken_in
+from agents.workflows import workflows
+from agents.workflows.pair import agreement_rate, rewarded
+from tests.agents.conversations import a_run, says
+
+GRID = (".....", ".###.", ".....", ".....", ".....")
+"""From the top left to the bottom right it takes 8 moves."""
+
+
+@dataclass
+class ManyHost:
+    """Answers a request for n completions with the next n texts."""
+
+    script: Iterable[Sequence[str] | Exception]
+    prompts: list[tuple[Message, ...]] = field(default_factory=list[tuple[Message, ...]])
+    sampling: list[SamplingParams] = field(default_factory=list[SamplingParams])
+
+    def __post_init__(self) -> None:
+        self._replies = iter(self.script)
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        sampling: SamplingParams | None = None,
+        previous: Call | None = None,
+        json_schema: JsonObject | None = None,
+    ) -> tuple[Call, ...]:
+        assert sampling is not None
+        self.prompts.append(tuple(messages))
+        self.sampling.append(sampling)
+        reply = next(self._replies)
+        if isinstance(reply, Exception):
+            raise reply
+        return tuple(says(text) for text in reply)
+
+    async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
+        raise AssertionError(f"no role of a pair calls a tool of its host: {name}")
+
+
+def a_task(**setting: object) -> Task:
+    chosen = PlanPathSetting.model_validate(setting)
+    return PlanPathInstance(grid=GRID, start=(0, 0), goal=(4, 4), setting=chosen).task
+
+
+def pair_run(task: Task, **options: object) -> Run:
+    run = a_run("pair", "puzzle", **options)
+    checked = workflows.get("pair").check_options(run.options)
+    return run.model_copy(update={"task": task, "options": checked})
+
+
+def answer(moves: str) -> str:
+    return f"#### [{', '.join(moves)}]"
+
+
+BFS = "#### [bfs(4)]"
+TO_THE_GOAL = answer("DDDDRRRR")
+
+
+async def play(
+    run: Run, tool: Iterable[Sequence[str] | Exception], plan: Iterable[Sequence[str] | Exception]
+) -> tuple[Trajectory, ManyHost, ManyHost]:
+    hosts = {TOOL: ManyHost(tool), PLAN: ManyHost(plan)}
+    trajectory = await run_locally(run, hosts)
+    return trajectory, hosts[TOOL], hosts[PLAN]
+
+
+async def test_the_best_candidate_is_executed_before_the_next_agent_observes() -> None:
+    run = pair_run(a_task(), candidates=3)
+    trajectory, tool, plan = await play(
+        run,
+        tool=[["nonsense", "#### [step(D)]", BFS]],
+        plan=[[answer("D"), answer("UU"), TO_THE_GOAL]],
+    )
+    assert (trajectory.outcome, trajectory.reason) == (Outcome.SOLVED, None)
+    assert trajectory.answer == TO_THE_GOAL
+    assert [step.agent for step in trajectory.steps] == [TOOL, PLAN]
+    assert [step.selected for step in trajectory.steps] == [2, 2]
+    assert [one.n for one in (*tool.sampling, *plan.sampling)] == [3, 3]
+    assert "bfs(4): D, D, D, D to row 5, column 1" in plan.prompts[0][1].content
+    assert "nonsense" not in plan.prompts[0][1].content
+
+
+async def test_every_candidate_is_kept_with_its_action_and_its_reward_parts() -> None:
+    run = pair_run(a_task(turns=1), candidates=2)
+    texts = [answer("U"), answer("D")]
+    trajectory, *_ = await play(run, tool=[["#### [fly()]", BFS]], plan=[texts])
+    first, second = trajectory.steps
+    assert [one.action for one in first.candidates] == [
+        {"did": {}, "refused": ["unknown_tool"]},
+        {"did": {"moves": ["D", "D", "D", "D"]}, "refused": []},
+    ]
+    assert [one.calls[0].text for one in second.candidates] == texts
+    bad, good = (one.reward_parts for one in second.candidates)
+    assert (bad["dense.invalid"], bad["local.legal"]) == (1.0, 0.0)
+    assert good["total"] == pytest.approx(1 / 8 + 1.0)
+    assert good["team.progress"] == 1 / 8
+
+
+async def test_all_candidates_are_scored_from_the_same_state() -> None:
+    """None of them sees what another one did: equal texts earn the same."""
+    run = pair_run(a_task(turns=1, team=["plan_agent"]), candidates=3)
+    trajectory, *_ = await play(run, tool=[], plan=[[answer("D")] * 3])
+    parts = [one.reward_parts for one in trajectory.steps[0].candidates]
+    assert parts[0] == parts[1] == parts[2]
+    assert trajectory.steps[0].selected == 0
+
+
+async def test_the_state_goes_on_from_the_executed_action_over_turns() -> None:
+    run = pair_run(a_task(), candidates=2)
+    trajectory, tool, plan = await play(
+        run,
+        tool=[[BFS, "x"], [BFS, "x"]],
+        plan=[[answer("R"), answer("DDDD")], [answer("RRRR"), answer("L")]],
+    )
+    assert trajectory.outcome is Outcome.SOLVED
+    assert "A: row 5, column 1" in tool.prompts[1][1].content
+    assert "Turn 2 of 4." in plan.prompts[1][1].content
+    assert [step.turn for step in trajectory.steps] == [0, 1, 2, 3]
+    rebuilt = episode_of(run, trajectory.steps)
+    assert rebuilt.done
+    assert rebuilt.verify().solved
+    assert rebuilt.taken == tuple(taken_in(step) for step in trajectory.steps)
+
+
+async def test_steps_of_one_state_name_the_same_observation() -> None:
+    """Two runs of one task share the first group, and no other."""
+    tool = [["#### [look(U)]"], ["#### [look(U)]"]]
+    runs = [
+        await play(pair_run(a_task(turns=2), candidates=1), tool=tool, plan=[[first], [first]])
+        for first in (answer("D"), answer("R"))
+    ]
+    observed = [
+        [step.decision.data["observed"] for step in trajectory.steps] for trajectory, *_ in runs
+    ]
+    assert observed[0][:2] == observed[1][:2]
+    assert not set(observed[0][2:]) & set(observed[1][2:])
+    assert len(set(observed[0])) == 4
+
+
+async def test_running_out_of_turns_fails_with_the_verifier_s_reason() -> None:
+    run = pair_run(a_task(turns=2), candidates=1)
+    trajectory, *_ = await play(
+        run, tool=[[BFS], [BFS]], plan=[[answer("D")], ["I give up: #### [U, D"]]
+    )
+    assert trajectory.outcome is Outcome.FAILED
+    assert trajectory.reason == "the walk ends at row 2, column 1, not at the goal"
+    assert trajectory.steps[-1].decision.data["done"] is True
+
+
+async def test_greedy_evaluation_asks_for_one_completion_at_temperature_zero() -> None:
+    run = pair_run(a_task(), greedy=True, candidates=8, temperature=1.0)
+    _, tool, plan = await play(run, tool=[[BFS]], plan=[[TO_THE_GOAL]])
+    for sampling in (*tool.sampling, *plan.sampling):
+        assert (sampling.n, sampling.temperature) == (1, 0.0)
+
+
+async def test_the_role_s_prompt_stands_before_the_observation_unless_it_is_left_away() -> None:
+    for instructions, roles in ((True, ["system", "user"]), (False, ["user"])):
+        run = pair_run(a_task(), candidates=1, instructions=instructions)
+        _, tool, plan = await play(run, tool=[[BFS]], plan=[[TO_THE_GOAL]])
+        for messages in (*tool.prompts, *plan.prompts):
+            assert [message.role for message in messages] == roles
+            assert "Plan-Path, 5 x 5" in messages[-1].content
+
+
+async def test_candidates_are_sampled_with_full_support_and_a_seed_of_their_turn() -> None:
+    run = pair_run(a_task(turns=2), candidates=2, temperature=0.7)
+    _, tool, plan = await play(
+        run, tool=[["x", "x"]] * 2, plan=[[answer("U")] * 2, [answer("U")] * 2]
+    )
+    taken = [*tool.sampling, *plan.sampling]
+    assert {(one.temperature, one.top_p, one.top_k) for one in taken} == {(0.7, 1.0, 0)}
+    assert len({one.seed for one in taken}) == 4
+
+
+async def test_a_team_of_one_is_played_by_that_agent_alone() -> None:
+    for agent, text in ((TOOL, "#### [bfs(8)]"), (PLAN, TO_THE_GOAL)):
+        run = pair_run(a_task(team=[agent]), candidates=1)
+        trajectory = await run_locally(run, {agent: ManyHost([[text]])})
+        assert trajectory.outcome is Outcome.SOLVED
+        assert [step.agent for step in trajectory.steps] == [agent]
+        assert agreement_rate(trajectory) is None
+
+
+async def test_rewards_are_summed_by_agent_from_what_was_executed() -> None:
+    run = pair_run(a_task(), candidates=2)
+    trajectory, *_ = await play(run, tool=[["x", BFS]], plan=[[answer("U"), TO_THE_GOAL]])
+    paid = rewarded(trajectory)
+    assert paid.team_reward == 1.0
+    assert paid.agent_rewards[PLAN] == pytest.approx(2.0)
+    shaping = (0.99 * -4 + 8) / 8
+    assert paid.agent_rewards[TOOL] == pytest.approx(0.5 + 0.2 + 0.8 * shaping)
+    assert Trajectory.model_validate_json(paid.model_dump_json()) == paid
+
+
+async def test_the_options_decide_what_is_best() -> None:
+    """A short way that ends before the goal, or a detour that reaches it. With the paper's weights
+    and α = 1 the near miss earns more: 7/8 + 1 against 1 + .2 + .8 · 11/14."""
+    short, detour = answer("DDDDRRR"), answer("DUDUDUDDDDRRRR")
+    ranked = (
+        ({"scheme": "paper"}, 0),
+        ({"alpha": 2.0}, 1),
+        ({"scheme": "dense"}, 1),
+        ({"scheme": "sparse"}, 1),
+    )
+    for options, best in ranked:
+        run = pair_run(a_task(turns=1, team=["plan_agent"]), candidates=2, **options)
+        trajectory, *_ = await play(run, tool=[], plan=[[short, detour]])
+        assert trajectory.steps[0].selected == best
+
+
+async def test_agreement_counts_only_turns_in_which_something_was_proposed() -> None:
+    run = pair_run(a_task(turns=4), candidates=1)
+    trajectory, *_ = await play(
+        run,
+        tool=[[BFS], ["no calls"], ["#### [look(U)]"], ["#### [step(R)]"]],
+        plan=[[answer("DDDD")], [answer("U")], [answer("U")], [answer("L")]],
+    )
+    assert [step.decision.data.get("agrees") for step in trajectory.steps[1::2]] == [
+        True,
+        None,
+        None,
+        False,
+    ]
+    assert agreement_rate(trajectory) == 0.5
+
+
+@pytest.mark.parametrize("name", ["plan_path", "sokoban", "sudoku"])
+async def test_a_solved_run_of_every_environment_is_reproduced_from_its_journal(name: str) -> None:
+    """The plan agent plays the oracle's answer, beside a candidate that nobody can read."""
+    match name:
+        case "plan_path":
+            instance = plan_path.instances("test", 1, 1)[0]
+            best = answer("".join(plan_path.shortest_path(instance, instance.start)))
+        case "sokoban":
+            instance = sokoban.instances("test", 1, 1)[0]
+            best = answer("".join(sokoban.solve(*instance.parsed) or ()))
+        case _:
+            instance = sudoku.instances("test", 1, 1)[0]
+            best = f"#### {[list(row) for row in instance.solution]}"
+    run = pair_run(instance.task, candidates=2)
+    trajectory, *_ = await play(run, tool=[["?", "#### [oracle()]"]], plan=[["?", best]])
+    assert trajectory.outcome is Outcome.SOLVED
+    stored = Trajectory.model_validate_json(trajectory.model_dump_json())
+    assert (await replay(stored)).steps == 2
+    taken = [taken_in(step) for step in stored.steps]
+    assert replayed(games.get(name), stored.run.task.instance, taken).verify().solved
+
+
+async def test_a_host_that_answers_with_too_few_completions_is_at_fault() -> None:
+    run = pair_run(a_task(), candidates=3)
+    with pytest.raises(MalformedModelOutput, match="3 completions were asked for, 2 came back"):
+        await play(run, tool=[["a", "b"]], plan=[])
+
+
+async def test_a_request_that_fails_for_good_ends_the_run() -> None:
+    run = pair_run(a_task())
+    trajectory, *_ = await play(run, tool=[RequestFailed("auth", "no key")], plan=[])
+    assert trajectory.outcome is Outcome.ERROR
+    assert trajectory.reason == "tool_agent: auth: no key"
+
+
+@pytest.mark.parametrize(
+    ("task", "told"),
+    [
+        (Task(prompt="What is 3 * 4?"), "plays puzzles: there is no environment 'question'"),
+        (Task(environment="plan_path", prompt="?"), "no plan_path instance: grid"),
+        (Task(environment="sudoku", instance={"givens": 3}, prompt="?"), "no sudoku instance"),
+    ],
+)
+def test_a_task_that_can_t_be_played_is_not_let_in(task: Task, told: str) -> None:
+    with pytest.raises(InvalidTask) as error:
+        workflows.get("pair").first(a_run("pair").model_copy(update={"task": task}))
+    assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"candidates": 0}, "'candidates'"),
+        ({"temperature": 0.0}, "'temperature'"),
+        ({"scheme": "dance"}, "'scheme'"),
+        ({"kandidates": 4}, "known options: candidates, temperature, greedy"),
+    ],
+)
+def test_an_option_that_can_t_be_used_is_named(options: JsonObject, told: str) -> None:
+    with pytest.raises(InvalidOptions) as error:
+        workflows.get("pair").check_options(options)
+    assert told in str(error.value)
+
+
+async def test_an_unknown_decision_has_no_route() -> None:
+    run = pair_run(a_task(), candidates=1)
+    trajectory, *_ = await play(run, tool=[[BFS]], plan=[[TO_THE_GOAL]])
+    step = trajectory.steps[0]
+    for decision in (
+        Decision(kind="answer"),
+        Decision(kind="acted", data={"done": False, "next": "solo"}),
+    ):
+        with pytest.raises(NoRoute):
+            workflows.get("pair").route(run, (), step.model_copy(update={"decision": decision}))
+
+
+def test_the_roles_are_the_agents_of_the_protocol() -> None:
+    assert workflows.get("pair").roles == AGENTS
