@@ -60,8 +60,8 @@ def reasons(reading: Reading[CodeProblem]) -> list[tuple[str, str]]:
     ("load", "problems", "tests", "kind"),
     [
         (humaneval.load, 164, 164, AssertionTest),
-        (lambda: mbpp.load("full"), 974, 2_923, AssertionTest),
-        (lambda: mbpp.load("sanitized"), 427, 1_325, AssertionTest),
+        (lambda: mbpp.load("full"), 974, 2_922, AssertionTest),
+        (lambda: mbpp.load("sanitized"), 427, 1_324, AssertionTest),
         (code_contests.load, 165, 1_837, ProgramTest),
     ],
     ids=["HumanEval", "MBPP", "MBPP sanitized", "CodeContests"],

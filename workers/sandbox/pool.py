@@ -95,16 +95,20 @@ class Sandbox:
 
     @contextlib.asynccontextmanager
     async def process(
-        self, job: Mapping[str, Any], limits: Limits | None = None
+        self, job: Mapping[str, Any], limits: Limits | None = None, *, beside: bool = False
     ) -> AsyncGenerator[SandboxProcess]:
-        """An interpreter that was given a job (see `inside`), to talk with. Raises as `run`."""
+        """An interpreter that was given a job (see `inside`), to talk with. Raises as `run`.
+
+        `beside` another that the caller holds: it does not count among those that run at once, as
+        two callers who wait for their second would wait for each other.
+        """
         chosen = limits or self._limits
         if chosen.disk_bytes > self._limits.disk_bytes:
             raise ValueError(
                 f"limits.disk_bytes is {chosen.disk_bytes:,}, and the sandbox was made with "
                 f"{self._limits.disk_bytes:,}: make it with more"
             )
-        async with self._running:
+        async with contextlib.nullcontext() if beside else self._running:
             process = await self._take()
             try:
                 process.give(job, chosen)

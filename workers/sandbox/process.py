@@ -215,8 +215,10 @@ class SandboxProcess:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         elif self.alive:
+            # Not `Process.kill`, which looks first whether the process has ended, and takes its
+            # exit code away from whom asyncio has waiting for it.
             with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+                os.kill(self._process.pid, signal.SIGKILL)
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:
