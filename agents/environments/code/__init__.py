@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from agents.environments.code.comparison import outputs_agree, values_agree
 from agents.environments.code.extraction import extract_code
+from agents.environments.code.generated_test import read_test, show_test
 from agents.environments.code.problem import (
     AssertionTest,
     CallTest,
@@ -18,5 +19,5 @@ from agents.environments.code.problem import (
 
 __all__ = [
     "AssertionTest", "CallTest", "CodeProblem", "CodeTest", "ProgramTest", "assembled",
-    "extract_code", "outputs_agree", "values_agree",
+    "extract_code", "outputs_agree", "read_test", "show_test", "values_agree",
 ]  # fmt: skip

@@ -7,7 +7,8 @@ import re
 
 from agents.environments.code.parsing import parsed
 
-_FENCE = re.compile(r"^[ \t]*```[ \t]*([A-Za-z0-9_+.-]*)[^\n`]*$", re.MULTILINE)
+# Possessive, so that a long line of spaces can't be divided among them in every way.
+_FENCE = re.compile(r"^[ \t]*+```[ \t]*+([A-Za-z0-9_+.-]*+)[^\n`]*+$", re.MULTILINE)
 _PYTHON = frozenset({"", "py", "python", "python3", "Python"})
 
 
