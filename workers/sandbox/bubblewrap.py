@@ -80,14 +80,14 @@ class Bubblewrap:
         found = shutil.which(PROGRAM)
         if found is None:
             raise SandboxUnavailable(
-                f"generated programs need bubblewrap, and there is no `{PROGRAM}` on PATH: "
-                f"{_INSTALL}"
+                f"generated programs need bubblewrap, and there is no `{PROGRAM}` on PATH", _INSTALL
             )
         if not seccomp.known_machine():
             raise SandboxUnavailable(
                 f"the sandbox has no filter of system calls for {platform.machine()} (it has "
-                "x86_64 and aarch64): run on such a machine, or set unsafe_exec to run generated "
-                "programs without isolation"
+                "x86_64 and aarch64)",
+                "run on such a machine, or set unsafe_exec to run generated programs without "
+                "isolation",
             )
         self._path = found
         self._disk_bytes = disk_bytes
@@ -104,11 +104,12 @@ class Bubblewrap:
             *("--die-with-parent", "--new-session", "--clearenv"),
             *(word for name, value in ENVIRONMENT.items() for word in ("--setenv", name, value)),
             *_system_files(),
+            # Before what could lie in it, as a Python does that somebody built in /tmp.
+            *self._place_to_write(),
             *_own_prefix(interpreter().prefix),
             *("--perms", "0755", "--dir", INSIDE),
             *("--ro-bind", str(inside_folder()), INSIDE),
             *("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"),
-            *self._place_to_write(),
             # The root is a file system in memory, and would be one to write to.
             *("--remount-ro", "/"),
             *("--seccomp", str(filter_fd), "--"),
@@ -134,14 +135,14 @@ class Bubblewrap:
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise SandboxUnavailable(
-                f"bubblewrap ({self._path}) does not work here: {error}; {_NAMESPACES}"
+                f"bubblewrap ({self._path}) does not work here: {error}", _NAMESPACES
             ) from error
         finally:
             os.close(read)
         if not done.stdout.startswith(b"\x01"):
             said = done.stderr.decode(errors="replace").strip()[-500:] or "it said nothing"
             raise SandboxUnavailable(
-                f"bubblewrap ({self._path}) does not work here: {said}; {_NAMESPACES}"
+                f"bubblewrap ({self._path}) does not work here: {said}", _NAMESPACES
             )
 
     def _place_to_write(self) -> list[str]:
