@@ -67,7 +67,7 @@ def test_aime_can_be_asked_by_the_bench() -> None:
 
 @needs_data
 def test_a_gold_answer_is_right_by_math_verify() -> None:
-    """One of each kind (all of them: see the module's docstring)."""
+    """One of each kind; which of all are not stands at the head of the reader."""
     questions = competition_math.olympiadbench().records
     firsts = {question.kind: question.answer for question in reversed(questions)}
     with MathVerifier() as verifier:

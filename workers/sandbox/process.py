@@ -129,10 +129,11 @@ class SandboxProcess:
     async def finish(self, stdin: str = "") -> Result:
         """Write this and close its input, read what it writes until it ends, and say how it ended.
 
-        Text after what `read_line` gave is the result's output.
+        What `read_line` gave is no part of the result's output.
         """
         writing = asyncio.create_task(self._write_all(stdin.encode(errors="surrogateescape")))
         assert self._errors is not None
+        self._stdout += self._line
         try:
             async with asyncio.timeout_at(self._deadline()):
                 await self._collect(self._process.stdout, self._stdout)
