@@ -27,6 +27,8 @@ from runtime.findings import Finding, Level
 from runtime.state import MAX_SOCKET_PATH, StateDirectory
 from workers.engines.factory import engine_names
 from workers.engines.settings import ModelSettings
+from workers.sandbox import SandboxUnavailable
+from workers.sandbox.bubblewrap import Bubblewrap
 
 MINIMUM_PYTHON = (3, 11)
 LOW_DISK_BYTES = 2 * 1024**3
@@ -43,6 +45,7 @@ def examine(settings: Settings, state: StateDirectory, *, online: bool = False) 
         *_models(settings, online=online),
         *tool_findings(settings, online=online),
         *_gpu(settings),
+        *_sandbox(),
         *_cost(settings),
     ]
 
@@ -304,6 +307,16 @@ def _cuda() -> str:
     properties: Any = torch.cuda.get_device_properties(0)
     count = torch.cuda.device_count()
     return f"{count} × {properties.name}, {properties.total_memory / 1024**3:.0f} GiB"
+
+
+def _sandbox() -> Iterator[Finding]:
+    try:
+        Bubblewrap(disk_bytes=0).check()
+    except SandboxUnavailable as error:
+        # Only who lets models write programs needs it.
+        yield Finding("warn", "sandbox", error.trouble, f"for generated programs: {error.remedy}.")
+    else:
+        yield Finding("ok", "sandbox", "bubblewrap works: generated programs run isolated")
 
 
 def _cost(settings: Settings) -> Iterator[Finding]:

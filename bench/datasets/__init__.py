@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def load(name: str, request: Request) -> Dataset:
 
 
 def loader(name: str) -> Loader:
-    """The loader of that name: the two of this repository, then entry points."""
+    """The loader of that name: those of this repository, then entry points."""
     if name == "gsm8k":
         from bench.datasets import gsm8k
 
@@ -74,6 +75,10 @@ def loader(name: str) -> Loader:
         from bench.datasets import wordproblems
 
         return wordproblems.load
+    if name in ("aime24", "aime25"):
+        from bench.datasets import competition_math
+
+        return partial(competition_math.load_aime, 2000 + int(name[-2:]))
     from bench.tools.suites import SUITES
 
     if name in SUITES:
@@ -91,7 +96,8 @@ def names() -> list[str]:
     from bench.tools.suites import SUITES
 
     return sorted(
-        {"gsm8k", "wordproblems", *SUITES} | {entry.name for entry in entry_points(group=GROUP)}
+        {"aime24", "aime25", "gsm8k", "wordproblems", *SUITES}
+        | {entry.name for entry in entry_points(group=GROUP)}
     )
 
 

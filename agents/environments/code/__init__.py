@@ -1,0 +1,23 @@
+"""Programming problems: what is asked, what a program must do, what a pair of agents earns.
+
+Pure: whoever runs programs and holds them against tests does it elsewhere, in a sandbox.
+"""
+
+from __future__ import annotations
+
+from agents.environments.code.comparison import outputs_agree, values_agree
+from agents.environments.code.extraction import extract_code
+from agents.environments.code.generated_test import read_test, show_test
+from agents.environments.code.problem import (
+    AssertionTest,
+    CallTest,
+    CodeProblem,
+    CodeTest,
+    ProgramTest,
+    assembled,
+)
+
+__all__ = [
+    "AssertionTest", "CallTest", "CodeProblem", "CodeTest", "ProgramTest", "assembled",
+    "extract_code", "outputs_agree", "read_test", "show_test", "values_agree",
+]  # fmt: skip

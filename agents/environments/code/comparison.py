@@ -1,0 +1,105 @@
+"""When an output is the expected one.
+
+The data sets' own judges differ: APPS' compares lines, then sets of lines, then floats by NumPy's
+`allclose`; LiveCodeBench's compares stripped lines, then tokens as decimal numbers; CodeContests
+comes without one. Here, for all:
+
+* Space at the end of a line and empty lines at the end don't count (all of them).
+* Lines are compared one by one, and in a line its words: as text, else as equal decimal numbers
+  (LiveCodeBench), else, where the expected one has a decimal point or an exponent, as numbers that
+  differ by at most 1e-6, absolutely or relatively (as such problems ask; APPS: 1e-5).
+* Order counts, other than in APPS' judge, whose sets of lines let wrong answers pass.
+
+Values that a function returns are compared by Python's equality, as APPS and LiveCodeBench do,
+with tuples as lists and the same tolerance where the expected number is a float.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+TOLERANCE = 1e-6
+_MAX_NUMBER = 400
+"""Longer words are compared as text only."""
+
+
+def outputs_agree(actual: str, expected: str) -> bool:
+    """Whether a program wrote what it should have."""
+    ours, theirs = _lines(actual), _lines(expected)
+    if ours == theirs:
+        return True
+    return len(ours) == len(theirs) and all(
+        _lines_agree(one, other) for one, other in zip(ours, theirs, strict=True)
+    )
+
+
+def values_agree(actual: Any, expected: Any) -> bool:
+    """Whether a function returned what it should have. `actual` is plain data, of which JSON knows
+    no tuples, sets and keys that are numbers; `expected` is JSON."""
+    try:
+        return _agree(actual, expected)
+    except (RecursionError, OverflowError, ValueError):
+        # Nested too deep, or a whole number beyond what is a float or can be written.
+        return False
+
+
+def _agree(actual: Any, expected: Any) -> bool:
+    if isinstance(expected, list):
+        return (
+            isinstance(actual, list | tuple)
+            and len(actual) == len(expected)
+            and all(_agree(one, other) for one, other in zip(actual, expected, strict=True))
+        )
+    if isinstance(expected, dict):
+        return isinstance(actual, Mapping) and _mappings_agree(actual, expected)
+    if isinstance(expected, float) and isinstance(actual, int | float):
+        return actual == expected or _near(float(actual), expected)
+    return type(actual) in (type(expected), int, float, bool) and actual == expected
+
+
+def _mappings_agree(actual: Mapping[Any, Any], expected: dict[str, Any]) -> bool:
+    named = {key if isinstance(key, str) else str(key): value for key, value in actual.items()}
+    return len(named) == len(actual) == len(expected) and all(
+        key in named and _agree(named[key], value) for key, value in expected.items()
+    )
+
+
+def _lines(text: str) -> list[str]:
+    lines = [line.rstrip() for line in text.replace("\r\n", "\n").split("\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def _lines_agree(actual: str, expected: str) -> bool:
+    ours, theirs = actual.split(), expected.split()
+    return len(ours) == len(theirs) and all(map(_words_agree, ours, theirs))
+
+
+def _words_agree(actual: str, expected: str) -> bool:
+    if actual == expected:
+        return True
+    ours, theirs = _number(actual), _number(expected)
+    if ours is None or theirs is None:
+        return False
+    if ours == theirs:
+        return True
+    is_float = any(sign in expected for sign in ".eE")
+    return is_float and _near(float(ours), float(theirs))
+
+
+def _number(word: str) -> Decimal | None:
+    # What Decimal takes beside digits (underscores, NaN, other scripts' digits) is no number here.
+    if len(word) > _MAX_NUMBER or not word.isascii() or not set(word) <= set("+-.eE0123456789"):
+        return None
+    try:
+        return Decimal(word)
+    except InvalidOperation:
+        return None
+
+
+def _near(actual: float, expected: float) -> bool:
+    return math.isclose(actual, expected, rel_tol=TOLERANCE, abs_tol=TOLERANCE)

@@ -1,0 +1,106 @@
+"""The test that a unit tester writes: an input and the output that belongs to it.
+
+It is data and never code, so that a model's test cannot do more than be wrong. The form is that of
+PettingLLMs' prompts:
+
+    **Test Input:**
+    ```
+    3
+    ```
+    **Test Output:**
+    ```
+    6
+    ```
+
+Where a function is called, the input is its arguments, one a line, and the output its value, each
+as JSON or as a Python literal.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import warnings
+from typing import Any
+
+from pydantic import ValidationError
+
+from agents.environments.code.problem import CallTest, CodeProblem, ProgramTest
+
+MAX_TEST_CHARS = 20_000
+"""Of input and output together; a test of a model's is small."""
+
+_FENCE = "```"
+_OPENING = re.compile(r"[\s:*]{0,20}+```[^\n`]*+\n")
+
+
+def read_test(problem: CodeProblem, completion: str) -> ProgramTest | CallTest | None:
+    """The last test of a completion, for a program or a function as the problem's own tests are;
+    None where there is none that can be used."""
+    text = completion.replace("\r\n", "\n")
+    output = _last_block(text, "test output")
+    before = _last_block(text[: output[0]], "test input") if output else None
+    if output is None or before is None:
+        return None
+    given, wanted = before[1], output[1]
+    if len(given) + len(wanted) > MAX_TEST_CHARS:
+        return None
+    function = function_of(problem)
+    if function is None:
+        return ProgramTest(stdin=f"{given}\n" if given else "", stdout=wanted)
+    try:
+        arguments = tuple(_value(line) for line in given.split("\n") if line.strip())
+        return CallTest(function=function, arguments=arguments, expected=_value(wanted))
+    except (ValueError, ValidationError):
+        return None
+
+
+def show_test(test: ProgramTest | CallTest) -> str:
+    """A test in the form that it is read in."""
+    if isinstance(test, ProgramTest):
+        given, wanted = test.stdin.removesuffix("\n"), test.stdout.removesuffix("\n")
+    else:
+        given = "\n".join(json.dumps(each, ensure_ascii=False) for each in test.arguments)
+        wanted = json.dumps(test.expected, ensure_ascii=False)
+    return f"**Test Input:**\n```\n{given}\n```\n**Test Output:**\n```\n{wanted}\n```"
+
+
+def function_of(problem: CodeProblem) -> str | None:
+    """The function that a generated test calls; None where programs are run as a whole."""
+    for test in problem.tests:
+        if isinstance(test, ProgramTest):
+            return None
+        if isinstance(test, CallTest):
+            return test.function
+    # A class among the names is for setting up; the function comes last in a golden program.
+    return problem.names[-1] if problem.names else None
+
+
+def _last_block(text: str, heading: str) -> tuple[int, str] | None:
+    """Where the last block under a heading begins, and what stands in it."""
+    lower = text.lower()
+    at = lower.rfind(heading)
+    while at >= 0:
+        opening = _OPENING.match(text, at + len(heading))
+        closing = text.find(_FENCE, opening.end()) if opening else -1
+        if opening is not None and closing >= 0:
+            return at, text[opening.end() : closing].removesuffix("\n")
+        at = lower.rfind(heading, 0, at)
+    return None
+
+
+def _value(text: str) -> Any:
+    """Raises ValueError."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            value = ast.literal_eval(text.strip())
+        # Tuples become lists, as JSON has them; what it has nothing for is refused.
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
+        raise ValueError(f"no value: {text[:60]}") from error

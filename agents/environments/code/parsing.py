@@ -1,0 +1,17 @@
+"""Parsing of programs that others wrote."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+
+
+def parsed(source: str) -> ast.Module:
+    """The program's syntax tree. Raises ValueError for what is no program, however it fails; its
+    own dubious habits (an escape that is none) are warned of to nobody."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error

@@ -1,0 +1,114 @@
+"""A programming problem with the tests that decide whether a program solves it.
+
+A problem is the judge's: its tests and solutions go neither on the bus nor into a sandbox with a
+candidate's program. What an agent sees is the statement, the starter code and the examples.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue
+
+from agents.environments.code.parsing import parsed
+from agents.records import Record
+
+MAX_TEXT = 2_000_000
+MAX_TESTS = 10_000
+
+
+class ProgramTest(Record):
+    """A whole program is run: what it reads, and what it must write."""
+
+    kind: Literal["program"] = "program"
+    stdin: str = Field(max_length=MAX_TEXT)
+    stdout: str = Field(max_length=MAX_TEXT)
+
+
+class CallTest(Record):
+    """A function is called. `class Solution` is made first where the program has one."""
+
+    kind: Literal["call"] = "call"
+    function: str = Field(min_length=1, max_length=200)
+    arguments: tuple[JsonValue, ...]
+    expected: JsonValue
+    also_right: tuple[JsonValue, ...] = ()
+    """Other values that are right as well."""
+
+
+class AssertionTest(Record):
+    """Statements that raise unless the program's functions do what they should."""
+
+    kind: Literal["assertion"] = "assertion"
+    source: str = Field(min_length=1, max_length=MAX_TEXT)
+
+
+CodeTest = Annotated[ProgramTest | CallTest | AssertionTest, Field(discriminator="kind")]
+
+
+class CodeProblem(Record):
+    """What is asked, and what decides."""
+
+    id: str = Field(min_length=1, max_length=200)
+    """With its data set: `mbpp/17`."""
+    statement: str = Field(min_length=1, max_length=MAX_TEXT)
+    starter_code: str = Field(default="", max_length=MAX_TEXT)
+    """What a program must begin with, or the head of the function that it must define."""
+    preamble: str = Field(default="", max_length=MAX_TEXT)
+    """Imports that a program may take for granted."""
+    examples: tuple[CodeTest, ...] = Field(default=(), max_length=MAX_TESTS)
+    """Tests that the statement tells."""
+    tests: tuple[CodeTest, ...] = Field(min_length=1, max_length=MAX_TESTS)
+    """The golden tests, hidden."""
+    setup: str = Field(default="", max_length=MAX_TEXT)
+    """Runs before each assertion, on the judge's side."""
+    names: tuple[str, ...] = ()
+    """What assertions take from the program; everything else is the judge's own."""
+    solutions: tuple[str, ...] = ()
+    """Golden programs, if there are any."""
+    difficulty: str = Field(default="", max_length=100)
+    wall_seconds: float | None = Field(default=None, gt=0)
+    """For one test, as the problem says."""
+    memory_bytes: int | None = Field(default=None, gt=0)
+
+    @property
+    def functions(self) -> frozenset[str]:
+        """Functions and classes that tests ask of a program; empty where it is run as a whole."""
+        called = {test.function for test in self.tests if isinstance(test, CallTest)}
+        return frozenset(called | set(self.names))
+
+
+def assembled(problem: CodeProblem, code: str) -> str:
+    """The program that is tested: the code alone if it is whole, else as the continuation of the
+    starter code (a function's body, as HumanEval's models were asked to write it)."""
+    wanted = problem.functions
+    head = f"{problem.preamble}\n\n" if problem.preamble else ""
+    if not problem.starter_code or not wanted or wanted & set(defined(code)):
+        return head + code
+    if "Solution" in defined(code):
+        return head + code
+    return head + problem.starter_code + code
+
+
+def defined(source: str) -> tuple[str, ...]:
+    """Names that a program defines at its top level, in order; none when it can't be parsed."""
+    try:
+        tree = parsed(source)
+    except ValueError:
+        return ()
+    return tuple(_bound(tree.body))
+
+
+def _bound(body: Iterable[ast.stmt]) -> Iterable[str]:
+    for statement in body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield statement.name
+        elif isinstance(statement, ast.Assign):
+            for target in statement.targets:
+                yield from (node.id for node in ast.walk(target) if isinstance(node, ast.Name))
+        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            yield statement.target.id
+        elif isinstance(statement, ast.If | ast.Try):
+            yield from _bound([*statement.body, *statement.orelse])

@@ -1,0 +1,54 @@
+"""What the readers of programming problems share."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from agents.environments.code.parsing import parsed
+from agents.environments.code.problem import defined
+from trainers.data.json_files import Unreadable, fit
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def made(model: type[M], **fields: Any) -> M:
+    """A record of ours out of published values, which may be anything. Raises Unreadable."""
+    return fit(model, fields)
+
+
+def names_under_test(tests: Sequence[str], solution: str) -> tuple[str, ...]:
+    """Names that the tests use and the golden program defines, in its order. Only these may come
+    from a candidate: one that defines its own `set` or `all` would judge itself.
+
+    Raises Unreadable where there are none, or a test can't be parsed.
+    """
+    used = _names(tests)
+    names = tuple(dict.fromkeys(name for name in defined(solution) if name in used))
+    if not names:
+        raise Unreadable("the tests use nothing that the solution defines")
+    return names
+
+
+def imports_for(tests: Sequence[str], solution: str) -> str:
+    """Imports of the golden program that the tests use as if they were their own; one a line."""
+    used = _names(tests)
+    lines = [
+        ast.unparse(node)
+        for node in parsed(solution).body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        and used & {(each.asname or each.name).partition(".")[0] for each in node.names}
+    ]
+    return "\n".join(lines)
+
+
+def _names(sources: Sequence[str]) -> set[str]:
+    """Names that are used in them. Raises Unreadable."""
+    try:
+        trees = [parsed(source) for source in sources]
+    except ValueError as error:
+        raise Unreadable("a test is not Python", str(error)) from error
+    return {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}

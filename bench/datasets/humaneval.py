@@ -1,0 +1,64 @@
+"""HumanEval (openai/human-eval, MIT): functions to complete, each with a function that checks it.
+
+A row's prompt is the function's head with its docstring, sometimes after imports and helpers. Its
+test is a module with `check(candidate)`. The whole of it is one test here, as published.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from agents.environments.code import AssertionTest, CodeProblem
+from agents.environments.code.parsing import parsed
+from bench.datasets.code_problems import made
+from bench.datasets.location import data_root, find
+from trainers.data.json_files import Reading, Unreadable, fit, read_lines
+
+SOURCE = "https://github.com/openai/human-eval (data/HumanEval.jsonl.gz)"
+_FOLDERS = ("code/humaneval", "humaneval", "data", "")
+_FILE = "HumanEval.jsonl"
+MAX_TEXT = 100_000
+
+
+class _Row(BaseModel):
+    task_id: str = Field(pattern=r"^HumanEval/\d+$")
+    prompt: str = Field(min_length=1, max_length=MAX_TEXT)
+    entry_point: str = Field(min_length=1, max_length=200)
+    canonical_solution: str = Field(min_length=1, max_length=MAX_TEXT)
+    test: str = Field(min_length=1, max_length=MAX_TEXT)
+
+
+def load(data: Path | None = None) -> Reading[CodeProblem]:
+    """Every problem in the order of the file. Raises DataError."""
+    path = find(data_root("HumanEval", data, SOURCE), _FOLDERS, _FILE, SOURCE)
+
+    def problem(_: int, value: Any) -> CodeProblem:
+        row = fit(_Row, value)
+        return made(
+            CodeProblem,
+            id=row.task_id.lower(),
+            statement=row.prompt,
+            starter_code=row.prompt,
+            preamble=_imports(row.prompt),
+            tests=(made(AssertionTest, source=f"{row.test}\ncheck({row.entry_point})"),),
+            # Helpers of the prompt that a test uses are the judge's own.
+            setup=row.prompt,
+            names=(row.entry_point,),
+            solutions=(row.prompt + row.canonical_solution,),
+        )
+
+    return read_lines(path, problem)
+
+
+def _imports(prompt: str) -> str:
+    """The prompt's imports, which a model that repeats the function often leaves out."""
+    try:
+        tree = parsed(prompt)
+    except ValueError as error:
+        raise Unreadable("the prompt is not Python", str(error)) from error
+    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    return "\n".join(ast.unparse(node) for node in imports)

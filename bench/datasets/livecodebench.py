@@ -1,0 +1,128 @@
+"""LiveCodeBench's code generation problems, in the format of `code_generation_lite` (JSON lines).
+
+Fields as its own loader reads them (LiveCodeBench/LiveCodeBench, lcb_runner/benchmarks): tests are
+JSON inside of JSON. The private ones are plain JSON, or base64 of zlib of a *pickle* of JSON. A
+pickle can run anything, so it is not loaded: only the one string that such a pickle holds is read
+out of it, by the reader of pickled opcodes, and a pickle of anything else is refused.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import pickletools
+import zlib
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from agents.environments.code import CallTest, CodeProblem, CodeTest, ProgramTest
+from bench.datasets.code_problems import made
+from bench.datasets.location import data_root, find
+from trainers.data.json_files import Reading, Unreadable, fit, parse, read_lines
+
+SOURCE = "https://huggingface.co/datasets/livecodebench/code_generation_lite"
+_FOLDERS = ("code/livecodebench", "livecodebench", "data", "")
+FILES = ("test.jsonl", "test2.jsonl", "test3.jsonl", "test4.jsonl", "test5.jsonl", "test6.jsonl")
+"""One a release; a release contains the ones before it."""
+MAX_TEXT = 500_000
+MAX_UNPACKED_BYTES = 256 * 2**20
+_STRINGS = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"})
+_AROUND_A_STRING = frozenset({"PROTO", "FRAME", "MEMOIZE", "BINPUT", "LONG_BINPUT", "STOP"})
+
+
+class _Test(BaseModel):
+    input: str
+    output: str
+    testtype: Literal["stdin", "functional"]
+
+
+class _Row(BaseModel):
+    question_id: str = Field(min_length=1, max_length=100)
+    question_content: str = Field(min_length=1, max_length=MAX_TEXT)
+    platform: str = Field(max_length=100)
+    difficulty: str = Field(max_length=100)
+    contest_date: datetime
+    starter_code: str = Field(max_length=MAX_TEXT)
+    public_test_cases: str
+    private_test_cases: str
+    metadata: str
+
+
+def load(data: Path | None = None, file: str = FILES[0]) -> Reading[CodeProblem]:
+    """Every problem of a file in its order. Raises DataError."""
+    path = find(data_root("LiveCodeBench", data, SOURCE), _FOLDERS, file, SOURCE)
+    return read_lines(path, lambda _, value: _problem(value))
+
+
+def _problem(value: Any) -> CodeProblem:
+    row = fit(_Row, value)
+    about = parse(row.metadata) if row.metadata else {}
+    function = about.get("func_name") if isinstance(about, dict) else None
+    public = _cases(row.public_test_cases, function)
+    private = _cases(_private(row.private_test_cases), function)
+    if not public and not private:
+        raise Unreadable("no tests")
+    return made(
+        CodeProblem,
+        id=f"livecodebench/{row.question_id}",
+        statement=row.question_content,
+        starter_code=row.starter_code,
+        preamble="from typing import *\nimport collections\nimport heapq\nimport math",
+        examples=public,
+        tests=(*public, *private),
+        difficulty=row.difficulty,
+    )
+
+
+def _cases(content: str, function: Any) -> tuple[CodeTest, ...]:
+    found = parse(content)
+    if not isinstance(found, list):
+        raise Unreadable("not the expected fields", "the tests are not a list")
+    return tuple(_case(fit(_Test, each), function) for each in found)
+
+
+def _case(test: _Test, function: Any) -> CodeTest:
+    if test.testtype == "stdin":
+        return made(ProgramTest, stdin=test.input, stdout=test.output)
+    if not isinstance(function, str) or not function:
+        raise Unreadable("not the expected fields", "metadata.func_name: a function is called")
+    # An argument a line, each JSON.
+    arguments = tuple(parse(line) for line in test.input.split("\n") if line.strip())
+    return made(CallTest, function=function, arguments=arguments, expected=parse(test.output))
+
+
+def _private(content: str) -> str:
+    try:
+        parse(content)
+    except Unreadable:
+        return _unpacked(content)
+    return content
+
+
+def _unpacked(content: str) -> str:
+    """The string in base64 of zlib of a pickle. Raises Unreadable."""
+    try:
+        packed = base64.b64decode(content, validate=True)
+        unpacker = zlib.decompressobj()
+        pickled = unpacker.decompress(packed, MAX_UNPACKED_BYTES)
+    except (binascii.Error, zlib.error) as error:
+        raise Unreadable("the private tests cannot be unpacked", str(error)) from error
+    if unpacker.unconsumed_tail:
+        raise Unreadable("the private tests are too large", f"over {MAX_UNPACKED_BYTES:,} bytes")
+    text: str | None = None
+    try:
+        for opcode, argument, _ in pickletools.genops(pickled):
+            if opcode.name in _STRINGS and text is None:
+                text = str(argument)
+            elif opcode.name not in _AROUND_A_STRING:
+                raise Unreadable("the private tests are no string", opcode.name)
+    except ValueError as error:
+        if isinstance(error, Unreadable):
+            raise
+        raise Unreadable("the private tests cannot be unpacked", str(error)) from error
+    if text is None:
+        raise Unreadable("the private tests are no string")
+    return text

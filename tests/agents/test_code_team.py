@@ -1,0 +1,177 @@
+"""Coder and unit tester: what they see, what they earn, when they are done."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.environments.code import (
+    AssertionTest,
+    CallTest,
+    CodeProblem,
+    CodeTest,
+    ProgramTest,
+    extract_code,
+    read_test,
+    show_test,
+    team,
+)
+from agents.environments.code.team import MEMBERS, Facts, Turn, done, observe, solved
+
+PROGRAM = CodeProblem(
+    id="t/program", statement="Double the number.", solutions=("print(2*int(input()))#golden",),
+    examples=(ProgramTest(stdin="1\n", stdout="2\n"),),
+    tests=(ProgramTest(stdin="31415\n", stdout="62830\n"),),
+)  # fmt: skip
+CALLED = CodeProblem(
+    id="t/call", statement="Double the number.", starter_code="def f(n):\n",
+    tests=(CallTest(function="f", arguments=(31415,), expected=62830),),
+)  # fmt: skip
+
+
+def written(given: str, wanted: str) -> str:
+    """A completion of a tester."""
+    return (
+        f"I think.\n\n**Test Input:**\n```\n{given}\n```\n\n**Test Output:**\n```\n{wanted}\n```\n"
+    )
+
+
+def turn(rate: float = 0.5, *, right: bool | None = True, agree: bool = False) -> Turn:
+    """A turn with these facts."""
+    test = ProgramTest(stdin="3\n", stdout="7")
+    facts = Facts(golden_pass_rate=rate, golden_passes_test=right, agree=agree, actual="6",
+                  why="wrong answer")  # fmt: skip
+    return Turn(code="print(6)", test=test, facts=facts)
+
+
+def test_a_generated_test_is_of_the_kind_that_the_problem_asks_for() -> None:
+    assert read_test(PROGRAM, written("3\n4", "6")) == ProgramTest(stdin="3\n4\n", stdout="6")
+    assert read_test(CALLED, written("[1, 2]\n'a'", "(True, None)")) == CallTest(
+        function="f", arguments=([1, 2], "a"), expected=[True, None]
+    )
+    assertions = CodeProblem(
+        id="t/a", statement="?", tests=(AssertionTest(source="assert f(1)"),), names=("Node", "f")
+    )
+    assert read_test(assertions, written("1", "true")) == CallTest(
+        function="f", arguments=(1,), expected=True
+    )
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        "", "Test Input: 3\nTest Output: 6", "**Test Input:**\n```\n3\n```",
+        "**Test Output:**\n```\n6\n```\n**Test Input:**\n```\n3\n```",
+        "**Test Input:**\n```\n3\n```\n**Test Output:**\n```\n6", written("9" * 30_000, "1"),
+    ],
+)  # fmt: skip
+def test_what_is_no_whole_test_is_none(completion: str) -> None:
+    assert read_test(PROGRAM, completion) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"), [("x y", "1"), ("1", "{1}"), ("1", "f(1)"), ("nan", "1"), ("1", "1j")]
+)
+def test_arguments_and_value_must_be_values(given: str, wanted: str) -> None:
+    """Never an expression that would have to be evaluated."""
+    assert read_test(CALLED, written(given, wanted)) is None
+
+
+def test_the_last_test_counts_however_it_is_decorated() -> None:
+    text = written("1", "2") + "No:\n### Test input\n```text\n5\n```\nTest output:\n```\n10\n```"
+    assert read_test(PROGRAM, text) == ProgramTest(stdin="5\n", stdout="10")
+
+
+@pytest.mark.parametrize(
+    ("problem", "test"),
+    [(PROGRAM, ProgramTest(stdin="a b\n\n1\n", stdout="x\ny")),
+     (PROGRAM, ProgramTest(stdin="", stdout="")),
+     (CALLED, CallTest(function="f", arguments=([1, {"a": None}], "ä"), expected=1.5))],
+)  # fmt: skip
+def test_a_test_that_is_shown_reads_as_itself(
+    problem: CodeProblem, test: ProgramTest | CallTest
+) -> None:
+    assert read_test(problem, show_test(test)) == test
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    ["Test Input " * 20_000, "```" + " " * 100_000 + "`", "Test Input" + " " * 100_000,
+     written("1", "2")[:-5] * 3_000],
+    ids=["headings", "a fence that is none", "space", "blocks that are left open"],
+)  # fmt: skip
+def test_reading_takes_no_longer_for_a_text_that_is_made_to_be_slow(hostile: str) -> None:
+    """Linear in its length; the suite's time limit would tell of more."""
+    read_test(PROGRAM, hostile)
+    extract_code(hostile)
+
+
+@pytest.mark.parametrize(
+    ("rate", "right", "coder", "tester"),
+    [(1.0, True, 2.0, 2.0), (0.5, True, 1.0, 1.5), (0.5, False, 1.0, 0.5), (0.0, True, 0.0, 1.0),
+     (0.25, None, 0.5, 0.25)],
+)  # fmt: skip
+def test_rewards_are_the_published_ones(
+    rate: float, right: bool | None, coder: float, tester: float
+) -> None:
+    """2 · golden pass rate; a right test + golden pass rate."""
+    facts = turn(rate, right=right).facts
+    assert sum(team.coder_rewards(facts).values()) == coder
+    assert sum(team.tester_rewards(facts).values()) == tester
+
+
+def test_agreeing_with_a_wrong_program_pays_a_tester_nothing() -> None:
+    """The published code pays for it."""
+    facts = turn(0.0, right=False, agree=True).facts
+    assert sum(team.tester_rewards(facts).values()) == 0
+
+
+def test_an_episode_ends_when_both_agree_or_after_its_turns() -> None:
+    """To agree is not to solve."""
+    assert not done([])
+    assert not done([turn()])
+    assert done([turn(), turn(agree=True)])
+    assert done([turn()] * 5)
+    assert not done([turn()] * 4)
+    assert not solved([turn(0.99, agree=True)])
+    assert solved([turn(0.5), turn(1.0)])
+    assert not solved([])
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+@pytest.mark.parametrize("turns", [[], [turn()]])
+def test_no_one_sees_a_golden_test_or_program(member: str, turns: list[Turn]) -> None:
+    for problem in (PROGRAM, CALLED):
+        seen = observe("coder" if member == "coder" else "tester", problem, turns)
+        assert "31415" not in seen
+        assert "62830" not in seen
+        assert "golden" not in seen
+        assert "Double the number." in seen
+
+
+def test_the_second_turn_shows_both_where_they_disagree() -> None:
+    """The program, the test, what the program did; also when one of them is missing."""
+    for member in MEMBERS:
+        seen = observe(member, PROGRAM, [turn()])
+        assert all(part in seen for part in ("print(6)", show_test(turn().test or _none()), "6"))
+    missing = turn().model_copy(update={"code": "", "test": None})
+    seen = observe("coder", PROGRAM, [missing])
+    assert "no program" in seen
+    assert "no test" in seen
+
+
+def test_examples_are_shown_in_the_form_of_a_test() -> None:
+    seen = observe("tester", PROGRAM, [])
+    assert show_test(ProgramTest(stdin="1\n", stdout="2\n")) in seen
+    asserted: tuple[CodeTest, ...] = (AssertionTest(source="assert f(1) == 2"),)
+    problem = CodeProblem(id="t/b", statement="?", tests=asserted, examples=asserted, names=("f",))
+    assert "assert f(1) == 2" in observe("coder", problem, [])
+    assert "`f`" in observe("coder", problem, [])
+
+
+def test_the_form_that_a_tester_is_shown_is_read_as_no_values() -> None:
+    """A tester that repeats it has not written a test of a function."""
+    assert read_test(CALLED, observe("tester", CALLED, [])) is None
+
+
+def _none() -> ProgramTest:
+    raise AssertionError("the turn has a test")

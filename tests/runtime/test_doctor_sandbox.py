@@ -1,0 +1,36 @@
+"""What the doctor says of the sandbox for generated programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runtime.config import load
+from runtime.doctor import examine
+from runtime.findings import Finding
+from runtime.state import StateDirectory
+from tests.workers.sandbox.conftest import needs_bubblewrap
+
+
+def sandbox_finding(folder: Path) -> Finding:
+    """What it says in a state directory of the test's own."""
+    findings = examine(load("scripted", environ={}), StateDirectory(folder / "state"))
+    (found,) = (each for each in findings if each.subject == "sandbox")
+    return found
+
+
+@needs_bubblewrap
+def test_a_bubblewrap_that_works_is_well(tmp_path: Path) -> None:
+    """It was tried: a program was started in it."""
+    assert sandbox_finding(tmp_path).level == "ok"
+
+
+def test_a_missing_bubblewrap_is_a_warning_that_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a warning: most of what runs here generates no programs."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = sandbox_finding(tmp_path)
+    assert (found.level, "no `bwrap` on PATH" in found.says) == ("warn", True)
+    assert "apt-get install bubblewrap" in found.do

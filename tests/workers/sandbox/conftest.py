@@ -1,0 +1,39 @@
+"""Sandboxes for tests, where bubblewrap works; in both ways of being nobody, where there are
+two."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from workers.sandbox import SandboxSettings, SandboxUnavailable, bubblewrap
+
+
+def _refusal() -> str:
+    try:
+        bubblewrap.Bubblewrap(0).check()
+    except SandboxUnavailable as error:
+        return str(error)
+    return ""
+
+
+REFUSAL = _refusal()
+needs_bubblewrap = pytest.mark.skipif(bool(REFUSAL), reason=REFUSAL)
+
+
+@pytest.fixture
+def settings() -> SandboxSettings:
+    """Few interpreters wait, so that a test costs few."""
+    return SandboxSettings(parallel=2, ready=1)
+
+
+@pytest.fixture(params=["user namespace", "spare user"])
+def identity(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Who a program is: nobody in a namespace, as under a user, or an id of its own, as under
+    root."""
+    if request.param == "user namespace":
+        monkeypatch.setattr(bubblewrap, "_spare_users", lambda: None)
+    elif os.geteuid() != 0:
+        pytest.skip("only root can give a program another user's id")
+    return str(request.param)

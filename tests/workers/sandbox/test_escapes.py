@@ -1,0 +1,268 @@
+"""What a hostile program tries, and what comes of it: nothing, whoever runs the sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.workers.sandbox.conftest import needs_bubblewrap
+from workers.sandbox import Ending, Limits, Result, Sandbox, SandboxSettings
+from workers.sandbox.limits import MIB
+
+pytestmark = [needs_bubblewrap, pytest.mark.usefixtures("identity")]
+
+TIGHT = Limits(wall_seconds=20, cpu_seconds=5, memory_bytes=128 * MIB, output_bytes=MIB)
+
+TRY = """
+def tried(what):
+    try:
+        return what()
+    except BaseException as error:
+        return type(error).__name__
+"""
+
+
+async def run(settings: SandboxSettings, program: str, **limits: float) -> Result:
+    """One program under tight limits."""
+    chosen = Limits.model_validate({**TIGHT.model_dump(), **limits})
+    async with Sandbox(chosen, settings=settings) as sandbox:
+        return await sandbox.run(TRY + program)
+
+
+async def said(settings: SandboxSettings, program: str, **limits: float) -> str:
+    """What a program printed that came to its end."""
+    result = await run(settings, program, **limits)
+    assert result.ending is Ending.OK, result
+    return result.stdout.strip()
+
+
+async def test_a_fork_bomb_has_no_first_child(settings: SandboxSettings) -> None:
+    """By fork, by a spawned program, by the multiprocessing package."""
+    program = """
+import multiprocessing, os, subprocess
+print(tried(os.fork), tried(lambda: subprocess.run(["/bin/true"])),
+      tried(lambda: os.posix_spawn("/bin/true", ["true"], {})),
+      tried(lambda: multiprocessing.Process(target=print).start()))
+"""
+    assert (await said(settings, program)).split() == ["PermissionError"] * 4
+
+
+async def test_threads_run_and_are_few(settings: SandboxSettings, identity: str) -> None:
+    """Deep recursion is run in a thread by many programs, so threads there must be."""
+    program = """
+import threading
+stop, made = threading.Event(), []
+threading.stack_size(65536)
+def more():
+    while len(made) < 2000:
+        thread = threading.Thread(target=stop.wait)
+        thread.start()
+        made.append(thread)
+first = threading.Thread(target=made.append, args=(None,))
+first.start(); first.join()
+print(len(made), tried(more), len(made) <= 20)
+stop.set()
+"""
+    if identity == "user namespace" and os.geteuid() == 0:
+        pytest.skip("the kernel does not count root's threads")
+    assert await said(settings, program, threads=8) == "1 RuntimeError True"
+
+
+async def test_a_memory_bomb_goes_off_in_its_own_room(settings: SandboxSettings) -> None:
+    result = await run(settings, "hold = []\nwhile True: hold.append(bytearray(2**20))")
+    assert result.ending is Ending.OUT_OF_MEMORY
+    assert "MemoryError" in result.stderr
+
+
+async def test_memory_beside_the_address_space_is_not_to_be_had(settings: SandboxSettings) -> None:
+    """Files in memory, shared segments, the folders that bubblewrap makes in memory."""
+    program = """
+import ctypes, mmap, os
+libc = ctypes.CDLL(None, use_errno=True)
+print(tried(lambda: os.memfd_create("x")), libc.shmget(0, 2**24, 0o1600),
+      tried(lambda: mmap.mmap(-1, 2**30)), tried(lambda: open("/dev/shm/x", "w")))
+"""
+    assert await said(settings, program) == "PermissionError -1 OSError OSError"
+
+
+async def test_nothing_can_be_written_unless_there_is_a_disk(settings: SandboxSettings) -> None:
+    """Not the root, not the system, not the sandbox's own files, not the working directory."""
+    program = """
+import os, sys
+places = ["/x", "/usr/x", "/tmp/x", "/dev/x", "/sandbox/x", "/sandbox/launcher.py", "/proc/x",
+          sys.prefix + "/x", "x", "/var/x", "/etc/x"]
+print({tried(lambda: open(place, "w")) for place in places} <=
+      {"OSError", "PermissionError", "FileNotFoundError"}, tried(lambda: os.mkdir("/tmp/y")))
+"""
+    assert (await said(settings, program)).split()[0] == "True"
+
+
+async def test_a_disk_is_full_when_it_is_full(settings: SandboxSettings) -> None:
+    """In one file, and in many."""
+    program = """
+def fill():
+    number = 0
+    while True:
+        number += 1
+        with open(f"/tmp/{number}", "wb") as file:
+            for _ in range(3):
+                file.write(bytes(2**20))
+print(tried(fill))
+import os
+print(sum(os.path.getsize(name) for name in os.listdir()) <= 8 * 2**20)
+"""
+    assert (await said(settings, program, disk_bytes=8 * MIB)).split() == ["OSError", "True"]
+
+
+async def test_the_next_program_finds_an_empty_disk(settings: SandboxSettings) -> None:
+    program = "import os\nprint(os.listdir('/tmp'))\nopen('/tmp/left', 'w').write('x')"
+    async with Sandbox(Limits(disk_bytes=MIB), settings=settings) as sandbox:
+        assert [(await sandbox.run(program)).stdout for _ in range(2)] == ["[]\n", "[]\n"]
+
+
+async def test_secrets_of_the_environment_are_not_there(
+    settings: SandboxSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither in its own environment nor in that of a process in sight."""
+    monkeypatch.setenv("SOME_API_KEY", "swordfish-1234")
+    program = """
+import glob, os
+seen = repr(dict(os.environ))
+for path in glob.glob("/proc/*/environ") + glob.glob("/proc/*/cmdline"):
+    seen += str(tried(lambda: open(path, "rb").read()))
+print("swordfish" in seen, len(os.environ) < 10)
+"""
+    assert await said(settings, program) == "False True"
+
+
+async def test_no_file_of_a_user_is_in_sight(settings: SandboxSettings, tmp_path: Path) -> None:
+    """So a judge's expected outputs are not, nor this repository, nor the system's accounts."""
+    secret = tmp_path / "expected.txt"
+    secret.write_text("42")
+    repository = Path(__file__).parents[3]
+    places = [*map(str, (secret, tmp_path, repository)), "/etc/passwd", "/var", "/sys"]
+    program = f"import os\nprint([place for place in {places} if os.path.exists(place)])"
+    assert await said(settings, program) == "[]"
+
+
+async def test_no_other_process_is_in_sight(settings: SandboxSettings) -> None:
+    """Bubblewrap's own and the program's."""
+    program = "import os\nprint(len([name for name in os.listdir('/proc') if name.isdigit()]))"
+    assert int(await said(settings, program)) <= 2
+
+
+async def test_sockets_lead_nowhere(settings: SandboxSettings) -> None:
+    """Not to a port of this machine, not to the hypervisor, not to the kernel, and not by name."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        program = f"""
+import socket
+print(tried(lambda: socket.create_connection(("127.0.0.1", {port}), timeout=5)),
+      tried(lambda: socket.socket(socket.AF_INET6)), tried(lambda: socket.socket(socket.AF_VSOCK)),
+      tried(lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)),
+      tried(lambda: socket.getaddrinfo("example.org", 80)),
+      tried(lambda: open("/sys/class/net/eth0/address")))
+"""
+        assert await said(settings, program) == (
+            "PermissionError PermissionError PermissionError PermissionError gaierror "
+            "FileNotFoundError"
+        )
+
+
+async def test_ptrace_and_its_like_are_refused(settings: SandboxSettings) -> None:
+    """Nor can another's memory be read as a file, nor a namespace be made to get rights in."""
+    program = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.restype = ctypes.c_long
+PTRACE_ATTACH, CLONE_NEWUSER = 16, 0x10000000
+print(libc.ptrace(PTRACE_ATTACH, 1, 0, 0), libc.unshare(CLONE_NEWUSER),
+      libc.mount(b"x", b"/tmp", b"tmpfs", 0, None),
+      tried(lambda: open("/proc/1/mem", "rb").read(1)))
+"""
+    *numbers, error = (await said(settings, program)).split()
+    assert numbers == ["-1", "-1", "-1"]
+    assert error in ("PermissionError", "OSError")
+
+
+async def test_a_program_has_no_rights_to_use(settings: SandboxSettings) -> None:
+    """No capability, none to be had by a set-user-id program, no way back to root."""
+    program = """
+import os
+lines = dict(line.split(":", 1) for line in open("/proc/self/status").read().splitlines())
+print(int(lines["CapEff"], 16), int(lines["CapPrm"], 16), lines["NoNewPrivs"].strip(),
+      lines["Seccomp"].strip(), tried(lambda: os.setuid(0)) is None,
+      0 in os.getresuid() + os.getresgid())
+"""
+    assert await said(settings, program) == "0 0 1 2 False False"
+
+
+async def test_its_parent_cannot_be_killed(settings: SandboxSettings) -> None:
+    """A process 1 takes no signal from inside, and nobody else is there."""
+    program = """
+import os, signal
+tried(lambda: os.kill(os.getppid(), signal.SIGKILL))
+tried(lambda: os.kill(1, signal.SIGKILL))
+tried(lambda: os.killpg(0, 0))
+print("alive")
+"""
+    assert await said(settings, program) == "alive"
+    result = await run(
+        settings, "import os\ntried(lambda: os.kill(-1, 9))\nos.kill(os.getpid(), 9)"
+    )
+    assert (result.ending, result.exit_code) == (Ending.KILLED, -9)
+
+
+async def test_symlinks_lead_only_to_what_is_in_the_sandbox(
+    settings: SandboxSettings, tmp_path: Path
+) -> None:
+    """Neither a link to a file of the judge nor the links of /proc."""
+    secret = tmp_path / "expected.txt"
+    secret.write_text("42")
+    program = f"""
+import os
+os.symlink({str(secret)!r}, "/tmp/link")
+os.symlink("/usr", "/tmp/usr")
+os.symlink("/proc/1/root", "/tmp/root")
+print(tried(lambda: open("/tmp/link").read()), tried(lambda: open("/tmp/usr/x", "w")),
+      tried(lambda: open("/tmp/root" + {str(secret)!r}).read()) in
+      ("PermissionError", "FileNotFoundError"),
+      tried(lambda: open("/proc/self/root/x", "w")))
+"""
+    words = (await said(settings, program, disk_bytes=MIB)).split()
+    assert words[0] == "FileNotFoundError"
+    assert words[2] == "True"
+    assert {words[1], words[3]} <= {"OSError", "PermissionError"}
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+async def test_endless_output_ends_the_program(settings: SandboxSettings, stream: str) -> None:
+    """And only its beginning is kept."""
+    result = await run(settings, f"import sys\nwhile True: sys.{stream}.write('x' * 65536)")
+    assert result.ending is Ending.OUTPUT_TOO_LONG
+    assert len(getattr(result, stream)) == MIB
+
+
+async def test_the_clock_runs_for_who_sleeps(settings: SandboxSettings) -> None:
+    result = await run(settings, "import time\ntime.sleep(1000)", wall_seconds=0.3)
+    assert (result.ending, result.exit_code) == (Ending.TIMED_OUT, None)
+
+
+async def test_many_files_cannot_be_held_open(settings: SandboxSettings) -> None:
+    program = (
+        "hold = []\nprint(tried(lambda: [hold.append(open('/dev/null')) for _ in range(999)]))"
+    )
+    assert await said(settings, program) == "OSError"
+
+
+async def test_what_one_program_breaks_is_whole_for_the_next(settings: SandboxSettings) -> None:
+    """Also where both run in interpreters that were started before."""
+    async with Sandbox(TIGHT, settings=settings) as sandbox:
+        broken = "import builtins, math\nmath.floor = builtins.print = lambda *_: None"
+        await asyncio.gather(*(sandbox.run(broken) for _ in range(3)))
+        result = await sandbox.run("import math\nprint(math.floor(1.5))")
+        assert result.stdout == "1\n"

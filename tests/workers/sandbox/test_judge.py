@@ -1,0 +1,213 @@
+"""The judge is right about honest programs, and a program that cheats gains nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+
+from agents.environments.code import AssertionTest, CallTest, CodeProblem, CodeTest, ProgramTest
+from bench.datasets import humaneval, mbpp
+from bench.datasets.gsm8k import VARIABLE
+from tests.workers.sandbox.cheats import CHEATS
+from tests.workers.sandbox.conftest import needs_bubblewrap
+from workers.sandbox import Limits, Sandbox, SandboxSettings
+from workers.sandbox.judge import Judge, Verdict
+
+pytestmark = needs_bubblewrap
+
+DOUBLED = tuple(ProgramTest(stdin=f"{n}\n", stdout=f"{2 * n}\n") for n in (3, 1000))
+CALLED = tuple(CallTest(function="f", arguments=(n,), expected=2 * n) for n in (3, 1000))
+ASSERTED = tuple(AssertionTest(source=f"assert f({n}) == {2 * n}") for n in (3, 1000))
+KINDS = {"program": DOUBLED, "call": CALLED, "assertion": ASSERTED}
+HONEST = {
+    "program": "print(2 * int(input()))",
+    "call": "def f(n): return 2 * n",
+    "assertion": "def f(n): return 2 * n",
+}
+
+
+def problem(*tests: CodeTest, setup: str = "", names: tuple[str, ...] = ("f",)) -> CodeProblem:
+    """A problem with these tests."""
+    return CodeProblem(id="t/1", statement="Double it.", tests=tests, setup=setup, names=names)
+
+
+@pytest.fixture
+async def judge() -> AsyncIterator[Judge]:
+    limits = Limits(wall_seconds=20, cpu_seconds=5, memory_bytes=256 * 2**20)
+    settings = SandboxSettings(limits=limits, parallel=2, ready=1)
+    async with Sandbox(settings=settings) as sandbox:
+        yield Judge(sandbox)
+
+
+def whys(verdict: Verdict) -> list[str]:
+    """Why each test failed."""
+    return [outcome.why for outcome in verdict.outcomes]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_honest_program_passes(judge: Judge, kind: str) -> None:
+    verdict = await judge.judge(problem(*KINDS[kind]), HONEST[kind])
+    assert whys(verdict) == ["", ""]
+    assert (verdict.solved, verdict.pass_rate) == (True, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "program"),
+    [
+        ("program", "n = int(input())\nprint(6 if n == 3 else n)"),
+        ("call", "def f(n): return 6 if n == 3 else n"),
+        ("assertion", "def f(n): return 6 if n == 3 else n"),
+        ("program", "n = int(input())\nwhile n > 3: pass\nprint(6)"),
+        ("call", "def f(n):\n    while n > 3: pass\n    return 6"),
+        ("assertion", "import os\ndef f(n):\n    return 6 if n == 3 else os._exit(0)"),
+    ],
+)
+async def test_each_test_counts_for_itself(judge: Judge, kind: str, program: str) -> None:
+    """Also where a program hangs or ends in one of them."""
+    tight = problem(*KINDS[kind]).model_copy(update={"wall_seconds": 1.0})
+    verdict = await judge.judge(tight, program)
+    assert [outcome.passed for outcome in verdict.outcomes] == [True, False]
+    assert (verdict.solved, verdict.pass_rate) == (False, 0.5)
+    backwards = tight.model_copy(update={"tests": tight.tests[::-1]})
+    verdict = await judge.judge(backwards, program)
+    assert [outcome.passed for outcome in verdict.outcomes] == [False, True]
+
+
+@pytest.mark.parametrize("cheat", CHEATS)
+async def test_cheating_gains_nothing(judge: Judge, cheat: str) -> None:
+    """Neither words nor exit codes, objects, patches nor looking around; in no kind of test."""
+    program = CHEATS[cheat] + "\nif 'f' in globals(): print(f(0))"
+    verdict = await judge.judge(problem(*(tests[0] for tests in KINDS.values())), program)
+    assert verdict.pass_rate == 0, verdict
+
+
+async def test_names_of_the_judge_stay_the_judges(judge: Judge) -> None:
+    """A program that brings its own `set` and helper is not compared by them."""
+    tests = (AssertionTest(source="assert set(f(1)) == set([1]) and half(f(2)) == 1"),)
+    setup = "def half(values): return len(values) / 2"
+    program = "class set(set):\n    def __eq__(self, _): return True\nhalf = lambda _: 1\n"
+    verdict = await judge.judge(problem(*tests, setup=setup), program + "def f(n): return []")
+    assert whys(verdict) == ["AssertionError: "]
+    honest = program + "def f(n): return [1] * n"
+    assert (await judge.judge(problem(*tests, setup=setup), honest)).solved
+
+
+async def test_a_stub_of_the_setup_is_replaced_by_the_program(judge: Judge) -> None:
+    """HumanEval's prompts define the function that is to be completed."""
+    asked = problem(*ASSERTED, setup="def f(n):\n    '''Twice.'''")
+    assert (await judge.judge(asked, HONEST["assertion"])).solved
+
+
+async def test_plain_data_comes_back_as_it_was(judge: Judge) -> None:
+    """Of every kind, nested, and beyond what JSON knows."""
+    values = [
+        "(1, [2.5, None], {'a': {3}}, frozenset({4}))", "10**400", "float('inf')", "-0.0", "1j",
+        "b'\\xff'", "'ä\\n\\ud800'", "{(1, 2): True}", "str", "[[]]",
+    ]  # fmt: skip
+    tests = [AssertionTest(source=f"v = {value}\nassert f(v) == v and type(f(v)) is type(v)")
+             for value in values]  # fmt: skip
+    verdict = await judge.judge(problem(*tests), "def f(v): return v")
+    assert whys(verdict) == [""] * len(values)
+
+
+async def test_objects_of_a_program_can_be_used_and_not_believed(judge: Judge) -> None:
+    """Trees that a test builds, matches, generators: as MBPP's tests need them."""
+    setup = "root = Node(1)\nroot.left = Node(2)\nroot.left.left = Node(3)"
+    tests = [
+        "assert depth(root) == 3", "assert root.left.value == 2",
+        "assert list(count(3)) == [0, 1, 2]",
+        "assert found('a1')", "assert not found('a')", "assert root != Node(1)",
+        "assert sorted([Node(2), Node(1)])", "assert depth(lambda: 0)", "assert {root}",
+    ]  # fmt: skip
+    program = """
+import re
+class Node:
+    def __init__(self, value):
+        self.value, self.left = value, None
+    def __eq__(self, other): return True
+    def __lt__(self, other): return True
+def depth(node): return depth(node.left) + 1 if node else 0
+def count(n): yield from range(n)
+def found(text): return re.search(r"\\d", text)
+"""
+    asked = problem(
+        *(AssertionTest(source=test) for test in tests),
+        setup=setup, names=("Node", "depth", "count", "found"),
+    )  # fmt: skip
+    verdict = await judge.judge(asked, program)
+    assert [outcome.passed for outcome in verdict.outcomes] == [True] * 6 + [False] * 3
+
+
+async def test_a_method_of_a_solution_class_is_called(judge: Judge) -> None:
+    """As LeetCode's problems have it, with the imports that they take for granted."""
+    asked = problem(*CALLED).model_copy(update={"preamble": "from typing import *"})
+    program = "class Solution:\n    def f(self, n: Optional[int]): return 2 * n"
+    assert (await judge.judge(asked, program)).solved
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        ("def f(", "SyntaxError"), ("1 / 0", "ZeroDivisionError"), ("def g(n): pass", "KeyError"),
+        ("raise MemoryError", "out_of_memory"), ("while True: pass", "timed_out"),
+        ("import os; os.abort()", "killed"), ("f = print", "wrong answer"),
+        ("def f(n): return object()", "wrong answer|no plain data"), ("#" * 5_000_000, "more than"),
+    ],
+)  # fmt: skip
+async def test_an_outcome_says_why(judge: Judge, program: str, why: str) -> None:
+    asked = problem(*CALLED).model_copy(update={"wall_seconds": 1.0})
+    verdict = await judge.judge(asked, program)
+    assert all(re.search(why, outcome.why) for outcome in verdict.outcomes), verdict
+    assert not verdict.solved
+
+
+async def test_what_a_program_wrote_is_shown(judge: Judge) -> None:
+    """So that an agent learns what its program did."""
+    verdict = await judge.judge(problem(DOUBLED[0]), "print(int(input()) + 1)")
+    assert [(one.actual, one.why) for one in verdict.outcomes] == [("4\n", "wrong answer")]
+    verdict = await judge.judge(problem(CALLED[0]), "def f(n): return (n, 'x')")
+    assert [(one.actual, one.why) for one in verdict.outcomes] == [("(3, 'x')", "wrong answer")]
+    verdict = await judge.judge(problem(DOUBLED[0]), "print(6)\n1 / 0")
+    assert verdict.outcomes[0].why == "error: ZeroDivisionError: division by zero"
+
+
+async def test_tests_of_all_kinds_keep_their_order(judge: Judge) -> None:
+    program = "def f(n): return 2 * n\nimport sys\nfor line in sys.stdin: print(f(int(line)))"
+    asked = problem(ASSERTED[0], DOUBLED[0], CALLED[0], ProgramTest(stdin="1", stdout="3"))
+    verdict = await judge.judge(asked, program)
+    assert [outcome.passed for outcome in verdict.outcomes] == [True, True, True, False]
+
+
+async def test_no_tests_are_not_passed(judge: Judge) -> None:
+    verdict = await judge.check(problem(*CALLED), HONEST["call"], [])
+    assert (verdict.solved, verdict.pass_rate) == (False, 0.0)
+
+
+async def test_judges_side_by_side_do_not_wait_for_each_other() -> None:
+    """Each assertion needs two interpreters, and only one program runs at once."""
+    settings = SandboxSettings(parallel=1, ready=1)
+    async with Sandbox(settings=settings) as sandbox:
+        judge = Judge(sandbox)
+        asked = problem(*ASSERTED)
+        verdicts = await asyncio.gather(
+            *(judge.judge(asked, HONEST["assertion"]) for _ in range(3))
+        )
+    assert all(verdict.solved for verdict in verdicts)
+
+
+@pytest.mark.skipif(
+    not os.environ.get(VARIABLE), reason=f"{VARIABLE} does not point to the published data"
+)
+async def test_published_solutions_pass_their_own_tests(judge: Judge) -> None:
+    """A few that need something special: a helper of the prompt (32), trees (367), a type as an
+    argument (533), an import of the solution's (596)."""
+    wanted = {"humaneval/32", "mbpp/367", "mbpp/533", "mbpp/596"}
+    records = [*humaneval.load().records, *mbpp.load("full").records]
+    problems = [one for one in records if one.id in wanted]
+    assert len(problems) == len(wanted)
+    verdicts = [await judge.judge(one, one.solutions[0]) for one in problems]
+    assert all(verdict.solved for verdict in verdicts)

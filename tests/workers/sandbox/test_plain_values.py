@@ -1,0 +1,94 @@
+"""Values on their way between processes of which one is hostile."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, OrderedDict
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.sandbox.inside.plain_values import decode, encode
+
+KEYS = (
+    st.none() | st.booleans() | st.integers() | st.text() | st.binary() | st.tuples(st.integers())
+)
+VALUES = st.recursive(
+    KEYS | st.floats(allow_nan=False) | st.complex_numbers(allow_nan=False) | st.sets(KEYS),
+    lambda inner: (
+        st.lists(inner)
+        | st.lists(inner).map(tuple)
+        | st.dictionaries(KEYS, inner)
+        | st.frozensets(KEYS)
+    ),
+    max_leaves=10,
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner)
+        | st.dictionaries(st.sampled_from(["int", "dict", "set", "type", "reference", "x"]), inner)
+    ),
+    max_leaves=15,
+)
+
+
+def sent(value: Any) -> Any:
+    """There and back, as a line of JSON."""
+    return decode(json.loads(json.dumps(encode(value))))
+
+
+@given(VALUES)
+def test_plain_data_arrives_as_it_was(value: Any) -> None:
+    """Also its type, and what JSON has nothing for."""
+    assert sent(value) == value
+    assert type(sent(value)) is type(value)
+
+
+@given(JSON)
+def test_whatever_a_program_writes_is_a_value_or_refused(data: Any) -> None:
+    try:
+        decode(data)
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError, AttributeError):
+        return
+
+
+def test_a_subclass_arrives_as_its_plain_type() -> None:
+    """So that none of its methods does."""
+
+    class Everything(int):
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __hash__(self) -> int:
+            return 0
+
+    class Point(NamedTuple):
+        x: int
+        y: int
+
+    for value, plain in (
+        (Everything(3), 3), (Point(1, 2), (1, 2)), (Counter("aab"), {"a": 2, "b": 1}),
+        (OrderedDict(a=1), {"a": 1}), (bytearray(b"x"), b"x"),
+    ):  # fmt: skip
+        assert sent(value) == plain
+        assert type(sent(value)) is type(plain)
+
+
+def test_what_is_no_plain_data_is_refused_or_referred_to() -> None:
+    for value in (object(), iter([]), len, Counter, ValueError()):
+        with pytest.raises(TypeError, match="is no plain data"):
+            encode(value)
+        assert encode([value], lambda _: 7) == [{"reference": 7}]
+    assert decode([{"reference": 7}], lambda number: number + 1) == [8]
+    with pytest.raises(ValueError, match="not a value"):
+        decode({"reference": 7})
+
+
+def test_what_contains_itself_is_refused() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(RecursionError):
+        encode(endless)

@@ -1,0 +1,259 @@
+"""What the sandbox promises its caller."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from pydantic import ValidationError
+
+from tests.workers.sandbox.conftest import needs_bubblewrap
+from workers.sandbox import Ending, Limits, Sandbox, SandboxSettings, SandboxUnavailable, bubblewrap
+from workers.sandbox.process import MAX_SOURCE_BYTES
+
+UNSAFE = SandboxSettings(parallel=2, ready=1, unsafe_exec=True)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition that some process brings about."""
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - what we wait for is another process
+            await asyncio.sleep(0.01)
+
+
+def running(mark: str) -> list[int]:
+    """Processes with the mark in their environment or, as bubblewrap's, their command line."""
+    found: list[int] = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            words = [*process.cmdline(), *process.environ().values()]
+            if any(mark in word for word in words):
+                found.append(process.pid)
+    return found
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(
+    ("program", "ending", "stdout", "code"),
+    [
+        ("print(int(input()) * 2)", Ending.OK, "42\n", 0),
+        ("import sys\nprint(sys.stdin.read())\nsys.exit(0)", Ending.OK, "21\n", 0),
+        ("print(1)\nraise SystemExit(3)", Ending.ERROR, "1\n", 3),
+        ("print(1)\n1 / 0", Ending.ERROR, "1\n", 1),
+        ("print(", Ending.ERROR, "", 1),
+        ("\0", Ending.ERROR, "", 1),
+        ("raise MemoryError", Ending.OUT_OF_MEMORY, "", 251),
+        ("import os\nos.abort()", Ending.KILLED, "", -signal.SIGABRT),
+        ("if __name__ == '__main__': print('ä')", Ending.OK, "ä\n", 0),
+        ("import atexit\natexit.register(print, 'end')", Ending.OK, "end\n", 0),
+        ("import os\nos.write(1, b'\\xff')", Ending.OK, "\ufffd", 0),
+        ("import sys\nsys.stdin.close()", Ending.OK, "", 0),
+    ],
+)
+async def test_the_result_says_how_a_program_ended(
+    settings: SandboxSettings, program: str, ending: Ending, stdout: str, code: int
+) -> None:
+    async with Sandbox(settings=settings) as sandbox:
+        result = await sandbox.run(program, stdin="21")
+    assert (result.ending, result.stdout, result.exit_code) == (ending, stdout, code)
+
+
+@needs_bubblewrap
+async def test_an_error_names_the_line_of_the_program(settings: SandboxSettings) -> None:
+    """And none of the sandbox's own files."""
+    async with Sandbox(settings=settings) as sandbox:
+        result = await sandbox.run("def f():\n    return 1 / 0\nf()")
+    assert 'File "program.py", line 2, in f' in result.stderr
+    assert "ZeroDivisionError" in result.stderr
+    assert "launcher" not in result.stderr
+
+
+@needs_bubblewrap
+async def test_large_inputs_and_outputs_pass_through(settings: SandboxSettings) -> None:
+    """Beyond what a pipe holds, also when the program reads nothing."""
+    text = "x" * 3_000_000
+    async with Sandbox(settings=settings) as sandbox:
+        copied = await sandbox.run("import sys\nsys.stdout.write(sys.stdin.read())", stdin=text)
+        assert (copied.ending, copied.stdout) == (Ending.OK, text)
+        unread = await sandbox.run("print(1)", stdin=text)
+        assert (unread.ending, unread.stdout) == (Ending.OK, "1\n")
+
+
+@needs_bubblewrap
+async def test_a_program_can_have_limits_of_its_own(settings: SandboxSettings) -> None:
+    """But no more disk than the sandbox was made with."""
+    async with Sandbox(settings=settings) as sandbox:
+        tight = Limits(memory_bytes=80 * 2**20)
+        program = "print(len(bytearray(100 * 2**20)))"
+        assert (await sandbox.run(program)).ending is Ending.OK
+        assert (await sandbox.run(program, limits=tight)).ending is Ending.OUT_OF_MEMORY
+        with pytest.raises(ValueError, match=r"disk_bytes is 1, .* made with 0"):
+            await sandbox.run(program, limits=Limits(disk_bytes=1))
+
+
+@needs_bubblewrap
+async def test_cpu_time_runs_out_also_for_who_ignores_its_end(settings: SandboxSettings) -> None:
+    """The signal can be ignored, the kill a second later can't."""
+    busy = "while True: pass"
+    limits = Limits(wall_seconds=60, cpu_seconds=1)
+    ignoring = "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\n" + busy
+    async with Sandbox(limits, settings=settings) as sandbox:
+        ended, killed = await asyncio.gather(sandbox.run(busy), sandbox.run(ignoring))
+    assert (ended.ending, ended.exit_code) == (Ending.TIMED_OUT, -signal.SIGXCPU)
+    assert (killed.ending, killed.exit_code) == (Ending.KILLED, -9)
+
+
+@needs_bubblewrap
+async def test_a_program_that_is_too_long_is_refused(settings: SandboxSettings) -> None:
+    async with Sandbox(settings=settings) as sandbox:
+        with pytest.raises(ValueError, match="more than the sandbox takes"):
+            await sandbox.run("#" * MAX_SOURCE_BYTES)
+        assert (await sandbox.run("print(1)")).stdout == "1\n"
+
+
+@needs_bubblewrap
+async def test_a_dead_interpreter_in_the_row_is_replaced(settings: SandboxSettings) -> None:
+    """The kernel may have chosen it when memory ran out."""
+    async with Sandbox(settings=settings) as sandbox:
+        await until(lambda: sandbox.waiting == 1)
+        for child in psutil.Process().children():
+            child.kill()
+        await until(lambda: sandbox.waiting == 0)
+        assert (await sandbox.run("print(1)")).stdout == "1\n"
+
+
+@needs_bubblewrap
+async def test_nothing_runs_on_when_the_caller_gives_up_or_closes(
+    settings: SandboxSettings,
+) -> None:
+    """A cancelled run ends its program; a closed sandbox has no process left."""
+    async with Sandbox(settings=settings) as sandbox:
+        task = asyncio.create_task(sandbox.run("while True: pass"))
+        await until(lambda: any(child.children() for child in psutil.Process().children()))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await sandbox.run("print(1)")).stdout == "1\n"
+    assert psutil.Process().children(recursive=True) == []
+
+
+@needs_bubblewrap
+async def test_sandboxed_programs_die_with_a_parent_that_is_killed(
+    tmp_path: Path, identity: str
+) -> None:
+    """SIGKILL, so that it can do nothing for it: neither a program that runs nor an interpreter
+    that waits stays."""
+    mark = str(tmp_path / "mark")
+    script = f"""
+import asyncio
+from workers.sandbox import Sandbox, SandboxSettings, bubblewrap
+
+bubblewrap.ENVIRONMENT["MARK"] = {mark!r}
+if {identity == "user namespace"}:
+    bubblewrap._spare_users = lambda: None
+
+async def main():
+    async with Sandbox(settings=SandboxSettings(parallel=2, ready=2)) as sandbox:
+        job = {{"kind": "program", "source": "print(1, flush=True)\\nwhile True: pass"}}
+        async with sandbox.process(job) as process:
+            print((await process.read_line()).decode(), flush=True)
+            await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, stdout=subprocess.PIPE
+    )
+    assert parent.stdout is not None
+    assert await parent.stdout.readline() == b"1\n"
+    assert len(running(mark)) >= 6, "two of bubblewrap's and a Python for each of 2 or 3"
+    parent.kill()
+    await parent.stdout.read()
+    await parent.wait()
+    await until(lambda: not running(mark))
+
+
+async def test_without_bubblewrap_the_refusal_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SandboxUnavailable, match=r"apt-get install bubblewrap.*unsafe_exec"):
+        Sandbox()
+
+
+async def test_a_bubblewrap_that_does_not_work_is_quoted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Most often user namespaces are off."""
+    fake = tmp_path / bubblewrap.PROGRAM
+    fake.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SandboxUnavailable, match=r"uid map: Permission denied.*userns_clone"):
+        async with Sandbox():
+            pass
+
+
+async def test_a_machine_without_a_filter_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fake = tmp_path / bubblewrap.PROGRAM
+    fake.write_text("#!/bin/sh\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    with pytest.raises(SandboxUnavailable, match="no filter of system calls for riscv64"):
+        Sandbox()
+
+
+async def test_a_sandbox_that_is_not_entered_runs_nothing() -> None:
+    with pytest.raises(SandboxUnavailable, match="async with"):
+        await Sandbox(settings=UNSAFE).run("print(1)")
+
+
+async def test_unsafe_exec_runs_without_bubblewrap_and_with_limits(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also then the environment is empty and the working directory the program's own."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("SOME_API_KEY", "swordfish-1234")
+    limits = Limits(wall_seconds=20, cpu_seconds=1, memory_bytes=128 * 2**20)
+    async with Sandbox(limits, settings=UNSAFE) as sandbox:
+        shown = await sandbox.run("import os\nprint(os.environ.get('SOME_API_KEY'), os.listdir())")
+        assert (shown.ending, shown.stdout) == (Ending.OK, "None []\n")
+        assert (await sandbox.run("while True: pass")).ending is Ending.TIMED_OUT
+        assert (await sandbox.run("bytearray(2**30)")).ending is Ending.OUT_OF_MEMORY
+
+
+async def test_an_unsafe_programs_children_end_with_it() -> None:
+    """Those of its process group."""
+    limits = Limits(wall_seconds=1)
+    program = "import os, time\nprint(os.fork() or os.getpid(), flush=True)\ntime.sleep(1000)"
+    async with Sandbox(limits, settings=UNSAFE) as sandbox:
+        result = await sandbox.run(program)
+    assert result.ending is Ending.TIMED_OUT
+    pid = max(int(word) for word in result.stdout.split())
+    await until(lambda: not psutil.pid_exists(pid))
+
+
+@pytest.mark.parametrize("wrong", [{"cpu_seconds": 0}, {"memory_bytes": 1}, {"wall_second": 1}])
+def test_limits_that_make_no_sense_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValidationError):
+        Limits.model_validate(wrong)
+
+
+@needs_bubblewrap
+def test_the_command_measures() -> None:
+    """`python -m workers.sandbox --measure`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "workers.sandbox", "--measure", "4", "--json"],
+        capture_output=True, text=True, timeout=100, check=True,
+    )  # fmt: skip
+    assert '"executions_per_second": ' in done.stdout

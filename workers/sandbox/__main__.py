@@ -1,0 +1,58 @@
+"""Whether the sandbox works here, and how fast: `python -m workers.sandbox --measure`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import time
+
+from workers.sandbox import Ending, Sandbox, SandboxSettings, SandboxUnavailable
+
+_PROGRAM = "import sys\nprint(sum(int(word) for word in sys.stdin.read().split()))\n"
+
+
+async def measure(executions: int, settings: SandboxSettings) -> float:
+    """Executions a second of a small program, each in a fresh interpreter; the first ones, which
+    find interpreters waiting, are not counted."""
+    async with Sandbox(settings=settings) as sandbox:
+
+        async def one(at: int) -> None:
+            result = await sandbox.run(_PROGRAM, stdin=f"{at} 1")
+            if (result.ending, result.stdout) != (Ending.OK, f"{at + 1}\n"):
+                raise SandboxUnavailable(f"a program did not run as it should: {result}")
+
+        await asyncio.gather(*(one(at) for at in range(settings.ready)))
+        begun = time.perf_counter()
+        await asyncio.gather(*(one(at) for at in range(executions)))
+        return executions / (time.perf_counter() - begun)
+
+
+def main() -> int:
+    """0 when the sandbox works."""
+    parser = argparse.ArgumentParser(prog="python -m workers.sandbox", description=__doc__)
+    parser.add_argument("--measure", type=int, nargs="?", const=200, default=0, metavar="N",
+                        help="run N small programs (200) and print how many a second")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="one line of JSON")
+    parser.add_argument("--unsafe-exec", action="store_true", help="without bubblewrap")
+    chosen = parser.parse_args()
+    settings = SandboxSettings(unsafe_exec=chosen.unsafe_exec)
+    try:
+        speed = asyncio.run(measure(chosen.measure or settings.ready, settings))
+    except SandboxUnavailable as error:
+        print(error, file=sys.stderr)
+        return 1
+    cores = len(os.sched_getaffinity(0))
+    if chosen.json:
+        print(json.dumps({"executions_per_second": round(speed, 1), "cores": cores}))
+    elif chosen.measure:
+        print(f"{speed:.1f} executions/s on {cores} cores, {settings.parallel} at once")
+    else:
+        print("the sandbox works")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

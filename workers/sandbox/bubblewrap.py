@@ -1,0 +1,199 @@
+"""The command line that stands around an interpreter, and whether it works on this machine.
+
+There are two ways to be nobody. A user has a user namespace made, in which nothing belongs to the
+program. Root's processes are exempt from the kernel's limit on processes even there (`fork` in
+kernel/fork.c spares INIT_USER), so root makes no user namespace: the launcher gives up root for an
+id that no other program has, after which it has no capability left.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from workers.sandbox import seccomp
+from workers.sandbox.errors import SandboxUnavailable
+
+PROGRAM = "bwrap"
+INSIDE = "/sandbox"
+"""Where the launcher's folder lies for the program."""
+ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "PYTHONUTF8": "1",
+    # The order of sets is the same in each run, and so is a verdict that depends on it.
+    "PYTHONHASHSEED": "0",
+    "OMP_NUM_THREADS": "1",
+}
+NOBODY = 65534
+_IDS = 4096
+"""Of the highest user ids, for programs under root; taken in turn."""
+_CHECK_SECONDS = 60
+_INSTALL = (
+    "install it (Debian and Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap), "
+    "or set unsafe_exec to run generated programs without isolation"
+)
+_NAMESPACES = (
+    "user namespaces may be off: on Debian and Ubuntu see `sysctl kernel.unprivileged_userns_clone "
+    "kernel.apparmor_restrict_unprivileged_userns user.max_user_namespaces`; in a container allow "
+    "them (docker: --security-opt seccomp=unconfined --cap-add SYS_ADMIN). Or set unsafe_exec to "
+    "run generated programs without isolation"
+)
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """The Python that programs run on: this one's base, with its standard library only."""
+
+    executable: str
+    prefix: str
+
+
+def interpreter() -> Interpreter:
+    """Without the virtual environment, so that no installed package is in reach."""
+    base = getattr(sys, "_base_executable", None) or sys.executable
+    return Interpreter(os.path.realpath(base), os.path.realpath(sys.base_prefix))
+
+
+def inside_folder() -> Path:
+    """The files that run in the sandbox."""
+    return Path(__file__).parent / "inside"
+
+
+def launcher_command(folder: str, identity: str) -> list[str]:
+    """The interpreter's own command line: no site packages, no path of the caller's. The identity
+    is a user id to take, `-`, or `unsafe`."""
+    return [interpreter().executable, "-s", "-S", "-P", f"{folder}/launcher.py", identity]
+
+
+class Bubblewrap:
+    """Makes command lines. Raises SandboxUnavailable when bubblewrap is not there."""
+
+    def __init__(self, disk_bytes: int) -> None:
+        found = shutil.which(PROGRAM)
+        if found is None:
+            raise SandboxUnavailable(
+                f"generated programs need bubblewrap, and there is no `{PROGRAM}` on PATH", _INSTALL
+            )
+        if not seccomp.known_machine():
+            raise SandboxUnavailable(
+                f"the sandbox has no filter of system calls for {platform.machine()} (it has "
+                "x86_64 and aarch64)",
+                "run on such a machine, or set unsafe_exec to run generated programs without "
+                "isolation",
+            )
+        self._path = found
+        self._disk_bytes = disk_bytes
+        self._users = _spare_users()
+
+    def command(self, filter_fd: int) -> list[str]:
+        """One interpreter's command line; the filter is read from the descriptor."""
+        user = next(self._users) if self._users is not None else None
+        return [
+            self._path,
+            *("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"),
+            *("--unshare-cgroup-try", "--hostname", "sandbox"),
+            *_identity(user),
+            *("--die-with-parent", "--new-session", "--clearenv"),
+            *(word for name, value in ENVIRONMENT.items() for word in ("--setenv", name, value)),
+            *_system_files(),
+            # Before what could lie in it, as a Python does that somebody built in /tmp.
+            *self._place_to_write(),
+            *_own_prefix(interpreter().prefix),
+            *("--perms", "0755", "--dir", INSIDE),
+            *("--ro-bind", str(inside_folder()), INSIDE),
+            *("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"),
+            # The root is a file system in memory, and would be one to write to.
+            *("--remount-ro", "/"),
+            *("--seccomp", str(filter_fd), "--"),
+            *launcher_command(INSIDE, "-" if user is None else str(user)),
+        ]
+
+    def check(self) -> None:
+        """Start an interpreter and let it end. Raises SandboxUnavailable with bubblewrap's own
+        words."""
+        read, write = os.pipe()
+        os.write(write, seccomp.program())
+        os.close(write)
+        try:
+            # Standard input is empty, so the launcher ends when it has said that it is ready.
+            done = subprocess.run(
+                self.command(read),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                env={},
+                pass_fds=(read,),
+                timeout=_CHECK_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise SandboxUnavailable(
+                f"bubblewrap ({self._path}) does not work here: {error}", _NAMESPACES
+            ) from error
+        finally:
+            os.close(read)
+        if not done.stdout.startswith(b"\x01"):
+            said = done.stderr.decode(errors="replace").strip()[-500:] or "it said nothing"
+            raise SandboxUnavailable(
+                f"bubblewrap ({self._path}) does not work here: {said}", _NAMESPACES
+            )
+
+    def _place_to_write(self) -> list[str]:
+        if not self._disk_bytes:
+            return ["--perms", "0555", "--dir", "/tmp", "--chdir", "/tmp"]
+        size = str(self._disk_bytes)
+        return ["--perms", "1777", "--size", size, "--tmpfs", "/tmp", "--chdir", "/tmp"]
+
+
+def _identity(user: int | None) -> list[str]:
+    if user is not None:
+        return ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    nobody = str(NOBODY)
+    return [
+        *("--unshare-user", "--disable-userns", "--uid", nobody, "--gid", nobody),
+        *("--cap-drop", "ALL"),
+    ]
+
+
+def _spare_users() -> Iterator[int] | None:
+    """Ids for root's programs to take; None for who is not root, or is root of one id only."""
+    if os.geteuid() != 0:
+        return None
+    rows = [line.split() for line in Path("/proc/self/uid_map").read_text().splitlines()]
+    # The very last id, 2**32 - 1, means "no id".
+    top = min(max(int(first) + int(count) for first, _, count in rows), 2**32 - 1)
+    if top <= NOBODY - _IDS:
+        return None
+    # From another place in each process, so that two do not count together.
+    start = os.getpid() * 61 % _IDS
+    return (top - 1 - (start + turn) % _IDS for turn in itertools.count())
+
+
+def _system_files() -> list[str]:
+    """The system's programs and libraries, read-only."""
+    words = ["--ro-bind", "/usr", "/usr"]
+    for name in ("bin", "lib", "lib32", "lib64"):
+        path = Path("/") / name
+        if path.is_symlink():
+            words += ["--symlink", os.readlink(path), str(path)]
+        elif path.is_dir():
+            words += ["--ro-bind", str(path), str(path)]
+    return [*words, "--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
+
+
+def _own_prefix(prefix: str) -> Sequence[str]:
+    """An interpreter that lies elsewhere, for example in a home directory."""
+    path = Path(prefix)
+    if path.is_relative_to("/usr"):
+        return ()
+    # Folders on the way would be made with the rights of the real ones: none, for a home.
+    above = [str(each) for each in reversed(path.parents) if str(each) != "/"]
+    made = [word for each in above for word in ("--perms", "0755", "--dir", each)]
+    return (*made, "--ro-bind", prefix, prefix)

@@ -1,0 +1,1 @@
+"""What runs in the sandbox, beside the program. Standard library only, and no import from here."""

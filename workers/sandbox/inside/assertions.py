@@ -1,0 +1,138 @@
+"""The judge's side of assertions: runs the tests, and asks the program for what it returns.
+
+The program is in another sandbox. Here its functions are stand-ins that carry arguments there and
+plain data back, so nothing of the program's can change a comparison, end this process or see a
+test. An object that is no plain data stays there: it can be passed on, called, read, iterated and
+asked whether it is true (which a program may as well answer at once), but it equals nothing and
+has no order.
+
+Lines of JSON go out, `{"ask": request}` and, for each test, `{"test": number, "passed": …, "why":
+…}`; replies to requests come in, as `candidate` writes them.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from plain_values import decode, encode  # pyright: ignore
+
+MAX_WHY = 300
+
+
+class ProgramEnded(BaseException):
+    """The program answers no longer. Not an Exception: a test that expects one is not passed by
+    it."""
+
+
+def serve(job: dict[str, Any]) -> None:
+    """Run `job["tests"]`, a list of [number, source], after `job["setup"]`."""
+    channel = sys.stdout
+    sys.stdout = sys.stderr
+
+    def ask(request: dict[str, Any]) -> dict[str, Any]:
+        channel.write(json.dumps({"ask": request}) + "\n")
+        channel.flush()
+        line = sys.stdin.readline()
+        if not line:
+            raise ProgramEnded("the program ended")
+        return json.loads(line)
+
+    tests: list[tuple[int, str]] = job["tests"]
+    for number, source in tests:
+        why = _why_not(job["setup"], source, job["names"], ask)
+        channel.write(json.dumps({"test": number, "passed": why is None, "why": why}) + "\n")
+        channel.flush()
+
+
+def _why_not(setup: str, source: str, names: list[str], ask: Callable[..., Any]) -> str | None:
+    """What went wrong with a test; None when it passed."""
+    scope: dict[str, Any] = {"__name__": "__test__"}
+    stand_ins = {name: StandIn(name, ask) for name in names}
+    scope.update(stand_ins)
+    try:
+        exec(compile(setup, "setup.py", "exec", dont_inherit=True), scope)
+        # The setup may have a stub of the same name.
+        scope.update(stand_ins)
+        exec(compile(source, "test.py", "exec", dont_inherit=True), scope)
+    except BaseException as error:  # noqa: BLE001 - anything that is raised fails the test
+        return f"{type(error).__name__}: {error}"[:MAX_WHY]
+    return None
+
+
+class StandIn:
+    """Something that the program has. Its own two attributes are got by `_of` only: by name, an
+    attribute is the program's."""
+
+    __slots__ = ("_ask", "_target")
+    __hash__ = None  # pyright: ignore
+
+    def __init__(self, target: str | int, ask: Callable[..., Any]) -> None:
+        object.__setattr__(self, "_target", target)
+        object.__setattr__(self, "_ask", ask)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return _answer(
+            self,
+            {
+                "call": _of(self, "_target"),
+                "arguments": [encode(each, _number) for each in arguments],
+                "named": {name: encode(each, _number) for name, each in named.items()},
+            },
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _answer(self, {"get": _of(self, "_target"), "name": name})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        value = encode(value, _number)
+        _answer(self, {"set": _of(self, "_target"), "name": name, "value": value})
+
+    def __iter__(self) -> Iterator[Any]:
+        iterator = _answer(self, {"get": _of(self, "_target"), "name": "__iter__"})()
+        while True:
+            try:
+                yield _answer(iterator, {"next": _of(iterator, "_target")})
+            except StopIteration:
+                return
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __bool__(self) -> bool:
+        return _answer(self, {"truth": _of(self, "_target")}) is True
+
+
+def _of(stand_in: StandIn, name: str) -> Any:
+    return object.__getattribute__(stand_in, name)
+
+
+def _answer(asking: StandIn, request: dict[str, Any]) -> Any:
+    ask = _of(asking, "_ask")
+    reply = ask(request)
+    if "value" in reply:
+        return decode(reply["value"], lambda number: StandIn(number, ask))
+    if reply.get("stop"):
+        raise StopIteration
+    kind = getattr(builtins, str(reply.get("raised")), None)
+    if not (isinstance(kind, type) and issubclass(kind, Exception)):
+        kind = RuntimeError
+    try:
+        error = kind(str(reply.get("message")))
+    except TypeError:
+        # One that is made of more than a message.
+        error = RuntimeError(str(reply.get("message")))
+    raise error
+
+
+def _number(value: Any) -> int:
+    """The reference behind a stand-in. Raises TypeError for anything else that is no plain data."""
+    target = _of(value, "_target") if isinstance(value, StandIn) else None
+    if not isinstance(target, int):
+        raise TypeError(f"{type(value).__name__} cannot be passed to the program")
+    return target

@@ -1,0 +1,128 @@
+"""The first thing in a sandbox: gets ready, says so, waits for one job, bounds itself, does it.
+
+Nothing here protects anybody: the wall is outside. What a job's program does to this process
+(catch, patch, exit) it does to itself.
+
+A job comes over standard input: its length in 8 bytes, big-endian, then as much JSON; what follows
+is the program's own standard input. It never starts if the input ends before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import traceback
+import types
+from typing import Any
+
+# Most programs import some of these: here they cost nobody's time limit.
+PRELOADED = (
+    "bisect", "collections", "copy", "functools", "heapq", "itertools", "math", "operator",
+    "random", "re", "string", "typing",
+)  # fmt: skip
+
+READY = b"\x01"
+EXIT_MEMORY = 251
+"""How a MemoryError is told. A program that exits so itself only says it of itself."""
+_PR_SET_PDEATHSIG, _SIGKILL = 1, 9
+_EXTRA_PROCESSES = 4
+"""Bubblewrap's own count as this user's too."""
+_CHILD_STACK = 64 * 2**20
+
+
+def main() -> None:
+    for name in PRELOADED:
+        __import__(name)
+    _become(sys.argv[1])
+    os.write(1, READY)
+    header = _exactly(8)
+    content = _exactly(int.from_bytes(header, "big")) if header else b""
+    if not content:
+        return
+    job = json.loads(content)
+    _bound(job["limits"], isolated=sys.argv[1] != "unsafe")
+    try:
+        if job["kind"] == "program":
+            run_program(job["source"])
+        else:
+            # Beside this file; the program's own path stays empty.
+            sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+            serve = __import__(job["kind"])
+            sys.path.pop(0)
+            serve.serve(job)
+    except MemoryError:
+        _leave_without_memory()
+    except Exception as error:  # noqa: BLE001 - whatever a program raises
+        # Without the frames of this file.
+        shown = error.__traceback__.tb_next if error.__traceback__ else None
+        shown = shown.tb_next if shown else None
+        traceback.print_exception(type(error), error, shown)
+        sys.exit(1)
+
+
+def run_program(source: str) -> dict[str, Any]:
+    """Run a program as `__main__`; its names."""
+    module = types.ModuleType("__main__")
+    sys.modules["__main__"] = module
+    sys.argv = ["program.py"]
+    exec(compile(source, "program.py", "exec", dont_inherit=True), module.__dict__)
+    return module.__dict__
+
+
+def _become(identity: str) -> None:
+    if identity == "unsafe":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, _SIGKILL)
+    elif identity != "-":
+        os.setgroups([])
+        os.setresgid(int(identity), int(identity), int(identity))
+        os.setresuid(int(identity), int(identity), int(identity))
+
+
+def _bound(limits: dict[str, int], *, isolated: bool) -> None:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    cpu = limits["cpu_seconds"] + int(used.ru_utime + used.ru_stime) + 1
+    # A second later it is killed even if it ignores the signal.
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
+    _limit(resource.RLIMIT_AS, limits["memory_bytes"])
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_STACK, _CHILD_STACK)
+    if isolated:
+        _limit(resource.RLIMIT_FSIZE, limits["disk_bytes"])
+        _limit(resource.RLIMIT_NOFILE, limits["open_files"])
+        # Counted by user: outside of a sandbox the caller's other processes would count too.
+        _limit(resource.RLIMIT_NPROC, limits["threads"] + _EXTRA_PROCESSES)
+
+
+def _limit(which: int, most: int) -> None:
+    _, hard = resource.getrlimit(which)
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    resource.setrlimit(which, (most, most))
+
+
+def _exactly(size: int) -> bytes:
+    """So many bytes and not one more; nothing when the input ends."""
+    parts: list[bytes] = []
+    while size > 0:
+        part = os.read(0, size)
+        if not part:
+            return b""
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _leave_without_memory() -> None:
+    try:
+        sys.stdout.flush()
+    finally:
+        os.write(2, b"MemoryError\n")
+        os._exit(EXIT_MEMORY)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Values between processes of which one is hostile: plain data as JSON, nothing that can act.
+
+What is no plain data (an object of the program's own, a generator, a function) is written as a
+reference that only its owner can follow. A subclass of a plain type is written as that type, so
+that none of its methods comes along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+MAX_EXACT = 2**53
+"""Whole numbers beyond are written in hexadecimal, which has no limit of digits."""
+
+
+def encode(value: Any, refer: Callable[[Any], int] | None = None) -> Any:
+    """The value as JSON's kinds. Raises TypeError for what is no plain data unless `refer` gives
+    it a number, RecursionError for what contains itself."""
+    if value is None or value is True or value is False:
+        return value
+    if isinstance(value, int):
+        number = int(value)
+        return number if abs(number) <= MAX_EXACT else {"int": hex(number)}
+    if isinstance(value, float):
+        number = float(value)
+        return number if number - number == 0 else {"float": repr(number)}
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, complex):
+        return {"complex": [encode(value.real), encode(value.imag)]}
+    if isinstance(value, bytes | bytearray):
+        return {"bytes": bytes(value).hex()}
+    if isinstance(value, list):
+        return [encode(each, refer) for each in list.__iter__(value)]
+    if isinstance(value, tuple):
+        return {"tuple": [encode(each, refer) for each in tuple.__iter__(value)]}
+    if isinstance(value, set | frozenset):
+        kind = "set" if isinstance(value, set) else "frozenset"
+        return {kind: [encode(each, refer) for each in value]}
+    if isinstance(value, dict):
+        pairs = dict.items(value)
+        return {"dict": [[encode(key, refer), encode(each, refer)] for key, each in pairs]}
+    if isinstance(value, type) and _TYPES.get(value.__name__) is value:
+        return {"type": value.__name__}
+    if refer is None:
+        raise TypeError(f"{type(value).__name__} is no plain data")
+    return {"reference": refer(value)}
+
+
+def decode(data: Any, follow: Callable[[int], Any] | None = None) -> Any:
+    """The value of what `encode` wrote. Raises ValueError, TypeError, KeyError or
+    RecursionError for anything else, also for a reference without `follow`."""
+    if isinstance(data, list):
+        return [decode(each, follow) for each in data]
+    if not isinstance(data, dict):
+        return data
+    if len(data) != 1:
+        raise ValueError("not a value")
+    ((kind, content),) = data.items()
+    if kind == "dict":
+        return {decode(key, follow): decode(each, follow) for key, each in content}
+    if kind in _SEQUENCES:
+        return _SEQUENCES[kind](decode(each, follow) for each in content)
+    if kind == "int":
+        return int(content, 16)
+    if kind == "float":
+        return float(content)
+    if kind == "complex":
+        real, imaginary = content
+        return complex(decode(real), decode(imaginary))
+    if kind == "bytes":
+        return bytes.fromhex(content)
+    if kind == "type":
+        return _TYPES[content]
+    if kind == "reference" and follow is not None and isinstance(content, int):
+        return follow(content)
+    raise ValueError("not a value")
+
+
+_TYPES: dict[str, type] = {
+    each.__name__: each
+    for each in (bool, int, float, complex, str, bytes, list, tuple, set, frozenset, dict)
+}
+_SEQUENCES: dict[str, Callable[[Any], Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset}

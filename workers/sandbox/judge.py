@@ -1,0 +1,248 @@
+"""Holds programs against tests. A program is asked and never believed.
+
+* A whole program gets a test's input and nothing else; its output is compared here.
+* A function is called in a process of the program's own: arguments go in, plain data comes back,
+  and is compared here.
+* Assertions run in a second sandbox, where the program is not: see `inside/assertions.py`. They
+  are the data set's own code; what a model wrote as a test belongs into the other two kinds.
+
+So nothing that a program prints, patches, exits with or reads says anything of its tests: the
+expected outputs are in this process, or where it can't look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agents.environments.code import (
+    AssertionTest,
+    CallTest,
+    CodeProblem,
+    CodeTest,
+    ProgramTest,
+    assembled,
+    outputs_agree,
+    values_agree,
+)
+from workers.sandbox.inside.plain_values import decode, encode
+from workers.sandbox.limits import Limits
+from workers.sandbox.pool import Sandbox
+from workers.sandbox.process import SandboxProcess
+from workers.sandbox.result import Ending
+
+MAX_SHOWN = 2_000
+"""Of what a program wrote, in an outcome."""
+_MAX_SECONDS = 3600
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one test."""
+
+    passed: bool
+    actual: str
+    """What the program wrote or returned, cut; empty where an assertion says only whether."""
+    why: str
+    """Empty when it passed: else `wrong answer`, how the program ended, or what was raised."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of all tests, in their order."""
+
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def pass_rate(self) -> float:
+        """The share that passed, 0–1; 0 without tests."""
+        return sum(each.passed for each in self.outcomes) / max(1, len(self.outcomes))
+
+    @property
+    def solved(self) -> bool:
+        """Whether there were tests and all passed."""
+        return bool(self.outcomes) and all(each.passed for each in self.outcomes)
+
+
+class Judge:
+    """Judges programs in a sandbox that its owner opens and closes."""
+
+    def __init__(self, sandbox: Sandbox, *, time_factor: float = 1.0) -> None:
+        """`time_factor` stretches the problems' own time limits, on a slow or busy machine."""
+        self._sandbox = sandbox
+        self._time_factor = time_factor
+
+    async def judge(self, problem: CodeProblem, code: str) -> Verdict:
+        """A model's code against the golden tests. Raises SandboxUnavailable."""
+        return await self.check(problem, code, problem.tests)
+
+    async def check(self, problem: CodeProblem, code: str, tests: Sequence[CodeTest]) -> Verdict:
+        """The same with other tests, for example generated ones."""
+        program = assembled(problem, code)
+        limits = self._limits(problem)
+        outcomes: dict[int, Outcome] = {}
+        runs = [(at, test) for at, test in enumerate(tests) if isinstance(test, ProgramTest)]
+        ran = await asyncio.gather(*(self._run(program, test, limits) for _, test in runs))
+        outcomes.update(zip((at for at, _ in runs), ran, strict=True))
+        calls = {at: test for at, test in enumerate(tests) if isinstance(test, CallTest)}
+        while calls:
+            outcomes.update(await self._call(program, calls, limits))
+            calls = {at: test for at, test in calls.items() if at not in outcomes}
+        asserts = {at: test for at, test in enumerate(tests) if isinstance(test, AssertionTest)}
+        while asserts:
+            outcomes.update(await self._assert(problem, program, asserts, limits))
+            asserts = {at: test for at, test in asserts.items() if at not in outcomes}
+        return Verdict(tuple(outcomes[at] for at in range(len(tests))))
+
+    def _limits(self, problem: CodeProblem) -> Limits:
+        """Of one test: the sandbox's, or less where the problem says so."""
+        general = self._sandbox.limits
+        wall = general.wall_seconds
+        if problem.wall_seconds is not None:
+            wall = min(wall, problem.wall_seconds * self._time_factor)
+        return general.model_copy(
+            update={"wall_seconds": wall, "cpu_seconds": min(general.cpu_seconds, math.ceil(wall))}
+        )
+
+    async def _run(self, program: str, test: ProgramTest, limits: Limits) -> Outcome:
+        try:
+            result = await self._sandbox.run(program, stdin=test.stdin, limits=limits)
+        except ValueError as error:
+            return Outcome(False, "", str(error))
+        shown = result.stdout[:MAX_SHOWN]
+        if result.ending is not Ending.OK:
+            last = result.stderr.strip().rpartition("\n")[2][:300]
+            return Outcome(False, shown, f"{result.ending}: {last}" if last else result.ending)
+        passed = outputs_agree(result.stdout, test.stdout)
+        return Outcome(passed, shown, "" if passed else "wrong answer")
+
+    async def _call(
+        self, program: str, tests: dict[int, CallTest], limits: Limits
+    ) -> dict[int, Outcome]:
+        """Outcomes as far as one process got: at least one."""
+        outcomes: dict[int, Outcome] = {}
+        job = {"kind": "candidate", "source": program}
+        try:
+            async with self._sandbox.process(job, _for_all(limits, len(tests))) as process:
+                trouble = await _started(process, limits)
+                if trouble:
+                    return dict.fromkeys(tests, Outcome(False, "", trouble))
+                for at, test in tests.items():
+                    await process.write_line(_request(test))
+                    line = await process.read_line(limits.wall_seconds)
+                    if line is None:
+                        outcomes[at] = Outcome(False, "", await _ending(process))
+                        break
+                    outcomes[at] = _called(line, test)
+        except ValueError as error:
+            return dict.fromkeys(tests, Outcome(False, "", str(error)))
+        return outcomes
+
+    async def _assert(
+        self,
+        problem: CodeProblem,
+        program: str,
+        tests: dict[int, AssertionTest],
+        limits: Limits,
+    ) -> dict[int, Outcome]:
+        """Outcomes as far as one pair of processes got: at least one."""
+        job = {
+            "kind": "assertions",
+            "setup": problem.setup,
+            "names": list(problem.names),
+            "tests": [[at, test.source] for at, test in tests.items()],
+        }
+        bounds = _for_all(limits, len(tests))
+        try:
+            async with self._sandbox.process(
+                {"kind": "candidate", "source": program}, bounds
+            ) as candidate:
+                trouble = await _started(candidate, limits)
+                if trouble:
+                    return dict.fromkeys(tests, Outcome(False, "", trouble))
+                # One of the two always waits for the other.
+                async with self._sandbox.process(job, bounds, beside=True) as assertions:
+                    return await _relayed(candidate, assertions, list(tests), limits)
+        except ValueError as error:
+            return dict.fromkeys(tests, Outcome(False, "", str(error)))
+
+
+async def _relayed(
+    candidate: SandboxProcess, assertions: SandboxProcess, order: list[int], limits: Limits
+) -> dict[int, Outcome]:
+    """Carry questions and answers until every test has an outcome or a process has ended."""
+    loop = asyncio.get_running_loop()
+    outcomes: dict[int, Outcome] = {}
+    for at in order:
+        until = loop.time() + limits.wall_seconds
+        while at not in outcomes:
+            line = await assertions.read_line(until - loop.time())
+            if line is None:
+                outcomes[at] = Outcome(False, "", f"the test: {await _ending(assertions)}")
+                return outcomes
+            said: dict[str, Any] = json.loads(line)
+            if "ask" not in said:
+                outcomes[at] = Outcome(said["passed"], "", said["why"] or "")
+                continue
+            await candidate.write_line(json.dumps(said["ask"]).encode())
+            reply = await candidate.read_line(until - loop.time())
+            if reply is None:
+                outcomes[at] = Outcome(False, "", await _ending(candidate))
+                return outcomes
+            await assertions.write_line(reply)
+    return outcomes
+
+
+async def _started(process: SandboxProcess, limits: Limits) -> str:
+    """Wait for a candidate's first word; what went wrong, or nothing."""
+    line = await process.read_line(limits.wall_seconds)
+    if line is None:
+        return await _ending(process)
+    reply = _reply(line)
+    return "" if "value" in reply else f"{reply.get('raised')}: {reply.get('message')}"[:MAX_SHOWN]
+
+
+async def _ending(process: SandboxProcess) -> str:
+    """How it ended that answers no longer. One that only closed its output is made to end."""
+    result = await process.finish()
+    return "it ended without an answer" if result.ending is Ending.OK else str(result.ending)
+
+
+def _called(line: bytes, test: CallTest) -> Outcome:
+    reply = _reply(line)
+    if "value" not in reply:
+        why = f"{reply.get('raised')}: {reply.get('message')}"[:MAX_SHOWN]
+        return Outcome(False, "", why)
+    try:
+        value = decode(reply["value"])
+        shown = repr(value)[:MAX_SHOWN]
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        return Outcome(False, "", "the function returned what is no plain data")
+    passed = any(values_agree(value, right) for right in (test.expected, *test.also_right))
+    return Outcome(passed, shown, "" if passed else "wrong answer")
+
+
+def _reply(line: bytes) -> dict[str, Any]:
+    """What a program says; anything may stand there."""
+    try:
+        reply = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return reply if isinstance(reply, dict) else {}
+
+
+def _request(test: CallTest) -> bytes:
+    arguments = [encode(each) for each in test.arguments]
+    return json.dumps({"call": test.function, "arguments": arguments, "named": {}}).encode()
+
+
+def _for_all(limits: Limits, tests: int) -> Limits:
+    """For a process that goes through several tests, each within its own time, after its first
+    lines, which have as much."""
+    wall = min(_MAX_SECONDS, limits.wall_seconds * (tests + 1) + 1)
+    cpu = min(_MAX_SECONDS, limits.cpu_seconds * (tests + 1))
+    return limits.model_copy(update={"wall_seconds": wall, "cpu_seconds": cpu})

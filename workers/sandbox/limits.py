@@ -1,0 +1,46 @@
+"""What a program may use."""
+
+from __future__ import annotations
+
+import os
+
+from pydantic import BaseModel, ConfigDict, Field
+
+KIB, MIB = 2**10, 2**20
+
+
+class Limits(BaseModel):
+    """Bounds of one program. A program is one process: it may start threads, and no process."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    wall_seconds: float = Field(default=10.0, gt=0, le=3600)
+    """From handing over the program to its end."""
+    cpu_seconds: int = Field(default=10, ge=1, le=3600)
+    """Of all threads together, in whole seconds as the kernel counts."""
+    memory_bytes: int = Field(default=512 * MIB, ge=64 * MIB, le=64 * 2**30)
+    """Of address space, the interpreter's own 20 MiB included."""
+    threads: int = Field(default=16, ge=1, le=1024)
+    """Beside the main one."""
+    open_files: int = Field(default=64, ge=16, le=4096)
+    disk_bytes: int = Field(default=0, ge=0, le=2**30)
+    """Size of `/tmp`, the working directory. 0: there is no place to write to. It is memory, and
+    an empty file costs about a KiB that is not counted, so give it only to whom needs it."""
+    output_bytes: int = Field(default=4 * MIB, ge=1, le=256 * MIB)
+    """Of standard output, and again of standard error."""
+
+
+class SandboxSettings(BaseModel):
+    """How sandboxes are had on this machine."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    limits: Limits = Limits()
+    """For a program that comes without limits of its own."""
+    parallel: int = Field(default_factory=lambda: len(os.sched_getaffinity(0)), ge=1, le=1024)
+    """Programs that run at once."""
+    ready: int = Field(default_factory=lambda: 2 * len(os.sched_getaffinity(0)), ge=1, le=1024)
+    """Interpreters that wait for a program, each about 15 MB."""
+    unsafe_exec: bool = False
+    """Run programs without bubblewrap: they can read your files, use the network and start
+    processes. Limits of time, memory and output still hold. For where there is nothing to lose."""

@@ -1,0 +1,274 @@
+"""One sandboxed interpreter: started ahead of time, given one program, and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import tempfile
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping
+from typing import Any
+
+from workers.sandbox import seccomp
+from workers.sandbox.bubblewrap import (
+    ENVIRONMENT,
+    Bubblewrap,
+    inside_folder,
+    launcher_command,
+)
+from workers.sandbox.errors import SandboxUnavailable
+from workers.sandbox.inside.launcher import EXIT_MEMORY, READY
+from workers.sandbox.limits import MIB, Limits
+from workers.sandbox.result import Ending, Result
+
+START_SECONDS = 60.0
+"""For an interpreter to come up, on a machine that is busy. Typical: 0.05."""
+MAX_SOURCE_BYTES = 4 * MIB
+"""Of a program and what goes with it, as JSON."""
+_CHUNK = 2**16
+_PIPE_SECONDS = 5.0
+
+
+class SandboxProcess:
+    """An interpreter in its sandbox. `start` it, `give` it a job, then read and write as one does
+    with a process; `finish` gives the result. `end` it whatever happens."""
+
+    def __init__(self, process: Process, folder: str | None) -> None:
+        self._process = process
+        self._folder = folder
+        """Where an unsafe program works."""
+        self._limits = Limits()
+        self._given = 0.0
+        self._ended: Ending | None = None
+        """Why it was ended from outside."""
+        self._stdout, self._stderr = bytearray(), bytearray()
+        self._errors: asyncio.Task[None] | None = None
+        self._line = b""
+
+    @classmethod
+    async def start(cls, bubblewrap: Bubblewrap | None) -> SandboxProcess:
+        """An interpreter that is ready; without bubblewrap it is bounded but not isolated.
+
+        Raises SandboxUnavailable when it does not come up.
+        """
+        folder = None if bubblewrap else tempfile.mkdtemp(prefix="switchyard-unsafe-")
+        process = await (_isolated(bubblewrap) if bubblewrap else _unsafe(folder))
+        made = cls(process, folder)
+        try:
+            assert process.stdout is not None
+            async with asyncio.timeout(START_SECONDS):
+                ready = await process.stdout.read(1)
+            if ready != READY:
+                assert process.stderr is not None
+                said = (await process.stderr.read(2_000)).decode(errors="replace").strip()
+                raise SandboxUnavailable(f"a sandboxed interpreter did not start: {said}")
+        except TimeoutError as error:
+            await made.end()
+            raise SandboxUnavailable(
+                f"a sandboxed interpreter did not start within {START_SECONDS:.0f} s"
+            ) from error
+        except BaseException:
+            await made.end()
+            raise
+        return made
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended, as far as is known."""
+        return self._process.returncode is None
+
+    def give(self, job: Mapping[str, Any], limits: Limits) -> None:
+        """Hand over the one job, and start its clock. Raises ValueError when it is too large."""
+        content = json.dumps({**job, "limits": limits.model_dump()}).encode()
+        if len(content) > MAX_SOURCE_BYTES:
+            raise ValueError(
+                f"a program of {len(content):,} bytes is more than the sandbox takes "
+                f"({MAX_SOURCE_BYTES:,}): shorten it"
+            )
+        self._limits, self._given = limits, time.monotonic()
+        self._errors = asyncio.create_task(self._collect_errors())
+        self._write(len(content).to_bytes(8, "big") + content)
+
+    async def write_line(self, line: bytes) -> None:
+        """A line of its input; nothing happens when it has ended."""
+        self._write(line + b"\n")
+        assert self._process.stdin is not None
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout_at(self._deadline()):
+                await self._process.stdin.drain()
+
+    async def read_line(self, seconds: float | None = None) -> bytes | None:
+        """The next line of its output without the newline; None when there will be none, also
+        because its time or its output was used up. `seconds` is a limit of this line's own."""
+        assert self._process.stdout is not None
+        loop = asyncio.get_running_loop()
+        until = (
+            self._deadline() if seconds is None else min(self._deadline(), loop.time() + seconds)
+        )
+        try:
+            async with asyncio.timeout_at(until):
+                while b"\n" not in self._line:
+                    part = await self._process.stdout.read(_CHUNK)
+                    if not part:
+                        return None
+                    self._line += part
+                    if len(self._line) > self._limits.output_bytes:
+                        self._stop(Ending.OUTPUT_TOO_LONG)
+                        return None
+        except TimeoutError:
+            self._stop(Ending.TIMED_OUT)
+            return None
+        line, _, self._line = self._line.partition(b"\n")
+        return line
+
+    async def finish(self, stdin: str = "") -> Result:
+        """Write this and close its input, read what it writes until it ends, and say how it ended.
+
+        What `read_line` gave is no part of the result's output.
+        """
+        writing = asyncio.create_task(self._write_all(stdin.encode(errors="surrogateescape")))
+        assert self._errors is not None
+        self._stdout += self._line
+        try:
+            async with asyncio.timeout_at(self._deadline()):
+                await self._collect(self._process.stdout, self._stdout)
+                await self._errors
+                await self._process.wait()
+        except TimeoutError:
+            self._stop(Ending.TIMED_OUT)
+        finally:
+            await _cancelled(writing)
+        wall = time.monotonic() - self._given
+        await self.end()
+        code = self._process.returncode
+        ending = self._ended or _ending(code)
+        known = None if self._ended else _signed(code)
+        return Result(ending, _text(self._stdout), _text(self._stderr), known, wall)
+
+    async def end(self) -> None:
+        """Kill whatever is left of it, and wait for that."""
+        self._kill()
+        if self._errors is not None:
+            await _cancelled(self._errors)
+        await self._wait_for_pipes()
+        if self._folder is not None:
+            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+
+    async def _wait_for_pipes(self) -> None:
+        """Asyncio closes a pipe when it was read to its end, and calls a process ended when its
+        pipes are closed. Outside of a sandbox something may live on and hold them open."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PIPE_SECONDS):
+                for stream in (self._process.stdout, self._process.stderr):
+                    assert stream is not None
+                    while await stream.read(_CHUNK):
+                        continue
+                await self._process.wait()
+                with contextlib.suppress(ConnectionError):
+                    await self._process.stdin.wait_closed()
+
+    def _deadline(self) -> float:
+        """In the loop's time."""
+        left = self._given + self._limits.wall_seconds - time.monotonic()
+        return asyncio.get_running_loop().time() + left
+
+    def _write(self, content: bytes) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(content)
+
+    async def _write_all(self, content: bytes) -> None:
+        assert self._process.stdin is not None
+        # A program may end, or close its input, before it has read everything.
+        with contextlib.suppress(ConnectionError):
+            for at in range(0, len(content), _CHUNK):
+                self._process.stdin.write(content[at : at + _CHUNK])
+                await self._process.stdin.drain()
+            self._process.stdin.write_eof()
+
+    async def _collect(self, stream: asyncio.StreamReader | None, into: bytearray) -> None:
+        assert stream is not None
+        most = self._limits.output_bytes
+        while part := await stream.read(_CHUNK):
+            room = most - len(into)
+            into += part[:room]
+            if len(part) > room:
+                # The rest is read, too, until the pipe is closed by its end.
+                self._stop(Ending.OUTPUT_TOO_LONG)
+
+    async def _collect_errors(self) -> None:
+        await self._collect(self._process.stderr, self._stderr)
+
+    def _stop(self, why: Ending) -> None:
+        if self._ended is None:
+            self._ended = why
+        self._kill()
+
+    def _kill(self) -> None:
+        """Bubblewrap's death is that of everything in its namespace; else the group's."""
+        if self._folder is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        elif self.alive:
+            # Not `Process.kill`, which looks first whether the process has ended, and takes its
+            # exit code away from whom asyncio has waiting for it.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    """Cancel it and wait for that; what it came to before is of no interest."""
+    task.cancel()
+    await asyncio.wait([task])
+    if not task.cancelled() and (error := task.exception()) is not None:
+        raise error
+
+
+async def _isolated(bubblewrap: Bubblewrap) -> Process:
+    read, write = os.pipe()
+    try:
+        # It fits into a pipe.
+        os.write(write, seccomp.program())
+        os.close(write)
+        return await asyncio.create_subprocess_exec(
+            *bubblewrap.command(read),
+            stdin=PIPE, stdout=PIPE, stderr=PIPE,
+            # Empty for bubblewrap too: its process can be looked at from inside.
+            env={}, pass_fds=(read,),
+            start_new_session=True,
+        )  # fmt: skip
+    finally:
+        os.close(read)
+
+
+async def _unsafe(folder: str | None) -> Process:
+    return await asyncio.create_subprocess_exec(
+        *launcher_command(str(inside_folder()), "unsafe"),
+        stdin=PIPE, stdout=PIPE, stderr=PIPE, env=ENVIRONMENT, cwd=folder, start_new_session=True,
+    )  # fmt: skip
+
+
+def _signed(code: int | None) -> int | None:
+    """Bubblewrap tells a signal as 128 + its number, as a shell does."""
+    return 128 - code if code is not None and code > 128 and code != EXIT_MEMORY else code
+
+
+def _ending(code: int | None) -> Ending:
+    signed = _signed(code)
+    if signed == 0:
+        return Ending.OK
+    if signed == EXIT_MEMORY:
+        return Ending.OUT_OF_MEMORY
+    if signed == -signal.SIGXCPU:
+        return Ending.TIMED_OUT
+    return Ending.KILLED if signed is not None and signed < 0 else Ending.ERROR
+
+
+def _text(content: bytearray) -> str:
+    return content.decode("utf-8", errors="replace")
