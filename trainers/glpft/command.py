@@ -83,10 +83,10 @@ def glpft(
     --module trainers.cli glpft ...`, or with --use_fsdp --fsdp_version 2.
     """
     from trainers.glpft.pipeline import Watch, train
-    from trainers.glpft.processes import joined
     from trainers.glpft.publishing import publications, require_publishable
     from trainers.glpft.publishing import publish as publish_all
     from trainers.glpft.settings import BATCH, BATCH_FROM_SCRATCH
+    from trainers.processes import joined
 
     try:
         with joined() as processes:

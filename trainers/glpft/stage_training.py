@@ -19,16 +19,16 @@ from trainers.checkpoints import (
     require_disk,
     save_checkpoint,
 )
+from trainers.curves import Curves
 from trainers.errors import TrainingError
 from trainers.glpft.batches import Batch, batch_of, batches, share_of
-from trainers.glpft.curves import Curves
-from trainers.glpft.network import Network
-from trainers.glpft.processes import Processes, spread
 from trainers.glpft.rows import StageRows
 from trainers.glpft.settings import GlpftSettings, Schedule
 from trainers.interruption import deferred_interrupt
+from trainers.network import Network
 from trainers.optimizer_state import restore, tensors_of
 from trainers.optimizers import muon_and_adamw
+from trainers.processes import Processes, spread
 
 if TYPE_CHECKING:
     import torch

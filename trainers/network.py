@@ -1,4 +1,4 @@
-"""The model that a stage trains, all of its weights or an adapter; written as the engines read it:
+"""The model that a training changes, all of its weights or an adapter; written as the engines read it:
 a model folder, or an adapter in PEFT's format."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainers.errors import TrainingError, UnreadableModel
-from trainers.glpft.processes import Processes, whole
+from trainers.processes import Processes, whole
 from workers.engines.protocol import EngineError
 from workers.engines.settings import ModelSettings
 from workers.engines.torch.loading import LoadedModel, load_model
