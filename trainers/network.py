@@ -1,5 +1,5 @@
-"""The model that a training changes, all of its weights or an adapter; written as the engines read it:
-a model folder, or an adapter in PEFT's format."""
+"""The model that is trained, all of its weights or an adapter; written as the engines read it: a
+model folder, or an adapter in PEFT's format."""
 
 from __future__ import annotations
 
