@@ -24,10 +24,11 @@ from agents.records import RECORDS_VERSION, Call, Candidate, PolicyRef, Trajecto
 from trainers.data.json_files import Reading, Skipped, Unreadable
 from trainers.grpo.rewards import RewardWeights, candidate_reward, chosen, run_reward
 from trainers.grpo.sequences import Belongs, TokenSequence, sequences_of
+from trainers.store import OTHER_VERSION
 
 Grouping = Literal["at-grpo", "trajectory", "single"]
 
-OTHER_VERSION = "records of another schema version"
+
 MIXED = "mixed policy versions"
 INCOMPLETE = "incomplete group"
 TWICE = "run that is there twice"

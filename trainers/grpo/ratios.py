@@ -33,5 +33,5 @@ def ratio_quantiles(log_ratios: torch.Tensor) -> tuple[float, ...]:
         return (1.0,) * len(QUANTILES)
     picked = log_ratios.detach().double()[:: max(1, len(log_ratios) // MOST)][:MOST]
     at = torch.tensor(QUANTILES, dtype=torch.float64, device=picked.device)
-    # The exponential keeps the order.
-    return tuple(torch.exp(torch.quantile(picked, at)).tolist())
+    # The exponential keeps the order, and beyond its range is no number that JSON could hold.
+    return tuple(torch.exp(torch.quantile(picked, at).clamp(-700, 700)).tolist())

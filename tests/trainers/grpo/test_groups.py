@@ -16,6 +16,7 @@ from trainers.grpo import rewards, sequences
 from trainers.grpo.groups import Group, Sealing, seal
 from trainers.grpo.rewards import RewardWeights
 from trainers.models import load_tokenizer
+from trainers.store import OTHER_VERSION
 from workers.engines.local.model_files import MICRO_MODELS
 from workers.engines.torch.loading import TokenizerCodec
 
@@ -118,7 +119,7 @@ def test_records_of_another_schema_version_are_named() -> None:
     newer = a_run(1, a_step([a_candidate(1.0)] * 2)).model_copy(update={"version": 2})
     made = seal([newer], SEALING)
     assert made.records == ()
-    assert made.skipped[0].reason == grouping.OTHER_VERSION
+    assert made.skipped[0].reason == OTHER_VERSION
     assert made.skipped[0].detail == "version 2; this program reads 1"
 
 

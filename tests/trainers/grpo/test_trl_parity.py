@@ -71,7 +71,7 @@ def theirs(
     from transformers import PreTrainedTokenizerFast
 
     save_tokenizer(load_tokenizer(MICRO_MODELS / "slm"), folder, 64)
-    # With a divergence the trainer would look for the reference's weights, which are not asked here.
+    # With a divergence the trainer would load the reference, which is not asked here.
     beta = settings.pop("beta", 0.0)
     config = trl.GRPOConfig(
         output_dir=str(folder), per_device_train_batch_size=ROWS, num_generations=2,
