@@ -108,6 +108,52 @@ class Report(BaseModel):
     steps: tuple[StepFacts, ...]
 
 
+class PolicySummary(BaseModel):
+    """What became of one policy, in a line of a table."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    steps: int
+    groups: int
+    """Learned from."""
+    zero_variance_share: float
+    learned_tokens: int
+    first_loss: float
+    last_loss: float
+    first_reward: float
+    last_reward: float
+    least_effective_samples: float
+    clipped_share: float
+    oldest: int
+    """Versions that the oldest group was behind."""
+    tokens_per_second: float
+
+
+def summaries(report: Report) -> dict[str, PolicySummary]:
+    """Of each policy that learned something."""
+    made: dict[str, PolicySummary] = {}
+    for name in dict.fromkeys(name for step in report.steps for name in step.policies):
+        own = [step.policies[name] for step in report.steps if name in step.policies]
+        groups, learned = sum(each.groups for each in own), sum(each.learned for each in own)
+        flat = sum(each.flat for each in own)
+        made[name] = PolicySummary(
+            steps=len(own),
+            groups=groups,
+            zero_variance_share=flat / (flat + groups),
+            learned_tokens=learned,
+            first_loss=own[0].loss,
+            last_loss=own[-1].loss,
+            first_reward=own[0].reward,
+            last_reward=own[-1].reward,
+            least_effective_samples=min(each.effective_samples for each in own),
+            clipped_share=sum(each.clipped * each.learned for each in own) / max(learned, 1),
+            oldest=max(max(each.ages) for each in own),
+            tokens_per_second=sum(each.tokens for each in own)
+            / max(sum(each.seconds for each in own), 1e-9),
+        )
+    return made
+
+
 def read_report(folder: Path) -> Report | None:
     """Of a finished training; None if it is not finished. Raises `UnreadableModel`."""
     path = folder / REPORT

@@ -91,18 +91,18 @@ def test_the_loop_in_one_process_and_its_replay_from_the_store_have_the_same_wei
 
 
 def test_rewards_rise_when_the_policy_learns_from_its_own_samples(base: Path) -> None:
-    settings = settings_of(learning_rate=1e-2, batch=6)
+    settings = settings_of(learning_rate=6e-2, batch=6)
     loaded = load(base)
     learner = Learner(begun(settings, ["shared"], loaded))
     means: list[float] = []
-    for version in range(16):
+    for version in range(14):
         groups = seal(rollouts(loaded, version, count=6), sealing_of(loaded)).records
         rewards = [reward for group in groups for reward in group.rewards]
         means.append(sum(rewards) / len(rewards))
         now = settings.model_copy(update={"base_version": version})
         for batch in step_batches(groups, now):
             learner.step(batch)
-    assert sum(means[-4:]) / 4 > sum(means[:4]) / 4 + 0.2, means
+    assert sum(means[-4:]) / 4 > sum(means[:4]) / 4 + 0.3, means
 
 
 KILLED = """
