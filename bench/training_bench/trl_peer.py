@@ -40,8 +40,8 @@ def measure(workload: Workload, form: Form) -> Measured:
     from transformers import PrinterCallback
 
     from trainers.glpft.settings import PUBLISHED
-    from trainers.glpft.stage_training import AUTOCAST_FROM, peak_memory_mb
-    from trainers.memory import keep_freed_memory
+    from trainers.glpft.stage_training import AUTOCAST_FROM
+    from trainers.memory import keep_freed_memory, peak_memory_mb
     from trainers.network import load_base
 
     # Ours asks the allocator for this; without it the peer would be measured with another one.

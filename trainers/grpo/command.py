@@ -95,11 +95,10 @@ def grpo(
     Groups are learned from version by version, in the order in which the deployment recorded them.
     Run it again to go on after a crash or Ctrl-C; what is finished is not done again.
     """
-    from trainers.glpft.pipeline import base_folder
     from trainers.grpo.data import known_runs, read_data
     from trainers.grpo.pipeline import Watch, train
     from trainers.grpo.settings import LEARNING_RATE, LORA_RATE
-    from trainers.network import load_base
+    from trainers.network import base_folder, load_base
     from workers.engines.local.adapter_base import weights_sha256
 
     folder = base_folder(base)

@@ -34,7 +34,6 @@ from trainers.checkpoints import (
 )
 from trainers.curves import Curves
 from trainers.errors import NotEnoughDisk, TrainingError, UnreadableModel
-from trainers.glpft.stage_training import peak_memory_mb
 from trainers.grpo.advantages import has_signal
 from trainers.grpo.data import RUNS, GrpoData, RecordedRuns
 from trainers.grpo.facts import PolicyFacts
@@ -44,7 +43,7 @@ from trainers.grpo.report import REPORT, Report, StepFacts, read_report
 from trainers.grpo.settings import GrpoSettings
 from trainers.grpo.stream import StepBatch, step_batches
 from trainers.interruption import deferred_interrupt
-from trainers.memory import keep_freed_memory
+from trainers.memory import keep_freed_memory, peak_memory_mb
 from trainers.network import network_of
 from workers.engines.local.adapter_base import FACTS
 from workers.engines.torch.loading import LoadedModel
