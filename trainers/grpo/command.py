@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 def grpo(
     output: Annotated[Path, typer.Argument(help="Folder for checkpoints and finished policies.")],
     from_store: Annotated[Path, typer.Option(help="Folder of recorded runs.")],
-    base: Annotated[str, typer.Option(help="Folder or hub id that every policy begins with.")],
+    base: Annotated[
+        str, typer.Option(help="Folder or hub id of the model that policies begin with.")
+    ],
+    begin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="POLICY=FOLDER", help="Earlier version to go on from; repeatable."),
+    ] = None,
     workflow: Annotated[str | None, typer.Option(help="Whose runs; none: of all.")] = None,
     grouping: Annotated[
         str, typer.Option(metavar="at-grpo|trajectory|single", help="What competes with what.")
@@ -105,6 +111,7 @@ def grpo(
     chosen: dict[str, object] = {
         "base": base,
         "base_sha256": weights_sha256(folder),
+        "begins": _begins(begin or []),
         "data_sha256": "",
         "grouping": grouping,
         "group_size": group_size,
@@ -167,6 +174,19 @@ def grpo(
     _show(report, output)
     if as_json:
         typer.echo(json.dumps(_last_line(report)))
+
+
+def _begins(named: list[str]) -> dict[str, dict[str, str]]:
+    from trainers.network import base_folder
+    from workers.engines.local.adapter_base import weights_sha256
+
+    found: dict[str, dict[str, str]] = {}
+    for each in named:
+        policy, equals, model = each.partition("=")
+        if not policy or not equals or not model:
+            raise TrainingError(f"--begin {each!r}: give it as POLICY=FOLDER")
+        found[policy] = {"model": model, "sha256": weights_sha256(base_folder(model))}
+    return found
 
 
 _OPTIONS = {"reward": "alpha", "limit": "completion-limit", "agents": "agent"}

@@ -35,6 +35,7 @@ from trainers.checkpoints import (
 from trainers.curves import Curves
 from trainers.errors import NotEnoughDisk, TrainingError, UnreadableModel
 from trainers.grpo.advantages import has_signal
+from trainers.grpo.begins import begun_weights
 from trainers.grpo.data import RUNS, GrpoData, RecordedRuns
 from trainers.grpo.facts import PolicyFacts
 from trainers.grpo.learner import Learner, NotFinite
@@ -116,8 +117,8 @@ def train(
 
 
 def begun(settings: GrpoSettings, names: Sequence[str], loaded: LoadedModel) -> Policies:
-    """The policies as they begin, from the weights of the base and, of adapters, from random A and
-    zero B of the settings' seed."""
+    """The policies as they begin: with what the settings name, else with the base's weights or,
+    of adapters, random A of the settings' seed and zero B. Raises `TrainingError`."""
     import torch
 
     torch.manual_seed(settings.seed)
@@ -128,7 +129,12 @@ def begun(settings: GrpoSettings, names: Sequence[str], loaded: LoadedModel) -> 
         begins_from=None,
         base=settings.base,
     )
-    return Policies(network, names, settings)
+    unknown = sorted(set(settings.begins) - set(names))
+    if unknown:
+        raise TrainingError(
+            f"--begin {unknown[0]}: no such policy is trained; policies: {', '.join(names)}"
+        )
+    return Policies(network, names, settings, begun_weights(network, settings))
 
 
 def policy_names(settings: GrpoSettings, data: GrpoData) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trainers.grpo.settings import GrpoSettings
@@ -21,25 +21,35 @@ BETAS = (0.9, 0.999)
 
 
 @dataclass
-class Policy:
-    """One policy while another one is in the network."""
-
+class _Policy:
     optimizer: torch.optim.Optimizer
-    weights: Weights = field(default_factory=dict)
-    """By parameter name; empty while it is in the network."""
+    weights: Weights
+    """By parameter name; empty while they are in the network."""
 
 
 class Policies:
-    """All policies, which begin with the network's present weights."""
+    """All policies, which begin with `begins`, or with the network's present weights."""
 
-    def __init__(self, network: Network, names: Sequence[str], settings: GrpoSettings) -> None:
+    def __init__(
+        self,
+        network: Network,
+        names: Sequence[str],
+        settings: GrpoSettings,
+        begins: Mapping[str, Weights] | None = None,
+    ) -> None:
         self.network = network
         self.settings = settings
-        self._present = names[0]
-        self._policies = {name: Policy(self._optimizer()) for name in names}
-        for name in names[1:]:
-            self._policies[name].weights = self._copied()
-        self._reference = self._copied() if settings.objective.kl else {}
+        present, own = self._copied(), begins or {}
+        self._policies = {
+            name: _Policy(self._optimizer(), own.get(name, present)) for name in names
+        }
+        self._reference = (
+            {name: policy.weights for name, policy in self._policies.items()}
+            if settings.objective.kl
+            else {}
+        )
+        self._present: str | None = None
+        self.put_in(names[0])
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -48,7 +58,8 @@ class Policies:
     def put_in(self, name: str) -> torch.optim.Optimizer:
         """Put a policy's weights into the network; returns its optimizer."""
         if name != self._present:
-            self._policies[self._present].weights = self._copied()
+            if self._present is not None:
+                self._policies[self._present].weights = self._copied()
             self._fill(self._policies[name].weights)
             self._policies[name].weights = {}
             self._present = name
@@ -56,9 +67,11 @@ class Policies:
 
     @contextmanager
     def reference(self) -> Generator[None]:
-        """The weights that every policy began with, for the time of the block."""
+        """In the network, for the time of the block, what its present policy began with. Raises
+        KeyError where no divergence from it is asked for."""
+        assert self._present is not None
         own = self._copied()
-        self._fill(self._reference)
+        self._fill(self._reference[self._present])
         try:
             yield
         finally:

@@ -23,15 +23,29 @@ LORA_RATE = 10.0
 arXiv:2405.09673)."""
 
 
+class Begin(BaseModel):
+    """An earlier version of a policy."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str
+    """Folder or hub id of a model, or the folder of an adapter."""
+    sha256: str
+    """Of its weights."""
+
+
 class GrpoSettings(BaseModel):
     """One run of `train grpo`, but for where it is written."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     base: str
-    """Folder or hub id of the model that every policy begins with."""
+    """Folder or hub id of the model that policies begin with, or are adapters of."""
     base_sha256: str
     """Of its weights."""
+    begins: dict[str, Begin] = Field(default_factory=dict)
+    """By policy, what it goes on from; others begin with the base, or an adapter that changes
+    nothing."""
     data_sha256: str
     """Of the sealed groups."""
     grouping: Grouping = "at-grpo"

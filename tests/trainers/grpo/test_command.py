@@ -72,6 +72,8 @@ def test_the_command_names_what_it_leaves_out_and_ends_with_a_table_and_a_line_o
         (("--learning-rate", 0), "--learning-rate 0.0: Input should be greater than 0"),
         (("--alpha", "nan"), "--alpha nan: Input should be a finite number"),
         (("--base", "/nowhere/at/all"), "there is no such folder"),
+        (("--begin", "coder"), "--begin 'coder': give it as POLICY=FOLDER"),
+        (("--begin", "coder=/nowhere/at/all"), "there is no such folder"),
         (("--from-store", "/nowhere/at/all"), "holds no recorded runs"),
         (("--workflow", "other"), "holds no run of the workflow 'other' that can be read"),
         (("--group-size", 5), "have no complete group of 5 (at-grpo); 6 × incomplete group"),
