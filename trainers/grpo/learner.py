@@ -83,6 +83,10 @@ class Learner:
             if groups
         }
 
+    def logprobs(self, piece: Piece) -> torch.Tensor:
+        """log π_θ of a piece's learned tokens [n], by the policy that is in the network."""
+        return self._scores_of([piece])[0].logprobs
+
     def _policy_step(
         self, name: str, groups: Sequence[Group], version: int, flat: int
     ) -> PolicyStep:
