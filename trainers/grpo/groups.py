@@ -102,41 +102,55 @@ class _Sample:
     member: Member
 
 
+class Sealer:
+    """Groups of runs that come one after the other, as they end."""
+
+    def __init__(self, sealing: Sealing) -> None:
+        self.sealing = sealing
+        self.skipped: list[Skipped] = []
+        """What was left out so far, and why."""
+        self._open: dict[GroupKey, dict[PolicyRef, list[Member]]] = {}
+        self._known: set[str] = set()
+
+    def add(self, trajectory: Trajectory) -> list[Group]:
+        """The groups that this run completes. One that was there already counts once."""
+        if trajectory.run.id in self._known:
+            self.skipped.append(Skipped(trajectory.run.id, TWICE))
+            return []
+        self._known.add(trajectory.run.id)
+        sealed: list[Group] = []
+        for sample in _samples(trajectory, self.sealing, self.skipped):
+            members = self._open.setdefault(sample.key, {}).setdefault(sample.policy, [])
+            members.append(sample.member)
+            if len(members) == self.sealing.size:
+                sealed.append(Group(sample.key, sample.policy, tuple(members)))
+                members.clear()
+        return sealed
+
+    def left_over(self) -> list[Skipped]:
+        """The groups that are not complete, when no run comes any more."""
+        size, found = self.sealing.size, list[Skipped]()
+        for key, by_policy in self._open.items():
+            left = {policy: members for policy, members in by_policy.items() if members}
+            if left:
+                count = sum(map(len, left.values()))
+                versions = ", ".join(f"{len(m)} of version {p.version}" for p, m in left.items())
+                reason = MIXED if len(left) > 1 and count >= size else INCOMPLETE
+                found.append(Skipped(str(key), reason, f"{count} of {size} members: {versions}"))
+        return found
+
+
 def seal(trajectories: Iterable[Trajectory], sealing: Sealing) -> Reading[Group]:
     """Every complete group, and beside them what was left out and why. The order of the
     trajectories does not matter; groups come by policy version, then by the run that completed
     them."""
-    skipped: list[Skipped] = []
-    open_groups: dict[GroupKey, dict[PolicyRef, list[Member]]] = {}
+    sealer = Sealer(sealing)
     sealed: list[Group] = []
-    known: set[str] = set()
     for trajectory in sorted(trajectories, key=lambda each: each.run.id):
-        if trajectory.run.id in known:
-            skipped.append(Skipped(trajectory.run.id, TWICE))
-            continue
-        known.add(trajectory.run.id)
-        for sample in _samples(trajectory, sealing, skipped):
-            members = open_groups.setdefault(sample.key, {}).setdefault(sample.policy, [])
-            members.append(sample.member)
-            if len(members) == sealing.size:
-                sealed.append(Group(sample.key, sample.policy, tuple(members)))
-                members.clear()
-    skipped += _left_over(open_groups, sealing.size)
+        sealed += sealer.add(trajectory)
     # Stable: within a version in the order in which they were completed.
-    return Reading(tuple(sorted(sealed, key=lambda group: group.policy.version)), tuple(skipped))
-
-
-def _left_over(
-    open_groups: dict[GroupKey, dict[PolicyRef, list[Member]]], size: int
-) -> Iterator[Skipped]:
-    for key, by_policy in open_groups.items():
-        left = {policy: members for policy, members in by_policy.items() if members}
-        count = sum(map(len, left.values()))
-        if not left:
-            continue
-        versions = ", ".join(f"{len(m)} of version {p.version}" for p, m in left.items())
-        reason = MIXED if len(left) > 1 and count >= size else INCOMPLETE
-        yield Skipped(str(key), reason, f"{count} of {size} members: {versions}")
+    sealed.sort(key=lambda group: group.policy.version)
+    return Reading(tuple(sealed), (*sealer.skipped, *sealer.left_over()))
 
 
 def _samples(trajectory: Trajectory, sealing: Sealing, skipped: list[Skipped]) -> Iterator[_Sample]:

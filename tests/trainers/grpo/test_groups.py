@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agents.records import Candidate, SamplingParams, Trajectory
 from trainers.grpo import groups as grouping
 from trainers.grpo import rewards, sequences
-from trainers.grpo.groups import Group, Sealing, seal
+from trainers.grpo.groups import Group, Sealer, Sealing, seal
 from trainers.grpo.rewards import RewardWeights
 from trainers.models import load_tokenizer
 from trainers.store import OTHER_VERSION
@@ -85,6 +85,19 @@ def test_a_run_that_is_there_twice_counts_once() -> None:
     groups, reasons = shown(run, run)
     assert len(groups) == 1
     assert reasons == {grouping.TWICE: 1}
+
+
+def test_groups_are_sealed_by_the_run_that_completes_them() -> None:
+    sealer = Sealer(SEALING)
+    first, second, third = (a_run(number, a_step([a_candidate(1.0)])) for number in (1, 2, 3))
+    assert sealer.add(first) == []
+    (group,) = sealer.add(second)
+    assert [member.origin[:36] for member in group.members] == [first.run.id, second.run.id]
+    assert sealer.add(second) == []
+    assert sealer.left_over() == []
+    assert sealer.add(third) == []
+    assert [each.reason for each in sealer.left_over()] == [grouping.INCOMPLETE]
+    assert [each.reason for each in sealer.skipped] == [grouping.TWICE]
 
 
 @pytest.mark.parametrize(
