@@ -84,8 +84,8 @@ def read_data(
         raise UnreadableData(
             f"the {len(chosen):,} runs{of_workflow} in {store} have no complete group of "
             f"{sealing.size} ({sealing.grouping}){_listed(skipped)}. Give their --group-size and "
-            "--grouping, and roll out with temperature 1, without top_p, top_k and JSON schemas, and "
-            "with constrain_tools = false"
+            "--grouping, and roll out with temperature 1, without top_p, top_k and JSON schemas, "
+            "and with constrain_tools = false"
         )
     if not any(has_signal(group.rewards) for group in sealed.records):
         raise TrainingError(

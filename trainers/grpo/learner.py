@@ -124,6 +124,8 @@ class Learner:
         objective, device = self.settings.objective, self.policies.network.device
         counts = torch.tensor([row.sequence.count for row in rows], device=device)
         references = self._references(pieces)
+        # What a refused update may have left.
+        optimizer.zero_grad()
         loss = 0.0
         for number, piece in enumerate(pieces):
             scores = self._scores(piece)
@@ -150,7 +152,6 @@ class Learner:
             raise NotFinite(self._said("gradient", norm, [row.origin for row in rows], where))
         self.updated = True
         optimizer.step()
-        optimizer.zero_grad()
         sums.norms.append(norm)
         sums.loss += loss
 
@@ -203,7 +204,8 @@ class Learner:
             high = (ratio > 1 + objective.clip_high) & (tokens.advantages > 0)
             low = (ratio < 1 - objective.clip_low) & (tokens.advantages < 0)
             out = behaviour_weights(tokens, objective) == 0
-            sums.clipped += int((high | low | out).sum())
+            if objective.correction != "truncated":
+                sums.clipped += int((high | low | out).sum())
             sums.entropy += float(scores.entropies.sum())
             if divergence is not None:
                 sums.divergence += float(divergence.sum())
