@@ -13,6 +13,7 @@ from runtime.words import counted
 from trainers.data.command import data
 from trainers.errors import TrainingError
 from trainers.glpft.command import glpft
+from trainers.grpo.command import grpo
 
 if TYPE_CHECKING:
     from trainers.skills import Skill
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 app.command()(data)
 app.command()(glpft)
+app.command()(grpo)
 
 
 @app.command()

@@ -1,4 +1,6 @@
-"""Keeps freed memory in the process instead of giving it back to the kernel at every step.
+"""The memory of a training: what it has held at most, and how what is freed is kept.
+
+`keep_freed_memory` keeps it in the process instead of giving it back to the kernel at every step.
 
 A training step frees and allocates the same few hundred megabytes again. With glibc's defaults
 each large block is mapped and unmapped anew and every page is faulted in again: measured on the
@@ -9,6 +11,11 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import resource
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 # Parameters of mallopt(3) in glibc's malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -2, -3, -8
@@ -29,3 +36,13 @@ def keep_freed_memory() -> bool:
         (_TOP_PAD, 256 * 1024 * 1024),
     )
     return all(mallopt(parameter, value) == 1 for parameter, value in settings)
+
+
+def peak_memory_mb(device: torch.device) -> float:
+    """Most memory that this process has held: of the GPU, or else resident."""
+    import torch
+
+    if device.type == "cuda":
+        return round(torch.cuda.max_memory_allocated(device) / 1e6, 1)
+    # Kilobytes on Linux.
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6, 1)

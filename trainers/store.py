@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from agents.records import Trajectory
+from agents.records import RECORDS_VERSION, Trajectory
 from trainers.data.json_files import Reading, Skipped
 from trainers.errors import UnreadableData
 
+OTHER_VERSION = "records of another schema version"
 
-def read_trajectories(store: Path, workflow: str) -> Reading[Trajectory]:
-    """Every recorded run of a workflow, in the order of their ids; of a run that was replayed the
-    newest. Raises `UnreadableData` if there is no store.
+
+def read_trajectories(store: Path, workflow: str | None) -> Reading[Trajectory]:
+    """Every recorded run of a workflow, or of all, in the order of their ids; of a run that was
+    replayed the newest. Raises `UnreadableData` if there is no store.
 
     `store` is the folder that holds `trajectories/`: `.switchyard/store` of a deployment.
     """
@@ -30,11 +33,10 @@ def read_trajectories(store: Path, workflow: str) -> Reading[Trajectory]:
         )
     found: dict[str, Trajectory] = {}
     skipped: list[Skipped] = []
+    chosen = None if workflow is None else [("workflow", "=", workflow)]
     for file in files:
         try:
-            table: Any = pq.read_table(
-                file, columns=["trajectory"], filters=[("workflow", "=", workflow)]
-            )
+            table: Any = pq.read_table(file, columns=["trajectory"], filters=chosen)
             rows: list[str] = table["trajectory"].to_pylist()
         except (OSError, pa.ArrowException, KeyError) as error:
             skipped.append(Skipped(file.name, "the file cannot be read", str(error)[:160]))
@@ -43,8 +45,20 @@ def read_trajectories(store: Path, workflow: str) -> Reading[Trajectory]:
             try:
                 trajectory = Trajectory.model_validate_json(row)
             except ValidationError as error:
-                place = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
-                skipped.append(Skipped(f"{file.name}[{number}]", "no trajectory record", place))
+                skipped.append(_named(f"{file.name}[{number}]", row, error))
             else:
                 found[trajectory.run.id] = trajectory
     return Reading(tuple(found[run] for run in sorted(found)), tuple(skipped))
+
+
+def _named(where: str, row: str, error: ValidationError) -> Skipped:
+    """A newer writer's record, or a broken one."""
+    try:
+        version = json.loads(row)["version"]
+    except (ValueError, KeyError, TypeError):
+        version = RECORDS_VERSION
+    if version != RECORDS_VERSION:
+        said = f"version {version!s:.20}; this program reads {RECORDS_VERSION}"
+        return Skipped(where, OTHER_VERSION, said)
+    place = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
+    return Skipped(where, "no trajectory record", place)

@@ -25,11 +25,11 @@ def measure(workload: Workload) -> Measured:
     import torch
 
     from trainers.glpft.batches import batches
-    from trainers.glpft.network import load_base, network_of
     from trainers.glpft.rows import StageRows
     from trainers.glpft.settings import GlpftSettings
-    from trainers.glpft.stage_training import StageTraining, peak_memory_mb
-    from trainers.memory import keep_freed_memory
+    from trainers.glpft.stage_training import StageTraining
+    from trainers.memory import keep_freed_memory, peak_memory_mb
+    from trainers.network import load_base, network_of
 
     keep_freed_memory()
 

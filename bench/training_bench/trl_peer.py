@@ -39,10 +39,10 @@ def measure(workload: Workload, form: Form) -> Measured:
     import torch
     from transformers import PrinterCallback
 
-    from trainers.glpft.network import load_base
     from trainers.glpft.settings import PUBLISHED
-    from trainers.glpft.stage_training import AUTOCAST_FROM, peak_memory_mb
-    from trainers.memory import keep_freed_memory
+    from trainers.glpft.stage_training import AUTOCAST_FROM
+    from trainers.memory import keep_freed_memory, peak_memory_mb
+    from trainers.network import load_base
 
     # Ours asks the allocator for this; without it the peer would be measured with another one.
     keep_freed_memory()

@@ -160,11 +160,11 @@ def prepare(workload: Workload, samples: int) -> Prepared:
     from trainers.data.datasets import build
     from trainers.data.sources import from_worlds
     from trainers.glpft.from_scratch import write_new_model
-    from trainers.glpft.network import load_base
     from trainers.glpft.rows import rows_of
     from trainers.glpft.settings import size
     from trainers.glpft.stage_training import AUTOCAST_FROM
     from trainers.glpft.stages import Stage
+    from trainers.network import load_base
 
     chosen = size(workload.size)
     data = build(

@@ -82,7 +82,7 @@ def _train(
 ) -> None:
     from trainers.errors import TrainingError
     from trainers.glpft.pipeline import Watch, train
-    from trainers.glpft.processes import joined
+    from trainers.processes import joined
 
     from .tiny_glpft import DATA
 

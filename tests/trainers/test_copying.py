@@ -12,8 +12,8 @@ import torch
 from trainers.errors import TrainingError
 from trainers.glpft.copying import LOOKS_BACK, copying_rows
 from trainers.glpft.from_scratch import write_new_model
-from trainers.glpft.network import load_base
 from trainers.glpft.stages import COPYING, ROLES, Stage
+from trainers.network import load_base
 from workers.engines.torch.loading import LoadedModel
 
 from .tiny_glpft import DATA, SETTINGS, SIZE

@@ -21,12 +21,12 @@ from trainers.data.datasets import build, write
 from trainers.data.examples import SETS
 from trainers.data.sources import from_worlds
 from trainers.errors import TrainingError, UnreadableModel
-from trainers.glpft.network import load_base, network_of
 from trainers.glpft.pipeline import Report, Watch, train
 from trainers.glpft.rows import StageRows, TokenRow, rows_of, token_row
 from trainers.glpft.settings import Size
 from trainers.glpft.stage_training import StageTraining
 from trainers.glpft.stages import EVEN_SHARES, METHODS, ROLES, Method, Stage, is_in_part, stages_of
+from trainers.network import load_base, network_of
 from workers.engines.text.chat_prompt import build_prompt
 from workers.engines.torch.lora import LoraLayers
 

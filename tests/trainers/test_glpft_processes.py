@@ -20,9 +20,9 @@ from safetensors.torch import load_file
 from trainers.glpft.batches import batch_of, share_of
 from trainers.glpft.facts import StageFacts, read_facts
 from trainers.glpft.pipeline import train
-from trainers.glpft.processes import joined
 from trainers.glpft.rows import TokenRow
 from trainers.glpft.settings import GlpftSettings
+from trainers.processes import joined
 
 from .launched import launched
 from .tiny_glpft import DATA, changed

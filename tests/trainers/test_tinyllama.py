@@ -34,8 +34,8 @@ from trainers.data.datasets import build, write
 from trainers.data.sources import Source
 from trainers.data.trajectories import Step, Trajectory
 from trainers.glpft.facts import StageFacts, read_facts
-from trainers.glpft.network import load_base, network_of
 from trainers.glpft.stages import ROLES
+from trainers.network import load_base, network_of
 from workers.engines.torch.lora import LoraLayers
 
 from .umi_team import LED, SHORTEST, ask, bus_of, up, weights_of

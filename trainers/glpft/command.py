@@ -83,10 +83,10 @@ def glpft(
     --module trainers.cli glpft ...`, or with --use_fsdp --fsdp_version 2.
     """
     from trainers.glpft.pipeline import Watch, train
-    from trainers.glpft.processes import joined
     from trainers.glpft.publishing import publications, require_publishable
     from trainers.glpft.publishing import publish as publish_all
     from trainers.glpft.settings import BATCH, BATCH_FROM_SCRATCH
+    from trainers.processes import joined
 
     try:
         with joined() as processes:
@@ -146,9 +146,9 @@ def _settings(data: DataSet, base: str | None, size: str, **chosen: object) -> G
     from pydantic import ValidationError
 
     from trainers.glpft.fingerprint import weights_sha256
-    from trainers.glpft.pipeline import base_folder
     from trainers.glpft.settings import GlpftSettings
     from trainers.glpft.settings import size as size_of
+    from trainers.network import base_folder
 
     begins = {"size": size_of(size)} if base is None else {
         "base": base, "base_sha256": weights_sha256(base_folder(base)),

@@ -29,16 +29,13 @@ from trainers.glpft.copying import copying_rows
 from trainers.glpft.facts import FACTS, StageFacts, read_facts
 from trainers.glpft.fingerprint import weights_sha256
 from trainers.glpft.from_scratch import write_new_model
-from trainers.glpft.network import load_base, network_of
-from trainers.glpft.processes import Processes
 from trainers.glpft.rows import StageRows, rows_of
 from trainers.glpft.settings import COPYING_SHARE, COPYING_TOKENS, GlpftSettings
-from trainers.glpft.stage_training import StageProgress, StageTraining, peak_memory_mb
+from trainers.glpft.stage_training import StageProgress, StageTraining
 from trainers.glpft.stages import BACKBONE, COPYING, EVEN_SHARES, ROLES, Stage, stages_of
-from trainers.memory import keep_freed_memory
-from workers.engines.local.model_files import find_folder
-from workers.engines.protocol import EngineError
-from workers.engines.settings import ModelSettings
+from trainers.memory import keep_freed_memory, peak_memory_mb
+from trainers.network import base_folder, load_base, network_of
+from trainers.processes import Processes
 from workers.engines.torch.loading import LoadedModel
 
 SETTINGS = "settings.json"
@@ -142,14 +139,6 @@ def require_trainable(data: DataSet) -> None:
                 "a model that was trained on them could not be measured; make one with "
                 "`train data --worlds train`"
             )
-
-
-def base_folder(model: str) -> Path:
-    """Of a model by path, hub id or micro name. Raises `UnreadableModel`."""
-    try:
-        return find_folder(ModelSettings(engine="torch", model=model))
-    except EngineError as error:
-        raise UnreadableModel(str(error)) from error
 
 
 @dataclass(frozen=True)

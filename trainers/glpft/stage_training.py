@@ -5,7 +5,6 @@ curve, bit for bit, as one that was not."""
 from __future__ import annotations
 
 import math
-import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,16 +18,16 @@ from trainers.checkpoints import (
     require_disk,
     save_checkpoint,
 )
+from trainers.curves import Curves
 from trainers.errors import TrainingError
 from trainers.glpft.batches import Batch, batch_of, batches, share_of
-from trainers.glpft.curves import Curves
-from trainers.glpft.network import Network
-from trainers.glpft.processes import Processes, spread
 from trainers.glpft.rows import StageRows
 from trainers.glpft.settings import GlpftSettings, Schedule
 from trainers.interruption import deferred_interrupt
+from trainers.network import Network
 from trainers.optimizer_state import restore, tensors_of
 from trainers.optimizers import muon_and_adamw
+from trainers.processes import Processes, spread
 
 if TYPE_CHECKING:
     import torch
@@ -321,16 +320,6 @@ def rate_factor(done: float, warmup: float, lowest: float = 0.0) -> float:
         return done / warmup
     falling = 1 + math.cos(math.pi * min((done - warmup) / max(1 - warmup, 1e-9), 1.0))
     return lowest + (1 - lowest) * 0.5 * falling
-
-
-def peak_memory_mb(device: torch.device) -> float:
-    """Most memory that this process has held: of the GPU, or else resident."""
-    import torch
-
-    if device.type == "cuda":
-        return round(torch.cuda.max_memory_allocated(device) / 1e6, 1)
-    # Kilobytes on Linux.
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6, 1)
 
 
 def _decayed(

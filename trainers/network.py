@@ -1,5 +1,5 @@
-"""The model that a stage trains, all of its weights or an adapter; written as the engines read it:
-a model folder, or an adapter in PEFT's format."""
+"""The model that is trained, all of its weights or an adapter; written as the engines read it: a
+model folder, or an adapter in PEFT's format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainers.errors import TrainingError, UnreadableModel
-from trainers.glpft.processes import Processes, whole
+from trainers.processes import Processes, whole
+from workers.engines.local.model_files import find_folder
 from workers.engines.protocol import EngineError
 from workers.engines.settings import ModelSettings
 from workers.engines.torch.loading import LoadedModel, load_model
@@ -28,6 +29,14 @@ _COPIED = (
 ADAPTER = "adapter_model.safetensors"
 _CHANGES_LOGITS = ("final_logit_softcapping", "logits_scaling", "logit_scale")
 """Settings of models that do more to their logits than the output layer does."""
+
+
+def base_folder(model: str) -> Path:
+    """Of a model by path, hub id or micro name. Raises `UnreadableModel`."""
+    try:
+        return find_folder(ModelSettings(engine="torch", model=model))
+    except EngineError as error:
+        raise UnreadableModel(str(error)) from error
 
 
 def load_base(model: str) -> LoadedModel:

@@ -11,7 +11,7 @@ from trainers.errors import TrainingError
 
 
 class Curves:
-    """Writes the scalars of one stage below `folder`; nothing if that is None."""
+    """Writes the scalars of one training below `folder`; nothing if that is None."""
 
     def __init__(self, folder: Path | None, step: int) -> None:
         self._writer: Any = None

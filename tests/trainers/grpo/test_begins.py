@@ -1,0 +1,99 @@
+"""Policies that go on from an earlier version of themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import torch
+
+from trainers.errors import TrainingError
+from trainers.grpo.learner import Learner
+from trainers.grpo.pipeline import begun, train
+from trainers.grpo.policies import Policies
+from trainers.grpo.settings import GrpoSettings
+from trainers.grpo.stream import step_batches
+from workers.engines.local.adapter_base import weights_sha256
+from workers.engines.local.model_files import MICRO_MODELS
+
+from .recorded import record
+from .tiny_grpo import data_in, load, rollouts, settings_of, write_base
+
+ROLES = ("coder", "tester")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_base(tmp_path_factory.mktemp("begins") / "base")
+
+
+def trained(base: Path, folder: Path, kind: str) -> dict[str, dict[str, torch.Tensor]]:
+    """The weights that two policies end with."""
+    runs = rollouts(load(base), 0, count=3, agents=ROLES)
+    asyncio.run(record(folder / "store", runs))
+    settings = given(base, kind, {})
+    data = data_in(folder / "store", load(base))
+    train(settings, data, load(base), folder / "out")
+    # Trained again, to see them before they are written.
+    policies = begun(settings, ROLES, load(base))
+    learner = Learner(policies)
+    for batch in step_batches(data.groups, settings):
+        learner.step(batch)
+    return in_network(policies)
+
+
+def given(base: Path, kind: str, begins: dict[str, Path], **changes: object) -> GrpoSettings:
+    return settings_of(
+        weights=kind, policies="per-role", rank=2, base_sha256=weights_sha256(base),
+        learning_rate=1e-2,
+        begins={
+            name: {"model": str(folder), "sha256": weights_sha256(folder)}
+            for name, folder in begins.items()
+        },
+        **changes,
+    )  # fmt: skip
+
+
+def in_network(policies: Policies) -> dict[str, dict[str, torch.Tensor]]:
+    made: dict[str, dict[str, torch.Tensor]] = {}
+    for name in policies.names:
+        policies.put_in(name)
+        made[name] = {key: each.detach().clone() for key, each in policies.network.trained()}
+    return made
+
+
+@pytest.mark.parametrize("kind", ["full", "lora"])
+def test_each_policy_goes_on_with_its_own_weights(kind: str, base: Path, tmp_path: Path) -> None:
+    if kind == "lora":
+        pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+    ended = trained(base, tmp_path, kind)
+    folders = {name: tmp_path / "out/policies" / name for name in ROLES}
+    found = in_network(begun(given(base, kind, folders), ROLES, load(base)))
+    for name in ROLES:
+        assert all(torch.equal(found[name][key], each) for key, each in ended[name].items())
+    some = in_network(begun(given(base, kind, {"tester": folders["tester"]}), ROLES, load(base)))
+    assert all(torch.equal(some["tester"][key], each) for key, each in ended["tester"].items())
+    assert not all(torch.equal(some["coder"][key], each) for key, each in ended["coder"].items())
+
+
+def test_what_is_no_earlier_version_is_refused_by_name(base: Path, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="--begin critic: no such policy is trained"):
+        begun(given(base, "full", {"critic": base}), ROLES, load(base))
+    with pytest.raises(TrainingError, match=r"no earlier version of a policy of this base"):
+        begun(given(base, "full", {"coder": MICRO_MODELS / "slm"}), ROLES, load(base))
+
+
+def test_adapters_of_another_rank_or_base_are_refused(base: Path, tmp_path: Path) -> None:
+    pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+    trained(base, tmp_path, "lora")
+    folder = tmp_path / "out/policies/coder"
+    wider = given(base, "lora", {"coder": folder}).model_copy(update={"rank": 4})
+    with pytest.raises(TrainingError, match=r"has rank 2 and alpha 4, .* give its --rank"):
+        begun(wider, ROLES, load(base))
+    facts = folder / "training.json"
+    facts.write_text(facts.read_text().replace(weights_sha256(base), "0" * 64))
+    with pytest.raises(TrainingError, match="coder"):
+        begun(given(base, "lora", {"coder": folder}), ROLES, load(base))
+    with pytest.raises(TrainingError, match="is no adapter that can be read"):
+        begun(given(base, "lora", {"coder": base}), ROLES, load(base))

@@ -1,0 +1,89 @@
+"""`train grpo` as a user meets it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from trainers.cli import app
+
+from .recorded import record
+from .tiny_grpo import load, rollouts, write_base
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_base(tmp_path_factory.mktemp("command") / "base")
+
+
+@pytest.fixture(scope="module")
+def store(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("store")
+    runs = rollouts(load(base), 3, count=4, agents=("coder", "tester"))
+    newer = runs[-1].model_copy(update={"run": runs[-1].run.model_copy(update={"version": 2})})
+    asyncio.run(record(folder, [*runs[:-1], newer]))
+    return folder
+
+
+def command(*arguments: object) -> tuple[int, str, str]:
+    ended = CliRunner().invoke(app, ["grpo", *map(str, arguments)])
+    if ended.exception is not None and not isinstance(ended.exception, SystemExit):
+        return 1, ended.stdout, str(ended.exception)
+    return ended.exit_code, ended.stdout, ended.stderr
+
+
+def test_the_command_names_what_it_leaves_out_and_ends_with_a_table_and_a_line_of_json(
+    base: Path, store: Path, tmp_path: Path
+) -> None:
+    arguments = (
+        tmp_path / "out", "--from-store", store, "--base", base, "--policies", "per-role",
+        "--batch", 2, "--learning-rate", 1e-3, "--checkpoint-every", 2, "--json",
+    )  # fmt: skip
+    code, out, err = command(*arguments)
+    assert code == 0, err
+    assert "6 groups of 4 runs" in err
+    assert "left out: 1 × records of another schema version" in err
+    assert "step 1/3" in err
+    assert "checkpoint at step 2" in err
+    assert "version 3 → 6; 6 groups of 4 runs, 0 with all rewards the same, 0 too old" in out
+    said = json.loads(out.splitlines()[-1])
+    assert (said["version"], said["steps"], said["groups"]) == (6, 3, 6)
+    assert said["skipped"] == {"records of another schema version": 1}
+    assert {row["groups"] for row in said["policies"].values()} == {3}
+    assert (tmp_path / "out/policies/coder/model.safetensors").is_file()
+    code, again, err = command(*arguments)
+    assert code == 0
+    assert "is finished; --restart trains anew" in err
+    assert again == out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--grouping", "poem"), "--grouping 'poem': Input should be 'at-grpo'"),
+        (("--group-size", 1), "--group-size 1: Input should be greater than or equal to 2"),
+        (("--policies", "none"), "--policies 'none': Input should be 'shared'"),
+        (("--correction", "magic"), "--correction 'magic': Input should be 'none', 'clip'"),
+        (("--clip-low", 1.5), "--clip-low 1.5: Input should be less than 1"),
+        (("--learning-rate", 0), "--learning-rate 0.0: Input should be greater than 0"),
+        (("--alpha", "nan"), "--alpha nan: Input should be a finite number"),
+        (("--base", "/nowhere/at/all"), "there is no such folder"),
+        (("--begin", "coder"), "--begin 'coder': give it as POLICY=FOLDER"),
+        (("--begin", "coder=/nowhere/at/all"), "there is no such folder"),
+        (("--from-store", "/nowhere/at/all"), "holds no recorded runs"),
+        (("--workflow", "other"), "holds no run of the workflow 'other' that can be read"),
+        (("--group-size", 5), "have no complete group of 5 (at-grpo); 6 × incomplete group"),
+        (("--agent", "nobody"), "have no complete group of 4"),
+    ],
+)
+def test_bad_input_is_named_before_anything_is_trained(
+    base: Path, store: Path, tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    code, _, answer = command(tmp_path / "out", "--from-store", store, "--base", base, *arguments)
+    assert code != 0
+    assert said in answer
+    assert not (tmp_path / "out").exists()

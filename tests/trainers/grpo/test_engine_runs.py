@@ -1,0 +1,81 @@
+"""Runs that a real engine played: their conversations are learned from as they were sampled."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.environments.word_problems import generate
+from agents.records import Task, Trajectory
+from trainers.grpo.groups import Sealing, seal
+from trainers.grpo.learner import Learner
+from trainers.grpo.pipeline import begun
+from trainers.grpo.rows import Piece, pieces_of, rows_of
+from trainers.grpo.sequences import same_tokenizer
+from trainers.grpo.stream import step_batches
+from trainers.network import load_base
+from workers.engines.factory import build_engine
+from workers.engines.settings import ModelSettings
+from workers.in_process import EnginePool, InProcess
+
+from .recorded import a_run
+from .tiny_grpo import SIZE, settings_of
+
+MODEL = "micro:slm"
+
+
+async def played() -> list[Trajectory]:
+    """Four runs each of two problems, with the calculator and its answers in the conversation."""
+    settings = ModelSettings(
+        engine="torch", model=MODEL, temperature=1.0, device="cpu", dtype="float32",
+        plain_logprobs=True, constrain_tools=False,
+    )  # fmt: skip
+    engine = build_engine(settings)
+    await engine.start()
+    here = InProcess({"llm": EnginePool(settings, engine)})
+    runs = [
+        a_run(number).run.model_copy(
+            update={
+                "task": Task(prompt=problem.prompt), "workflow": "solo", "seed": number,
+                "options": {"calculator": True}, "deadline": 4e9,
+            }
+        )
+        for number, problem in enumerate(generate("train", 2, seed=3) * SIZE)
+    ]  # fmt: skip
+    try:
+        return [await here.play(run) for run in runs]
+    finally:
+        await engine.close()
+
+
+def rewarded(trajectory: Trajectory) -> Trajectory:
+    number = int(trajectory.run.id[-12:])
+    return trajectory.model_copy(update={"team_reward": float(number % 3 == 0)})
+
+
+async def test_conversations_of_the_torch_engine_are_learned_from_within_rounding() -> None:
+    runs = [rewarded(trajectory) for trajectory in await played()]
+    loaded = load_base(MODEL)
+    belongs = same_tokenizer(loaded.codec, loaded.vocabulary, loaded.end_ids)
+    sealing = Sealing(SIZE, belongs, loaded.max_context, grouping="single")
+    sealed = seal(runs, sealing)
+    assert sealed.skipped == ()
+    assert len(sealed.records) == 2
+    calls = [len(run.steps[0].calls) for run in runs]
+    assert max(calls) > 1
+    for group in sealed.records:
+        for member in group.members:
+            # The calculator's answers stand within the one sequence that a conversation is.
+            (sequence,) = member.sequences
+            learned = "".join("x" if each else " " for each in sequence.learned)
+            assert len(learned.split()) in calls
+    settings = settings_of(grouping="single")
+    learner = Learner(begun(settings, ["shared"], loaded))
+    pieces: list[Piece] = pieces_of(
+        rows_of(sealed.records, settings), settings.piece_tokens, loaded.device
+    )
+    for piece in pieces:
+        found = learner.logprobs(piece)
+        assert float((found - piece.behaviour).abs().max()) < 5e-5
+    (batch,) = step_batches(sealed.records, settings)
+    made = learner.step(batch)["shared"]
+    assert made.effective_samples == pytest.approx(1.0, abs=1e-6)

@@ -1,0 +1,242 @@
+"""What competes with what: complete groups of the same state under the same policy version."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.records import Candidate, SamplingParams, Trajectory
+from trainers.grpo import groups as grouping
+from trainers.grpo import rewards, sequences
+from trainers.grpo.groups import Group, Sealer, Sealing, seal
+from trainers.grpo.rewards import RewardWeights
+from trainers.models import load_tokenizer
+from trainers.store import OTHER_VERSION
+from workers.engines.local.model_files import MICRO_MODELS
+from workers.engines.torch.loading import TokenizerCodec
+
+from .recorded import a_call, a_candidate, a_run, a_step
+
+SEALING = Sealing(size=2, belongs=lambda call: True, max_context=64)
+
+
+def shown(*runs: Trajectory, **changes: Any) -> tuple[list[Group], dict[str, int]]:
+    made = seal(runs, replace(SEALING, **changes))
+    return list(made.records), made.reasons()
+
+
+def test_k_candidates_of_one_step_are_a_group() -> None:
+    (group,), reasons = shown(a_run(1, a_step([a_candidate(1.0), a_candidate(0.0)])))
+    assert group.rewards == (1.0, 0.0)
+    assert (group.key.agent, group.key.turn) == ("solo", 0)
+    assert reasons == {}
+
+
+def test_runs_that_meet_the_same_state_share_a_group_whatever_their_ids() -> None:
+    runs = [a_run(number, a_step([a_candidate(float(number))])) for number in (1, 2)]
+    (group,), _ = shown(*runs)
+    assert group.rewards == (1.0, 2.0)
+
+
+def test_another_instance_agent_turn_or_observation_is_another_group() -> None:
+    one = a_candidate(1.0)
+    runs = [
+        a_run(1, a_step([one])),
+        a_run(2, a_step([one]), instance=1),
+        a_run(3, a_step([one], agent="other")),
+        a_run(4, a_step([one], turn=1)),
+        a_run(5, a_step([a_candidate(1.0, a_call(prompt=(1, 2, 4)))])),
+    ]
+    assert shown(*runs) == ([], {grouping.INCOMPLETE: 5})
+
+
+def test_members_beyond_k_begin_a_new_group_which_is_never_sealed_half() -> None:
+    step = a_step([a_candidate(float(reward)) for reward in range(5)])
+    groups, reasons = shown(a_run(1, step))
+    assert [group.rewards for group in groups] == [(0.0, 1.0), (2.0, 3.0)]
+    assert reasons == {grouping.INCOMPLETE: 1}
+
+
+def test_versions_are_never_mixed_neither_in_a_group_nor_in_a_member() -> None:
+    two_versions = [a_candidate(1.0, a_call(version=version)) for version in (3, 4)]
+    assert shown(a_run(1, a_step(two_versions))) == ([], {grouping.MIXED: 1})
+    torn = a_candidate(1.0, a_call(version=3), a_call(prompt=(1, 2, 3, 4, 5), version=4))
+    _, reasons = shown(a_run(1, a_step([torn, torn])))
+    assert reasons == {grouping.MIXED: 2}
+
+
+def test_groups_come_by_version_whatever_order_their_runs_are_read_in() -> None:
+    runs = [
+        a_run(9 - version, a_step([a_candidate(r, a_call(version=version)) for r in (0.0, 1.0)]))
+        for version in (2, 0, 1)
+    ]
+    groups, _ = shown(*runs)
+    assert [group.policy.version for group in groups] == [0, 1, 2]
+    assert shown(*reversed(runs))[0] == groups
+
+
+def test_a_run_that_is_there_twice_counts_once() -> None:
+    run = a_run(1, a_step([a_candidate(1.0), a_candidate(0.0)]))
+    groups, reasons = shown(run, run)
+    assert len(groups) == 1
+    assert reasons == {grouping.TWICE: 1}
+
+
+def test_groups_are_sealed_by_the_run_that_completes_them() -> None:
+    sealer = Sealer(SEALING)
+    first, second, third = (a_run(number, a_step([a_candidate(1.0)])) for number in (1, 2, 3))
+    assert sealer.add(first) == []
+    (group,) = sealer.add(second)
+    assert [member.origin[:36] for member in group.members] == [first.run.id, second.run.id]
+    assert sealer.add(second) == []
+    assert sealer.left_over() == []
+    assert sealer.add(third) == []
+    assert [each.reason for each in sealer.left_over()] == [grouping.INCOMPLETE]
+    assert [each.reason for each in sealer.skipped] == [grouping.TWICE]
+
+
+@pytest.mark.parametrize(
+    ("candidate", "reason"),
+    [
+        (a_candidate(1.0, a_call(trainable=False)), sequences.NOT_TRAINABLE),
+        (a_candidate(1.0, a_call(logprobs=[-1.0])), sequences.NOT_FITTING),
+        (a_candidate(1.0, a_call(logprobs=[-1.0, float("nan")])), sequences.NOT_FITTING),
+        (a_candidate(1.0, a_call(logprobs=[-1.0, 0.5])), sequences.NOT_FITTING),
+        (a_candidate(1.0, a_call(finish_reason="cancelled")), sequences.NOT_ENDED),
+        (a_candidate(1.0, a_call(sampling=SamplingParams())), sequences.GREEDY),
+        (
+            a_candidate(1.0, a_call(sampling=SamplingParams(temperature=1.0, top_p=0.9))),
+            sequences.FILTERED,
+        ),
+        (a_candidate(1.0, a_call(grammar_masked=True)), sequences.FILTERED),
+        (a_candidate(1.0, a_call(prompt=range(70))), sequences.TOO_LONG),
+        (Candidate(reward_parts={"team": 1.0}), sequences.NO_CALL),
+        (Candidate(calls=(a_call(),)), rewards.NO_REWARD),
+        (a_candidate(float("nan")), rewards.NOT_A_NUMBER),
+    ],
+)
+def test_what_cannot_be_learned_from_is_named_and_its_group_stays_open(
+    candidate: Candidate, reason: str
+) -> None:
+    groups, reasons = shown(a_run(1, a_step([a_candidate(1.0), candidate])))
+    assert groups == []
+    assert reasons == {reason: 1, grouping.INCOMPLETE: 1}
+
+
+def test_records_of_another_schema_version_are_named() -> None:
+    newer = a_run(1, a_step([a_candidate(1.0)] * 2)).model_copy(update={"version": 2})
+    made = seal([newer], SEALING)
+    assert made.records == ()
+    assert made.skipped[0].reason == OTHER_VERSION
+    assert made.skipped[0].detail == "version 2; this program reads 1"
+
+
+def test_ids_of_another_tokenizer_are_known_by_the_text_that_they_do_not_say() -> None:
+    codec = TokenizerCodec(load_tokenizer(MICRO_MODELS / "slm"))
+    end = 2
+    belongs = sequences.same_tokenizer(codec, 2048, frozenset({end}))
+    written = codec.encode("The answer is 7.")
+    assert belongs(a_call(output=[*written, end], text="The answer is 7."))
+    assert not belongs(a_call(output=[each + 1 for each in written], text="The answer is 7."))
+    assert not belongs(a_call(output=[5000], text="The answer is 7."))
+    stopped = SamplingParams(temperature=1.0, stop=(" is",))
+    assert belongs(a_call(output=written, text="The answer", sampling=stopped))
+    assert not belongs(a_call(output=written, text="The answer"))
+
+
+def test_a_conversation_is_one_sequence_in_which_observations_are_not_learned() -> None:
+    first = a_call((1, 2), (3, 4), [-0.1, -0.2])
+    second = a_call((1, 2, 3, 4, 9, 9), (5,), [-0.3], finish_reason="length")
+    (made,) = sequences.sequences_of((first, second), lambda call: True, 64)
+    assert made.ids == (1, 2, 3, 4, 9, 9, 5)
+    assert made.learned == (False, False, True, True, False, False, True)
+    assert made.logprobs == (0.0, 0.0, -0.1, -0.2, 0.0, 0.0, -0.3)
+    assert made.truncated
+
+
+def test_a_prompt_that_does_not_extend_the_ids_before_begins_a_new_sequence() -> None:
+    """A template that drops earlier reasoning, or another temperature."""
+    other = a_call((1, 2, 4, 9), (5,))
+    hotter = a_call((1, 2, 3, 4), (5,), sampling=SamplingParams(temperature=0.7))
+    for second in (other, hotter):
+        made = sequences.sequences_of((a_call((1, 2), (3, 4)), second), lambda call: True, 64)
+        assert [each.ids for each in made] == [(1, 2, 3, 4), (*second.prompt_ids, 5)]
+
+
+def test_mas_grpo_compares_whole_runs_of_one_instance_for_each_agent() -> None:
+    """Every executed completion of a run has the run's reward, whatever the states it met."""
+
+    def run(number: int, reward: float) -> Trajectory:
+        tried = [a_candidate(9.0), a_candidate(0.0, a_call(prompt=(number, 2)))]
+        return a_run(
+            number,
+            a_step(tried, agent="coder", selected=1),
+            a_step([a_candidate(0.0, a_call(prompt=(7, number)))], agent="tester", turn=1),
+            reward=reward,
+        )
+
+    groups, reasons = shown(run(1, 0.25), run(2, 0.75), grouping="trajectory")
+    assert [(group.key.agent, group.rewards) for group in groups] == [
+        ("coder", (0.25, 0.75)),
+        ("tester", (0.25, 0.75)),
+    ]
+    assert groups[0].members[0].sequences[0].ids[0] == 1
+    assert reasons == {}
+    assert shown(run(1, 0.0), run(2, 0.0), grouping="single")[1] == {grouping.SEVERAL_AGENTS: 2}
+
+
+def test_single_agent_grpo_compares_runs_by_their_last_team_reward_where_none_is_set() -> None:
+    runs = [
+        a_run(number, a_step([a_candidate(0.0)]), a_step([a_candidate(float(number))], turn=1))
+        for number in (1, 2)
+    ]
+    (group,), _ = shown(*runs, grouping="single")
+    assert group.rewards == (1.0, 2.0)
+    assert len(group.members[0].sequences) == 2
+
+
+def test_only_the_wanted_agents_are_grouped() -> None:
+    pair = [a_candidate(1.0), a_candidate(0.0)]
+    run = a_run(1, a_step(pair, agent="coder"), a_step(pair, agent="tester"))
+    groups, _ = shown(run, agents=frozenset({"tester"}))
+    assert [group.key.agent for group in groups] == ["tester"]
+
+
+def test_rewards_are_the_team_s_and_alpha_times_the_weighted_parts() -> None:
+    parts = {"team": 1.0, "format": 1.0, "legal": 0.5}
+    assert rewards.candidate_reward(parts, RewardWeights()) == 2.5
+    assert rewards.candidate_reward(parts, RewardWeights(local=0.5)) == 1.75
+    weighted = RewardWeights(parts={"format": 0.2, "legal": 0.8})
+    assert rewards.candidate_reward(parts, weighted) == pytest.approx(1.6)
+    run = a_run(1, a_step([a_candidate(0.5)]), agent_rewards={"solo": 0.25}, reward=1.0)
+    assert rewards.run_reward(run, "solo", RewardWeights()) == 1.25
+
+
+@given(
+    counts=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=30),
+    size=st.integers(1, 4),
+    seed=st.integers(0, 99),
+)
+def test_sealed_groups_hold_every_sample_at_most_once_and_never_two_states_or_versions(
+    counts: list[tuple[int, int]], size: int, seed: int
+) -> None:
+    runs = [
+        a_run(number, a_step([a_candidate(0.0, a_call(prompt=(state, 1), version=version))]))
+        for number, (state, version) in enumerate(counts)
+    ]
+    in_order, _ = shown(*runs, size=size)
+    random.Random(seed).shuffle(runs)
+    groups, _ = shown(*runs, size=size)
+    assert groups == in_order
+    origins = [member.origin for group in groups for member in group.members]
+    assert len(origins) == len(set(origins))
+    for group in groups:
+        assert len(group.members) == size
+        assert len({member.sequences[0].ids[0] for member in group.members}) == 1
+    sealed = {pair: counts.count(pair) // size for pair in set(counts)}
+    assert len(groups) == sum(sealed.values())

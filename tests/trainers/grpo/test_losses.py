@@ -1,0 +1,242 @@
+"""Every loss beside an independent reference of a few lines, in plain floats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainers.grpo.losses import (
+    Normalisation,
+    Objective,
+    Tokens,
+    behaviour_weights,
+    divergences,
+    k3,
+    policy_losses,
+    shares,
+)
+from trainers.grpo.ratios import QUANTILES, effective_sample_size, ratio_quantiles
+
+
+@dataclass(frozen=True)
+class Token:
+    """log π_θ, log π_prox, log π_behav, log π_ref, and the advantage of its sequence."""
+
+    now: float
+    proximal: float
+    behaviour: float
+    reference: float
+    advantage: float
+    sequence: int
+
+
+LOGPROBS = st.floats(-6, 0).map(lambda each: round(each, 4))
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> list[Token]:
+    """Sequences of a few tokens."""
+    made: list[Token] = []
+    for sequence in range(draw(st.integers(1, 4))):
+        advantage = round(draw(st.floats(-2, 2)), 3)
+        for _ in range(draw(st.integers(1, 5))):
+            now, proximal, behaviour, reference = (draw(LOGPROBS) for _ in range(4))
+            made.append(Token(now, proximal, behaviour, reference, advantage, sequence))
+    return made
+
+
+def tensors(batch: Sequence[Token]) -> tuple[Tokens, torch.Tensor]:
+    """The batch, and the reference's log-probabilities."""
+
+    def column(values: Sequence[float]) -> torch.Tensor:
+        return torch.tensor(values, dtype=torch.float64)
+
+    tokens = Tokens(
+        logprobs=column([each.now for each in batch]).requires_grad_(),
+        proximal=column([each.proximal for each in batch]),
+        behaviour=column([each.behaviour for each in batch]),
+        advantages=column([each.advantage for each in batch]),
+        sequence=torch.tensor([each.sequence for each in batch]),
+    )
+    return tokens, column([each.reference for each in batch])
+
+
+def clipped(ratio: float, advantage: float, low: float, high: float) -> float:
+    return -min(ratio * advantage, max(min(ratio, 1 + high), 1 - low) * advantage)
+
+
+def near(found: torch.Tensor, expected: Sequence[float]) -> bool:
+    return found.detach().tolist() == pytest.approx(list(expected), rel=1e-9, abs=1e-9)
+
+
+@given(batches(), st.floats(0, 0.5), st.floats(0, 0.5))
+def test_without_correction_the_loss_is_the_clipped_ratio_to_the_step_s_own_beginning(
+    batch: list[Token], low: float, high: float
+) -> None:
+    tokens, _ = tensors(batch)
+    objective = Objective(correction="none", clip_low=low, clip_high=high)
+    expected = [
+        clipped(math.exp(each.now - each.proximal), each.advantage, low, high) for each in batch
+    ]
+    assert near(policy_losses(tokens, objective), expected)
+
+
+@given(batches())
+def test_plain_clipping_takes_the_sampler_for_the_old_policy(batch: list[Token]) -> None:
+    tokens, _ = tensors(batch)
+    expected = [
+        clipped(math.exp(each.now - each.behaviour), each.advantage, 0.2, 0.28) for each in batch
+    ]
+    assert near(policy_losses(tokens, Objective(correction="clip")), expected)
+
+
+@given(batches(), st.floats(0.5, 5))
+def test_decoupled_losses_are_weighted_by_how_far_the_sampler_was_behind(
+    batch: list[Token], cap: float
+) -> None:
+    tokens, _ = tensors(batch)
+    plain = [
+        clipped(math.exp(each.now - each.proximal), each.advantage, 0.2, 0.28) for each in batch
+    ]
+    by_token = [min(math.exp(each.proximal - each.behaviour), cap) for each in batch]
+    found = policy_losses(tokens, Objective(correction="token", cap=cap))
+    assert near(found, [w * loss for w, loss in zip(by_token, plain, strict=True)])
+    whole = [
+        math.exp(sum(o.proximal - o.behaviour for o in batch if o.sequence == each.sequence))
+        for each in batch
+    ]
+    if any(abs(weight - cap) < 1e-6 for weight in whole):
+        return
+    masked = [0.0 if weight > cap else weight for weight in whole]
+    found = policy_losses(tokens, Objective(correction="sequence", cap=cap))
+    assert near(found, [w * loss for w, loss in zip(masked, plain, strict=True)])
+
+
+@given(batches())
+def test_the_truncated_gradient_is_weight_times_advantage_at_every_token(
+    batch: list[Token],
+) -> None:
+    tokens, _ = tensors(batch)
+    policy_losses(tokens, Objective(correction="truncated", cap=2.0)).sum().backward()
+    expected = [-min(math.exp(each.now - each.behaviour), 2.0) * each.advantage for each in batch]
+    assert tokens.logprobs.grad is not None
+    assert near(tokens.logprobs.grad, expected)
+
+
+@given(batches())
+def test_decoupled_weights_have_no_gradient(batch: list[Token]) -> None:
+    """The gradient is w · ρ · A inside the clip range, and nothing where it is clipped."""
+    tokens, _ = tensors(batch)
+    policy_losses(tokens, Objective(correction="token", cap=5.0)).sum().backward()
+    for each, found in zip(batch, tokens.logprobs.grad.tolist(), strict=True):  # pyright: ignore[reportOptionalMemberAccess]
+        ratio = math.exp(each.now - each.proximal)
+        weight = min(math.exp(each.proximal - each.behaviour), 5.0)
+        cut = ratio > 1.28 if each.advantage > 0 else ratio < 0.8
+        expected = 0.0 if cut else -weight * ratio * each.advantage
+        if min(abs(ratio - 1.28), abs(ratio - 0.8)) > 1e-6:
+            assert found == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+@given(batches(), st.floats(1.5, 4))
+def test_the_dual_clip_bounds_the_loss_of_bad_samples_only(
+    batch: list[Token], bound: float
+) -> None:
+    tokens, _ = tensors(batch)
+    plain = policy_losses(tokens, Objective(correction="none")).tolist()
+    found = policy_losses(tokens, Objective(correction="none", dual_clip=bound)).tolist()
+    for each, before, after in zip(batch, plain, found, strict=True):
+        expected = min(before, -bound * each.advantage) if each.advantage < 0 else before
+        assert after == pytest.approx(expected)
+
+
+@given(batches())
+def test_k3_is_its_formula_and_never_negative(batch: list[Token]) -> None:
+    tokens, reference = tensors(batch)
+    found = k3(tokens.logprobs, reference)
+    apart = [each.reference - each.now for each in batch]
+    assert near(found, [math.exp(each) - each - 1 for each in apart])
+    assert bool((found >= 0).all())
+
+
+def test_k3_is_the_divergence_in_expectation_also_over_samples_of_another_policy() -> None:
+    """Exactly, over all three tokens of a vocabulary, each with its probability."""
+    ours, reference, sampler = (
+        torch.tensor(each, dtype=torch.float64).log()
+        for each in ([0.2, 0.3, 0.5], [0.5, 0.25, 0.25], [0.3, 0.3, 0.4])
+    )
+    expected = float((ours.exp() * (ours - reference)).sum())
+    assert float((ours.exp() * k3(ours, reference)).sum()) == pytest.approx(expected)
+    tokens = Tokens(ours, ours, sampler, torch.zeros(3), torch.arange(3))
+    for correction in ("clip", "token"):
+        found = divergences(tokens, reference, Objective(correction=correction, cap=9.0))
+        assert float((sampler.exp() * found).sum()) == pytest.approx(expected)
+
+
+@given(batches(), st.sampled_from(["token", "constant", "sequence"]), st.integers(5, 50))
+def test_normalised_sums_are_means_over_tokens_sequences_or_a_constant(
+    batch: list[Token], how: Normalisation, limit: int
+) -> None:
+    tokens, _ = tensors(batch)
+    losses = [float(at) for at in range(len(batch))]
+    counts = torch.bincount(tokens.sequence)
+    made = shares(tokens.sequence, counts, how, limit)
+    found = float((made * torch.tensor(losses)).sum())
+    by_sequence = [
+        [loss for loss, each in zip(losses, batch, strict=True) if each.sequence == number]
+        for number in range(len(counts))
+    ]
+    expected = {
+        "token": sum(losses) / len(losses),
+        "constant": sum(losses) / (len(counts) * limit),
+        "sequence": sum(sum(own) / len(own) for own in by_sequence) / len(by_sequence),
+    }
+    assert found == pytest.approx(expected[how], rel=1e-5)
+
+
+@given(batches())
+def test_parts_of_a_minibatch_add_up_to_the_whole(batch: list[Token]) -> None:
+    """Gradients may be accumulated over parts: the denominators are those of the whole."""
+    tokens, _ = tensors(batch)
+    counts = torch.bincount(tokens.sequence)
+    whole = shares(tokens.sequence, counts, "sequence", 1)
+    first = tokens.sequence == 0
+    parts = [shares(tokens.sequence[mask], counts, "sequence", 1) for mask in (first, ~first)]
+    assert torch.equal(torch.cat(parts), torch.cat([whole[first], whole[~first]]))
+
+
+def test_a_runaway_ratio_is_cut_without_becoming_no_number() -> None:
+    far = Tokens(
+        torch.tensor([-1.0]).requires_grad_(), torch.tensor([-1.0]), torch.tensor([-500.0]),
+        torch.tensor([1.0]), torch.tensor([0]),
+    )  # fmt: skip
+    assert behaviour_weights(far, Objective(correction="token", cap=2.0)).tolist() == [2.0]
+    assert behaviour_weights(far, Objective(correction="sequence", cap=3.0)).tolist() == [0.0]
+    loss = policy_losses(far, Objective(correction="token")).sum()
+    loss.backward()
+    assert math.isfinite(float(loss.detach()))
+    assert far.logprobs.grad is not None
+    assert math.isfinite(float(far.logprobs.grad))
+
+
+@given(st.lists(st.floats(-700, 700), min_size=1, max_size=30))
+def test_the_effective_sample_size_is_a_share_and_knows_no_scale(logs: list[float]) -> None:
+    tensor = torch.tensor(logs, dtype=torch.float64)
+    found = effective_sample_size(tensor)
+    assert 1 / len(logs) - 1e-9 <= found <= 1 + 1e-9
+    assert effective_sample_size(tensor + 3.0) == pytest.approx(found)
+    small = [each / 100 for each in logs]
+    weights = [math.exp(each) for each in small]
+    expected = sum(weights) ** 2 / (len(weights) * sum(w * w for w in weights))
+    assert effective_sample_size(torch.tensor(small).double()) == pytest.approx(expected)
+
+
+def test_quantiles_are_of_the_ratios_themselves() -> None:
+    assert ratio_quantiles(torch.zeros(0)) == (1.0,) * len(QUANTILES)
+    logs = torch.tensor([math.log(each) for each in range(1, 102)])
+    assert ratio_quantiles(logs) == pytest.approx((2, 6, 51, 96, 100), rel=0.02)

@@ -1,0 +1,424 @@
+"""Offline training: it learns, it is the in-process loop, it survives being killed, and what can't
+be trained on is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from agents.records import Trajectory
+from trainers.errors import NotEnoughDisk, TrainingError, UnreadableData
+from trainers.grpo.data import GrpoData, known_runs, read_data
+from trainers.grpo.groups import Group, Sealing, seal
+from trainers.grpo.learner import Learner, NotFinite
+from trainers.grpo.pipeline import Watch, begun, train
+from trainers.grpo.report import Report
+from trainers.grpo.sequences import same_tokenizer
+from trainers.grpo.settings import GrpoSettings
+from trainers.grpo.stream import step_batches
+from workers.engines.torch.lora import LoraLayers
+
+from .recorded import a_call, a_candidate, a_run, a_step, record
+from .tiny_grpo import data_in, load, rollouts, sealing_of, settings_of, write_base
+
+STEPS = 20
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_base(tmp_path_factory.mktemp("grpo") / "base")
+
+
+def weights(folder: Path, policy: str = "shared") -> dict[str, torch.Tensor]:
+    return load_file(folder / "policies" / policy / "model.safetensors")
+
+
+def same(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> bool:
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[k], theirs[k]) for k in ours)
+
+
+def recorded(store: Path, runs: list[Trajectory], batch: int = 1) -> None:
+    asyncio.run(record(store, runs, batch=batch))
+
+
+@pytest.fixture(scope="module")
+def store(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve groups that the base itself sampled, of two agents."""
+    folder = tmp_path_factory.mktemp("store")
+    recorded(folder, rollouts(load(base), 0, count=6, agents=("coder", "tester")))
+    return folder
+
+
+def data_of(store: Path, base: Path) -> GrpoData:
+    return data_in(store, load(base))
+
+
+def test_the_loop_in_one_process_and_its_replay_from_the_store_have_the_same_weights(
+    base: Path, tmp_path: Path
+) -> None:
+    """Twenty versions, each sampled by the one before it: bit-identical in fp32."""
+    settings = settings_of(staleness=0, minibatch=2)
+    loaded = load(base)
+    policies = begun(settings, ["shared"], loaded)
+    learner = Learner(policies)
+    for version in range(STEPS):
+        runs = rollouts(loaded, version)
+        recorded(tmp_path / "store", runs, batch=version + 1)
+        groups = seal(runs, sealing_of(loaded)).records
+        now = settings.model_copy(update={"base_version": version, "steps": 1})
+        (batch,) = step_batches(groups, now)
+        assert {group.policy.version for group in batch.groups} == {version}
+        learner.step(batch)
+    online = {name: each.detach().clone() for name, each in policies.network.trained()}
+    report = train(settings, data_of(tmp_path / "store", base), load(base), tmp_path / "out")
+    assert len(report.steps) == STEPS
+    offline = weights(tmp_path / "out")
+    assert all(torch.equal(offline[name], online[name]) for name in online)
+    assert not same(offline, load_file(base / "model.safetensors"))
+    # On policy: what the sampler said is what the trainer says, but for rounding.
+    first = report.steps[0].policies["shared"]
+    assert first.effective_samples == pytest.approx(1.0, abs=1e-6)
+    assert first.ratios == pytest.approx([1.0] * 5, abs=1e-5)
+
+
+def test_rewards_rise_when_the_policy_learns_from_its_own_samples(base: Path) -> None:
+    settings = settings_of(learning_rate=6e-2, batch=6)
+    loaded = load(base)
+    learner = Learner(begun(settings, ["shared"], loaded))
+    means: list[float] = []
+    for version in range(14):
+        groups = seal(rollouts(loaded, version, count=6), sealing_of(loaded)).records
+        rewards = [reward for group in groups for reward in group.rewards]
+        means.append(sum(rewards) / len(rewards))
+        now = settings.model_copy(update={"base_version": version})
+        for batch in step_batches(groups, now):
+            learner.step(batch)
+    assert sum(means[-4:]) / 4 > sum(means[:4]) / 4 + 0.3, means
+
+
+KILLED = """
+import sys
+from pathlib import Path
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from tests.trainers.grpo.tiny_grpo import data_in, load
+from trainers.grpo.pipeline import train
+from trainers.grpo.settings import GrpoSettings
+
+updates = 0
+
+def hold(*_):
+    global updates
+    updates += 1
+    if updates == int(sys.argv[5]):
+        print("within a step", flush=True)
+        sys.stdin.read()
+
+register_optimizer_step_post_hook(hold)
+settings, store, base, output = sys.argv[1:5]
+loaded = load(Path(base))
+train(GrpoSettings.model_validate_json(settings), data_in(Path(store), loaded), loaded,
+      Path(output), checkpoint_every=1)
+"""
+
+
+def without_time(report: Report) -> list[object]:
+    return [
+        (step.version, step.stale, name, each.model_copy(update={"seconds": 0.0}))
+        for step in report.steps
+        for name, each in step.policies.items()
+    ]
+
+
+def test_a_run_killed_with_minus_9_within_a_step_goes_on_as_if_nothing_had_been(
+    base: Path, store: Path, tmp_path: Path
+) -> None:
+    """Losses, random numbers, place in the stream and weights are those of an undisturbed run."""
+    settings = settings_of(policies="per-role", minibatch=1, epochs=2, objective={"kl": 0.01})
+    killed = tmp_path / "killed"
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, settings.model_dump_json(), store, base, killed, "8"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "within a step\n"
+        process.send_signal(signal.SIGKILL)
+        process.wait(timeout=60)
+    assert [path.name for path in (killed / "checkpoints").iterdir()] == ["checkpoint-00000002"]
+    seen: list[int] = []
+    data = data_of(store, base)
+    resumed = train(
+        settings, data, load(base), killed,
+        watch=Watch(progress=lambda now: seen.append(now.step)),
+    )  # fmt: skip
+    random_state = torch.get_rng_state()
+    whole = train(settings, data, load(base), tmp_path / "whole")
+    assert seen[0] == 3
+    assert without_time(resumed) == without_time(whole)
+    assert torch.equal(random_state, torch.get_rng_state())
+    for policy in ("coder", "tester"):
+        assert same(weights(killed, policy), weights(tmp_path / "whole", policy))
+    assert not same(weights(killed, "coder"), weights(killed, "tester"))
+
+
+def test_adapters_go_on_from_a_checkpoint_as_if_nothing_had_been(
+    base: Path, store: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+    settings = settings_of(weights="lora", policies="per-role", rank=2, objective={"kl": 0.01})
+
+    def stop(step: int) -> None:
+        if step == 2:
+            raise KeyboardInterrupt
+
+    data = data_of(store, base)
+    with pytest.raises(KeyboardInterrupt):
+        train(
+            settings, data, load(base), tmp_path / "stopped", checkpoint_every=1,
+            watch=Watch(checkpoint=stop),
+        )  # fmt: skip
+    resumed = train(settings, data, load(base), tmp_path / "stopped")
+    whole = train(settings, data, load(base), tmp_path / "whole")
+    assert without_time(resumed) == without_time(whole)
+    for policy in ("coder", "tester"):
+        ours, theirs = (
+            load_file(tmp_path / name / "policies" / policy / "adapter_model.safetensors")
+            for name in ("stopped", "whole")
+        )
+        assert same(ours, theirs)
+
+
+def test_adapters_per_role_are_served_as_they_were_trained(
+    base: Path, store: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+    settings = settings_of(weights="lora", policies="per-role", rank=2, learning_rate=1e-2)
+    loaded = load(base)
+    before = loaded.model.state_dict()["model.norm.weight"].clone()
+    train(settings, data_in(store, loaded), loaded, tmp_path / "out")
+    assert torch.equal(load(base).model.state_dict()["model.norm.weight"], before)
+    served = load(base)
+    layers = LoraLayers(served.model, served.device)
+    ids = torch.arange(3, 20)[None]
+    with torch.no_grad():
+        plain = served.model(ids).logits
+        layers.use([layers.read(str(tmp_path / "out/policies/coder"))])
+        assert not torch.allclose(served.model(ids).logits, plain, atol=1e-4)
+
+
+def test_one_policy_learns_from_all_agents_or_each_from_its_own(
+    base: Path, store: Path, tmp_path: Path
+) -> None:
+    shared = train(settings_of(), data_of(store, base), load(base), tmp_path / "shared")
+    apart = train(
+        settings_of(policies="per-role"), data_of(store, base), load(base), tmp_path / "apart"
+    )
+    by_policy = [
+        {name: each.groups for step in report.steps for name, each in step.policies.items()}
+        for report in (shared, apart)
+    ]
+    assert [set(each) for each in by_policy] == [{"shared"}, {"coder", "tester"}]
+    assert list((tmp_path / "apart/curves/coder").glob("events.*"))
+
+
+def spoiled(runs: list[Trajectory], at: int) -> list[Trajectory]:
+    """The sampler of run `at` calls its tokens impossible: their ratios are beyond all numbers."""
+    run = runs[at]
+    (step,) = run.steps
+    candidates = [
+        each.model_copy(
+            update={
+                "calls": tuple(
+                    call.model_copy(update={"logprobs": (-2_000.0,) * len(call.logprobs)})
+                    for call in each.calls
+                )
+            }
+        )
+        for each in step.candidates
+    ]
+    bad = run.model_copy(
+        update={"steps": (step.model_copy(update={"candidates": tuple(candidates)}),)}
+    )
+    return [*runs[:at], bad, *runs[at + 1 :]]
+
+
+@pytest.mark.parametrize("minibatch", [None, 1])
+def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_version(
+    minibatch: int | None, base: Path, tmp_path: Path
+) -> None:
+    """Also where a part of the bad step has already changed the weights."""
+    loaded = load(base)
+    runs = [run for version in range(3) for run in rollouts(loaded, version)]
+    good = settings_of(staleness=0, steps=2, minibatch=minibatch, objective={"correction": "clip"})
+    recorded(tmp_path / "good", runs)
+    train(good, data_of(tmp_path / "good", base), load(base), tmp_path / "expected")
+    recorded(tmp_path / "store", spoiled(runs, 7))
+    settings = good.model_copy(update={"steps": None})
+    with pytest.raises(NotFinite) as raised:
+        train(
+            settings, data_of(tmp_path / "store", base), load(base), tmp_path / "out",
+            checkpoint_every=1,
+        )  # fmt: skip
+    said = str(raised.value)
+    assert "step 3: the loss is inf at version 2, policy shared, minibatch" in said
+    assert runs[7].run.id in said
+    assert "version 2, after step 2, is the last good one" in said
+    kept = load_file(tmp_path / "out/last-good/shared/model.safetensors")
+    assert same(kept, weights(tmp_path / "expected"))
+
+
+def test_a_disk_that_is_full_at_a_checkpoint_is_named_and_the_training_goes_on_from_the_one_before(
+    base: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, data = settings_of(), data_of(store, base)
+    whole = train(settings, data, load(base), tmp_path / "whole")
+
+    def fill(step: int) -> None:
+        if step == 2:
+            monkeypatch.setattr("trainers.checkpoints.shutil.disk_usage", full)
+
+    with pytest.raises(NotEnoughDisk, match=r"the checkpoint of step 3 was not written.*free some"):
+        train(
+            settings, data, load(base), tmp_path / "out", checkpoint_every=1,
+            watch=Watch(checkpoint=fill),
+        )  # fmt: skip
+    monkeypatch.undo()
+    assert [path.name for path in (tmp_path / "out/checkpoints").glob("checkpoint-*")] == [
+        "checkpoint-00000002"
+    ]
+    report = train(settings, data, load(base), tmp_path / "out")
+    assert without_time(report) == without_time(whole)
+
+
+def full(path: Path) -> SimpleNamespace:
+    """What `shutil.disk_usage` says of a disk with a megabyte left."""
+    return SimpleNamespace(total=10**9, used=10**9 - 10**6, free=10**6)
+
+
+def test_groups_of_equal_rewards_are_an_error_that_says_what_to_do(
+    base: Path, tmp_path: Path
+) -> None:
+    run = rollouts(load(base), 0, count=1)[0]
+    (step,) = run.steps
+    same_reward = [c.model_copy(update={"reward_parts": {"team": 1.0}}) for c in step.candidates]
+    recorded(tmp_path, [a_run(1, a_step(same_reward))])
+    with pytest.raises(TrainingError, match=r"all 1 groups .* have equal rewards"):
+        data_of(tmp_path, base)
+
+
+def test_a_store_without_runs_or_without_complete_groups_is_named(
+    base: Path, store: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UnreadableData, match="holds no recorded runs"):
+        data_of(tmp_path, base)
+    sealing = sealing_of(load(base))
+    with pytest.raises(UnreadableData, match="no run of the workflow 'solo'"):
+        read_data(store, "solo", sealing)
+    with pytest.raises(UnreadableData, match=r"no complete group of 9.*12 × incomplete group"):
+        read_data(store, None, replace(sealing, size=9))
+    foreign = replace(sealing, belongs=same_tokenizer(load(base).codec, 2, frozenset()))
+    with pytest.raises(UnreadableData, match="48 × token ids of another tokenizer"):
+        read_data(store, None, foreign)
+
+
+def test_runs_that_are_recorded_later_do_not_change_a_training_in_work(
+    base: Path, tmp_path: Path
+) -> None:
+    loaded = load(base)
+    recorded(tmp_path / "store", rollouts(loaded, 0))
+    data = data_in(tmp_path / "store", loaded)
+    train(settings_of(), data, loaded, tmp_path / "out")
+    recorded(tmp_path / "store", rollouts(load(base), 1), batch=2)
+    later = data_of(tmp_path / "store", base)
+    assert later.sha256 != data.sha256
+    known = known_runs(tmp_path / "out")
+    assert read_data(tmp_path / "store", None, sealing_of(load(base)), known) == data
+
+
+def test_other_settings_and_other_folders_are_refused(
+    base: Path, store: Path, tmp_path: Path
+) -> None:
+    data = data_of(store, base)
+    train(settings_of(), data, load(base), tmp_path / "out")
+    with pytest.raises(TrainingError, match=r"other settings: seed \(1 → 2\)"):
+        train(settings_of(seed=2), data, load(base), tmp_path / "out")
+    said: list[str] = []
+    train(settings_of(), data, load(base), tmp_path / "out", watch=Watch(say=said.append))
+    assert said == [f"the training in {tmp_path / 'out'} is finished; --restart trains anew"]
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/notes.txt").write_text("mine")
+    with pytest.raises(TrainingError, match="holds something else"):
+        train(settings_of(), data, load(base), tmp_path / "other", restart=True)
+
+
+def test_an_old_store_is_learned_from_version_by_version_within_the_bound() -> None:
+    """With no bound all of it, oldest first; with one, what is too old is counted."""
+
+    def versions(**changes: object) -> list[tuple[int, list[int], int]]:
+        made = step_batches(_groups([0, 0, 0, 1, 3]), settings_of(batch=2, **changes))
+        return [
+            (each.version, [g.policy.version for g in each.groups], each.stale) for each in made
+        ]
+
+    assert versions() == [(0, [0, 0], 0), (1, [0, 1], 0), (3, [3], 0)]
+    assert versions(staleness=0) == [(0, [0, 0], 0), (1, [1], 1), (3, [3], 0)]
+    assert versions(base_version=3, staleness=2) == [(3, [1, 3], 3)]
+    assert versions(steps=1) == [(0, [0, 0], 0)]
+    assert [each[0] for each in versions(epochs=2)] == [0, 1, 3, 4, 5, 6]
+
+
+def _groups(versions: list[int]) -> tuple[Group, ...]:
+    runs = [
+        a_run(number, a_step([a_candidate(r, a_call(version=version)) for r in (0.0, 1.0)]))
+        for number, version in enumerate(versions)
+    ]
+    return seal(runs, Sealing(size=2, belongs=lambda call: True, max_context=64)).records
+
+
+def test_groups_of_equal_rewards_take_no_place_in_a_batch_and_are_counted(base: Path) -> None:
+    loaded = load(base)
+    groups = list(seal(rollouts(loaded, 0, count=4), sealing_of(loaded)).records)
+    flat = [
+        replace(group, members=tuple(replace(m, reward=0.5) for m in group.members))
+        for group in groups[:2]
+    ]
+    (batch,) = step_batches([*flat, *groups[2:]], settings_of(batch=2))
+    assert len(batch.groups) == 2
+    settings = settings_of(batch=2)
+    learner = Learner(begun(settings, ["shared"], loaded))
+    made = learner.step(batch)["shared"]
+    assert made.groups == 2
+    assert made.flat == len(batch.flat)
+
+
+def test_truncated_completions_are_left_out_of_the_loss_and_its_denominator(base: Path) -> None:
+    loaded = load(base)
+    groups = list(seal(rollouts(loaded, 0, count=2), sealing_of(loaded)).records)
+    cut = [
+        replace(
+            group,
+            members=tuple(
+                replace(m, sequences=tuple(replace(s, truncated=at == 0) for s in m.sequences))
+                for at, m in enumerate(group.members)
+            ),
+        )
+        for group in groups
+    ]
+    made: dict[str, int] = {}
+    for how in ("mask", "keep"):
+        settings: GrpoSettings = settings_of(truncated=how)
+        learner = Learner(begun(settings, ["shared"], load(base)))
+        (batch,) = step_batches(cut, settings)
+        step = learner.step(batch)["shared"]
+        assert step.truncated == 0.25
+        made[how] = step.learned
+    assert made["mask"] * 4 == made["keep"] * 3

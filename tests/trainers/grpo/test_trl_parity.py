@@ -1,0 +1,176 @@
+"""Where the settings coincide, trl's GRPOTrainer on the same batch has the same loss and the same
+gradients."""
+
+# trl is no part of the tested installation, and has no stubs.
+# pyright: reportMissingImports=false
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from trainers.grpo.losses import Objective, Tokens, divergences, policy_losses
+from trainers.grpo.losses import shares as shares_of
+from trainers.models import load_tokenizer, new_model, save_tokenizer
+from workers.engines.local.model_files import MICRO_MODELS
+
+trl = pytest.importorskip("trl", reason="needs pip install 'switchyard[peers]'")
+
+PROMPT, ANSWER, ROWS = 5, 7, 6
+
+
+class Sizes:
+    hidden, feed_forward, layers, heads, context = 32, 64, 2, 2, 64
+
+
+def loss_and_gradients(loss: torch.Tensor, model: Any) -> tuple[float, dict[str, torch.Tensor]]:
+    model.zero_grad()
+    loss.backward()
+    named = model.named_parameters()
+    return float(loss.detach()), {name: p.grad.clone() for name, p in named if p.grad is not None}
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    torch.manual_seed(0)
+    return new_model(Sizes(), 2048).eval()
+
+
+@pytest.fixture(scope="module")
+def batch() -> dict[str, torch.Tensor]:
+    """Six completions, of which three are shorter and one has an observation within it."""
+    made = torch.Generator().manual_seed(1)
+    mask = torch.ones(ROWS, ANSWER, dtype=torch.long)
+    mask[1, 5:], mask[2, 3:], mask[4, 6:] = 0, 0, 0
+    tool_mask = torch.ones(ROWS, ANSWER, dtype=torch.long)
+    tool_mask[0, 2:4] = 0
+    return {
+        "prompt_ids": torch.randint(3, 2000, (ROWS, PROMPT), generator=made),
+        "prompt_mask": torch.ones(ROWS, PROMPT, dtype=torch.long),
+        "completion_ids": torch.randint(3, 2000, (ROWS, ANSWER), generator=made),
+        "completion_mask": mask,
+        "tool_mask": tool_mask,
+        "advantages": torch.tensor([1.0, -1.0, 0.5, -0.5, 1.5, -1.5]),
+        "noise": torch.randn(ROWS, ANSWER, generator=made) * 0.4,
+        "behind": torch.randn(ROWS, ANSWER, generator=made) * 0.6,
+    }
+
+
+def _no_reward(completions: list[str], **columns: object) -> list[float]:
+    return [0.0] * len(completions)
+
+
+def theirs(
+    model: Any, batch: dict[str, torch.Tensor], folder: Path, old: torch.Tensor,
+    ratio: torch.Tensor | None, reference: torch.Tensor | None, **settings: object,
+) -> tuple[float, dict[str, torch.Tensor]]:  # fmt: skip
+    from datasets import Dataset
+    from transformers import PreTrainedTokenizerFast
+
+    save_tokenizer(load_tokenizer(MICRO_MODELS / "slm"), folder, 64)
+    # With a divergence the trainer would load the reference, which is not asked here.
+    beta = settings.pop("beta", 0.0)
+    config = trl.GRPOConfig(
+        output_dir=str(folder), per_device_train_batch_size=ROWS, num_generations=2,
+        max_completion_length=ANSWER, report_to="none", use_cpu=True, bf16=False,
+        gradient_checkpointing=False, **settings,
+    )  # fmt: skip
+    trainer: Any = trl.GRPOTrainer(
+        model=model, args=config, train_dataset=Dataset.from_dict({"prompt": ["a"] * ROWS}),
+        reward_funcs=_no_reward,
+        processing_class=PreTrainedTokenizerFast.from_pretrained(folder),
+    )  # fmt: skip
+    inputs = {name: each for name, each in batch.items() if name not in ("noise", "behind")}
+    inputs["old_per_token_logps"] = old
+    inputs["num_items_in_batch"] = (batch["completion_mask"] * batch["tool_mask"]).sum()
+    if ratio is not None:
+        trainer.use_vllm = trainer.vllm_importance_sampling_correction = True
+        inputs["importance_sampling_ratio"] = ratio
+    if reference is not None:
+        trainer.beta, inputs["ref_per_token_logps"] = beta, reference
+    trainer.current_gradient_accumulation_steps = 1
+    model.eval()
+    return loss_and_gradients(trainer._compute_loss(model, inputs), model)
+
+
+def ours(
+    model: Any, batch: dict[str, torch.Tensor], old: torch.Tensor, behaviour: torch.Tensor,
+    reference: torch.Tensor | None, objective: Objective,
+) -> tuple[float, dict[str, torch.Tensor]]:  # fmt: skip
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+    answer = (batch["completion_mask"] * batch["tool_mask"]).bool()
+    learned = torch.cat([torch.zeros(ROWS, PROMPT - 1, dtype=torch.bool), answer], dim=1)
+    logits = model(ids).logits[:, :-1][learned]
+    written = ids[:, 1:][learned]
+    logprobs = logits.float().log_softmax(-1).gather(1, written[:, None])[:, 0]
+    sequence = torch.arange(ROWS)[:, None].expand(ROWS, ANSWER)[answer]
+    tokens = Tokens(
+        logprobs, old[answer], behaviour[answer], batch["advantages"][sequence], sequence
+    )
+    losses = policy_losses(tokens, objective)
+    if reference is not None:
+        losses = losses + objective.kl * divergences(tokens, reference[answer], objective)
+    counts = answer.sum(1)
+    each = shares_of(sequence, counts, objective.normalisation, objective.limit)
+    return loss_and_gradients((losses * each).sum(), model)
+
+
+def proximal(model: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Of weights a little apart, so that ratios are not one and some are clipped."""
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+    with torch.no_grad():
+        logits = model(ids).logits[:, PROMPT - 1 : -1].log_softmax(-1)
+    return logits.gather(2, batch["completion_ids"][:, :, None])[:, :, 0] + batch["noise"]
+
+
+CASES: list[tuple[str, dict[str, object], Objective]] = [
+    ("dapo", {"loss_type": "dapo"}, Objective(correction="none")),
+    ("per sequence", {"loss_type": "grpo"}, Objective(correction="none", normalisation="sequence")),
+    (
+        "dr_grpo",
+        {"loss_type": "dr_grpo"},
+        Objective(correction="none", normalisation="constant", limit=ANSWER),
+    ),
+    ("dual clip", {"loss_type": "dapo", "delta": 1.5}, Objective(correction="none", dual_clip=1.5)),
+    (
+        "divergence, unbiased",
+        {"loss_type": "dapo", "beta": 0.3, "use_bias_correction_kl": True},
+        Objective(correction="none", kl=0.3),
+    ),
+    ("token truncation", {"loss_type": "dapo"}, Objective(correction="token", cap=1.2)),
+    ("sequence mask", {"loss_type": "dapo"}, Objective(correction="sequence", cap=1.2)),
+]
+
+
+@pytest.mark.parametrize(("name", "settings", "objective"), CASES, ids=[case[0] for case in CASES])
+def test_loss_and_gradients_are_those_of_trl(
+    name: str, settings: dict[str, object], objective: Objective, model: Any,
+    batch: dict[str, torch.Tensor], tmp_path: Path,
+) -> None:  # fmt: skip
+    old = proximal(model, batch)
+    behaviour = old - batch["behind"]
+    answer = batch["completion_mask"] * batch["tool_mask"]
+    # As `_generate_and_score_completions` makes it, from the same cap.
+    ratio = None
+    if objective.correction == "token":
+        ratio = torch.exp(batch["behind"] * answer).clamp(max=objective.cap)
+    elif objective.correction == "sequence":
+        ratio = torch.exp((batch["behind"] * answer).sum(1, keepdim=True))
+        ratio = ratio.masked_fill(ratio > objective.cap, 0.0)
+        assert 0 < int((ratio == 0).sum()) < ROWS
+    reference = old + batch["behind"] if objective.kl else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = theirs(
+            model, batch, tmp_path, old, ratio, reference,
+            epsilon=objective.clip_low, epsilon_high=objective.clip_high, **settings,
+        )  # fmt: skip
+    found = ours(model, batch, old, behaviour, reference, objective)
+    assert found[0] == pytest.approx(expected[0], abs=1e-6)
+    assert found[1].keys() == expected[1].keys()
+    for parameter, gradient in expected[1].items():
+        assert torch.allclose(found[1][parameter], gradient, atol=1e-5, rtol=0), parameter
+    assert max(float(each.abs().max()) for each in expected[1].values()) > 1e-3

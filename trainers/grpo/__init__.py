@@ -1,0 +1,6 @@
+"""AT-GRPO: agent- and turn-wise grouped reinforcement learning of several agents (PettingLLMs,
+"Stronger Together: On-Policy Reinforcement Learning for Collaborative LLMs", arXiv 2510.11062), on
+the runs that the bus recorded. Its baselines are trained by the same code.
+
+Recorded runs → `sequences` (token ids with the log-probabilities they were sampled with) → `groups`
+→ `advantages` → `losses` → the next version of each policy."""

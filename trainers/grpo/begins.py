@@ -1,0 +1,69 @@
+"""Where a policy goes on from: the folder of an earlier version of it, a model or an adapter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainers.errors import TrainingError
+from trainers.grpo.settings import GrpoSettings
+from trainers.network import ADAPTER, Network, base_folder, load_base
+from workers.engines.protocol import EngineError
+
+if TYPE_CHECKING:
+    import torch
+
+_SHOWN = 2
+
+
+def begun_weights(network: Network, settings: GrpoSettings) -> dict[str, dict[str, torch.Tensor]]:
+    """By policy and parameter name, the weights that the settings have it begin with. Raises
+    `TrainingError`, also for those of another architecture, rank or base."""
+    found: dict[str, dict[str, torch.Tensor]] = {}
+    for policy, begin in settings.begins.items():
+        folder = base_folder(begin.model)
+        if network.adapter is None:
+            weights = dict(load_base(str(folder)).model.named_parameters())
+        else:
+            weights = _adapter(network, folder, settings)
+        found[policy] = _fitting(network, weights, folder)
+    return found
+
+
+def _adapter(network: Network, folder: Path, settings: GrpoSettings) -> dict[str, torch.Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        network.loaded.check_base_of(str(folder))
+        config = json.loads((folder / "adapter_config.json").read_text())
+        stored = load_file(folder / ADAPTER)
+    except EngineError as error:
+        raise TrainingError(str(error)) from error
+    except (OSError, ValueError, SafetensorError) as error:
+        raise TrainingError(f"{folder} is no adapter that can be read: {error}") from error
+    wanted = (settings.rank, 2 * settings.rank)
+    if (config.get("r"), config.get("lora_alpha")) != wanted:
+        raise TrainingError(
+            f"{folder} has rank {config.get('r')} and alpha {config.get('lora_alpha')}, but rank "
+            f"{wanted[0]} and alpha {wanted[1]} are asked for: give its --rank"
+        )
+    return {name.replace(".weight", ".default.weight"): each for name, each in stored.items()}
+
+
+def _fitting(
+    network: Network, weights: Mapping[str, torch.Tensor], folder: Path
+) -> dict[str, torch.Tensor]:
+    """Those of the trained parameters, as they are trained."""
+    trained = network.trained()
+    wrong = [
+        name for name, each in trained if name not in weights or weights[name].shape != each.shape
+    ]
+    if wrong:
+        raise TrainingError(
+            f"{folder} is no earlier version of a policy of this base: {len(wrong)} of its tensors "
+            f"are missing or have another shape, such as {', '.join(wrong[:_SHOWN])}"
+        )
+    return {name: weights[name].detach().to(each.device, each.dtype) for name, each in trained}

@@ -1,0 +1,331 @@
+"""`train grpo`: the next versions of a deployment's policies, from the runs that it recorded."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trainers.errors import TrainingError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+    from trainers.grpo.data import GrpoData
+    from trainers.grpo.groups import Sealing
+    from trainers.grpo.pipeline import Progress
+    from trainers.grpo.report import Report
+    from trainers.grpo.settings import GrpoSettings
+    from workers.engines.torch.loading import LoadedModel
+
+
+def grpo(
+    output: Annotated[Path, typer.Argument(help="Folder for checkpoints and finished policies.")],
+    from_store: Annotated[Path, typer.Option(help="Folder of recorded runs.")],
+    base: Annotated[
+        str, typer.Option(help="Folder or hub id of the model that policies begin with.")
+    ],
+    begin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="POLICY=FOLDER", help="Earlier version to go on from; repeatable."),
+    ] = None,
+    workflow: Annotated[str | None, typer.Option(help="Whose runs; none: of all.")] = None,
+    grouping: Annotated[
+        str, typer.Option(metavar="at-grpo|trajectory|single", help="What competes with what.")
+    ] = "at-grpo",
+    group_size: Annotated[int, typer.Option(help="K: samples of a complete group.")] = 4,
+    agent: Annotated[
+        list[str] | None, typer.Option(help="Learn from this one's samples; may be repeated.")
+    ] = None,
+    policies: Annotated[
+        str, typer.Option(metavar="shared|per-role", help="One for all agents, or one for each.")
+    ] = "shared",
+    weights: Annotated[
+        str, typer.Option(metavar="full|lora", help="All weights, or an adapter of the base.")
+    ] = "full",
+    rank: Annotated[int, typer.Option(help="Of adapters.")] = 16,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Constant; 1e-6 of all weights, 1e-5 of adapters.")
+    ] = None,
+    batch: Annotated[int, typer.Option(help="Groups with a signal per step.")] = 32,
+    minibatch: Annotated[
+        int | None, typer.Option(help="Groups per update; none: all of the step.")
+    ] = None,
+    epochs: Annotated[int, typer.Option(help="Times that the groups are gone through.")] = 1,
+    steps: Annotated[int | None, typer.Option(help="At most; none: all groups.")] = None,
+    staleness: Annotated[
+        int | None, typer.Option(help="Versions that a sample may be behind; none: any number.")
+    ] = None,
+    base_version: Annotated[
+        int | None, typer.Option(help="Version of the base; none: the oldest in the store.")
+    ] = None,
+    advantage: Annotated[
+        str, typer.Option(metavar="standardised|centred|leave-one-out", help="Within a group.")
+    ] = "standardised",
+    alpha: Annotated[float, typer.Option(help="Weight of local rewards beside the team's.")] = 1.0,
+    correction: Annotated[
+        str,
+        typer.Option(metavar="none|clip|truncated|token|sequence", help="Of samples of the past."),
+    ] = "token",
+    cap: Annotated[float, typer.Option(help="Of importance weights.")] = 2.0,
+    clip_low: Annotated[float, typer.Option(help="Of ratios, below one.")] = 0.2,
+    clip_high: Annotated[float, typer.Option(help="Of ratios, above one.")] = 0.28,
+    dual_clip: Annotated[float | None, typer.Option(help="Of bad samples' ratios.")] = None,
+    normalisation: Annotated[
+        str, typer.Option(metavar="token|constant|sequence", help="What a loss is a mean over.")
+    ] = "token",
+    completion_limit: Annotated[int, typer.Option(help="Of --normalisation constant.")] = 512,
+    kl: Annotated[float, typer.Option(help="Weight of the divergence from the base.")] = 0.0,
+    entropy: Annotated[float, typer.Option(help="Weight of the entropy bonus.")] = 0.0,
+    truncated: Annotated[
+        str, typer.Option(metavar="mask|keep", help="Completions that ran into their limit.")
+    ] = "mask",
+    precision: Annotated[
+        str, typer.Option(metavar="float32|bfloat16", help="What is computed in.")
+    ] = "float32",
+    piece_tokens: Annotated[
+        int, typer.Option(help="Tokens that go through the model at once: its memory.")
+    ] = 4_096,
+    seed: Annotated[int, typer.Option(help="Of new adapters and of the order of groups.")] = 1,
+    threads: Annotated[int, typer.Option(help="Of the CPU.")] = 1,
+    checkpoint_every: Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")] = 10,
+    restart: Annotated[bool, typer.Option(help="Forget what is in the folder.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="End with a line of JSON.")] = False,
+) -> None:
+    """Train policies on recorded runs by AT-GRPO, or by GRPO over whole runs.
+
+    Groups are learned from version by version, in the order in which the deployment recorded them.
+    Run it again to go on after a crash or Ctrl-C; what is finished is not done again.
+    """
+    from trainers.grpo.data import known_runs, read_data
+    from trainers.grpo.pipeline import Watch, train
+    from trainers.grpo.settings import LEARNING_RATE, LORA_RATE
+    from trainers.network import base_folder, load_base
+    from workers.engines.local.adapter_base import weights_sha256
+
+    folder = base_folder(base)
+    chosen: dict[str, object] = {
+        "base": base,
+        "base_sha256": weights_sha256(folder),
+        "begins": _begins(begin or []),
+        "data_sha256": "",
+        "grouping": grouping,
+        "group_size": group_size,
+        "agents": tuple(sorted(agent)) if agent else None,
+        "reward": {"local": alpha},
+        "advantage": advantage,
+        "objective": {
+            "correction": correction,
+            "cap": cap,
+            "clip_low": clip_low,
+            "clip_high": clip_high,
+            "dual_clip": dual_clip,
+            "normalisation": normalisation,
+            "limit": completion_limit,
+            "kl": kl,
+            "entropy": entropy,
+        },
+        "truncated": truncated,
+        "policies": policies,
+        "weights": weights,
+        "rank": rank,
+        "batch": batch,
+        "minibatch": minibatch,
+        "epochs": epochs,
+        "steps": steps,
+        "staleness": staleness,
+        "learning_rate": learning_rate
+        if learning_rate is not None
+        else LEARNING_RATE * (LORA_RATE if weights == "lora" else 1.0),
+        "precision": precision,
+        "piece_tokens": piece_tokens,
+        "seed": seed,
+        "threads": threads,
+        "base_version": base_version or 0,
+    }
+    # What can't be meant is named before the model and the store are read.
+    settings = _settings(chosen)
+    try:
+        loaded = load_base(str(folder))
+        known = None if restart else known_runs(output)
+        data = read_data(from_store, workflow, _sealing(settings, loaded), known)
+        if base_version is None:
+            chosen["base_version"] = min(group.policy.version for group in data.groups)
+        settings = _settings({**chosen, "data_sha256": data.sha256})
+        _say_skipped(data)
+        with _Shown() as shown:
+            report = train(
+                settings,
+                data,
+                loaded,
+                output,
+                restart=restart,
+                checkpoint_every=checkpoint_every,
+                watch=Watch(shown.progress, shown.checkpoint, shown.say),
+            )
+    except KeyboardInterrupt:
+        # Here, because typer turns it into a silent exit.
+        typer.echo("stopped; go on with the same command, without --restart", err=True)
+        raise typer.Exit(130) from None
+    _show(report, output)
+    if as_json:
+        typer.echo(json.dumps(_last_line(report)))
+
+
+def _begins(named: list[str]) -> dict[str, dict[str, str]]:
+    from trainers.network import base_folder
+    from workers.engines.local.adapter_base import weights_sha256
+
+    found: dict[str, dict[str, str]] = {}
+    for each in named:
+        policy, equals, model = each.partition("=")
+        if not policy or not equals or not model:
+            raise TrainingError(f"--begin {each!r}: give it as POLICY=FOLDER")
+        found[policy] = {"model": model, "sha256": weights_sha256(base_folder(model))}
+    return found
+
+
+_OPTIONS = {"reward": "alpha", "limit": "completion-limit", "agents": "agent"}
+
+
+def _settings(chosen: dict[str, object]) -> GrpoSettings:
+    from pydantic import ValidationError
+
+    from trainers.grpo.settings import GrpoSettings
+
+    try:
+        return GrpoSettings.model_validate(chosen)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = [str(each) for each in first["loc"] if each not in ("objective", "local")]
+        option = _OPTIONS.get(place[0], place[0]).replace("_", "-")
+        raise TrainingError(f"--{option} {first['input']!r}: {first['msg']}") from error
+
+
+def _sealing(settings: GrpoSettings, loaded: LoadedModel) -> Sealing:
+    from trainers.grpo.groups import Sealing
+    from trainers.grpo.sequences import same_tokenizer
+
+    return Sealing(
+        size=settings.group_size,
+        belongs=same_tokenizer(loaded.codec, loaded.vocabulary, loaded.end_ids),
+        max_context=loaded.max_context,
+        grouping=settings.grouping,
+        weights=settings.reward,
+        agents=None if settings.agents is None else frozenset(settings.agents),
+    )
+
+
+def _say_skipped(data: GrpoData) -> None:
+    from runtime.words import counted
+
+    typer.echo(
+        f"{counted(len(data.groups), 'group')} of {counted(len(data.runs), 'run')}", err=True
+    )
+    for reason, count in data.skipped.items():
+        typer.echo(f"left out: {count:,} × {reason}", err=True)
+
+
+class _Shown:
+    """A bar on a terminal, lines elsewhere."""
+
+    def __init__(self) -> None:
+        self._bar: Bar | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> _Shown:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._bar = Progress(
+                TextColumn("step {task.completed}/{task.total}"), BarColumn(),
+                TextColumn("{task.description}"), TimeRemainingColumn(),
+                console=Console(stderr=True),
+            )  # fmt: skip
+            self._bar.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def progress(self, now: Progress) -> None:
+        said = "  ".join(
+            f"{name}: loss {each.loss:+.4f} reward {each.reward:.3f} "
+            f"zero-variance {each.flat / (each.flat + each.groups):.0%} "
+            f"ESS {each.effective_samples:.2f} KL {each.behind:.1e}"
+            for name, each in now.facts.policies.items()
+        )
+        if self._bar is None:
+            typer.echo(f"step {now.step}/{now.steps}  {said}", err=True)
+            return
+        if self._task is None:
+            self._task = self._bar.add_task("", total=now.steps)
+        self._bar.update(self._task, completed=now.step, description=said)
+
+    def checkpoint(self, step: int) -> None:
+        if self._bar is None:
+            typer.echo(f"checkpoint at step {step}", err=True)
+
+    def say(self, text: str) -> None:
+        typer.echo(text, err=True)
+
+
+def _show(report: Report, output: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from trainers.grpo.report import summaries
+
+    table = Table(
+        "policy", "steps", "groups", "zero-variance", "learned tokens", "loss", "reward",
+        "ESS, least", "clipped", "oldest", "tokens/s",
+    )  # fmt: skip
+    for name, row in summaries(report).items():
+        table.add_row(
+            name,
+            f"{row.steps:,}",
+            f"{row.groups:,}",
+            f"{row.zero_variance_share:.1%}",
+            f"{row.learned_tokens:,}",
+            f"{row.first_loss:+.4f} → {row.last_loss:+.4f}",
+            f"{row.first_reward:.3f} → {row.last_reward:.3f}",
+            f"{row.least_effective_samples:.3f}",
+            f"{row.clipped_share:.2%}",
+            f"{row.oldest:,}",
+            f"{row.tokens_per_second:,.0f}",
+        )
+    Console(highlight=False, width=None if sys.stdout.isatty() else 140).print(table)
+    typer.echo(
+        f"version {report.settings.base_version} → {report.version}; {report.groups:,} groups of "
+        f"{report.runs:,} runs, {report.flat:,} with all rewards the same, "
+        f"{_stale(report):,} too old; "
+        f"{report.trained_parameters:,} of {report.parameters:,} parameters, "
+        f"{report.peak_memory_mb:,.0f} MB, {report.seconds / 60:.1f} minutes; "
+        f"policies in {output / 'policies'}"
+    )
+
+
+def _last_line(report: Report) -> dict[str, object]:
+    from trainers.grpo.report import summaries
+
+    return {
+        "version": report.version,
+        "steps": len(report.steps),
+        "runs": report.runs,
+        "groups": report.groups,
+        "zero_variance_groups": report.flat,
+        "stale_groups": _stale(report),
+        "skipped": report.skipped,
+        "minutes": round(report.seconds / 60, 3),
+        "policies": {name: row.model_dump() for name, row in summaries(report).items()},
+    }
+
+
+def _stale(report: Report) -> int:
+    return sum(step.stale for step in report.steps)

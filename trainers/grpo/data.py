@@ -1,0 +1,112 @@
+"""The sealed groups of a store, and which of its runs a training in work is made of: what is
+recorded later belongs to the next one, or this one could not be resumed exactly."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from trainers.errors import TrainingError, UnreadableData, UnreadableModel
+from trainers.grpo.advantages import has_signal
+from trainers.grpo.groups import Group, Sealing, seal
+from trainers.store import read_trajectories
+
+RUNS = "runs.json"
+
+
+class RecordedRuns(BaseModel):
+    """What is written beside a training: its runs, by their ids."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    runs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GrpoData:
+    """What a training learns from."""
+
+    groups: tuple[Group, ...]
+    runs: tuple[str, ...]
+    skipped: dict[str, int]
+    """How often each reason was met, the most frequent first."""
+
+    @property
+    def sha256(self) -> str:
+        """Of all that the weights depend on."""
+        digest = hashlib.sha256()
+        for group in self.groups:
+            digest.update(f"{group.id} {group.policy.version} {group.key.agent}\n".encode())
+            for member in group.members:
+                sequences = [
+                    [each.ids, each.learned, each.logprobs, each.temperature, each.truncated]
+                    for each in member.sequences
+                ]
+                digest.update(json.dumps([member.reward, sequences]).encode())
+        return digest.hexdigest()
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return tuple(sorted({group.key.agent for group in self.groups}))
+
+
+def read_data(
+    store: Path, workflow: str | None, sealing: Sealing, known: Sequence[str] | None = None
+) -> GrpoData:
+    """The groups of a store; of the runs `known` alone, where those are given.
+
+    Raises `UnreadableData` for a store without runs, without a complete group, or without those
+    runs, and `TrainingError` where no group has anything to learn from.
+    """
+    reading = read_trajectories(store, workflow)
+    chosen = {each.run.id: each for each in reading.records}
+    if known is not None:
+        gone = [run for run in known if run not in chosen]
+        if gone:
+            raise UnreadableData(
+                f"{store} lacks {len(gone):,} runs that this training was begun with, such as "
+                f"{gone[0]}: give the store that has them, or --restart with this one"
+            )
+        chosen = {run: chosen[run] for run in known}
+    of_workflow = "" if workflow is None else f" of the workflow {workflow!r}"
+    if not chosen:
+        why = _listed(Counter(one.reason for one in reading.skipped))
+        raise UnreadableData(f"{store} holds no run{of_workflow} that can be read{why}")
+    sealed = seal(chosen.values(), sealing)
+    skipped = dict(Counter(one.reason for one in (*reading.skipped, *sealed.skipped)).most_common())
+    if not sealed.records:
+        raise UnreadableData(
+            f"the {len(chosen):,} runs{of_workflow} in {store} have no complete group of "
+            f"{sealing.size} ({sealing.grouping}){_listed(skipped)}. Give their --group-size and "
+            "--grouping, and roll out with temperature 1, without top_p, top_k and JSON schemas, "
+            "and with constrain_tools = false"
+        )
+    if not any(has_signal(group.rewards) for group in sealed.records):
+        raise TrainingError(
+            f"all {len(sealed.records):,} groups in {store} have equal rewards: there is nothing "
+            "to learn from. Roll out instances that are sometimes solved and sometimes not, with "
+            "more candidates or a higher temperature"
+        )
+    return GrpoData(sealed.records, tuple(sorted(chosen)), skipped)
+
+
+def known_runs(output: Path) -> tuple[str, ...] | None:
+    """The runs of the training in `output`; None if there is none. Raises `UnreadableModel`."""
+    path = output / RUNS
+    if not path.exists():
+        return None
+    try:
+        return RecordedRuns.model_validate_json(path.read_bytes()).runs
+    except ValidationError as error:
+        why = error.errors()[0]["msg"]
+        raise UnreadableModel(f"{path} is damaged ({why}); --restart trains anew") from error
+
+
+def _listed(reasons: dict[str, int]) -> str:
+    return "".join(f"; {count:,} × {reason}" for reason, count in reasons.items())

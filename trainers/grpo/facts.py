@@ -1,0 +1,56 @@
+"""What is written beside a trained policy: the engines read from it which base an adapter fits."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict
+
+from trainers.grpo.report import Report
+from trainers.grpo.settings import GrpoSettings
+
+
+class PolicyFacts(BaseModel):
+    """How a policy came about."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    settings: GrpoSettings
+    policy: str
+    adapter: bool
+    base_sha256: str
+    """Of the weights that it was loaded from; an adapter fits no others, and workers that serve
+    others refuse it."""
+    version: int
+    steps: int
+    """In which it learned something."""
+    groups: int
+    tokens: int
+    """That went through the model, padding included."""
+    learned: int
+    losses: tuple[float, ...]
+    rewards: tuple[float, ...]
+    """Mean of each step."""
+    torch: str
+    transformers: str
+
+    @classmethod
+    def of(cls, policy: str, report: Report) -> Self:
+        """Of one policy of a training."""
+        own = [step.policies[policy] for step in report.steps if policy in step.policies]
+        return cls(
+            settings=report.settings,
+            policy=policy,
+            adapter=report.settings.weights == "lora",
+            base_sha256=report.settings.base_sha256,
+            version=report.version,
+            steps=len(own),
+            groups=sum(each.groups for each in own),
+            tokens=sum(each.tokens for each in own),
+            learned=sum(each.learned for each in own),
+            losses=tuple(each.loss for each in own),
+            rewards=tuple(each.reward for each in own),
+            torch=version("torch"),
+            transformers=version("transformers"),
+        )

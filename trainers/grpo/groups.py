@@ -1,0 +1,234 @@
+"""Groups of samples that compete with each other, from recorded runs.
+
+| grouping | one group holds | rewards are of |
+|---|---|---|
+| `at-grpo` | K candidates for one (task instance, agent, turn, state) | the candidate |
+| `trajectory` | K whole runs, for one (task instance, agent): the paper's MAS + GRPO | the run |
+| `single` | K whole runs of one task instance by one agent: single agent + GRPO | the run |
+
+A run's id is in no key: a group of one run's samples has no spread to learn from (rllm#776). It
+does not matter either whether the K candidates stand in one step or in K runs of one instance:
+the same state is the same group. A group is sealed when all K members of one policy version are
+there; what is left over is counted and named, and never trained on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from agents.records import RECORDS_VERSION, Call, Candidate, PolicyRef, Trajectory
+from trainers.data.json_files import Reading, Skipped, Unreadable
+from trainers.grpo.rewards import RewardWeights, candidate_reward, chosen, run_reward
+from trainers.grpo.sequences import Belongs, TokenSequence, sequences_of
+from trainers.store import OTHER_VERSION
+
+Grouping = Literal["at-grpo", "trajectory", "single"]
+
+
+MIXED = "mixed policy versions"
+INCOMPLETE = "incomplete group"
+TWICE = "run that is there twice"
+SEVERAL_AGENTS = "run of several agents"
+
+
+@dataclass(frozen=True)
+class GroupKey:
+    """What the members of a group have in common."""
+
+    instance: str
+    """Hash of the task and of how it is played: workflow and options."""
+    agent: str
+    turn: int | None
+    """None for whole runs."""
+    state: str | None
+    """Hash of the ids that the agent read; None for whole runs."""
+
+    def __str__(self) -> str:
+        turn = "" if self.turn is None else f" at turn {self.turn}"
+        return f"{self.agent}{turn} of instance {self.instance[:12]}"
+
+
+@dataclass(frozen=True)
+class Member:
+    """One sample: a candidate, or an agent's part of a whole run."""
+
+    origin: str
+    """Run, turn, branch and candidate: unique."""
+    reward: float
+    sequences: tuple[TokenSequence, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """A sealed group."""
+
+    key: GroupKey
+    policy: PolicyRef
+    """That sampled all of it."""
+    members: tuple[Member, ...]
+
+    @property
+    def id(self) -> str:
+        """Hash of what it holds: the same wherever it was sealed."""
+        return _digest([str(self.key), *(member.origin for member in self.members)])
+
+    @property
+    def rewards(self) -> tuple[float, ...]:
+        return tuple(member.reward for member in self.members)
+
+
+@dataclass(frozen=True)
+class Sealing:
+    """How groups are made."""
+
+    size: int
+    """K."""
+    belongs: Belongs
+    max_context: int
+    grouping: Grouping = "at-grpo"
+    weights: RewardWeights = field(default_factory=RewardWeights)
+    agents: frozenset[str] | None = None
+    """Whose samples are wanted; None for all that a model answered for."""
+
+
+@dataclass(frozen=True)
+class _Sample:
+    key: GroupKey
+    policy: PolicyRef
+    member: Member
+
+
+class Sealer:
+    """Groups of runs that come one after the other, as they end."""
+
+    def __init__(self, sealing: Sealing) -> None:
+        self.sealing = sealing
+        self.skipped: list[Skipped] = []
+        """What was left out so far, and why."""
+        self._open: dict[GroupKey, dict[PolicyRef, list[Member]]] = {}
+        self._known: set[str] = set()
+
+    def add(self, trajectory: Trajectory) -> list[Group]:
+        """The groups that this run completes. One that was there already counts once."""
+        if trajectory.run.id in self._known:
+            self.skipped.append(Skipped(trajectory.run.id, TWICE))
+            return []
+        self._known.add(trajectory.run.id)
+        sealed: list[Group] = []
+        for sample in _samples(trajectory, self.sealing, self.skipped):
+            members = self._open.setdefault(sample.key, {}).setdefault(sample.policy, [])
+            members.append(sample.member)
+            if len(members) == self.sealing.size:
+                sealed.append(Group(sample.key, sample.policy, tuple(members)))
+                members.clear()
+        return sealed
+
+    def left_over(self) -> list[Skipped]:
+        """The groups that are not complete, when no run comes any more."""
+        size, found = self.sealing.size, list[Skipped]()
+        for key, by_policy in self._open.items():
+            left = {policy: members for policy, members in by_policy.items() if members}
+            if left:
+                count = sum(map(len, left.values()))
+                versions = ", ".join(f"{len(m)} of version {p.version}" for p, m in left.items())
+                reason = MIXED if len(left) > 1 and count >= size else INCOMPLETE
+                found.append(Skipped(str(key), reason, f"{count} of {size} members: {versions}"))
+        return found
+
+
+def seal(trajectories: Iterable[Trajectory], sealing: Sealing) -> Reading[Group]:
+    """Every complete group, and beside them what was left out and why. The order of the
+    trajectories does not matter; groups come by policy version, then by the run that completed
+    them."""
+    sealer = Sealer(sealing)
+    sealed: list[Group] = []
+    for trajectory in sorted(trajectories, key=lambda each: each.run.id):
+        sealed += sealer.add(trajectory)
+    # Stable: within a version in the order in which they were completed.
+    sealed.sort(key=lambda group: group.policy.version)
+    return Reading(tuple(sealed), (*sealer.skipped, *sealer.left_over()))
+
+
+def _samples(trajectory: Trajectory, sealing: Sealing, skipped: list[Skipped]) -> Iterator[_Sample]:
+    if trajectory.version != RECORDS_VERSION or trajectory.run.version != RECORDS_VERSION:
+        versions = {trajectory.version, trajectory.run.version} - {RECORDS_VERSION}
+        said = f"version {', '.join(map(str, versions))}; this program reads {RECORDS_VERSION}"
+        skipped.append(Skipped(trajectory.run.id, OTHER_VERSION, said))
+    elif sealing.grouping == "at-grpo":
+        yield from _candidates(trajectory, sealing, skipped)
+    else:
+        yield from _whole_runs(trajectory, sealing, skipped)
+
+
+def _candidates(
+    trajectory: Trajectory, sealing: Sealing, skipped: list[Skipped]
+) -> Iterator[_Sample]:
+    instance = _instance(trajectory)
+    for step in trajectory.steps:
+        if not step.calls or not _wanted(step.agent, sealing):
+            continue
+        for number, candidate in enumerate(step.candidates):
+            origin = f"{trajectory.run.id}/{step.turn}.{step.branch}/{step.agent}#{number}"
+            try:
+                reward = candidate_reward(candidate.reward_parts, sealing.weights)
+                policy, sequences = _learnable([candidate], sealing)
+            except Unreadable as error:
+                skipped.append(Skipped(origin, error.reason, error.detail))
+                continue
+            state = _digest(list(candidate.calls[0].prompt_ids))
+            key = GroupKey(instance, step.agent, step.turn, state)
+            yield _Sample(key, policy, Member(origin, reward, sequences))
+
+
+def _whole_runs(
+    trajectory: Trajectory, sealing: Sealing, skipped: list[Skipped]
+) -> Iterator[_Sample]:
+    agents = list(dict.fromkeys(step.agent for step in trajectory.steps if step.calls))
+    if sealing.grouping == "single" and len(agents) > 1:
+        skipped.append(Skipped(trajectory.run.id, SEVERAL_AGENTS, ", ".join(agents)))
+        return
+    for agent in agents:
+        if not _wanted(agent, sealing):
+            continue
+        origin = f"{trajectory.run.id}/{agent}"
+        try:
+            own = [chosen(step) for step in trajectory.steps if step.agent == agent and step.calls]
+            reward = run_reward(trajectory, agent, sealing.weights)
+            policy, sequences = _learnable(own, sealing)
+        except Unreadable as error:
+            skipped.append(Skipped(origin, error.reason, error.detail))
+            continue
+        key = GroupKey(_instance(trajectory), agent, None, None)
+        yield _Sample(key, policy, Member(origin, reward, sequences))
+
+
+def _learnable(
+    candidates: list[Candidate], sealing: Sealing
+) -> tuple[PolicyRef, tuple[TokenSequence, ...]]:
+    """Who sampled the candidates of one member, and what. Raises `Unreadable`."""
+    sequences: list[TokenSequence] = []
+    calls: list[Call] = []
+    for candidate in candidates:
+        sequences += sequences_of(candidate.calls, sealing.belongs, sealing.max_context)
+        calls += candidate.calls
+    if any(call.policy != calls[0].policy for call in calls):
+        versions = sorted({f"{call.policy.name} {call.policy.version}" for call in calls})
+        raise Unreadable(MIXED, f"one member's completions: {', '.join(versions)}")
+    return calls[0].policy, tuple(sequences)
+
+
+def _wanted(agent: str, sealing: Sealing) -> bool:
+    return sealing.agents is None or agent in sealing.agents
+
+
+def _instance(trajectory: Trajectory) -> str:
+    run = trajectory.run
+    return _digest([run.task.model_dump(mode="json"), run.workflow, run.options])
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

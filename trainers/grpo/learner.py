@@ -1,0 +1,265 @@
+"""One step: from a batch of groups to the policies' next version. A pure function of the settings,
+the batch and the tensors before it, wherever the batch came from."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from trainers.errors import TrainingError
+from trainers.grpo.groups import Group
+from trainers.grpo.losses import Tokens, behaviour_weights, divergences, policy_losses, shares
+from trainers.grpo.policies import Policies
+from trainers.grpo.ratios import effective_sample_size, ratio_quantiles
+from trainers.grpo.report import PolicyStep
+from trainers.grpo.rows import Piece, Row, pieces_of, rows_of
+from trainers.grpo.settings import GrpoSettings
+from trainers.grpo.staleness import counts_by_age
+from trainers.grpo.stream import StepBatch
+
+if TYPE_CHECKING:
+    import torch
+
+_SHOWN = 4
+
+
+class NotFinite(TrainingError):
+    """A loss or a gradient that is no finite number."""
+
+    exit_code = 7
+
+
+class _Scores(NamedTuple):
+    """Of the learned tokens of a piece; both [n]."""
+
+    logprobs: torch.Tensor
+    entropies: torch.Tensor
+
+
+@dataclass
+class _Sums:
+    """What a policy's step adds up to."""
+
+    loss: float = 0.0
+    divergence: float = 0.0
+    entropy: float = 0.0
+    clipped: int = 0
+    learned: int = 0
+    tokens: int = 0
+    norms: list[float] = field(default_factory=list[float])
+    behind: list[torch.Tensor] = field(default_factory=list)  # pyright: ignore[reportUnknownVariableType]
+    """log π_prox − log π_behav of each token."""
+
+
+class Learner:
+    """Trains the policies, batch by batch. `updated` says whether the step in work has changed any
+    weights: while it has not, they are those of the step before."""
+
+    def __init__(self, policies: Policies) -> None:
+        self.policies = policies
+        self.updated = False
+
+    @property
+    def settings(self) -> GrpoSettings:
+        return self.policies.settings
+
+    def step(self, batch: StepBatch) -> dict[str, PolicyStep]:
+        """Train every policy that has groups in the batch; what came of it, by policy.
+
+        Raises `NotFinite` before weights are changed by a loss or a gradient that is no number.
+        """
+        self.updated = False
+        self.policies.network.whole.eval()
+        by_policy: dict[str, list[Group]] = {name: [] for name in self.policies.names}
+        for group in batch.groups:
+            by_policy[self.settings.policy_of(group.key.agent)].append(group)
+        flat = [self.settings.policy_of(group.key.agent) for group in batch.flat]
+        return {
+            name: self._policy_step(name, groups, batch.version, flat.count(name))
+            for name, groups in by_policy.items()
+            if groups
+        }
+
+    def logprobs(self, piece: Piece) -> torch.Tensor:
+        """log π_θ of a piece's learned tokens [n], by the policy that is in the network."""
+        return self._scores_of([piece])[0].logprobs
+
+    def _policy_step(
+        self, name: str, groups: Sequence[Group], version: int, flat: int
+    ) -> PolicyStep:
+        began = time.monotonic()
+        optimizer = self.policies.put_in(name)
+        size = self.settings.minibatch or len(groups)
+        parts = [groups[at : at + size] for at in range(0, len(groups), size)]
+        minibatches = [rows_of(part, self.settings) for part in parts]
+        pieces = [self._pieces(rows) for rows in minibatches]
+        # In a single update the present weights are the proximal ones: one pass less.
+        proximal = None if len(parts) == 1 else [self._scores_of(each) for each in pieces]
+        sums = _Sums()
+        for number, (rows, own) in enumerate(zip(minibatches, pieces, strict=True)):
+            if rows:
+                where = f"version {version}, policy {name}, minibatch {number + 1} of {len(parts)}"
+                before = None if proximal is None else proximal[number]
+                self._update(rows, own, before, optimizer, sums, where)
+        return self._report(groups, version, flat, sums, time.monotonic() - began)
+
+    def _pieces(self, rows: Sequence[Row]) -> list[Piece]:
+        return pieces_of(rows, self.settings.piece_tokens, self.policies.network.device)
+
+    def _update(
+        self,
+        rows: Sequence[Row],
+        pieces: Sequence[Piece],
+        proximal: Sequence[_Scores] | None,
+        optimizer: torch.optim.Optimizer,
+        sums: _Sums,
+        where: str,
+    ) -> None:
+        """One update of the weights by all pieces of a minibatch."""
+        import torch
+
+        objective, device = self.settings.objective, self.policies.network.device
+        counts = torch.tensor([row.sequence.count for row in rows], device=device)
+        references = self._references(pieces)
+        # What a refused update may have left.
+        optimizer.zero_grad()
+        loss = 0.0
+        for number, piece in enumerate(pieces):
+            scores = self._scores(piece)
+            old = scores.logprobs.detach() if proximal is None else proximal[number].logprobs
+            tokens = Tokens(scores.logprobs, old, piece.behaviour, piece.advantages, piece.sequence)
+            losses = policy_losses(tokens, objective)
+            divergence = None
+            if references is not None:
+                divergence = divergences(tokens, references[number], objective)
+                losses = losses + objective.kl * divergence
+            each = shares(
+                piece.sequence + piece.first, counts, objective.normalisation, objective.limit
+            )
+            whole = (losses * each).sum()
+            if objective.entropy:
+                whole = whole - objective.entropy * scores.entropies.sum() / counts.sum()
+            self._require_finite(losses, rows, piece, where)
+            whole.backward()
+            loss += float(whole.detach())
+            self._add(sums, tokens, scores, piece, divergence)
+        parameters = [each for _, each in self.policies.network.trained()]
+        norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip))
+        if not math.isfinite(norm):
+            raise NotFinite(self._said("gradient", norm, [row.origin for row in rows], where))
+        self.updated = True
+        optimizer.step()
+        sums.norms.append(norm)
+        sums.loss += loss
+
+    def _scores_of(self, pieces: Sequence[Piece]) -> list[_Scores]:
+        """Without gradients."""
+        import torch
+
+        with torch.no_grad():
+            return [self._scores(piece) for piece in pieces]
+
+    def _references(self, pieces: Sequence[Piece]) -> list[torch.Tensor] | None:
+        if not self.settings.objective.kl:
+            return None
+        with self.policies.reference():
+            return [each.logprobs for each in self._scores_of(pieces)]
+
+    def _scores(self, piece: Piece) -> _Scores:
+        """Log-probabilities of the learned ids at the temperature that they were sampled at, and
+        the entropy (nats) of the distributions they are from."""
+        import torch
+        from torch.nn import functional
+
+        network, settings = self.policies.network, self.settings
+        low = settings.precision == "bfloat16"
+        with torch.autocast(network.device.type, torch.bfloat16, enabled=low):
+            logits = network.learned_logits(piece.ids, piece.learned)  # [n, vocabulary]
+        logits = logits.float() / piece.temperatures[:, None]
+        logprobs = -functional.cross_entropy(logits, piece.targets, reduction="none")
+        # A mean over a large vocabulary: kept out of the graph where nobody asks for its gradient.
+        with torch.set_grad_enabled(settings.objective.entropy > 0 and torch.is_grad_enabled()):
+            whole = logits.log_softmax(-1)
+            entropies = -(whole.exp() * whole).sum(-1)
+        return _Scores(logprobs, entropies)
+
+    def _add(
+        self,
+        sums: _Sums,
+        tokens: Tokens,
+        scores: _Scores,
+        piece: Piece,
+        divergence: torch.Tensor | None,
+    ) -> None:
+        import torch
+
+        objective = self.settings.objective
+        behind = objective.correction in ("clip", "truncated")
+        with torch.no_grad():
+            old = tokens.behaviour if behind else tokens.proximal
+            ratio = torch.exp(tokens.logprobs - old)
+            high = (ratio > 1 + objective.clip_high) & (tokens.advantages > 0)
+            low = (ratio < 1 - objective.clip_low) & (tokens.advantages < 0)
+            out = behaviour_weights(tokens, objective) == 0
+            if objective.correction != "truncated":
+                sums.clipped += int((high | low | out).sum())
+            sums.entropy += float(scores.entropies.sum())
+            if divergence is not None:
+                sums.divergence += float(divergence.sum())
+            sums.behind.append((tokens.proximal - tokens.behaviour).cpu())
+        sums.learned += len(tokens.logprobs)
+        sums.tokens += piece.tokens
+
+    def _require_finite(
+        self, losses: torch.Tensor, rows: Sequence[Row], piece: Piece, where: str
+    ) -> None:
+        import torch
+
+        bad = ~torch.isfinite(losses.detach())
+        if bool(bad.any()):
+            numbers = sorted(set((piece.sequence[bad] + piece.first).tolist()))
+            value = float(losses.detach()[bad][0])
+            raise NotFinite(
+                self._said("loss", value, [rows[number].origin for number in numbers], where)
+            )
+
+    def _said(self, what: str, value: float, origins: Sequence[str], where: str) -> str:
+        named = list(dict.fromkeys(origins))
+        more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
+        return (
+            f"the {what} is {value} at {where}; samples: {', '.join(named[:_SHOWN])}{more}. "
+            f"Lower --learning-rate ({self.settings.learning_rate:.1e}), or leave those runs out"
+        )
+
+    def _report(
+        self, groups: Sequence[Group], version: int, flat: int, sums: _Sums, seconds: float
+    ) -> PolicyStep:
+        import torch
+
+        rewards = [reward for group in groups for reward in group.rewards]
+        behind = torch.cat(sums.behind) if sums.behind else torch.zeros(0)
+        learned, updates = max(sums.learned, 1), max(len(sums.norms), 1)
+        members = [member for group in groups for member in group.members]
+        every = [sequence for member in members for sequence in member.sequences]
+        return PolicyStep(
+            groups=len(groups),
+            flat=flat,
+            reward=math.fsum(rewards) / len(rewards),
+            loss=sums.loss / updates,
+            gradient_norm=math.fsum(sums.norms) / updates,
+            divergence=sums.divergence / learned if self.settings.objective.kl else None,
+            entropy=sums.entropy / learned,
+            clipped=sums.clipped / learned,
+            effective_samples=effective_sample_size(behind),
+            ratios=ratio_quantiles(behind),
+            # E[r − 1 − log r], r = π_prox/π_behav, over samples of π_behav: KL(π_behav ‖ π_prox).
+            behind=float((behind.clamp(max=50).exp() - 1 - behind).mean()) if len(behind) else 0.0,
+            ages=counts_by_age(groups, version),
+            truncated=sum(each.truncated for each in every) / len(every),
+            learned=sums.learned,
+            tokens=sums.tokens,
+            seconds=seconds,
+        )

@@ -1,0 +1,201 @@
+"""The objective of GRPO and its relatives, token by token.
+
+Three policies meet in it: π_θ, which is trained; π_prox, the weights at the step's beginning, whose
+log-probabilities the trainer has recomputed; and π_behav, which sampled the tokens and may be older
+or numerically another program. All tensors are flat: [n], one entry for each *learned* token of a
+minibatch. Prompts, observations and completions that are masked out are not among them, so that
+they are neither in the loss nor in its denominator. `sequence` [n] says which sequence a token
+belongs to.
+
+| correction | loss of a token | source |
+|---|---|---|
+| `none` | clip(π_θ/π_prox) | as if the data were of this step |
+| `clip` | clip(π_θ/π_behav) | PPO with the sampler as the old policy |
+| `truncated` | −min(π_θ/π_behav, C) · A · log π_θ | truncated importance sampling, CISPO |
+| `token` | min(π_prox/π_behav, C) · clip(π_θ/π_prox) | decoupled; verl's token truncation |
+| `sequence` | w · clip(π_θ/π_prox), w = Π π_prox/π_behav, 0 above C | decoupled; TRL's mask |
+
+Ratios correct for which actions were taken, not for which states were reached: where the best of K
+candidates was executed, later states come from a better policy than any of the three.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    import torch
+
+Correction = Literal["none", "clip", "truncated", "token", "sequence"]
+Normalisation = Literal["token", "constant", "sequence"]
+
+
+class Objective(BaseModel):
+    """Which loss, and its constants."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    correction: Correction = "token"
+    cap: float = Field(default=2.0, gt=0)
+    """C. Published: 2 per token (verl), 3 per sequence (TRL), 5 per token (AReaL)."""
+    clip_low: float = Field(default=0.2, ge=0, lt=1)
+    clip_high: float = Field(default=0.28, ge=0)
+    """Higher than the lower one, so that unlikely tokens can rise (DAPO's clip-higher)."""
+    dual_clip: float | None = Field(default=None, gt=1)
+    """c of the dual clip; None: off. PettingLLMs' settings have 3."""
+    normalisation: Normalisation = "token"
+    limit: int = Field(default=512, ge=1)
+    """Tokens of a completion at most: Dr.GRPO's constant."""
+    kl: float = Field(default=0.0, ge=0)
+    """Weight of the divergence from the reference: the weights that the training began with."""
+    entropy: float = Field(default=0.0, ge=0)
+    """Weight of the entropy bonus."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The learned tokens of a minibatch, or of a part of one; all [n]."""
+
+    logprobs: torch.Tensor
+    """log π_θ, with its gradient."""
+    proximal: torch.Tensor
+    behaviour: torch.Tensor
+    advantages: torch.Tensor
+    sequence: torch.Tensor
+    """Index of the token's sequence, from 0."""
+
+
+def policy_losses(tokens: Tokens, objective: Objective) -> torch.Tensor:
+    """The loss of each token [n], before it is normalised, by the table above."""
+    chosen = objective
+    if chosen.correction == "truncated":
+        return truncated_losses(tokens.logprobs, tokens.behaviour, tokens.advantages, chosen.cap)
+    old = tokens.behaviour if chosen.correction == "clip" else tokens.proximal
+    losses = clipped_losses(
+        tokens.logprobs,
+        old,
+        tokens.advantages,
+        low=chosen.clip_low,
+        high=chosen.clip_high,
+        dual=chosen.dual_clip,
+    )
+    return behaviour_weights(tokens, chosen) * losses
+
+
+def behaviour_weights(tokens: Tokens, objective: Objective) -> torch.Tensor:
+    """What a decoupled objective multiplies a token's loss with [n], detached; 1 for the others."""
+    import torch
+
+    if objective.correction == "token":
+        return token_weights(tokens.proximal, tokens.behaviour, objective.cap)
+    if objective.correction == "sequence":
+        return sequence_weights(tokens.proximal, tokens.behaviour, tokens.sequence, objective.cap)
+    return torch.ones_like(tokens.proximal)
+
+
+def clipped_losses(
+    logprobs: torch.Tensor,
+    old: torch.Tensor,
+    advantages: torch.Tensor,
+    *,
+    low: float,
+    high: float,
+    dual: float | None = None,
+) -> torch.Tensor:
+    """−min(ρ·A, clip(ρ, 1 − ε_l, 1 + ε_h)·A) with ρ = π_θ/π_old; all [n].
+
+    PPO (Schulman et al. 2017, arXiv:1707.06347, eq. 7) with the two bounds of DAPO
+    (arXiv:2503.14476, §3.1). With `dual` = c it is at most −c·A where A < 0 (Ye et al. 2020,
+    arXiv:1912.09729, eq. 5): a ratio that has run away can't rule the step.
+    """
+    import torch
+
+    ratio = torch.exp(logprobs - old)
+    clipped = torch.clamp(ratio, 1 - low, 1 + high)
+    objective = torch.minimum(ratio * advantages, clipped * advantages)
+    if dual is not None:
+        bounded = torch.maximum(objective, dual * advantages)
+        objective = torch.where(advantages < 0, bounded, objective)
+    return -objective
+
+
+def truncated_losses(
+    logprobs: torch.Tensor, behaviour: torch.Tensor, advantages: torch.Tensor, cap: float
+) -> torch.Tensor:
+    """−min(π_θ/π_behav, C)·A·log π_θ, the weight detached: the policy gradient with truncated
+    importance weights (Ionides 2008; as a loss: CISPO, MiniMax 2025, arXiv:2506.13585, eq. 4).
+    No token is without a gradient, as clipped ones are."""
+    import torch
+
+    weights = torch.exp(logprobs.detach() - behaviour).clamp(max=cap)
+    return -weights * advantages * logprobs
+
+
+def token_weights(proximal: torch.Tensor, behaviour: torch.Tensor, cap: float) -> torch.Tensor:
+    """min(π_prox/π_behav, C) of each token [n], detached: decoupled PPO (Hilton et al. 2022,
+    arXiv:2110.00641, §3), truncated as in verl and in AReaL (arXiv:2505.24298)."""
+    import torch
+
+    return torch.exp((proximal - behaviour).detach()).clamp(max=cap)
+
+
+def sequence_weights(
+    proximal: torch.Tensor, behaviour: torch.Tensor, sequence: torch.Tensor, cap: float
+) -> torch.Tensor:
+    """Π π_prox/π_behav over a token's sequence, and 0 where that is above C [n], detached: a
+    sequence that the trainer's policy would write so much more often than the sampler's is left
+    out whole (TRL's `sequence_mask`)."""
+    import torch
+
+    apart = (proximal - behaviour).detach()
+    count = int(sequence.max()) + 1 if len(sequence) else 0
+    whole = torch.zeros(count, dtype=apart.dtype, device=apart.device)
+    weights = torch.exp(whole.index_add(0, sequence, apart))
+    return torch.where(weights > cap, 0.0, weights)[sequence]
+
+
+def k3(logprobs: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
+    """π_ref/π_θ − log(π_ref/π_θ) − 1 of each token [n]: never negative, and its mean over samples
+    of π_θ is KL(π_θ ‖ π_ref) (Schulman 2020, "Approximating KL divergence")."""
+    import torch
+
+    apart = reference - logprobs
+    return torch.exp(apart) - apart - 1
+
+
+def divergences(tokens: Tokens, reference: torch.Tensor, objective: Objective) -> torch.Tensor:
+    """w · ρ · k3 of each token [n], for samples that are not of π_θ: ρ is π_θ over the policy that
+    the correction calls old and keeps its gradient, w the correction's weight (DeepSeek-V3.2,
+    arXiv:2512.02556, §3.1; TRL's `use_bias_correction_kl`)."""
+    import torch
+
+    behind = objective.correction in ("clip", "truncated")
+    old = tokens.behaviour if behind else tokens.proximal
+    ratio = torch.exp(tokens.logprobs - old)
+    return behaviour_weights(tokens, objective) * ratio * k3(tokens.logprobs, reference)
+
+
+def shares(
+    sequence: torch.Tensor, counts: torch.Tensor, normalisation: Normalisation, limit: int
+) -> torch.Tensor:
+    """What each token's loss is multiplied with [n], so that the sum is the loss of the whole
+    minibatch; `counts` [sequences] are the learned tokens of all its sequences, those of other
+    parts as well.
+
+    `token`: 1/Σ counts, every token alike (DAPO, §3.3). `constant`: 1/(sequences · limit), without
+    a length in it (Dr.GRPO, §3.2). `sequence`: 1/(sequences · own count), GRPO as published, in
+    which a token of a long answer weighs less than one of a short one.
+    """
+    import torch
+
+    everything = counts.to(torch.float32)
+    if normalisation == "token":
+        each = torch.full_like(everything, 1.0) / everything.sum()
+    elif normalisation == "constant":
+        each = torch.full_like(everything, 1.0 / (len(counts) * limit))
+    else:
+        each = 1.0 / (len(counts) * everything.clamp(min=1.0))
+    return each[sequence]

@@ -1,0 +1,324 @@
+"""A whole training from groups that are there.
+
+    OUTPUT/settings.json          what everything follows from
+    OUTPUT/runs.json              the recorded runs that it is made of
+    OUTPUT/checkpoints/           of the training in work
+    OUTPUT/curves/<policy>/       for TensorBoard
+    OUTPUT/policies/<policy>/     the finished policy: a model or an adapter, and training.json
+    OUTPUT/last-good/<policy>/    the same of the last good version, where a loss was no number
+    OUTPUT/report.json            every step
+
+A folder of policies appears whole or not at all, and a finished training is not done again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from trainers.checkpoints import (
+    CheckpointState,
+    load_checkpoint,
+    require_disk,
+    require_same_recipe,
+    save_checkpoint,
+)
+from trainers.curves import Curves
+from trainers.errors import NotEnoughDisk, TrainingError, UnreadableModel
+from trainers.grpo.advantages import has_signal
+from trainers.grpo.begins import begun_weights
+from trainers.grpo.data import RUNS, GrpoData, RecordedRuns
+from trainers.grpo.facts import PolicyFacts
+from trainers.grpo.learner import Learner, NotFinite
+from trainers.grpo.policies import Policies
+from trainers.grpo.report import REPORT, Report, StepFacts, read_report
+from trainers.grpo.settings import GrpoSettings
+from trainers.grpo.stream import StepBatch, step_batches
+from trainers.interruption import deferred_interrupt
+from trainers.memory import keep_freed_memory, peak_memory_mb
+from trainers.network import network_of
+from workers.engines.local.adapter_base import FACTS
+from workers.engines.torch.loading import LoadedModel
+
+if TYPE_CHECKING:
+    import torch
+
+SETTINGS = "settings.json"
+CHECKPOINTS = "checkpoints"
+POLICIES = "policies"
+LAST_GOOD = "last-good"
+_RANDOM_STATE = "random_state"
+
+
+class GrpoState(CheckpointState):
+    """What a checkpoint knows besides its tensors."""
+
+    settings: GrpoSettings
+    version: int
+    """Of the policies."""
+    seconds: float
+    history: tuple[StepFacts, ...]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What is shown after a step."""
+
+    step: int
+    steps: int
+    facts: StepFacts
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Who is told what goes on."""
+
+    progress: Callable[[Progress], None] = lambda progress: None
+    checkpoint: Callable[[int], None] = lambda step: None
+    say: Callable[[str], None] = lambda text: None
+
+
+def train(
+    settings: GrpoSettings,
+    data: GrpoData,
+    loaded: LoadedModel,
+    output: Path,
+    *,
+    restart: bool = False,
+    checkpoint_every: int = 10,
+    watch: Watch | None = None,
+) -> Report:
+    """Train the policies in `output` on the data, resuming where a checkpoint is; `loaded` is the
+    base, whose weights are changed.
+
+    Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt. A loss that is no number
+    raises `NotFinite` and keeps the last good version. Raises `TrainingError`s.
+    """
+    watch = watch or Watch()
+    claim(output, settings, data, restart=restart)
+    finished = read_report(output)
+    if finished is not None:
+        watch.say(f"the training in {output} is finished; --restart trains anew")
+        return finished
+    keep_freed_memory()
+    import torch
+
+    torch.set_num_threads(settings.threads)
+    return _Training(settings, data, loaded, output, checkpoint_every, watch).run()
+
+
+def begun(settings: GrpoSettings, names: Sequence[str], loaded: LoadedModel) -> Policies:
+    """The policies as they begin: with what the settings name, else with the base's weights or,
+    of adapters, random A of the settings' seed and zero B. Raises `TrainingError`."""
+    import torch
+
+    torch.manual_seed(settings.seed)
+    network = network_of(
+        loaded,
+        adapter=settings.weights == "lora",
+        rank=settings.rank,
+        begins_from=None,
+        base=settings.base,
+    )
+    unknown = sorted(set(settings.begins) - set(names))
+    if unknown:
+        raise TrainingError(
+            f"--begin {unknown[0]}: no such policy is trained; policies: {', '.join(names)}"
+        )
+    return Policies(network, names, settings, begun_weights(network, settings))
+
+
+def policy_names(settings: GrpoSettings, data: GrpoData) -> tuple[str, ...]:
+    """Of all policies that the groups train."""
+    return tuple(dict.fromkeys(settings.policy_of(agent) for agent in data.agents))
+
+
+class _Training:
+    def __init__(
+        self,
+        settings: GrpoSettings,
+        data: GrpoData,
+        loaded: LoadedModel,
+        output: Path,
+        checkpoint_every: int,
+        watch: Watch,
+    ) -> None:
+        self.settings, self.data, self.output = settings, data, output
+        self.checkpoint_every, self.watch = checkpoint_every, watch
+        self.base = loaded.weights.folder
+        self.policies = begun(settings, policy_names(settings, data), loaded)
+        self.learner = Learner(self.policies)
+        self.work = output / CHECKPOINTS
+        self.state = GrpoState(
+            step=0, settings=settings, version=settings.base_version, seconds=0.0, history=()
+        )
+
+    def run(self) -> Report:
+        """Train to the end, and write what came of it."""
+        trained = self.policies.network.trained()
+        size = 12 * len(self.policies.names) * sum(each.numel() for _, each in trained)
+        # Weights and two moments, in two checkpoints.
+        require_disk(self.work, 2 * size)
+        self._restore()
+        batches = list(step_batches(self.data.groups, self.settings))
+        with ExitStack() as open_curves, deferred_interrupt() as interruption:
+            curves = {
+                name: open_curves.enter_context(Curves(self._curves(name), self.state.step))
+                for name in self.policies.names
+            }
+            for batch in islice(batches, self.state.step, None):
+                self._step(batch, curves, len(batches))
+                ended = self.state.step == len(batches)
+                if ended or interruption.asked or self.state.step % self.checkpoint_every == 0:
+                    self._save()
+                    self.watch.checkpoint(self.state.step)
+                if interruption.asked:
+                    raise KeyboardInterrupt
+        report = self._report()
+        self._write(POLICIES, report)
+        _write_whole(self.output / REPORT, report.model_dump_json(indent=1))
+        shutil.rmtree(self.work, ignore_errors=True)
+        return report
+
+    def _step(self, batch: StepBatch, curves: dict[str, Curves], steps: int) -> None:
+        began = time.monotonic()
+        try:
+            made = self.learner.step(batch)
+        except NotFinite as error:
+            raise NotFinite(f"step {self.state.step + 1}: {error}; {self._kept()}") from error
+        facts = StepFacts(version=batch.version, stale=batch.stale, policies=made)
+        for name, each in made.items():
+            curves[name].add(self.state.step + 1, each.curves())
+        self.state = self.state.model_copy(
+            update={
+                "step": self.state.step + 1,
+                "version": batch.version + 1,
+                "seconds": self.state.seconds + time.monotonic() - began,
+                "history": (*self.state.history, facts),
+            }
+        )
+        self.watch.progress(Progress(self.state.step, steps, facts))
+
+    def _kept(self) -> str:
+        """Writes the last good version, and says which one it is and where. A step that has
+        changed weights already is undone by the checkpoint before it."""
+        if self.learner.updated and not self._restore():
+            return "nothing was trained before it"
+        if self.state.step == 0:
+            return "nothing was trained before it"
+        self._save()
+        self._write(LAST_GOOD, self._report())
+        return (
+            f"version {self.state.version}, after step {self.state.step}, is the last good one: it "
+            f"is in {self.output / LAST_GOOD}"
+        )
+
+    def _restore(self) -> bool:
+        """Whether there was a checkpoint to go on from."""
+        import torch
+
+        checkpoint = load_checkpoint(self.work, GrpoState)
+        if checkpoint is None:
+            return False
+        tensors = dict(checkpoint.tensors)
+        torch.set_rng_state(tensors.pop(_RANDOM_STATE))
+        if self.policies.network.device.type == "cuda":
+            torch.cuda.set_rng_state(tensors.pop(f"{_RANDOM_STATE}.cuda"))
+        self.policies.restore(tensors)
+        self.state = checkpoint.state
+        return True
+
+    def _save(self) -> None:
+        import torch
+
+        tensors: dict[str, torch.Tensor] = self.policies.tensors()
+        tensors[_RANDOM_STATE] = torch.get_rng_state()
+        if self.policies.network.device.type == "cuda":
+            tensors[f"{_RANDOM_STATE}.cuda"] = torch.cuda.get_rng_state()
+        try:
+            save_checkpoint(self.work, self.state, tensors)
+        except NotEnoughDisk as error:
+            raise NotEnoughDisk(
+                f"the checkpoint of step {self.state.step} was not written, the one before it is "
+                f"as it was: {error}. Then go on with the same command"
+            ) from error
+
+    def _curves(self, name: str) -> Path:
+        return self.output / "curves" / _folder(name)
+
+    def _report(self) -> Report:
+        network = self.policies.network
+        return Report(
+            settings=self.settings,
+            version=self.state.version,
+            runs=len(self.data.runs),
+            groups=len(self.data.groups),
+            flat=sum(not has_signal(group.rewards) for group in self.data.groups),
+            skipped=self.data.skipped,
+            seconds=round(self.state.seconds, 1),
+            peak_memory_mb=peak_memory_mb(network.device),
+            parameters=int(network.whole.num_parameters()),
+            trained_parameters=sum(each.numel() for _, each in network.trained()),
+            steps=self.state.history,
+        )
+
+    def _write(self, where: str, report: Report) -> None:
+        """All policies as the engines read them."""
+        final = self.output / where
+        part = self.output / f".{where}.{os.getpid()}.part"
+        shutil.rmtree(part, ignore_errors=True)
+        try:
+            for name in self.policies.names:
+                self.policies.put_in(name)
+                folder = part / _folder(name)
+                folder.mkdir(parents=True)
+                self.policies.network.write(folder, self.base)
+                facts = PolicyFacts.of(name, report)
+                (folder / FACTS).write_text(facts.model_dump_json(indent=1) + "\n")
+            shutil.rmtree(final, ignore_errors=True)
+            part.rename(final)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+
+
+def claim(output: Path, settings: GrpoSettings, data: GrpoData, *, restart: bool) -> None:
+    """Make the folder this training's own. Raises `TrainingError` if it is another one's."""
+    path = output / SETTINGS
+    if restart and path.exists():
+        for name in (CHECKPOINTS, "curves", POLICIES, LAST_GOOD):
+            shutil.rmtree(output / name, ignore_errors=True)
+        for name in (REPORT, RUNS, SETTINGS):
+            (output / name).unlink(missing_ok=True)
+    if path.exists():
+        try:
+            found = GrpoSettings.model_validate_json(path.read_bytes())
+        except ValidationError as error:
+            why = error.errors()[0]["msg"]
+            raise UnreadableModel(f"{path} is damaged ({why}); --restart trains anew") from error
+        require_same_recipe(found, settings, output)
+        return
+    # The runs are written first: they may stand there alone after a kill.
+    if output.exists() and any(each.name != RUNS for each in output.iterdir()):
+        raise TrainingError(f"{output} holds something else; name another folder")
+    output.mkdir(parents=True, exist_ok=True)
+    _write_whole(output / RUNS, RecordedRuns(runs=data.runs).model_dump_json(indent=1))
+    _write_whole(path, settings.model_dump_json(indent=1))
+
+
+def _write_whole(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text + "\n")
+    part.rename(path)
+
+
+def _folder(name: str) -> str:
+    return name.replace("/", "_")

@@ -1,0 +1,125 @@
+"""The policies that are trained: one network in memory, and of each policy its own weights and its
+own optimizer. Their weights are put into the network in turn; of adapters that is little, so that
+many roles cost not much more than one."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trainers.grpo.settings import GrpoSettings
+from trainers.network import Network
+from trainers.optimizer_state import restore, tensors_of
+
+if TYPE_CHECKING:
+    import torch
+
+Weights = dict[str, "torch.Tensor"]
+BETAS = (0.9, 0.999)
+
+
+@dataclass
+class _Policy:
+    optimizer: torch.optim.Optimizer
+    weights: Weights
+    """By parameter name; empty while they are in the network."""
+
+
+class Policies:
+    """All policies, which begin with `begins`, or with the network's present weights."""
+
+    def __init__(
+        self,
+        network: Network,
+        names: Sequence[str],
+        settings: GrpoSettings,
+        begins: Mapping[str, Weights] | None = None,
+    ) -> None:
+        self.network = network
+        self.settings = settings
+        present, own = self._copied(), begins or {}
+        self._policies = {
+            name: _Policy(self._optimizer(), own.get(name, present)) for name in names
+        }
+        self._reference = (
+            {name: policy.weights for name, policy in self._policies.items()}
+            if settings.objective.kl
+            else {}
+        )
+        self._present: str | None = None
+        self.put_in(names[0])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._policies)
+
+    def put_in(self, name: str) -> torch.optim.Optimizer:
+        """Put a policy's weights into the network; returns its optimizer."""
+        if name != self._present:
+            if self._present is not None:
+                self._policies[self._present].weights = self._copied()
+            self._fill(self._policies[name].weights)
+            self._policies[name].weights = {}
+            self._present = name
+        return self._policies[name].optimizer
+
+    @contextmanager
+    def reference(self) -> Generator[None]:
+        """In the network, for the time of the block, what its present policy began with. Raises
+        KeyError where no divergence from it is asked for."""
+        assert self._present is not None
+        own = self._copied()
+        self._fill(self._reference[self._present])
+        try:
+            yield
+        finally:
+            self._fill(own)
+
+    def tensors(self) -> Weights:
+        """Weights and moments of all policies, for a checkpoint."""
+        found: Weights = {}
+        for name in self.names:
+            optimizer = self.put_in(name)
+            for key, tensor in tensors_of(self.network.trained(), [optimizer]).items():
+                # The next policy's weights are going to be where these are.
+                leaves = key.startswith("model.") and len(self.names) > 1
+                found[f"{name}/{key}"] = tensor.clone() if leaves else tensor.contiguous()
+        return found
+
+    def restore(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Put back what `tensors` gave."""
+        for name in self.names:
+            optimizer = self.put_in(name)
+            prefix = f"{name}/"
+            own = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+            restore(self.network.trained(), [optimizer], own)
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        """AdamW; matrices are decayed, biases and norms are not."""
+        import torch
+
+        settings, trained = self.settings, [each for _, each in self.network.trained()]
+        return torch.optim.AdamW(
+            [
+                {
+                    "params": [each for each in trained if each.dim() >= 2],
+                    "weight_decay": settings.weight_decay,
+                },
+                {"params": [each for each in trained if each.dim() < 2], "weight_decay": 0.0},
+            ],
+            lr=settings.learning_rate,
+            betas=BETAS,
+            fused=True,
+        )
+
+    def _copied(self) -> Weights:
+        return {name: each.detach().clone() for name, each in self.network.trained()}
+
+    def _fill(self, weights: Mapping[str, torch.Tensor]) -> None:
+        import torch
+
+        with torch.no_grad():
+            for name, parameter in self.network.trained():
+                parameter.copy_(weights[name])

@@ -1,0 +1,166 @@
+"""What is known of a training: of each step, and of the whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from trainers.errors import UnreadableModel
+from trainers.grpo.ratios import QUANTILES
+from trainers.grpo.settings import GrpoSettings
+
+REPORT = "report.json"
+
+
+class PolicyStep(BaseModel):
+    """One step of one policy."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    groups: int
+    """Learned from."""
+    flat: int
+    """Passed over: all rewards the same."""
+    reward: float
+    """Mean over the members of the learned groups."""
+    loss: float
+    """Mean over the updates."""
+    gradient_norm: float
+    """Before clipping; mean over the updates."""
+    divergence: float | None
+    """From the reference, nats per token; None where it is not asked for."""
+    entropy: float
+    """Nats per token."""
+    clipped: float
+    """Share of the tokens without a gradient."""
+    effective_samples: float
+    """Share of the tokens that π_prox/π_behav leaves: 1 on policy."""
+    ratios: tuple[float, ...]
+    """Quantiles of π_prox/π_behav: 1, 5, 50, 95 and 99 %."""
+    behind: float
+    """KL(π_behav ‖ π_prox), nats per token: 0 on policy but for the two programs' rounding."""
+    ages: dict[int, int]
+    """Groups by versions that they are behind."""
+    truncated: float
+    """Share of the sequences that ran into their limit."""
+    learned: int
+    """Tokens in the loss."""
+    tokens: int
+    """That went through the model once, padding included."""
+    seconds: float
+
+    def curves(self) -> dict[str, float]:
+        """Values by the name of their curve."""
+        age = sum(age * count for age, count in self.ages.items()) / self.groups
+        drawn = {
+            "loss": self.loss,
+            "reward": self.reward,
+            "gradient norm": self.gradient_norm,
+            "entropy": self.entropy,
+            "clipped share": self.clipped,
+            "effective sample size": self.effective_samples,
+            "KL of sampler to trainer": self.behind,
+            "zero-variance share": self.flat / (self.flat + self.groups),
+            "truncated share": self.truncated,
+            "age": age,
+            "tokens per second": self.tokens / max(self.seconds, 1e-9),
+        }
+        for quantile, value in zip(QUANTILES, self.ratios, strict=True):
+            drawn[f"ratio/{quantile:.0%}"] = value
+        if self.divergence is not None:
+            drawn["KL to reference"] = self.divergence
+        return drawn
+
+
+class StepFacts(BaseModel):
+    """One step of all policies."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int
+    """Of the weights that it began with."""
+    stale: int
+    """Groups that were too old to be learned from."""
+    policies: dict[str, PolicyStep]
+
+
+class Report(BaseModel):
+    """A finished training."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    settings: GrpoSettings
+    version: int
+    """Of the policies that it ended with."""
+    runs: int
+    groups: int
+    """Sealed."""
+    flat: int
+    """Of these, with all rewards the same."""
+    skipped: dict[str, int]
+    """What could not be learned from, by its reason."""
+    seconds: float
+    peak_memory_mb: float
+    parameters: int
+    trained_parameters: int
+    """Of each policy."""
+    steps: tuple[StepFacts, ...]
+
+
+class PolicySummary(BaseModel):
+    """What became of one policy, in a line of a table."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    steps: int
+    groups: int
+    """Learned from."""
+    zero_variance_share: float
+    learned_tokens: int
+    first_loss: float
+    last_loss: float
+    first_reward: float
+    last_reward: float
+    least_effective_samples: float
+    clipped_share: float
+    oldest: int
+    """Versions that the oldest group was behind."""
+    tokens_per_second: float
+
+
+def summaries(report: Report) -> dict[str, PolicySummary]:
+    """Of each policy that learned something."""
+    made: dict[str, PolicySummary] = {}
+    for name in dict.fromkeys(name for step in report.steps for name in step.policies):
+        own = [step.policies[name] for step in report.steps if name in step.policies]
+        groups, learned = sum(each.groups for each in own), sum(each.learned for each in own)
+        flat = sum(each.flat for each in own)
+        made[name] = PolicySummary(
+            steps=len(own),
+            groups=groups,
+            zero_variance_share=flat / (flat + groups),
+            learned_tokens=learned,
+            first_loss=own[0].loss,
+            last_loss=own[-1].loss,
+            first_reward=own[0].reward,
+            last_reward=own[-1].reward,
+            least_effective_samples=min(each.effective_samples for each in own),
+            clipped_share=sum(each.clipped * each.learned for each in own) / max(learned, 1),
+            oldest=max(max(each.ages) for each in own),
+            tokens_per_second=sum(each.tokens for each in own)
+            / max(sum(each.seconds for each in own), 1e-9),
+        )
+    return made
+
+
+def read_report(folder: Path) -> Report | None:
+    """Of a finished training; None if it is not finished. Raises `UnreadableModel`."""
+    path = folder / REPORT
+    if not path.exists():
+        return None
+    try:
+        return Report.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        why = error.errors()[0]["msg"]
+        raise UnreadableModel(f"{path} is damaged ({why}); --restart trains anew") from error

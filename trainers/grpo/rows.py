@@ -1,0 +1,120 @@
+"""From groups to padded rows of token ids, each with its advantage and how it was sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trainers.grpo.advantages import ADVANTAGES
+from trainers.grpo.groups import Group
+from trainers.grpo.sequences import TokenSequence
+from trainers.grpo.settings import GrpoSettings
+
+if TYPE_CHECKING:
+    import torch
+
+LENGTH_STEP = 16
+"""Lengths are rounded up to this: fewer shapes, so that freed memory fits the next piece."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One sequence to learn from."""
+
+    sequence: TokenSequence
+    advantage: float
+    origin: str
+    """The member that it belongs to."""
+    version: int
+    """Of the policy that sampled it."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows that go through the model at once, padded on the right. `n` are its learned tokens, row
+    after row."""
+
+    ids: torch.Tensor
+    """[rows, length]."""
+    learned: torch.Tensor
+    """[rows, length - 1], of the ids from the second on: what stands first was never sampled."""
+    behaviour: torch.Tensor
+    """log π_behav [n]."""
+    advantages: torch.Tensor
+    """[n]."""
+    temperatures: torch.Tensor
+    """[n]."""
+    sequence: torch.Tensor
+    """[n]: number of the token's row within the piece."""
+    first: int
+    """Number of the piece's first row within the minibatch."""
+
+    @property
+    def tokens(self) -> int:
+        """Padding included."""
+        return self.ids.numel()
+
+    @property
+    def targets(self) -> torch.Tensor:
+        """The learned ids [n]."""
+        return self.ids[:, 1:][self.learned]
+
+
+def rows_of(groups: Sequence[Group], settings: GrpoSettings) -> list[Row]:
+    """The sequences of all members, shortest first. Where truncated ones are masked they are left
+    out, so that no denominator counts them either."""
+    rows: list[Row] = []
+    for group in groups:
+        advantages = ADVANTAGES[settings.advantage](group.rewards)
+        for member, advantage in zip(group.members, advantages, strict=True):
+            rows += [
+                Row(sequence, advantage, member.origin, group.policy.version)
+                for sequence in member.sequences
+                if settings.truncated == "keep" or not sequence.truncated
+            ]
+    # Stable: the order of the groups decides between rows of one length.
+    return sorted(rows, key=lambda row: len(row.sequence.ids))
+
+
+def pieces_of(rows: Sequence[Row], piece_tokens: int, device: torch.device) -> list[Piece]:
+    """Rows, which are sorted by length, cut into pieces of at most so many tokens; a row that is
+    longer alone is a piece of its own."""
+    pieces: list[Piece] = []
+    begin = 0
+    for at in range(1, len(rows) + 1):
+        if at == len(rows) or _length(rows[at]) * (at + 1 - begin) > piece_tokens:
+            pieces.append(_piece(rows[begin:at], begin, device))
+            begin = at
+    return pieces
+
+
+def _length(row: Row) -> int:
+    return -(-len(row.sequence.ids) // LENGTH_STEP) * LENGTH_STEP
+
+
+def _piece(rows: Sequence[Row], first: int, device: torch.device) -> Piece:
+    import torch
+
+    length = _length(rows[-1])
+    ids = torch.zeros(len(rows), length, dtype=torch.long)
+    learned = torch.zeros(len(rows), length, dtype=torch.bool)
+    behaviour = torch.zeros(len(rows), length)
+    for number, row in enumerate(rows):
+        own = row.sequence
+        ids[number, : len(own.ids)] = torch.tensor(own.ids)
+        learned[number, : len(own.ids)] = torch.tensor(own.learned)
+        behaviour[number, : len(own.ids)] = torch.tensor(own.logprobs)
+    mask = learned[:, 1:]
+    sequence = torch.arange(len(rows))[:, None].expand(-1, length - 1)[mask]
+    advantages = torch.tensor([row.advantage for row in rows])
+    temperatures = torch.tensor([row.sequence.temperature for row in rows])
+    return Piece(
+        ids=ids.to(device),
+        learned=mask.to(device),
+        behaviour=behaviour[:, 1:][mask].to(device),
+        advantages=advantages[sequence].to(device),
+        temperatures=temperatures[sequence].to(device),
+        sequence=sequence.to(device),
+        first=first,
+    )

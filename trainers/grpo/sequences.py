@@ -1,0 +1,124 @@
+"""A candidate's completions as token sequences: what the policy wrote, what it only read, and the
+log-probability of each written token as it was sampled.
+
+Text is never tokenized again. Where a completion's prompt begins with the ids of the sequence
+before it, the conversation goes on in the same sequence; where it does not (a template that drops
+earlier reasoning, for example), a new one begins.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from agents.records import Call
+from trainers.data.json_files import Unreadable
+from workers.engines.text.chat_prompt import TextCodec
+
+NO_CALL = "candidate without a completion"
+NOT_TRAINABLE = "completion without token ids or log-probabilities"
+NOT_FITTING = "log-probabilities that do not fit the tokens"
+NOT_ENDED = "completion that was broken off"
+GREEDY = "completion that was not sampled (temperature 0)"
+FILTERED = "completion sampled with top_p, top_k or a grammar"
+OTHER_TOKENIZER = "token ids of another tokenizer"
+TOO_LONG = "sequence longer than the model's context"
+
+Belongs = Callable[[Call], bool]
+"""Whether a completion's ids are of the tokenizer of the model that is trained."""
+
+
+@dataclass(frozen=True)
+class TokenSequence:
+    """One row to learn from; `learned` and `logprobs` have as many entries as `ids`."""
+
+    ids: tuple[int, ...]
+    learned: tuple[bool, ...]
+    """Whether the policy sampled the id. Prompts and observations are not learned."""
+    logprobs: tuple[float, ...]
+    """As sampled, natural; 0 where nothing was sampled."""
+    temperature: float
+    """That all of it was sampled at."""
+    truncated: bool
+    """Whether its last completion ended at its limit of tokens."""
+
+    @property
+    def count(self) -> int:
+        """Learned tokens."""
+        return sum(self.learned)
+
+
+def sequences_of(
+    calls: Sequence[Call], belongs: Belongs, max_context: int
+) -> tuple[TokenSequence, ...]:
+    """The sequences of one candidate's calls, in the order in which they were made.
+
+    Raises `Unreadable` with one of the reasons above for what can't be learned from: importance
+    ratios need the log-probability of every token under the whole softmax. With top_p = 0.8 their
+    mean is 0.896 where no weight has changed (huggingface/trl#7269).
+    """
+    if not calls:
+        raise Unreadable(NO_CALL)
+    made: list[TokenSequence] = []
+    for call in calls:
+        _require_learnable(call, belongs)
+        written = len(call.output_ids)
+        before = made[-1] if made and _goes_on(made[-1], call) else None
+        begun = 0 if before is None else len(before.ids)
+        read = len(call.prompt_ids) - begun
+        sequence = TokenSequence(
+            ids=(*call.prompt_ids, *call.output_ids),
+            learned=(*(before.learned if before else ()), *[False] * read, *[True] * written),
+            logprobs=(*(before.logprobs if before else ()), *[0.0] * read, *call.logprobs),
+            temperature=call.sampling.temperature,
+            truncated=call.finish_reason == "length",
+        )
+        if len(sequence.ids) > max_context:
+            raise Unreadable(TOO_LONG, f"{len(sequence.ids):,} tokens of {max_context:,}")
+        if before is not None:
+            made.pop()
+        made.append(sequence)
+    return tuple(made)
+
+
+def same_tokenizer(codec: TextCodec, vocabulary: int, end_ids: frozenset[int]) -> Belongs:
+    """A fingerprint that every record carries: the ids, read by `codec`, must say what was written
+    down as text. A stop string ends the text early; the token that ends a turn is no text."""
+
+    def belongs(call: Call) -> bool:
+        if any(not 0 <= each < vocabulary for each in (*call.prompt_ids, *call.output_ids)):
+            return False
+        written = list(call.output_ids)
+        if written and written[-1] in end_ids:
+            written.pop()
+        after = call.prompt_ids[-1] if call.prompt_ids else None
+        said = codec.decode(written, after)
+        # Without a stop string the text is all there is, but for half a character at its end.
+        return said.startswith(call.text) and (bool(call.sampling.stop) or said == call.text)
+
+    return belongs
+
+
+def _goes_on(before: TokenSequence, call: Call) -> bool:
+    """Whether a call's prompt begins with all of the sequence, at the same temperature."""
+    same = call.sampling.temperature == before.temperature
+    return same and call.prompt_ids[: len(before.ids)] == before.ids
+
+
+def _require_learnable(call: Call, belongs: Belongs) -> None:
+    sampling = call.sampling
+    if call.finish_reason in ("cancelled", "content_filter"):
+        raise Unreadable(NOT_ENDED, f"{call.id}: {call.finish_reason}")
+    if not call.trainable or not call.prompt_ids or not call.output_ids:
+        raise Unreadable(NOT_TRAINABLE, f"{call.id} of {call.policy.base}")
+    if len(call.logprobs) != len(call.output_ids) or not all(
+        math.isfinite(each) and each <= 1e-6 for each in call.logprobs
+    ):
+        raise Unreadable(NOT_FITTING, call.id)
+    if sampling.temperature == 0.0:
+        raise Unreadable(GREEDY, call.id)
+    if sampling.top_p < 1.0 or sampling.top_k > 0 or call.grammar_masked:
+        raise Unreadable(FILTERED, call.id)
+    if not belongs(call):
+        raise Unreadable(OTHER_TOKENIZER, f"{call.id} of {call.policy.base}")

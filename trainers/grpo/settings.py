@@ -1,0 +1,94 @@
+"""What a training follows from: two runs with equal settings have equal weights."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from trainers.grpo.advantages import Baseline
+from trainers.grpo.groups import Grouping
+from trainers.grpo.losses import Objective
+from trainers.grpo.rewards import RewardWeights
+
+Sharing = Literal["shared", "per-role"]
+"""`shared`: one policy learns from all agents' samples. `per-role`: one for each agent."""
+Weights = Literal["full", "lora"]
+SHARED = "shared"
+
+LEARNING_RATE = 1e-6
+"""Of all weights of a model that has learned language: PettingLLMs' settings."""
+LORA_RATE = 10.0
+"""An adapter learns best at about ten times the rate of all weights (Biderman et al. 2024,
+arXiv:2405.09673)."""
+
+
+class Begin(BaseModel):
+    """An earlier version of a policy."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str
+    """Folder or hub id of a model, or the folder of an adapter."""
+    sha256: str
+    """Of its weights."""
+
+
+class GrpoSettings(BaseModel):
+    """One run of `train grpo`, but for where it is written."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    base: str
+    """Folder or hub id of the model that policies begin with, or are adapters of."""
+    base_sha256: str
+    """Of its weights."""
+    begins: dict[str, Begin] = Field(default_factory=dict)
+    """By policy, what it goes on from; others begin with the base, or an adapter that changes
+    nothing."""
+    data_sha256: str
+    """Of the sealed groups."""
+    grouping: Grouping = "at-grpo"
+    group_size: int = Field(default=4, ge=2)
+    """K."""
+    agents: tuple[str, ...] | None = None
+    """Whose samples are learned from; None: everybody's."""
+    reward: RewardWeights = Field(default_factory=RewardWeights)
+    advantage: Baseline = "standardised"
+    objective: Objective = Field(default_factory=Objective)
+    truncated: Literal["mask", "keep"] = "mask"
+    """Whether completions that ran into their limit are learned from (DAPO's overlong filtering:
+    they are not). Their rewards count in the group either way."""
+    policies: Sharing = SHARED
+    weights: Weights = "full"
+    rank: int = Field(default=16, ge=1)
+    """Of adapters; alpha is twice the rank."""
+    batch: int = Field(default=32, ge=1)
+    """Groups with a signal per step: per version of the policies."""
+    minibatch: int | None = Field(default=None, ge=1)
+    """Groups per update of the weights; None: all of the step."""
+    epochs: int = Field(default=1, ge=1)
+    """Times that the groups are gone through."""
+    steps: int | None = Field(default=None, ge=1)
+    """Versions to train at most; None: until the groups are used up."""
+    staleness: int | None = Field(default=None, ge=0)
+    """Versions that a sample may be behind; None: any number."""
+    base_version: int = Field(default=0, ge=0)
+    """Which version of the policies the base is."""
+    learning_rate: float = Field(default=LEARNING_RATE, gt=0)
+    """Constant."""
+    weight_decay: float = Field(default=0.01, ge=0)
+    clip: float = Field(default=1.0, gt=0)
+    """Largest norm of the gradient."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """What is computed in; weights and moments are float32. An engine's log-probabilities are
+    met within 1e-5 by float32 only."""
+    piece_tokens: int = Field(default=4_096, ge=64)
+    """Tokens, padding included, that go through the model at once: its memory."""
+    threads: int = Field(default=1, ge=1)
+    """Of the CPU. Another number adds up in another order, and has other last digits."""
+    seed: int = 1
+
+    def policy_of(self, agent: str) -> str:
+        """Which policy learns from an agent's samples."""
+        return SHARED if self.policies == SHARED else agent

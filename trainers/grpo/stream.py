@@ -1,0 +1,79 @@
+"""Batches as a pure function of the groups and the settings: resuming needs no state but the
+number of steps done, and the loop that trains while it rolls out has the batches of its replay.
+
+A recorded store is a log of versions. At version v those groups are taken that v or an earlier
+version sampled and that are not too old, oldest versions first, those of one version in an order
+that the seed decides. After each batch the policies have another version. A group whose rewards
+are all the same is passed over, counted, and takes no place in a batch.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from trainers.grpo.advantages import has_signal
+from trainers.grpo.groups import Group
+from trainers.grpo.settings import GrpoSettings
+from trainers.grpo.staleness import Staleness, sweep
+
+
+@dataclass(frozen=True)
+class StepBatch:
+    """What one step learns from."""
+
+    version: int
+    """Of the weights that learn from it."""
+    groups: tuple[Group, ...]
+    flat: tuple[Group, ...]
+    """Passed over on the way: all rewards the same."""
+    stale: int
+    """Groups that were too old when the batch was made."""
+
+
+def step_batches(groups: Sequence[Group], settings: GrpoSettings) -> Iterator[StepBatch]:
+    """The batch of each step, until the groups or the steps are used up."""
+    bound = Staleness(settings.staleness, settings.batch)
+    version, done = settings.base_version, 0
+    for epoch in range(settings.epochs):
+        waiting = _ordered(groups, settings.seed, epoch)
+        while waiting:
+            swept = sweep(waiting, version, bound)
+            ready = [group for group in swept.kept if group.policy.version <= version]
+            taken = _taken(ready, settings.batch)
+            stale, waiting = len(swept.dropped), list(swept.kept[len(taken) :])
+            learned = tuple(group for group in taken if has_signal(group.rewards))
+            flat = tuple(group for group in taken if not has_signal(group.rewards))
+            if learned:
+                yield StepBatch(version, learned, flat, stale)
+                done += 1
+                version += 1
+                if done == settings.steps:
+                    return
+            elif waiting:
+                # Somebody else has trained in between: the log goes on with a later version.
+                version = max(version, waiting[0].policy.version)
+
+
+def _ordered(groups: Sequence[Group], seed: int, epoch: int) -> list[Group]:
+    ordered: list[Group] = []
+    by_version = sorted(groups, key=lambda group: group.policy.version)
+    for version, same in groupby(by_version, key=lambda group: group.policy.version):
+        # By their ids first: the order in which they were read does not matter.
+        shuffled = sorted(same, key=lambda group: group.id)
+        random.Random(f"{seed}:{epoch}:{version}").shuffle(shuffled)
+        ordered += shuffled
+    return ordered
+
+
+def _taken(ready: Sequence[Group], count: int) -> list[Group]:
+    """From the front, until `count` have a signal."""
+    taken: list[Group] = []
+    for group in ready:
+        if count == 0:
+            break
+        taken.append(group)
+        count -= has_signal(group.rewards)
+    return taken
