@@ -38,6 +38,8 @@ from workers.sandbox.result import Ending
 MAX_SHOWN = 2_000
 """Of what a program wrote, in an outcome."""
 _MAX_SECONDS = 3600
+_GRACE_SECONDS = 1.0
+"""Between the end of a process's output and its own."""
 
 
 @dataclass(frozen=True)
@@ -207,8 +209,9 @@ async def _started(process: SandboxProcess, limits: Limits) -> str:
 
 
 async def _ending(process: SandboxProcess) -> str:
-    """How it ended that answers no longer. One that only closed its output is made to end."""
-    result = await process.finish()
+    """How it ended that answers no longer. One that only closed its output, which is seen where
+    nothing stands around it, is made to end: it may not hold its judge up."""
+    result = await process.finish(seconds=_GRACE_SECONDS)
     return "it ended without an answer" if result.ending is Ending.OK else str(result.ending)
 
 
