@@ -76,7 +76,10 @@ def _become(identity: str) -> None:
     if identity == "unsafe":
         import ctypes
 
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, _SIGKILL)
+        # Linux only; elsewhere a program outlives a parent that is killed, until its own limit.
+        prctl = getattr(ctypes.CDLL(None), "prctl", None)
+        if prctl is not None:
+            prctl(_PR_SET_PDEATHSIG, _SIGKILL)
     elif identity != "-":
         os.setgroups([])
         os.setresgid(int(identity), int(identity), int(identity))
