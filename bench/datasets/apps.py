@@ -244,7 +244,7 @@ def _is_literal(text: str) -> bool:
 
 
 def _literal(text: str) -> Any:
-    """A value of JSON's kinds. Raises Unreadable."""
+    """The value of a Python literal. Raises Unreadable."""
     try:
         value = ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:

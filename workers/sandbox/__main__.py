@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import sys
 import time
 
 from workers.sandbox import Ending, Sandbox, SandboxSettings, SandboxUnavailable
+from workers.sandbox.limits import cores
 
 _PROGRAM = "import sys\nprint(sum(int(word) for word in sys.stdin.read().split()))\n"
 
@@ -44,11 +44,10 @@ def main() -> int:
     except SandboxUnavailable as error:
         print(error, file=sys.stderr)
         return 1
-    cores = len(os.sched_getaffinity(0))
     if chosen.json:
-        print(json.dumps({"executions_per_second": round(speed, 1), "cores": cores}))
+        print(json.dumps({"executions_per_second": round(speed, 1), "cores": cores()}))
     elif chosen.measure:
-        print(f"{speed:.1f} executions/s on {cores} cores, {settings.parallel} at once")
+        print(f"{speed:.1f} executions/s on {cores()} cores, {settings.parallel} at once")
     else:
         print("the sandbox works")
     return 0

@@ -30,14 +30,20 @@ from agents.environments.code import (
     values_agree,
 )
 from workers.sandbox.inside.plain_values import decode, encode
-from workers.sandbox.limits import Limits
+from workers.sandbox.limits import MIB, Limits
 from workers.sandbox.pool import Sandbox
 from workers.sandbox.process import SandboxProcess
 from workers.sandbox.result import Ending
 
 MAX_SHOWN = 2_000
 """Of what a program wrote, in an outcome."""
+MAX_PROGRAM_CHARS = 2**20
+"""A longer program fails. The longest golden one has 20 kB."""
 _MAX_SECONDS = 3600
+_LEAST_MEMORY = 64 * MIB
+"""An interpreter needs some, whatever a problem of C++ programmers says."""
+_GRACE_SECONDS = 1.0
+"""Between the end of a process's output and its own."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,9 @@ class Judge:
     async def check(self, problem: CodeProblem, code: str, tests: Sequence[CodeTest]) -> Verdict:
         """The same with other tests, for example generated ones."""
         program = assembled(problem, code)
+        if len(program) > MAX_PROGRAM_CHARS:
+            long = Outcome(False, "", f"the program has more than {MAX_PROGRAM_CHARS:,} characters")
+            return Verdict((long,) * len(tests))
         limits = self._limits(problem)
         outcomes: dict[int, Outcome] = {}
         runs = [(at, test) for at, test in enumerate(tests) if isinstance(test, ProgramTest)]
@@ -104,15 +113,19 @@ class Judge:
         wall = general.wall_seconds
         if problem.wall_seconds is not None:
             wall = min(wall, problem.wall_seconds * self._time_factor)
+        memory = general.memory_bytes
+        if problem.memory_bytes is not None:
+            memory = max(_LEAST_MEMORY, min(memory, problem.memory_bytes))
         return general.model_copy(
-            update={"wall_seconds": wall, "cpu_seconds": min(general.cpu_seconds, math.ceil(wall))}
+            update={
+                "wall_seconds": wall,
+                "cpu_seconds": min(general.cpu_seconds, math.ceil(wall)),
+                "memory_bytes": memory,
+            }
         )
 
     async def _run(self, program: str, test: ProgramTest, limits: Limits) -> Outcome:
-        try:
-            result = await self._sandbox.run(program, stdin=test.stdin, limits=limits)
-        except ValueError as error:
-            return Outcome(False, "", str(error))
+        result = await self._sandbox.run(program, stdin=test.stdin, limits=limits)
         shown = result.stdout[:MAX_SHOWN]
         if result.ending is not Ending.OK:
             last = result.stderr.strip().rpartition("\n")[2][:300]
@@ -126,20 +139,17 @@ class Judge:
         """Outcomes as far as one process got: at least one."""
         outcomes: dict[int, Outcome] = {}
         job = {"kind": "candidate", "source": program}
-        try:
-            async with self._sandbox.process(job, _for_all(limits, len(tests))) as process:
-                trouble = await _started(process, limits)
-                if trouble:
-                    return dict.fromkeys(tests, Outcome(False, "", trouble))
-                for at, test in tests.items():
-                    await process.write_line(_request(test))
-                    line = await process.read_line(limits.wall_seconds)
-                    if line is None:
-                        outcomes[at] = Outcome(False, "", await _ending(process))
-                        break
-                    outcomes[at] = _called(line, test)
-        except ValueError as error:
-            return dict.fromkeys(tests, Outcome(False, "", str(error)))
+        async with self._sandbox.process(job, _for_all(limits, len(tests))) as process:
+            trouble = await _started(process, limits)
+            if trouble:
+                return dict.fromkeys(tests, Outcome(False, "", trouble))
+            for at, test in tests.items():
+                await process.write_line(_request(test))
+                line = await process.read_line(limits.wall_seconds)
+                if line is None:
+                    outcomes[at] = Outcome(False, "", await _ending(process))
+                    break
+                outcomes[at] = _called(line, test)
         return outcomes
 
     async def _assert(
@@ -150,25 +160,21 @@ class Judge:
         limits: Limits,
     ) -> dict[int, Outcome]:
         """Outcomes as far as one pair of processes got: at least one."""
-        job = {
+        program_job = {"kind": "candidate", "source": program}
+        test_job = {
             "kind": "assertions",
             "setup": problem.setup,
             "names": list(problem.names),
             "tests": [[at, test.source] for at, test in tests.items()],
         }
         bounds = _for_all(limits, len(tests))
-        try:
-            async with self._sandbox.process(
-                {"kind": "candidate", "source": program}, bounds
-            ) as candidate:
-                trouble = await _started(candidate, limits)
-                if trouble:
-                    return dict.fromkeys(tests, Outcome(False, "", trouble))
-                # One of the two always waits for the other.
-                async with self._sandbox.process(job, bounds, beside=True) as assertions:
-                    return await _relayed(candidate, assertions, list(tests), limits)
-        except ValueError as error:
-            return dict.fromkeys(tests, Outcome(False, "", str(error)))
+        async with self._sandbox.process(program_job, bounds) as candidate:
+            trouble = await _started(candidate, limits)
+            if trouble:
+                return dict.fromkeys(tests, Outcome(False, "", trouble))
+            # One of the two always waits for the other.
+            async with self._sandbox.process(test_job, bounds, beside=True) as assertions:
+                return await _relayed(candidate, assertions, list(tests), limits)
 
 
 async def _relayed(
@@ -203,20 +209,22 @@ async def _started(process: SandboxProcess, limits: Limits) -> str:
     if line is None:
         return await _ending(process)
     reply = _reply(line)
-    return "" if "value" in reply else f"{reply.get('raised')}: {reply.get('message')}"[:MAX_SHOWN]
+    return "" if "value" in reply else _complaint(reply)
 
 
 async def _ending(process: SandboxProcess) -> str:
-    """How it ended that answers no longer. One that only closed its output is made to end."""
-    result = await process.finish()
+    """How it ended that answers no longer. One that only closed its output, which is seen where
+    nothing stands around it, is made to end: it may not hold its judge up."""
+    result = await process.finish(seconds=_GRACE_SECONDS)
     return "it ended without an answer" if result.ending is Ending.OK else str(result.ending)
 
 
 def _called(line: bytes, test: CallTest) -> Outcome:
+    if len(line) > _most_bytes(test):
+        return Outcome(False, "", "wrong answer: far too long")
     reply = _reply(line)
     if "value" not in reply:
-        why = f"{reply.get('raised')}: {reply.get('message')}"[:MAX_SHOWN]
-        return Outcome(False, "", why)
+        return Outcome(False, "", _complaint(reply))
     try:
         value = decode(reply["value"])
         shown = repr(value)[:MAX_SHOWN]
@@ -233,6 +241,20 @@ def _reply(line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return reply if isinstance(reply, dict) else {}
+
+
+def _complaint(reply: dict[str, Any]) -> str:
+    """What a program says that it raised. Only texts: what else may stand there need not be
+    printable."""
+    said = (reply.get("raised"), reply.get("message"))
+    return ": ".join(each for each in said if isinstance(each, str))[:MAX_SHOWN] or "no answer"
+
+
+def _most_bytes(test: CallTest) -> int:
+    """No right value is longer than this: `encode` makes of `[]` at most `{"tuple": []}`. So that a
+    program can't keep its judge busy (with a million keys of one hash, for example)."""
+    right = (test.expected, *test.also_right)
+    return 8 * max(len(json.dumps(each)) for each in right) + 4_000
 
 
 def _request(test: CallTest) -> bytes:

@@ -9,6 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 KIB, MIB = 2**10, 2**20
 
 
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class Limits(BaseModel):
     """Bounds of one program. A program is one process: it may start threads, and no process."""
 
@@ -37,9 +42,9 @@ class SandboxSettings(BaseModel):
 
     limits: Limits = Limits()
     """For a program that comes without limits of its own."""
-    parallel: int = Field(default_factory=lambda: len(os.sched_getaffinity(0)), ge=1, le=1024)
+    parallel: int = Field(default_factory=cores, ge=1, le=1024)
     """Programs that run at once."""
-    ready: int = Field(default_factory=lambda: 2 * len(os.sched_getaffinity(0)), ge=1, le=1024)
+    ready: int = Field(default_factory=lambda: 2 * cores(), ge=1, le=1024)
     """Interpreters that wait for a program, each about 15 MB."""
     unsafe_exec: bool = False
     """Run programs without bubblewrap: they can read your files, use the network and start

@@ -1,6 +1,6 @@
 """The sandbox as it is used: programs in, results out, with interpreters waiting for them.
 
-An interpreter takes about 0.1 s of CPU to come up behind its wall, which is longer than most
+An interpreter takes about 0.05 s of CPU to come up behind its wall, which is longer than most
 programs run. So some always wait; each is used once, and its replacement is started when it is
 taken.
 """
@@ -46,6 +46,7 @@ class Sandbox:
         self._bubblewrap = None if settings.unsafe_exec else Bubblewrap(self._limits.disk_bytes)
         self._running = asyncio.Semaphore(settings.parallel)
         self._starting: deque[asyncio.Task[SandboxProcess]] = deque()
+        self._discarded: set[asyncio.Task[None]] = set()
         self._open = False
 
     async def __aenter__(self) -> Self:
@@ -68,9 +69,7 @@ class Sandbox:
         self._open = False
         waiting, self._starting = self._starting, deque()
         # A start that is broken off would leave a process that nobody knows.
-        for started in await asyncio.gather(*waiting, return_exceptions=True):
-            if isinstance(started, SandboxProcess):
-                await started.end()
+        await asyncio.gather(*map(_discard, waiting))
 
     @property
     def limits(self) -> Limits:
@@ -119,18 +118,19 @@ class Sandbox:
     async def _take(self) -> SandboxProcess:
         """An interpreter that lives. One that waited, or came up, may have been killed: by the
         kernel for want of memory, or by a user; several in a row are no accident."""
-        if not self._open:
-            raise SandboxUnavailable("the sandbox is closed: use it inside `async with`")
         failures = 0
-        while True:
+        while self._open:
             # It is out of the row before it is awaited, so that nobody else gets it.
             start = self._starting.popleft()
             self._start_one()
             try:
                 process = await asyncio.shield(start)
             except asyncio.CancelledError:
-                # It is nobody's; the sandbox ends it when it closes.
-                self._starting.append(start)
+                if self._open:
+                    self._starting.append(start)
+                else:
+                    # The row was cleared without it.
+                    self._discarded.add(asyncio.create_task(_discard(start)))
                 raise
             except SandboxUnavailable:
                 failures += 1
@@ -140,6 +140,14 @@ class Sandbox:
             if process.alive:
                 return process
             await process.end()
+        raise SandboxUnavailable("the sandbox is closed: use it inside `async with`")
 
     def _start_one(self) -> None:
         self._starting.append(asyncio.create_task(SandboxProcess.start(self._bubblewrap)))
+
+
+async def _discard(start: asyncio.Task[SandboxProcess]) -> None:
+    """End an interpreter that nobody wants, once it is there."""
+    (started,) = await asyncio.gather(start, return_exceptions=True)
+    if isinstance(started, SandboxProcess):
+        await started.end()

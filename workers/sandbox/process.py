@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import marshal
 import os
 import shutil
 import signal
@@ -29,7 +29,7 @@ from workers.sandbox.result import Ending, Result
 START_SECONDS = 60.0
 """For an interpreter to come up, on a machine that is busy. Typical: 0.05."""
 MAX_SOURCE_BYTES = 4 * MIB
-"""Of a program and what goes with it, as JSON."""
+"""Of a program and what goes with it."""
 _CHUNK = 2**16
 _PIPE_SECONDS = 5.0
 
@@ -84,7 +84,7 @@ class SandboxProcess:
 
     def give(self, job: Mapping[str, Any], limits: Limits) -> None:
         """Hand over the one job, and start its clock. Raises ValueError when it is too large."""
-        content = json.dumps({**job, "limits": limits.model_dump()}).encode()
+        content = marshal.dumps({**job, "limits": limits.model_dump()})
         if len(content) > MAX_SOURCE_BYTES:
             raise ValueError(
                 f"a program of {len(content):,} bytes is more than the sandbox takes "
@@ -106,12 +106,8 @@ class SandboxProcess:
         """The next line of its output without the newline; None when there will be none, also
         because its time or its output was used up. `seconds` is a limit of this line's own."""
         assert self._process.stdout is not None
-        loop = asyncio.get_running_loop()
-        until = (
-            self._deadline() if seconds is None else min(self._deadline(), loop.time() + seconds)
-        )
         try:
-            async with asyncio.timeout_at(until):
+            async with asyncio.timeout_at(self._deadline(seconds)):
                 while b"\n" not in self._line:
                     part = await self._process.stdout.read(_CHUNK)
                     if not part:
@@ -126,16 +122,17 @@ class SandboxProcess:
         line, _, self._line = self._line.partition(b"\n")
         return line
 
-    async def finish(self, stdin: str = "") -> Result:
+    async def finish(self, stdin: str = "", *, seconds: float | None = None) -> Result:
         """Write this and close its input, read what it writes until it ends, and say how it ended.
 
-        What `read_line` gave is no part of the result's output.
+        What `read_line` gave is no part of the result's output. `seconds` is a limit of this
+        call's own.
         """
-        writing = asyncio.create_task(self._write_all(stdin.encode(errors="surrogateescape")))
+        writing = asyncio.create_task(self._write_all(stdin.encode(errors="replace")))
         assert self._errors is not None
         self._stdout += self._line
         try:
-            async with asyncio.timeout_at(self._deadline()):
+            async with asyncio.timeout_at(self._deadline(seconds)):
                 await self._collect(self._process.stdout, self._stdout)
                 await self._errors
                 await self._process.wait()
@@ -174,9 +171,11 @@ class SandboxProcess:
                 with contextlib.suppress(ConnectionError):
                     await self._process.stdin.wait_closed()
 
-    def _deadline(self) -> float:
-        """In the loop's time."""
+    def _deadline(self, seconds: float | None = None) -> float:
+        """When its time is up, or `seconds` from now if that is sooner; in the loop's time."""
         left = self._given + self._limits.wall_seconds - time.monotonic()
+        if seconds is not None:
+            left = min(left, seconds)
         return asyncio.get_running_loop().time() + left
 
     def _write(self, content: bytes) -> None:

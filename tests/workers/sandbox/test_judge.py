@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 
 from agents.environments.code import AssertionTest, CallTest, CodeProblem, CodeTest, ProgramTest
 from bench.datasets import humaneval, mbpp
@@ -17,7 +18,8 @@ from tests.workers.sandbox.conftest import needs_bubblewrap
 from workers.sandbox import Limits, Sandbox, SandboxSettings
 from workers.sandbox.judge import Judge, Verdict
 
-pytestmark = needs_bubblewrap
+# One sandbox serves all tests here: each program has an interpreter of its own anyway.
+pytestmark = [needs_bubblewrap, pytest.mark.asyncio(loop_scope="module")]
 
 DOUBLED = tuple(ProgramTest(stdin=f"{n}\n", stdout=f"{2 * n}\n") for n in (3, 1000))
 CALLED = tuple(CallTest(function="f", arguments=(n,), expected=2 * n) for n in (3, 1000))
@@ -35,7 +37,7 @@ def problem(*tests: CodeTest, setup: str = "", names: tuple[str, ...] = ("f",)) 
     return CodeProblem(id="t/1", statement="Double it.", tests=tests, setup=setup, names=names)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def judge() -> AsyncIterator[Judge]:
     limits = Limits(wall_seconds=20, cpu_seconds=5, memory_bytes=256 * 2**20)
     settings = SandboxSettings(limits=limits, parallel=2, ready=1)
@@ -156,6 +158,8 @@ async def test_a_method_of_a_solution_class_is_called(judge: Judge) -> None:
         ("raise MemoryError", "out_of_memory"), ("while True: pass", "timed_out"),
         ("import os; os.abort()", "killed"), ("f = print", "wrong answer"),
         ("def f(n): return object()", "wrong answer|no plain data"), ("#" * 5_000_000, "more than"),
+        ("def f(n): return {i * (2**61 - 1) for i in range(10_000)}", "far too long"),
+        ("def f(n):\n    v = []\n    for _ in range(400): v = [v]\n    return v", "wrong answer"),
     ],
 )  # fmt: skip
 async def test_an_outcome_says_why(judge: Judge, program: str, why: str) -> None:

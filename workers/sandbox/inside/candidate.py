@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import traceback
 from typing import Any
 
 from launcher import run_program  # pyright: ignore
@@ -45,7 +44,7 @@ def serve(job: dict[str, Any]) -> None:
     except MemoryError:
         raise
     except BaseException as error:  # noqa: BLE001 - SystemExit too: the program is not there
-        traceback.print_exc()
+        sys.__excepthook__(type(error), error, error.__traceback__)
         reply(_raised(error))
         return
     reply({"value": None})
