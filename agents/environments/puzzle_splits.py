@@ -6,6 +6,7 @@ for; the published code's test puzzles were training puzzles with other seeds.
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import TypeVar
@@ -47,6 +48,24 @@ def as_split(name: Split | str) -> Split:
 
 
 P = TypeVar("P")
+
+
+def drawn(
+    game: str, split: Split, seed: int, draw: Callable[[random.Random], P | None], tries: int
+) -> Iterator[P]:
+    """Endless puzzles, the same ones for the same game, split and seed. `draw` answers `None` where
+    chance made no puzzle of the split; raises ValueError after so many of these in a row."""
+    rng = random.Random(f"{game}:{split.value}:{seed}")
+    failures = 0
+    while True:
+        puzzle = draw(rng)
+        if puzzle is not None:
+            failures = 0
+            yield puzzle
+        elif (failures := failures + 1) > tries:
+            raise ValueError(
+                f"{tries} tries in a row made no {game} puzzle: the difficulty leaves none"
+            )
 
 
 def different(source: Iterator[P], count: int, key: Callable[[P], str]) -> list[P]:

@@ -17,7 +17,7 @@ from agents.environments.plan_path.instance import (
     PlanPathSetting,
     distances_to,
 )
-from agents.environments.puzzle_splits import Split, as_split, different, split_of
+from agents.environments.puzzle_splits import Split, as_split, different, drawn, split_of
 from agents.records import Record
 
 _TRIES = 5_000
@@ -41,19 +41,8 @@ def stream(
 ) -> Iterator[PlanPathInstance]:
     """Endless instances of one split, the same ones for the same seed. Raises ValueError for an
     unknown split, and while drawing when the difficulty leaves no instance."""
-    return _stream(as_split(split), seed, difficulty or Difficulty())
-
-
-def _stream(split: Split, seed: int, difficulty: Difficulty) -> Iterator[PlanPathInstance]:
-    rng = random.Random(f"plan_path:{split.value}:{seed}")
-    failures = 0
-    while True:
-        instance = _draw(rng, split, difficulty)
-        if instance is not None:
-            failures = 0
-            yield instance
-        elif (failures := failures + 1) > _TRIES:
-            raise ValueError(f"{_TRIES} grids in a row had no instance of {difficulty!r}")
+    chosen, wanted = difficulty or Difficulty(), as_split(split)
+    return drawn("plan_path", wanted, seed, lambda rng: _draw(rng, wanted, chosen), _TRIES)
 
 
 def instances(

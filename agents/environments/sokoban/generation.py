@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from agents.environments.grid import STEPS, Cell, beside, canonical
-from agents.environments.puzzle_splits import Split, as_split, different, split_of
+from agents.environments.puzzle_splits import Split, as_split, different, drawn, split_of
 from agents.environments.sokoban.instance import (
     MOST_SIDE,
     SokobanInstance,
@@ -45,19 +45,8 @@ def stream(
 ) -> Iterator[SokobanInstance]:
     """Endless instances of one split, the same ones for the same seed. Raises ValueError for an
     unknown split, and while drawing when the difficulty leaves no instance."""
-    return _stream(as_split(split), seed, difficulty or Difficulty())
-
-
-def _stream(split: Split, seed: int, difficulty: Difficulty) -> Iterator[SokobanInstance]:
-    rng = random.Random(f"sokoban:{split.value}:{seed}")
-    failures = 0
-    while True:
-        instance = _draw(rng, split, difficulty)
-        if instance is not None:
-            failures = 0
-            yield instance
-        elif (failures := failures + 1) > _TRIES:
-            raise ValueError(f"{_TRIES} rooms in a row had no instance of {difficulty!r}")
+    chosen, wanted = difficulty or Difficulty(), as_split(split)
+    return drawn("sokoban", wanted, seed, lambda rng: _draw(rng, wanted, chosen), _TRIES)
 
 
 def instances(

@@ -14,7 +14,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from agents.environments.puzzle_splits import Split, as_split, different
+from agents.environments.puzzle_splits import Split, as_split, different, drawn
 from agents.environments.sudoku.instance import SudokuInstance, split_of_solution
 from agents.environments.sudoku.rules import candidates, written
 from agents.environments.sudoku.solver import Grid, blank, completions
@@ -57,19 +57,8 @@ def stream(
 ) -> Iterator[SudokuInstance]:
     """Endless instances of one split, the same ones for the same seed. Raises ValueError for an
     unknown split, and while drawing when the difficulty leaves no instance."""
-    return _stream(as_split(split), seed, difficulty or Difficulty())
-
-
-def _stream(split: Split, seed: int, difficulty: Difficulty) -> Iterator[SudokuInstance]:
-    rng = random.Random(f"sudoku:{split.value}:{seed}")
-    failures = 0
-    while True:
-        givens = _taken_away(rng, _solution(rng, split, difficulty.size), difficulty.range)
-        if givens is not None:
-            failures = 0
-            yield SudokuInstance(givens=givens, setting=difficulty.setting)
-        elif (failures := failures + 1) > _TRIES:
-            raise ValueError(f"{_TRIES} grids in a row had no instance of {difficulty!r}")
+    chosen, wanted = difficulty or Difficulty(), as_split(split)
+    return drawn("sudoku", wanted, seed, lambda rng: _draw(rng, wanted, chosen), _TRIES)
 
 
 def instances(
@@ -83,6 +72,11 @@ def instances(
 def solutions_of_4(split: Split) -> tuple[Grid, ...]:
     """The grids of 4 x 4 that belong to a split; of 288 in all."""
     return tuple(grid for grid in completions(blank(4)) if split_of_solution(grid) is split)
+
+
+def _draw(rng: random.Random, split: Split, difficulty: Difficulty) -> SudokuInstance | None:
+    givens = _taken_away(rng, _solution(rng, split, difficulty.size), difficulty.range)
+    return None if givens is None else SudokuInstance(givens=givens, setting=difficulty.setting)
 
 
 def _solution(rng: random.Random, split: Split, size: int) -> Grid:

@@ -303,7 +303,7 @@ def test_an_instance_survives_json() -> None:
 def test_a_split_or_a_difficulty_that_can_t_be_had_is_said() -> None:
     with pytest.raises(ValueError, match="no split 'dev'; there are: train, validation, test"):
         instances("dev", 1, 1)
-    with pytest.raises(ValueError, match="had no instance"):
+    with pytest.raises(ValueError, match="made no plan_path puzzle"):
         instances("train", 1, 1, Difficulty(rows=5, columns=5, obstacles=0.0, least_moves=9))
 
 
