@@ -227,7 +227,7 @@ def _say_skipped(data: GrpoData) -> None:
         f"{counted(len(data.groups), 'group')} of {counted(len(data.runs), 'run')}", err=True
     )
     for reason, count in data.skipped.items():
-        typer.echo(f"left out: {count:,} × {reason}", err=True)
+        typer.echo(f"left out: {count:,} × {reason}, such as {data.example(reason)}", err=True)
 
 
 class _Shown:
