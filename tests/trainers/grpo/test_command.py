@@ -78,6 +78,7 @@ def test_the_command_names_what_it_leaves_out_and_ends_with_a_table_and_a_line_o
         (("--from-store", "/nowhere/at/all"), "holds no recorded runs"),
         (("--workflow", "other"), "holds no run of the workflow 'other' that can be read"),
         (("--group-size", 5), "have no complete group of 5 (at-grpo); 6 × incomplete group"),
+        (("--begin", "critic=micro:slm"), "--begin critic: no such policy is trained"),
         (("--agent", "nobody"), "have no complete group of 4"),
     ],
 )
