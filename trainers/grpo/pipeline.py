@@ -227,7 +227,7 @@ class _Training:
         """Writes the last good version, and says which one it is and where. A step that has
         changed weights already is undone by the checkpoint before it."""
         if self.learner.updated and not self._restore():
-            return "nothing was trained before it"
+            return "there is no checkpoint before it: give a smaller --checkpoint-every"
         if self.state.step == 0:
             return "nothing was trained before it"
         self._save()
@@ -315,6 +315,12 @@ def claim(output: Path, settings: GrpoSettings, data: GrpoData, *, restart: bool
     if unknown:
         raise TrainingError(
             f"--begin {unknown[0]}: no such policy is trained; policies: {', '.join(names)}"
+        )
+    if next(step_batches(data.groups, settings), None) is None:
+        newest = max(group.policy.version for group in data.groups)
+        raise TrainingError(
+            f"no group with a signal is fresh enough for --staleness {settings.staleness} and "
+            f"--base-version {settings.base_version}: the newest is of version {newest}"
         )
     path = output / SETTINGS
     if restart and path.exists():

@@ -79,6 +79,7 @@ def test_the_command_names_what_it_leaves_out_and_ends_with_a_table_and_a_line_o
         (("--workflow", "other"), "holds no run of the workflow 'other' that can be read"),
         (("--group-size", 5), "have no complete group of 5 (at-grpo); 6 × incomplete group"),
         (("--begin", "critic=micro:slm"), "--begin critic: no such policy is trained"),
+        (("--base-version", 9, "--staleness", 2), "the newest is of version 3"),
         (("--agent", "nobody"), "have no complete group of 4"),
     ],
 )

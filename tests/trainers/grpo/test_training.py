@@ -218,6 +218,16 @@ def spoiled(runs: list[Trajectory], at: int) -> list[Trajectory]:
     return [*runs[:at], bad, *runs[at + 1 :]]
 
 
+def test_a_step_that_is_cut_in_two_without_a_checkpoint_before_it_says_so(
+    base: Path, tmp_path: Path
+) -> None:
+    loaded = load(base)
+    recorded(tmp_path / "store", spoiled(rollouts(loaded, 0), 2))
+    settings = settings_of(minibatch=1, objective={"correction": "clip"}, seed=3)
+    with pytest.raises(NotFinite, match=r"step 1: .*minibatch [23] of 3.*no checkpoint before it"):
+        train(settings, data_of(tmp_path / "store", base), load(base), tmp_path / "out")
+
+
 @pytest.mark.parametrize("minibatch", [None, 1])
 def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_version(
     minibatch: int | None, base: Path, tmp_path: Path
