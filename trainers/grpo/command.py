@@ -39,7 +39,8 @@ def grpo(
     ] = "at-grpo",
     group_size: Annotated[int, typer.Option(help="K: samples of a complete group.")] = 4,
     agent: Annotated[
-        list[str] | None, typer.Option(help="Learn from this one's samples; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Learn from this one's samples; repeatable."),
     ] = None,
     policies: Annotated[
         str, typer.Option(metavar="shared|per-role", help="One for all agents, or one for each.")
