@@ -66,6 +66,26 @@ class Processes:
         torch.distributed.all_reduce(total)
         return float(total)
 
+    def all_of(self, values: torch.Tensor) -> torch.Tensor:
+        """The float32 values [n] of all processes, one behind the other, in the CPU's memory; n may
+        be another one in each."""
+        if self.accelerator is None:
+            return values
+        import torch
+
+        device = self.accelerator.device
+        length = torch.tensor([len(values)], device=device)
+        lengths = [torch.zeros_like(length) for _ in range(self.count)]
+        torch.distributed.all_gather(lengths, length)
+        longest = max(int(each) for each in lengths)
+        padded = torch.zeros(longest, device=device)
+        padded[: len(values)] = values
+        found = [torch.zeros_like(padded) for _ in range(self.count)]
+        torch.distributed.all_gather(found, padded)
+        return torch.cat(
+            [own[: int(count)].cpu() for own, count in zip(found, lengths, strict=True)]
+        )
+
     def sum_gradients(self, trained: Iterable[torch.nn.Parameter]) -> None:
         """In place, over all processes. Sharded gradients are summed on their way back through
         the model."""

@@ -8,10 +8,11 @@ and deviation are those of everything that was sampled, so that picking does not
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Sequence
 from typing import Literal
+
+from trainers.grpo.advantages import standardised
 
 Exit = Literal["positive", "balanced"]
 
@@ -56,9 +57,5 @@ def keep(rewards: Sequence[float], size: int, success: float, seed: int) -> list
 def advantages(rewards: Sequence[float], kept: Sequence[int]) -> list[float]:
     """(R_i − mean) / std of the kept samples, with mean and standard deviation (K − 1) of all that
     were sampled; zeros where all rewards are the same."""
-    mean = math.fsum(rewards) / len(rewards)
-    squares = math.fsum((reward - mean) ** 2 for reward in rewards)
-    if max(rewards) - min(rewards) <= 1e-9 * max(1.0, *(abs(each) for each in rewards)):
-        return [0.0] * len(kept)
-    deviation = math.sqrt(squares / (len(rewards) - 1))
-    return [(rewards[at] - mean) / deviation for at in kept]
+    everything = standardised(rewards)
+    return [everything[at] for at in kept]

@@ -39,7 +39,8 @@ def grpo(
     ] = "at-grpo",
     group_size: Annotated[int, typer.Option(help="K: samples of a complete group.")] = 4,
     agent: Annotated[
-        list[str] | None, typer.Option(help="Learn from this one's samples; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Learn from this one's samples; repeatable."),
     ] = None,
     policies: Annotated[
         str, typer.Option(metavar="shared|per-role", help="One for all agents, or one for each.")
@@ -99,12 +100,14 @@ def grpo(
     """Train policies on recorded runs by AT-GRPO, or by GRPO over whole runs.
 
     Groups are learned from version by version, in the order in which the deployment recorded them.
-    Run it again to go on after a crash or Ctrl-C; what is finished is not done again.
+    Run it again to go on after a crash or Ctrl-C; what is finished is not done again. On several
+    GPUs: `accelerate launch --multi_gpu --module trainers.cli grpo ...`.
     """
     from trainers.grpo.data import known_runs, read_data
-    from trainers.grpo.pipeline import Watch, train
+    from trainers.grpo.pipeline import Watch, claim, train
     from trainers.grpo.settings import LEARNING_RATE, LORA_RATE
     from trainers.network import base_folder, load_base
+    from trainers.processes import joined
     from workers.engines.local.adapter_base import weights_sha256
 
     folder = base_folder(base)
@@ -150,27 +153,40 @@ def grpo(
     # What can't be meant is named before the model and the store are read.
     settings = _settings(chosen)
     try:
-        loaded = load_base(str(folder))
-        known = None if restart else known_runs(output)
-        data = read_data(from_store, workflow, _sealing(settings, loaded), known)
-        if base_version is None:
-            chosen["base_version"] = min(group.policy.version for group in data.groups)
-        settings = _settings({**chosen, "data_sha256": data.sha256})
-        _say_skipped(data)
-        with _Shown() as shown:
-            report = train(
-                settings,
-                data,
-                loaded,
-                output,
-                restart=restart,
-                checkpoint_every=checkpoint_every,
-                watch=Watch(shown.progress, shown.checkpoint, shown.say),
-            )
+        with joined() as processes:
+            if processes.sharded:
+                raise TrainingError(
+                    "train grpo keeps its weights whole in every process: launch it without FSDP, "
+                    "and where memory is short use --weights lora and a smaller --piece-tokens"
+                )
+            loaded = load_base(str(folder))
+            # Runs may be recorded while the first process reads: the others take those it took.
+            with processes.in_turn():
+                begin_anew = restart and processes.is_first
+                known = None if begin_anew else known_runs(output)
+                data = read_data(from_store, workflow, _sealing(settings, loaded), known)
+                if base_version is None:
+                    chosen["base_version"] = min(group.policy.version for group in data.groups)
+                settings = _settings({**chosen, "data_sha256": data.sha256})
+                claim(output, settings, data, restart=begin_anew)
+            if processes.is_first:
+                _say_skipped(data)
+            with _Shown(seen=processes.is_first) as shown:
+                report = train(
+                    settings,
+                    data,
+                    loaded,
+                    output,
+                    checkpoint_every=checkpoint_every,
+                    watch=Watch(shown.progress, shown.checkpoint, shown.say),
+                    processes=processes,
+                )
     except KeyboardInterrupt:
         # Here, because typer turns it into a silent exit.
         typer.echo("stopped; go on with the same command, without --restart", err=True)
         raise typer.Exit(130) from None
+    if not processes.is_first:
+        return
     _show(report, output)
     if as_json:
         typer.echo(json.dumps(_last_line(report)))
@@ -227,18 +243,19 @@ def _say_skipped(data: GrpoData) -> None:
         f"{counted(len(data.groups), 'group')} of {counted(len(data.runs), 'run')}", err=True
     )
     for reason, count in data.skipped.items():
-        typer.echo(f"left out: {count:,} × {reason}", err=True)
+        typer.echo(f"left out: {count:,} × {reason}, such as {data.example(reason)}", err=True)
 
 
 class _Shown:
-    """A bar on a terminal, lines elsewhere."""
+    """A bar on a terminal, lines elsewhere. What is not `seen` is no bar."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, seen: bool) -> None:
+        self._seen = seen
         self._bar: Bar | None = None
         self._task: TaskID | None = None
 
     def __enter__(self) -> _Shown:
-        if sys.stderr.isatty():
+        if self._seen and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from trainers.data.json_files import Skipped
 from trainers.errors import TrainingError, UnreadableData, UnreadableModel
 from trainers.grpo.advantages import has_signal
 from trainers.grpo.groups import Group, Sealing, seal
@@ -34,8 +35,18 @@ class GrpoData:
 
     groups: tuple[Group, ...]
     runs: tuple[str, ...]
-    skipped: dict[str, int]
-    """How often each reason was met, the most frequent first."""
+    left_out: tuple[Skipped, ...]
+    """What could not be learned from: where it stands, and why."""
+
+    @property
+    def skipped(self) -> dict[str, int]:
+        """How often each reason was met, the most frequent first."""
+        return dict(Counter(one.reason for one in self.left_out).most_common())
+
+    def example(self, reason: str) -> str:
+        """The first that was left out for it."""
+        one = next(one for one in self.left_out if one.reason == reason)
+        return f"{one.where} ({one.detail})" if one.detail else one.where
 
     @property
     def sha256(self) -> str:
@@ -79,13 +90,14 @@ def read_data(
         why = _listed(Counter(one.reason for one in reading.skipped))
         raise UnreadableData(f"{store} holds no run{of_workflow} that can be read{why}")
     sealed = seal(chosen.values(), sealing)
-    skipped = dict(Counter(one.reason for one in (*reading.skipped, *sealed.skipped)).most_common())
+    left_out = (*reading.skipped, *sealed.skipped)
+    data = GrpoData(sealed.records, tuple(sorted(chosen)), left_out)
     if not sealed.records:
         raise UnreadableData(
             f"the {len(chosen):,} runs{of_workflow} in {store} have no complete group of "
-            f"{sealing.size} ({sealing.grouping}){_listed(skipped)}. Give their --group-size and "
-            "--grouping, and roll out with temperature 1, without top_p, top_k and JSON schemas, "
-            "and with constrain_tools = false"
+            f"{sealing.size} ({sealing.grouping}){_listed(data.skipped)}. Give their --group-size "
+            "and --grouping, and roll out with temperature 1, without top_p, top_k and JSON "
+            "schemas, and with constrain_tools = false"
         )
     if not any(has_signal(group.rewards) for group in sealed.records):
         raise TrainingError(
@@ -93,7 +105,7 @@ def read_data(
             "to learn from. Roll out instances that are sometimes solved and sometimes not, with "
             "more candidates or a higher temperature"
         )
-    return GrpoData(sealed.records, tuple(sorted(chosen)), skipped)
+    return data
 
 
 def known_runs(output: Path) -> tuple[str, ...] | None:

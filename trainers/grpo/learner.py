@@ -1,5 +1,9 @@
 """One step: from a batch of groups to the policies' next version. A pure function of the settings,
-the batch and the tensors before it, wherever the batch came from."""
+the batch and the tensors before it, wherever the batch came from.
+
+Several processes share the rows of each update and make the same step, which is that of a single
+one but for the order in which gradients are added up.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,7 @@ from trainers.grpo.rows import Piece, Row, pieces_of, rows_of
 from trainers.grpo.settings import GrpoSettings
 from trainers.grpo.staleness import counts_by_age
 from trainers.grpo.stream import StepBatch
+from trainers.processes import Processes
 
 if TYPE_CHECKING:
     import torch
@@ -50,6 +55,8 @@ class _Sums:
     learned: int = 0
     tokens: int = 0
     norms: list[float] = field(default_factory=list[float])
+    bad: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
+    """Samples of this process whose loss is no number, with it."""
     behind: list[torch.Tensor] = field(default_factory=list)  # pyright: ignore[reportUnknownVariableType]
     """log π_prox − log π_behav of each token."""
 
@@ -61,6 +68,10 @@ class Learner:
     def __init__(self, policies: Policies) -> None:
         self.policies = policies
         self.updated = False
+
+    @property
+    def processes(self) -> Processes:
+        return self.policies.network.processes
 
     @property
     def settings(self) -> GrpoSettings:
@@ -95,7 +106,8 @@ class Learner:
         size = self.settings.minibatch or len(groups)
         parts = [groups[at : at + size] for at in range(0, len(groups), size)]
         minibatches = [rows_of(part, self.settings) for part in parts]
-        pieces = [self._pieces(rows) for rows in minibatches]
+        mine = slice(self.processes.index, None, self.processes.count)
+        pieces = [self._pieces(rows[mine]) for rows in minibatches]
         # In a single update the present weights are the proximal ones: one pass less.
         proximal = None if len(parts) == 1 else [self._scores_of(each) for each in pieces]
         sums = _Sums()
@@ -126,7 +138,7 @@ class Learner:
         references = self._references(pieces)
         # What a refused update may have left.
         optimizer.zero_grad()
-        loss = 0.0
+        loss, processes = 0.0, self.processes
         for number, piece in enumerate(pieces):
             scores = self._scores(piece)
             old = scores.logprobs.detach() if proximal is None else proximal[number].logprobs
@@ -136,24 +148,39 @@ class Learner:
             if references is not None:
                 divergence = divergences(tokens, references[number], objective)
                 losses = losses + objective.kl * divergence
-            each = shares(
-                piece.sequence + piece.first, counts, objective.normalisation, objective.limit
-            )
+            # Of its row among those of all processes.
+            number_of = (piece.sequence + piece.first) * processes.count + processes.index
+            each = shares(number_of, counts, objective.normalisation, objective.limit)
             whole = (losses * each).sum()
             if objective.entropy:
                 whole = whole - objective.entropy * scores.entropies.sum() / counts.sum()
-            self._require_finite(losses, rows, piece, where)
+            self._note_bad(sums, losses, rows, number_of)
             whole.backward()
             loss += float(whole.detach())
             self._add(sums, tokens, scores, piece, divergence)
-        parameters = [each for _, each in self.policies.network.trained()]
-        norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip))
+        # All stop, or none: the others would wait for this one's gradients.
+        if processes.sum_of(len(sums.bad)):
+            raise NotFinite(self._said("loss", sums.bad, where))
+        norm = self._clipped_norm()
         if not math.isfinite(norm):
-            raise NotFinite(self._said("gradient", norm, [row.origin for row in rows], where))
+            raise NotFinite(self._said("gradient", [(row.origin, norm) for row in rows], where))
         self.updated = True
         optimizer.step()
         sums.norms.append(norm)
-        sums.loss += loss
+        sums.loss += processes.sum_of(loss)
+
+    def _clipped_norm(self) -> float:
+        """Of the gradients of all processes, before they are clipped."""
+        import torch
+
+        parameters = [each for _, each in self.policies.network.trained()]
+        if self.processes.count > 1:
+            for each in parameters:
+                # A process without a row has a share in the sum all the same.
+                if each.grad is None:
+                    each.grad = torch.zeros_like(each)
+            self.processes.sum_gradients(parameters)
+        return float(torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip))
 
     def _scores_of(self, pieces: Sequence[Piece]) -> list[_Scores]:
         """Without gradients."""
@@ -213,24 +240,23 @@ class Learner:
         sums.learned += len(tokens.logprobs)
         sums.tokens += piece.tokens
 
-    def _require_finite(
-        self, losses: torch.Tensor, rows: Sequence[Row], piece: Piece, where: str
+    def _note_bad(
+        self, sums: _Sums, losses: torch.Tensor, rows: Sequence[Row], number_of: torch.Tensor
     ) -> None:
         import torch
 
-        bad = ~torch.isfinite(losses.detach())
-        if bool(bad.any()):
-            numbers = sorted(set((piece.sequence[bad] + piece.first).tolist()))
-            value = float(losses.detach()[bad][0])
-            raise NotFinite(
-                self._said("loss", value, [rows[number].origin for number in numbers], where)
-            )
+        found = losses.detach()
+        bad = ~torch.isfinite(found)
+        for number, value in zip(number_of[bad].tolist(), found[bad].tolist(), strict=True):
+            sums.bad.append((rows[number].origin, value))
 
-    def _said(self, what: str, value: float, origins: Sequence[str], where: str) -> str:
-        named = list(dict.fromkeys(origins))
+    def _said(self, what: str, found: Sequence[tuple[str, float]], where: str) -> str:
+        if not found:
+            return f"the {what} is no number in another process, at {where}"
+        named = list(dict.fromkeys(origin for origin, _ in found))
         more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
         return (
-            f"the {what} is {value} at {where}; samples: {', '.join(named[:_SHOWN])}{more}. "
+            f"the {what} is {found[0][1]} at {where}; samples: {', '.join(named[:_SHOWN])}{more}. "
             f"Lower --learning-rate ({self.settings.learning_rate:.1e}), or leave those runs out"
         )
 
@@ -240,8 +266,12 @@ class Learner:
         import torch
 
         rewards = [reward for group in groups for reward in group.rewards]
-        behind = torch.cat(sums.behind) if sums.behind else torch.zeros(0)
-        learned, updates = max(sums.learned, 1), max(len(sums.norms), 1)
+        behind = self.processes.all_of(torch.cat(sums.behind) if sums.behind else torch.zeros(0))
+        divergence, entropy, clipped, counted, tokens = map(
+            self.processes.sum_of,
+            (sums.divergence, sums.entropy, sums.clipped, sums.learned, sums.tokens),
+        )
+        learned, updates = max(counted, 1), max(len(sums.norms), 1)
         members = [member for group in groups for member in group.members]
         every = [sequence for member in members for sequence in member.sequences]
         return PolicyStep(
@@ -250,16 +280,16 @@ class Learner:
             reward=math.fsum(rewards) / len(rewards),
             loss=sums.loss / updates,
             gradient_norm=math.fsum(sums.norms) / updates,
-            divergence=sums.divergence / learned if self.settings.objective.kl else None,
-            entropy=sums.entropy / learned,
-            clipped=sums.clipped / learned,
+            divergence=divergence / learned if self.settings.objective.kl else None,
+            entropy=entropy / learned,
+            clipped=clipped / learned,
             effective_samples=effective_sample_size(behind),
             ratios=ratio_quantiles(behind),
             # E[r − 1 − log r], r = π_prox/π_behav, over samples of π_behav: KL(π_behav ‖ π_prox).
             behind=float((behind.clamp(max=50).exp() - 1 - behind).mean()) if len(behind) else 0.0,
             ages=counts_by_age(groups, version),
             truncated=sum(each.truncated for each in every) / len(every),
-            learned=sums.learned,
-            tokens=sums.tokens,
+            learned=int(counted),
+            tokens=int(tokens),
             seconds=seconds,
         )

@@ -46,6 +46,7 @@ from trainers.grpo.stream import StepBatch, step_batches
 from trainers.interruption import deferred_interrupt
 from trainers.memory import keep_freed_memory, peak_memory_mb
 from trainers.network import network_of
+from trainers.processes import Processes
 from workers.engines.local.adapter_base import FACTS
 from workers.engines.torch.loading import LoadedModel
 
@@ -96,15 +97,19 @@ def train(
     restart: bool = False,
     checkpoint_every: int = 10,
     watch: Watch | None = None,
+    processes: Processes | None = None,
 ) -> Report:
     """Train the policies in `output` on the data, resuming where a checkpoint is; `loaded` is the
     base, whose weights are changed.
 
+    Of several `processes`, which must all see the same `output`, the first one writes and tells.
     Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt. A loss that is no number
     raises `NotFinite` and keeps the last good version. Raises `TrainingError`s.
     """
-    watch = watch or Watch()
-    claim(output, settings, data, restart=restart)
+    processes = processes or Processes()
+    watch = watch if watch is not None and processes.is_first else Watch()
+    with processes.in_turn():
+        claim(output, settings, data, restart=restart and processes.is_first)
     finished = read_report(output)
     if finished is not None:
         watch.say(f"the training in {output} is finished; --restart trains anew")
@@ -113,10 +118,15 @@ def train(
     import torch
 
     torch.set_num_threads(settings.threads)
-    return _Training(settings, data, loaded, output, checkpoint_every, watch).run()
+    return _Training(settings, data, loaded, output, checkpoint_every, watch, processes).run()
 
 
-def begun(settings: GrpoSettings, names: Sequence[str], loaded: LoadedModel) -> Policies:
+def begun(
+    settings: GrpoSettings,
+    names: Sequence[str],
+    loaded: LoadedModel,
+    processes: Processes | None = None,
+) -> Policies:
     """The policies as they begin: with what the settings name, else with the base's weights or,
     of adapters, random A of the settings' seed and zero B. Raises `TrainingError`."""
     import torch
@@ -128,12 +138,8 @@ def begun(settings: GrpoSettings, names: Sequence[str], loaded: LoadedModel) -> 
         rank=settings.rank,
         begins_from=None,
         base=settings.base,
+        processes=processes,
     )
-    unknown = sorted(set(settings.begins) - set(names))
-    if unknown:
-        raise TrainingError(
-            f"--begin {unknown[0]}: no such policy is trained; policies: {', '.join(names)}"
-        )
     return Policies(network, names, settings, begun_weights(network, settings))
 
 
@@ -151,11 +157,13 @@ class _Training:
         output: Path,
         checkpoint_every: int,
         watch: Watch,
+        processes: Processes,
     ) -> None:
+        self.processes = processes
         self.settings, self.data, self.output = settings, data, output
         self.checkpoint_every, self.watch = checkpoint_every, watch
         self.base = loaded.weights.folder
-        self.policies = begun(settings, policy_names(settings, data), loaded)
+        self.policies = begun(settings, policy_names(settings, data), loaded, processes)
         self.learner = Learner(self.policies)
         self.work = output / CHECKPOINTS
         self.state = GrpoState(
@@ -178,15 +186,20 @@ class _Training:
             for batch in islice(batches, self.state.step, None):
                 self._step(batch, curves, len(batches))
                 ended = self.state.step == len(batches)
-                if ended or interruption.asked or self.state.step % self.checkpoint_every == 0:
+                asked = self.processes.sum_of(interruption.asked) > 0
+                if ended or asked or self.state.step % self.checkpoint_every == 0:
                     self._save()
                     self.watch.checkpoint(self.state.step)
-                if interruption.asked:
+                if asked:
+                    # The first process is at its checkpoint still.
+                    self.processes.wait()
                     raise KeyboardInterrupt
         report = self._report()
-        self._write(POLICIES, report)
-        _write_whole(self.output / REPORT, report.model_dump_json(indent=1))
-        shutil.rmtree(self.work, ignore_errors=True)
+        if self.processes.is_first:
+            self._write(POLICIES, report)
+            _write_whole(self.output / REPORT, report.model_dump_json(indent=1))
+            shutil.rmtree(self.work, ignore_errors=True)
+        self.processes.wait()
         return report
 
     def _step(self, batch: StepBatch, curves: dict[str, Curves], steps: int) -> None:
@@ -194,6 +207,8 @@ class _Training:
         try:
             made = self.learner.step(batch)
         except NotFinite as error:
+            if not self.processes.is_first:
+                raise
             raise NotFinite(f"step {self.state.step + 1}: {error}; {self._kept()}") from error
         facts = StepFacts(version=batch.version, stale=batch.stale, policies=made)
         for name, each in made.items():
@@ -212,7 +227,7 @@ class _Training:
         """Writes the last good version, and says which one it is and where. A step that has
         changed weights already is undone by the checkpoint before it."""
         if self.learner.updated and not self._restore():
-            return "nothing was trained before it"
+            return "there is no checkpoint before it: give a smaller --checkpoint-every"
         if self.state.step == 0:
             return "nothing was trained before it"
         self._save()
@@ -240,6 +255,8 @@ class _Training:
     def _save(self) -> None:
         import torch
 
+        if not self.processes.is_first:
+            return
         tensors: dict[str, torch.Tensor] = self.policies.tensors()
         tensors[_RANDOM_STATE] = torch.get_rng_state()
         if self.policies.network.device.type == "cuda":
@@ -252,8 +269,8 @@ class _Training:
                 f"as it was: {error}. Then go on with the same command"
             ) from error
 
-    def _curves(self, name: str) -> Path:
-        return self.output / "curves" / _folder(name)
+    def _curves(self, name: str) -> Path | None:
+        return None if not self.processes.is_first else self.output / "curves" / _folder(name)
 
     def _report(self) -> Report:
         network = self.policies.network
@@ -291,7 +308,20 @@ class _Training:
 
 
 def claim(output: Path, settings: GrpoSettings, data: GrpoData, *, restart: bool) -> None:
-    """Make the folder this training's own. Raises `TrainingError` if it is another one's."""
+    """Make the folder this training's own. Raises `TrainingError` if it is another one's, or if
+    settings and data don't go together."""
+    names = policy_names(settings, data)
+    unknown = sorted(set(settings.begins) - set(names))
+    if unknown:
+        raise TrainingError(
+            f"--begin {unknown[0]}: no such policy is trained; policies: {', '.join(names)}"
+        )
+    if next(step_batches(data.groups, settings), None) is None:
+        newest = max(group.policy.version for group in data.groups)
+        raise TrainingError(
+            f"no group with a signal is fresh enough for --staleness {settings.staleness} and "
+            f"--base-version {settings.base_version}: the newest is of version {newest}"
+        )
     path = output / SETTINGS
     if restart and path.exists():
         for name in (CHECKPOINTS, "curves", POLICIES, LAST_GOOD):

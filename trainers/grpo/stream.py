@@ -39,15 +39,18 @@ def step_batches(groups: Sequence[Group], settings: GrpoSettings) -> Iterator[St
     version, done = settings.base_version, 0
     for epoch in range(settings.epochs):
         waiting = _ordered(groups, settings.seed, epoch)
+        stale, flat = 0, list[Group]()
         while waiting:
             swept = sweep(waiting, version, bound)
             ready = [group for group in swept.kept if group.policy.version <= version]
             taken = _taken(ready, settings.batch)
-            stale, waiting = len(swept.dropped), list(swept.kept[len(taken) :])
+            waiting = list(swept.kept[len(taken) :])
+            stale += len(swept.dropped)
+            flat += [group for group in taken if not has_signal(group.rewards)]
             learned = tuple(group for group in taken if has_signal(group.rewards))
-            flat = tuple(group for group in taken if not has_signal(group.rewards))
             if learned:
-                yield StepBatch(version, learned, flat, stale)
+                yield StepBatch(version, learned, tuple(flat), stale)
+                stale, flat = 0, []
                 done += 1
                 version += 1
                 if done == settings.steps:

@@ -46,7 +46,8 @@ def test_the_command_names_what_it_leaves_out_and_ends_with_a_table_and_a_line_o
     code, out, err = command(*arguments)
     assert code == 0, err
     assert "6 groups of 4 runs" in err
-    assert "left out: 1 × records of another schema version" in err
+    assert "left out: 1 × records of another schema version, such as 00000000-" in err
+    assert "(version 2; this program reads 1)" in err
     assert "step 1/3" in err
     assert "checkpoint at step 2" in err
     assert "version 3 → 6; 6 groups of 4 runs, 0 with all rewards the same, 0 too old" in out
@@ -77,6 +78,8 @@ def test_the_command_names_what_it_leaves_out_and_ends_with_a_table_and_a_line_o
         (("--from-store", "/nowhere/at/all"), "holds no recorded runs"),
         (("--workflow", "other"), "holds no run of the workflow 'other' that can be read"),
         (("--group-size", 5), "have no complete group of 5 (at-grpo); 6 × incomplete group"),
+        (("--begin", "critic=micro:slm"), "--begin critic: no such policy is trained"),
+        (("--base-version", 9, "--staleness", 2), "the newest is of version 3"),
         (("--agent", "nobody"), "have no complete group of 4"),
     ],
 )

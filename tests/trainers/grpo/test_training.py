@@ -4,9 +4,6 @@ be trained on is refused."""
 from __future__ import annotations
 
 import asyncio
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +24,7 @@ from trainers.grpo.settings import GrpoSettings
 from trainers.grpo.stream import step_batches
 from workers.engines.torch.lora import LoraLayers
 
+from .launched import launched
 from .recorded import a_call, a_candidate, a_run, a_step, record
 from .tiny_grpo import data_in, load, rollouts, sealing_of, settings_of, write_base
 
@@ -105,32 +103,6 @@ def test_rewards_rise_when_the_policy_learns_from_its_own_samples(base: Path) ->
     assert sum(means[-4:]) / 4 > sum(means[:4]) / 4 + 0.3, means
 
 
-KILLED = """
-import sys
-from pathlib import Path
-import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
-from tests.trainers.grpo.tiny_grpo import data_in, load
-from trainers.grpo.pipeline import train
-from trainers.grpo.settings import GrpoSettings
-
-updates = 0
-
-def hold(*_):
-    global updates
-    updates += 1
-    if updates == int(sys.argv[5]):
-        print("within a step", flush=True)
-        sys.stdin.read()
-
-register_optimizer_step_post_hook(hold)
-settings, store, base, output = sys.argv[1:5]
-loaded = load(Path(base))
-train(GrpoSettings.model_validate_json(settings), data_in(Path(store), loaded), loaded,
-      Path(output), checkpoint_every=1)
-"""
-
-
 def without_time(report: Report) -> list[object]:
     return [
         (step.version, step.stale, name, each.model_copy(update={"seconds": 0.0}))
@@ -145,14 +117,9 @@ def test_a_run_killed_with_minus_9_within_a_step_goes_on_as_if_nothing_had_been(
     """Losses, random numbers, place in the stream and weights are those of an undisturbed run."""
     settings = settings_of(policies="per-role", minibatch=1, epochs=2, objective={"kl": 0.01})
     killed = tmp_path / "killed"
-    with subprocess.Popen(
-        [sys.executable, "-c", KILLED, settings.model_dump_json(), store, base, killed, "8"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
-        assert process.stdout.readline() == "within a step\n"
-        process.send_signal(signal.SIGKILL)
-        process.wait(timeout=60)
+    with launched(settings, store, base, killed, held_at=8) as (process,):
+        process.kill()
+        process.join()
     assert [path.name for path in (killed / "checkpoints").iterdir()] == ["checkpoint-00000002"]
     seen: list[int] = []
     data = data_of(store, base)
@@ -249,6 +216,16 @@ def spoiled(runs: list[Trajectory], at: int) -> list[Trajectory]:
         update={"steps": (step.model_copy(update={"candidates": tuple(candidates)}),)}
     )
     return [*runs[:at], bad, *runs[at + 1 :]]
+
+
+def test_a_step_that_is_cut_in_two_without_a_checkpoint_before_it_says_so(
+    base: Path, tmp_path: Path
+) -> None:
+    loaded = load(base)
+    recorded(tmp_path / "store", spoiled(rollouts(loaded, 0), 2))
+    settings = settings_of(minibatch=1, objective={"correction": "clip"}, seed=3)
+    with pytest.raises(NotFinite, match=r"step 1: .*minibatch [23] of 3.*no checkpoint before it"):
+        train(settings, data_of(tmp_path / "store", base), load(base), tmp_path / "out")
 
 
 @pytest.mark.parametrize("minibatch", [None, 1])

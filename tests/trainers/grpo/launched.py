@@ -1,0 +1,109 @@
+"""Trainings in processes of their own, one alone or several joined as a launcher's are."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from trainers.grpo.settings import GrpoSettings
+
+# A server that has imported everything forks each process in no time.
+_FORKS = get_context("forkserver")
+_FORKS.set_forkserver_preload(
+    ["accelerate", "peft", "trainers.glpft.pipeline", "tests.trainers.grpo.tiny_grpo",
+     "trainers.grpo.pipeline", "torch.utils.tensorboard.writer", "transformers"]
+)  # fmt: skip
+
+
+@contextmanager
+def launched(
+    settings: GrpoSettings,
+    store: Path,
+    base: Path,
+    output: Path,
+    *,
+    count: int = 1,
+    held_at: int | None = None,
+) -> Generator[list[BaseProcess]]:
+    """Processes that train together, and keep a checkpoint of every step. With `held_at` they have
+    made that many updates of weights, and go no farther, when the block begins. They are killed
+    at its end; what an error says is in `output`, `.said` and their number."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    joined_by = {
+        "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true",
+    }  # fmt: skip
+    ends = [_FORKS.Pipe() for _ in range(count)]
+    started: list[BaseProcess] = [
+        _FORKS.Process(
+            target=_train,
+            args=(
+                {**joined_by, "RANK": str(number), "LOCAL_RANK": str(number)},
+                settings.model_dump_json(), store, base, output, held_at, ends[number][1],
+            ),
+        )
+        for number in range(count)
+    ]  # fmt: skip
+    try:
+        for each in started:
+            each.start()
+        if held_at is not None:
+            for ours, _ in ends:
+                assert ours.recv() == held_at
+        yield started
+    finally:
+        for each in started:
+            each.kill()
+            each.join()
+
+
+def _train(
+    environment: dict[str, str],
+    settings: str,
+    store: Path,
+    base: Path,
+    output: Path,
+    held_at: int | None,
+    end: Connection,
+) -> None:
+    os.environ.update(environment)
+    import torch
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    from trainers.errors import TrainingError
+    from trainers.grpo.pipeline import train
+    from trainers.processes import joined
+
+    from .tiny_grpo import data_in, load
+
+    torch.set_num_threads(1)
+    updates = 0
+
+    def hold(*_: Any) -> None:
+        nonlocal updates
+        updates += 1
+        if updates == held_at:
+            end.send(updates)
+            end.recv()
+
+    register_optimizer_step_post_hook(hold)
+    said = output.with_suffix(f".said{environment['RANK']}")
+    try:
+        with joined() as processes:
+            loaded = load(base)
+            train(
+                GrpoSettings.model_validate_json(settings), data_in(store, loaded), loaded, output,
+                checkpoint_every=1, processes=processes,
+            )  # fmt: skip
+    except TrainingError as error:
+        said.write_text(str(error))
+        raise SystemExit(error.exit_code) from None

@@ -1,0 +1,69 @@
+"""Two processes of a CPU that train together: their steps are those of one."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from agents.records import Trajectory
+from trainers.grpo.pipeline import train
+from trainers.grpo.report import read_report
+from trainers.grpo.settings import GrpoSettings
+
+from .launched import launched
+from .recorded import record
+from .test_training import spoiled
+from .tiny_grpo import data_in, load, rollouts, settings_of, write_base
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("accelerate", reason="needs pip install 'switchyard[train]'")
+    return write_base(tmp_path_factory.mktemp("processes") / "base")
+
+
+def recorded(store: Path, runs: list[Trajectory]) -> Path:
+    asyncio.run(record(store, runs))
+    return store
+
+
+def test_two_processes_make_the_steps_of_one(base: Path, tmp_path: Path) -> None:
+    """Rows that can't be shared evenly, and minibatches of less rows than processes have."""
+    store = recorded(tmp_path / "store", rollouts(load(base), 0, count=5))
+    settings = settings_of(minibatch=1, piece_tokens=64, objective={"kl": 0.1})
+    with launched(settings, store, base, tmp_path / "two", count=2) as started:
+        for each in started:
+            each.join()
+        assert [each.exitcode for each in started] == [0, 0]
+    alone = train(settings, data_in(store, load(base)), load(base), tmp_path / "one")
+    together = read_report(tmp_path / "two")
+    assert together is not None
+    for ours, theirs in zip(together.steps, alone.steps, strict=True):
+        one, other = ours.policies["shared"], theirs.policies["shared"]
+        assert (one.learned, one.groups, one.ages) == (other.learned, other.groups, other.ages)
+        assert one.loss == pytest.approx(other.loss, abs=1e-6)
+        assert one.gradient_norm == pytest.approx(other.gradient_norm, rel=1e-4)
+        assert one.effective_samples == pytest.approx(other.effective_samples, rel=1e-5)
+        assert one.ratios == pytest.approx(other.ratios, rel=1e-5)
+    weights = [
+        load_file(tmp_path / name / "policies/shared/model.safetensors") for name in ("two", "one")
+    ]
+    for name, tensor in weights[1].items():
+        assert torch.allclose(weights[0][name], tensor, atol=1e-4)
+
+
+def test_a_loss_that_is_no_number_in_one_process_ends_both(base: Path, tmp_path: Path) -> None:
+    loaded = load(base)
+    runs = [run for version in range(2) for run in rollouts(loaded, version)]
+    store = recorded(tmp_path / "store", spoiled(runs, 4))
+    settings: GrpoSettings = settings_of(staleness=0, objective={"correction": "clip"})
+    with launched(settings, store, base, tmp_path / "out", count=2) as started:
+        for each in started:
+            each.join()
+        assert [each.exitcode for each in started] == [7, 7]
+    assert "version 1, after step 1, is the last good" in (tmp_path / "out.said0").read_text()
+    assert (tmp_path / "out/last-good/shared/model.safetensors").is_file()
