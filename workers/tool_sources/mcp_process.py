@@ -154,7 +154,10 @@ class ProcessTransport:
                             f"{UNASKED_SECONDS:g} s"
                         )
                         break
-                    await to_session.send(SessionMessage(message))
+                    # Nothing here follows from a notification, and the session would start a task
+                    # for each; ending thousands of them takes minutes.
+                    if not isinstance(message, JSONRPCNotification):
+                        await to_session.send(SessionMessage(message))
                 else:
                     self.why = f"it wrote {stray} lines that are no messages"
             except ValueError:
