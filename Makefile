@@ -59,7 +59,7 @@ compose-check:
 	else echo "compose.yaml: not checked (no docker-compose on PATH)"; fi
 
 test: lint types floors compose-check $(VENV)/bfcl-eval
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
 clean:
 	rm -rf $(VENV)
