@@ -39,6 +39,8 @@ class Request:
     """None is all."""
     seed: int = 123
     data: Path | None = None
+    choices: JsonObject = field(default_factory=dict)
+    """What else a data set lets one choose: of puzzles the game, its size, how it is played."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def load(name: str, request: Request) -> Dataset:
 
 
 def loader(name: str) -> Loader:
-    """The loader of that name: the two of this repository, then entry points."""
+    """The loader of that name: those of this repository, then entry points."""
     if name == "gsm8k":
         from bench.datasets import gsm8k
 
@@ -74,6 +76,10 @@ def loader(name: str) -> Loader:
         from bench.datasets import wordproblems
 
         return wordproblems.load
+    if name == "puzzles":
+        from bench.puzzles import instances
+
+        return instances.load
     from bench.tools.suites import SUITES
 
     if name in SUITES:
@@ -91,7 +97,8 @@ def names() -> list[str]:
     from bench.tools.suites import SUITES
 
     return sorted(
-        {"gsm8k", "wordproblems", *SUITES} | {entry.name for entry in entry_points(group=GROUP)}
+        {"gsm8k", "wordproblems", "puzzles", *SUITES}
+        | {entry.name for entry in entry_points(group=GROUP)}
     )
 
 
