@@ -42,9 +42,24 @@ TOOL_ARMS: dict[str, Arm] = {
 PUZZLE_ARMS: dict[str, Arm] = {
     arm.name: arm
     for arm in (
-        Arm("pair", "pair", {}, "a tool agent proposes, a plan agent acts"),
-        Arm("plan_agent_alone", "pair", {}, "without proposals", {"team": ["plan_agent"]}),
-        Arm("tool_agent_alone", "pair", {}, "its proposals are played", {"team": ["tool_agent"]}),
+        Arm(
+            "pair",
+            "pair",
+            about="a tool agent proposes, a plan agent acts",
+            setting={"team": ["tool_agent", "plan_agent"]},
+        ),
+        Arm(
+            "plan_agent_alone",
+            "pair",
+            about="without proposals",
+            setting={"team": ["plan_agent"]},
+        ),
+        Arm(
+            "tool_agent_alone",
+            "pair",
+            about="its proposals are played",
+            setting={"team": ["tool_agent"]},
+        ),
     )
 }
 

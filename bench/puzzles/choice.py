@@ -67,11 +67,14 @@ def chosen(choices: JsonObject) -> Choice:
     if "game" not in choices:
         raise UsageError("puzzles need a game: bench puzzles --game plan_path|sokoban|sudoku")
     try:
-        return Choice.model_validate(choices)
+        choice = Choice.model_validate(choices)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise UsageError(f"--{where}: {first['msg']}; got {first['input']!r}") from error
+    if "team" in choice.setting:
+        raise UsageError("--setting team: who plays is chosen by --arms")
+    return choice
 
 
 def sampling(

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from agents.environments import games
 from agents.environments.game import TOOL, Episode, Observation, OutOfTurn
-from agents.errors import AgentError, InvalidTask
+from agents.errors import InvalidTask, JournalIncomplete, UnknownName
 from agents.records import JsonObject, Outcome, Trajectory
 from agents.roles.pair.episode import taken_in
 from bench.arms import with_setting
@@ -44,15 +44,14 @@ class PuzzlesJudge:
         steps = [step for step in trajectory.steps if step.decision.kind == "acted"]
         try:
             episode = games.get(environment).reset(instance)
+        except (UnknownName, InvalidTask) as error:
+            raise OutputError(f"the item can't be played: {error}") from error
+        try:
             made: list[tuple[str, Observation]] = []
             for step in sorted(steps, key=lambda step: step.turn):
                 taken = taken_in(step)
                 made.append((taken.agent, episode.apply(taken.agent, taken.text).observation))
-        except OutOfTurn as error:
-            return _nothing(str(error))
-        except InvalidTask as error:
-            raise OutputError(f"the item can't be played: {error}") from error
-        except AgentError as error:
+        except (OutOfTurn, JournalIncomplete) as error:
             return _nothing(str(error))
         verdict = episode.verify()
         real = [observation for agent, observation in made if agent == episode.agents[-1]]
@@ -90,11 +89,13 @@ def _team_of(instance: JsonObject) -> JsonValue:
 
 
 def _nothing(why: str) -> Judgement:
-    return Judgement(verdicts={"solved": False}, prediction=None, detail=why)
+    return Judgement(
+        verdicts={"solved": False}, prediction=None, signals=(Class.ILLEGAL,), detail=why
+    )
 
 
 def _why(real: Sequence[Observation]) -> list[str]:
-    """The classes that apply. A run none of whose last action could be read has not even tried."""
+    """The classes that apply."""
     facts = {
         Class.UNREADABLE: bool(real) and not real[-1].action,
         Class.ILLEGAL: any(one.action and one.refusals for one in real),

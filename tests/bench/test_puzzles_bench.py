@@ -21,7 +21,7 @@ from agents.workflows import workflows
 from agents.workflows.routing import Handoff
 from bench.arms import with_setting
 from bench.datasets import Item, Request, load
-from bench.errors import DataError, UsageError
+from bench.errors import DataError, OutputError, UsageError
 from bench.output import OutputDirectory
 from bench.puzzles.baselines import baselines_of
 from bench.puzzles.choice import named_values, sampling
@@ -167,6 +167,7 @@ async def test_what_the_run_says_of_itself_counts_for_nothing() -> None:
     lost = await played(item, ["#### [oracle]"])
     won = await played(item, [solution(item)])
     assert (lost.outcome, won.outcome) == (Outcome.FAILED, Outcome.SOLVED)
+    assert PuzzlesJudge().judge(lost, item).detail == lost.reason
     forged = {"outcome": Outcome.SOLVED, "team_reward": 1.0, "reason": None}
     assert not PuzzlesJudge().judge(lost.model_copy(update=forged), item).verdicts["solved"]
     denied = won.model_copy(update={"outcome": Outcome.FAILED})
@@ -193,6 +194,13 @@ async def test_actions_after_the_end_are_no_solution() -> None:
     judged = PuzzlesJudge().judge(longer, item)
     assert not judged.verdicts["solved"]
     assert "the episode ended" in judged.detail
+
+
+async def test_an_item_that_is_no_puzzle_is_a_damaged_manifest() -> None:
+    item = a_puzzle()
+    trajectory = await played(item, [solution(item)])
+    with pytest.raises(OutputError, match="its manifest is damaged"):
+        PuzzlesJudge().judge(trajectory, Item("x", "?", ""))
 
 
 async def test_failures_fall_into_classes() -> None:
@@ -354,6 +362,7 @@ def test_values_of_options_are_json_or_text() -> None:
         (["--setting", "turn=2"], "--setting turn"),
         (["--setting", "turns"], "is not NAME=VALUE"),
         (["--difficulty", "boxes=2"], "--difficulty boxes"),
+        (["--setting", 'team=["plan_agent"]'], "chosen by --arms"),
         (["--split", "dev"], "no split 'dev'"),
         (["--split", "boxoban"], "has levels of sokoban"),
         (["--game", "sokoban", "--split", "boxoban", "--size", "8"], "leave --size"),
