@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Annotated
 
@@ -64,7 +65,7 @@ Levels = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("puzzles", help=f"{puzzles.__doc__}\n\n{ENDS}")(puzzles)
+    app.command("puzzles", help=f"{inspect.getdoc(puzzles)}\n\n{ENDS}")(puzzles)
 
 
 def puzzles(
