@@ -13,6 +13,7 @@ from agents.frontier import Frontier, frontier_of
 from agents.protocols import Host
 from agents.records import Run, Step, Trajectory
 from agents.stepping import take_step
+from agents.workflows import rewarded
 from agents.workflows.routing import Handoff
 
 MAX_STEPS = 2_000
@@ -53,13 +54,15 @@ async def run_locally(
         )
         frontier.commit(taken.step, taken.routing)
         steps = (*steps, taken.step)
-    return Trajectory(
-        run=run,
-        steps=steps,
-        outcome=frontier.finish.outcome,
-        answer=frontier.finish.answer,
-        reason=frontier.finish.reason,
-        ended=now(),
+    return rewarded(
+        Trajectory(
+            run=run,
+            steps=steps,
+            outcome=frontier.finish.outcome,
+            answer=frontier.finish.answer,
+            reason=frontier.finish.reason,
+            ended=now(),
+        )
     )
 
 

@@ -257,7 +257,10 @@ class Trajectory(Record):
     """Why, for every outcome but `answered` and `solved`."""
     ended: float
     team_reward: float | None = None
+    """What the workflow says that the run is worth (`agents.workflows.rewarded`); None where it
+    says nothing."""
     agent_rewards: dict[str, float] = Field(default_factory=dict)
+    """By role, from the same."""
 
 
 class UsageEntry(Record):

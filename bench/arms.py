@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from pydantic import JsonValue
+
+from agents.records import JsonObject
 from bench.errors import UsageError
 
 
@@ -17,6 +20,8 @@ class Arm:
     policies: dict[str, str] = field(default_factory=dict[str, str])
     """Role → pool, over the deployment's own."""
     about: str = ""
+    setting: JsonObject = field(default_factory=dict[str, JsonValue])
+    """Over the setting of each instance: how this arm plays it."""
 
 
 ARMS: dict[str, Arm] = {
@@ -34,6 +39,35 @@ TOOL_ARMS: dict[str, Arm] = {
         Arm("single", "umi_single", {}, "one model that does the work of all three"),
     )
 }
+PUZZLE_ARMS: dict[str, Arm] = {
+    arm.name: arm
+    for arm in (
+        Arm(
+            "pair",
+            "pair",
+            about="a tool agent proposes, a plan agent acts",
+            setting={"team": ["tool_agent", "plan_agent"]},
+        ),
+        Arm(
+            "plan_agent_alone",
+            "pair",
+            about="without proposals",
+            setting={"team": ["plan_agent"]},
+        ),
+        Arm(
+            "tool_agent_alone",
+            "pair",
+            about="its proposals are played",
+            setting={"team": ["tool_agent"]},
+        ),
+    )
+}
+
+
+def with_setting(instance: JsonObject, setting: JsonObject) -> JsonObject:
+    """An instance of a puzzle, played otherwise in these points."""
+    own = instance.get("setting")
+    return {**instance, "setting": {**(own if isinstance(own, dict) else {}), **setting}}
 
 
 def parse_arms(text: str, benchmark: str = "") -> tuple[Arm, ...]:
@@ -61,6 +95,8 @@ def _arms_of(benchmark: str) -> dict[str, Arm] | None:
     """The arms of a benchmark; None where each policy is one."""
     if benchmark in ("worlds", "tool_steps"):
         return TOOL_ARMS
+    if benchmark == "puzzles":
+        return PUZZLE_ARMS
     return None if benchmark in ("bfcl", "apibench") else ARMS
 
 

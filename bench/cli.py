@@ -56,3 +56,7 @@ def main() -> None:
         if code is None:
             raise
         raise SystemExit(code) from None
+
+
+if __name__ == "__main__":
+    main()

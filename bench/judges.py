@@ -1,6 +1,6 @@
 """Who judges a benchmark's runs, by which checkers, and into which classes they fall.
 
-The benches of tool use bring their own; every other benchmark asks for a number.
+The benches of tool use and of puzzles bring their own; every other benchmark asks for a number.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from bench.checkers import DESCRIPTIONS, Scorer
 from bench.judgement import Judge
 from bench.output import Manifest
+from bench.puzzles import BENCHMARK as PUZZLES
 from bench.results import Result
 from bench.taxonomy import Class, classify
 from bench.tools.suites import SUITES
@@ -26,6 +27,11 @@ def judge_of(manifest: Manifest) -> Generator[Judge]:
     if suite is not None:
         yield suite.judge(manifest.reference)
         return
+    if manifest.benchmark == PUZZLES:
+        from bench.puzzles.judge import PuzzlesJudge
+
+        yield PuzzlesJudge()
+        return
     with Scorer() as scorer:
         scorer.prepare()
         yield scorer
@@ -33,6 +39,10 @@ def judge_of(manifest: Manifest) -> Generator[Judge]:
 
 def checkers_of(manifest: Manifest) -> dict[str, str]:
     """Checker → its rule; the primary one first."""
+    if manifest.benchmark == PUZZLES:
+        from bench.puzzles.judge import CHECKERS
+
+        return CHECKERS
     suite = SUITES.get(manifest.benchmark)
     return DESCRIPTIONS if suite is None else suite.checkers
 
@@ -43,6 +53,10 @@ def classifier_of(manifest: Manifest) -> Classifier:
         from bench.tools.classes import class_of
 
         return lambda result, gold: class_of(result.outcome, result.right, result.signals)
+    if manifest.benchmark == PUZZLES:
+        from bench.puzzles.judge import class_of as class_of_play
+
+        return lambda result, gold: class_of_play(result.outcome, result.right, result.signals)
     return _by_answer
 
 

@@ -9,6 +9,7 @@ from bench.append_log import AppendLog
 from bench.checkers import CHECKERS, Scorer
 from bench.errors import UsageError
 from bench.output import OutputDirectory
+from bench.puzzles import BENCHMARK as PUZZLES
 from bench.report.facts import Facts
 from bench.report.writer import write_reports
 from bench.results import Result
@@ -24,7 +25,7 @@ def rescore_all(path: Path) -> tuple[list[JsonObject], Facts]:
     directory = OutputDirectory(path)
     manifest = directory.manifest()
     gold = {item.id: item.gold for item in manifest.items}
-    if manifest.benchmark in SUITES:
+    if manifest.benchmark in (*SUITES, PUZZLES):
         raise UsageError(
             f"{path}: {manifest.benchmark} is judged by what a run did, which its directory does "
             "not hold; run it again"

@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from agents.records import Budget, Outcome, Trajectory, UsageEntry
-from bench.arms import Arm, named
+from bench.arms import Arm, named, with_setting
 from bench.client import RunClient
 from bench.journal import Journal
 from bench.judgement import Judge
@@ -224,6 +224,8 @@ class Runner:
             self._manifest.benchmark,
             {"item": job.item.id},
         )
+        if job.arm.setting:
+            instance = with_setting(instance, job.arm.setting)
         run = self._client.new_run(
             job.item.question,
             workflow=job.arm.workflow,

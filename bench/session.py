@@ -27,6 +27,7 @@ from bench.judges import judge_of
 from bench.ledger import read_ledger, total
 from bench.output import Manifest, OutputDirectory, PoolFacts, manifest_items
 from bench.progress import RunProgress
+from bench.puzzles import BENCHMARK as PUZZLES
 from bench.report.facts import Facts
 from bench.report.writer import write_reports
 from bench.runner import GRACE_SECONDS, Ending, Runner
@@ -287,6 +288,7 @@ def brief(ended: Ended) -> dict[str, Any]:
             for name, arm in results["arms"].items()
         },
         "pairs": results["pairs"],
+        **({PUZZLES: results[PUZZLES]} if PUZZLES in results else {}),
         "pace": ended.facts.timings["pace"],
         "notices": ended.facts.notices,
     }

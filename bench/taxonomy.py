@@ -48,6 +48,8 @@ class Class(StrEnum):
     UNWANTED_CALL = "unwanted_call"
     WRONG_TOOL = "wrong_tool"
     WRONG_ARGUMENTS = "wrong_arguments"
+    ILLEGAL = "illegal_action"
+    OUT_OF_TURNS = "out_of_turns"
 
 
 MEANINGS: dict[Class, str] = {
@@ -79,6 +81,8 @@ MEANINGS: dict[Class, str] = {
     Class.UNWANTED_CALL: "called where nothing is to be called",
     Class.WRONG_TOOL: "called another function than is wanted, or another number of them",
     Class.WRONG_ARGUMENTS: "the function is right, its arguments are not",
+    Class.ILLEGAL: "wanted something that the rules of the puzzle refuse, and did not solve it",
+    Class.OUT_OF_TURNS: "all that was done was legal, and the turns ran out",
 }
 
 ENDED_OTHERWISE = {

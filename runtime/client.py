@@ -37,7 +37,7 @@ from agents.records import (
 from agents.replay import fork as forked
 from agents.tools import tools
 from agents.tools.offered import unregistered_tools, with_specs
-from agents.workflows import Handoff, policies_for, prompt_hashes, workflows
+from agents.workflows import Handoff, policies_for, prompt_hashes, rewarded, workflows
 from bus import Admission, Bus, BusSettings, Inbox, Join, RunState
 from runtime.errors import InputError, UserError
 from runtime.run_ids import new_run_id
@@ -273,13 +273,15 @@ def trajectory_of(state: RunState) -> Trajectory:
 
     Raises `RunUnknown`.
     """
-    return Trajectory(
-        run=run_of(state),
-        steps=steps_of(state),
-        outcome=Outcome(state.outcome),
-        answer=state.answer or None,
-        reason=state.reason or None,
-        ended=state.ended,
+    return rewarded(
+        Trajectory(
+            run=run_of(state),
+            steps=steps_of(state),
+            outcome=Outcome(state.outcome),
+            answer=state.answer or None,
+            reason=state.reason or None,
+            ended=state.ended,
+        )
     )
 
 

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 import structlog
 
 from agents.records import RECORDS_VERSION, Outcome, Run, Step, Trajectory, UsageEntry
+from agents.workflows import rewarded
 
 log = structlog.get_logger("workers.recorder")
 
@@ -180,14 +181,17 @@ class Table:
 
 
 def trajectory_of(fields: dict[bytes, bytes]) -> Trajectory:
-    """The record in a bus entry. Raises ValidationError, JSONDecodeError or KeyError."""
-    return Trajectory(
-        run=Run.model_validate_json(fields[b"run"]),
-        steps=tuple(Step.model_validate(step) for step in orjson.loads(fields[b"steps"])),
-        outcome=Outcome(fields[b"outcome"].decode()),
-        answer=fields[b"answer"].decode() or None,
-        reason=fields[b"reason"].decode() or None,
-        ended=int(fields[b"ended"]) / 1000,
+    """The record in a bus entry, with its workflow's rewards. Raises ValidationError,
+    JSONDecodeError or KeyError."""
+    return rewarded(
+        Trajectory(
+            run=Run.model_validate_json(fields[b"run"]),
+            steps=tuple(Step.model_validate(step) for step in orjson.loads(fields[b"steps"])),
+            outcome=Outcome(fields[b"outcome"].decode()),
+            answer=fields[b"answer"].decode() or None,
+            reason=fields[b"reason"].decode() or None,
+            ended=int(fields[b"ended"]) / 1000,
+        )
     )
 
 

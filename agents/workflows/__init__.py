@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeGuard
 
-from agents.errors import UnknownName
-from agents.records import Run
+from agents.errors import PluginError, UnknownName
+from agents.records import Run, Trajectory
 from agents.registry import Registry
 from agents.roles import roles
 from agents.workflows.completion import CompletionWorkflow
@@ -20,6 +20,7 @@ from agents.workflows.routing import (
     Finish,
     Handoff,
     Options,
+    Rewarding,
     Routing,
     Workflow,
     parse_options,
@@ -36,6 +37,7 @@ __all__ = [
     "Finish",
     "Handoff",
     "Options",
+    "Rewarding",
     "Routing",
     "Workflow",
     "offers_tools",
@@ -43,6 +45,7 @@ __all__ = [
     "policies_for",
     "policy_of",
     "prompt_hashes",
+    "rewarded",
     "workflows",
 ]
 
@@ -94,3 +97,16 @@ def policy_of(run: Run, role: str) -> str:
     if policy is None:
         raise UnknownName(f"policy in run {run.id} for role", role, run.policies)
     return policy
+
+
+def rewarded(trajectory: Trajectory) -> Trajectory:
+    """The trajectory with the rewards that its workflow gives; as it is where it gives none.
+
+    Also where its workflow is not at hand: whoever records runs need not have every package that
+    plays them, and a record without rewards is better than none.
+    """
+    try:
+        workflow = workflows.get(trajectory.run.workflow)
+    except (UnknownName, PluginError):
+        return trajectory
+    return workflow.rewarded(trajectory) if isinstance(workflow, Rewarding) else trajectory

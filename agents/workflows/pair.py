@@ -50,13 +50,18 @@ class PairWorkflow:
             raise no_route(self.name, step)
         return Continue((Handoff(following, step.turn + 1, QuestionPayload()),))
 
+    def rewarded(self, trajectory: Trajectory) -> Trajectory:
+        """See `rewarded` below."""
+        return rewarded(trajectory)
+
 
 def rewarded(trajectory: Trajectory) -> Trajectory:
     """The trajectory with its rewards: the team's is 1 if the episode ends solved, else 0; an
     agent's is the sum of what its executed actions earned (`total` of their reward parts)."""
     rewards: dict[str, float] = {}
     for step in trajectory.steps:
-        if step.candidates:
+        # A step that failed has no candidates.
+        if step.decision.kind == "acted":
             earned = step.candidates[step.selected].reward_parts["total"]
             rewards[step.agent] = rewards.get(step.agent, 0.0) + earned
     solved = float(trajectory.outcome is Outcome.SOLVED)

@@ -7,7 +7,8 @@ package's `pyproject.toml` (the entry point carries the workflow's name):
     debate = "my_package.debate:debate"
 
 One whose models may call the tools that a task names (`agents.tools.offered`) says so by an
-attribute `offers_tools = True`; `runtime ask --tool` refuses any other.
+attribute `offers_tools = True`; `runtime ask --tool` refuses any other. One that knows what a run
+has earned has the method of `Rewarding` as well.
 
 Routing is pure. It decides from the run and the step alone, and may look at the journal only for
 steps that are known to be committed before this one: branches of one fan-out commit in any order,
@@ -26,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agents.errors import InvalidOptions
 from agents.payloads import Payload
-from agents.records import JsonObject, Outcome, Run, Step
+from agents.records import JsonObject, Outcome, Run, Step, Trajectory
 
 MAX_TURNS = 24
 """Turns of one run. A delegation takes three (small solver, expert, continuation), so a planner
@@ -109,6 +110,16 @@ class Workflow(Protocol):
         """What follows `step`, which is not in `journal` yet. Raises `NoRoute` for a decision
         that the workflow does not know. The decision `failed` never gets here: it ends every
         run (`agents.stepping.route_step`)."""
+        ...
+
+
+@runtime_checkable
+class Rewarding(Protocol):
+    """What a workflow may have beside the members of `Workflow`: rewards of its own."""
+
+    def rewarded(self, trajectory: Trajectory) -> Trajectory:
+        """The trajectory of an ended run, with `team_reward` and `agent_rewards`. Pure; it must
+        take every run of the workflow, also one that was cancelled or failed halfway."""
         ...
 
 

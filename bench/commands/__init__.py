@@ -15,6 +15,7 @@ import typer
 _MODULES = (
     "run",
     "tools",
+    "puzzles",
     "glpft",
     "resume",
     "report",

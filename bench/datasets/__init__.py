@@ -40,6 +40,8 @@ class Request:
     """None is all."""
     seed: int = 123
     data: Path | None = None
+    choices: JsonObject = field(default_factory=dict)
+    """What else a data set lets one choose: of puzzles the game, its size, how it is played."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,10 @@ def loader(name: str) -> Loader:
         from bench.datasets import competition_math
 
         return partial(competition_math.load_aime, 2000 + int(name[-2:]))
+    if name == "puzzles":
+        from bench.puzzles import instances
+
+        return instances.load
     from bench.tools.suites import SUITES
 
     if name in SUITES:
@@ -96,7 +102,7 @@ def names() -> list[str]:
     from bench.tools.suites import SUITES
 
     return sorted(
-        {"aime24", "aime25", "gsm8k", "wordproblems", *SUITES}
+        {"aime24", "aime25", "gsm8k", "puzzles", "wordproblems", *SUITES}
         | {entry.name for entry in entry_points(group=GROUP)}
     )
 

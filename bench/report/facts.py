@@ -19,6 +19,7 @@ from bench.errors import OutputError
 from bench.judges import checkers_of, classifier_of
 from bench.ledger import Sum, read_ledger, sum_of, total
 from bench.output import Manifest, ManifestItem, OutputDirectory, Stored
+from bench.puzzles.findings import findings_of, repeated
 from bench.report.measures import measured_pair, measured_results
 from bench.report.oracle import oracle_of
 from bench.report.pace import pace
@@ -117,11 +118,12 @@ def compute(manifest: Manifest, stored: Stored, entries: Sequence[UsageEntry]) -
     arms = [_arm(name, manifest, stored, items) for name in manifest.arms]
     _charge(arms, stored, entries)
     notices = [*stored.notices, *_broken(arms), *_checks(arms, stored, entries)]
+    notices += repeated(manifest)
     return Facts(
         manifest,
         arms,
         items,
-        _results(manifest, arms, items),
+        {**_results(manifest, arms, items), **findings_of(manifest, arms, entries)},
         _timings(manifest, arms, stored, entries),
         notices,
     )

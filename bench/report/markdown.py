@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench.puzzles import tables as puzzles
 from bench.report import figures as say
 from bench.report.facts import Facts
 from bench.report.measures import names_of, pair_rows, shown
@@ -28,6 +29,11 @@ def render(facts: Facts) -> str:
         lines += [verdict, ""]
     lines += main_table(facts)
     lines += ["", "## Accuracy by checker", "", *_checkers(facts)]
+    players = puzzles.rows(facts)
+    if players:
+        rows = [list(row) for row in players]
+        lines += ["", "## Who solves how many", "", *table(list(puzzles.HEAD), rows)]
+        lines += ["", puzzles.CAPTION]
     if any(arm["measures"] for arm in facts.results["arms"].values()):
         lines += ["", "## Measures", "", *_measures(facts)]
     if facts.results["pairs"]:

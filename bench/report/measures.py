@@ -23,6 +23,9 @@ MEANINGS = {
     "argument_f1": "argument F1, over the steps where the reference calls",
     "rouge_l": "Rouge-L of the answer, over the steps where the reference finishes",
     CALLS: "calls in a run",
+    "turns": "turns that were played",
+    "refused": "actions on the real state that were refused, in whole or in part",
+    "agreement": "proposals that the plan agent did exactly; one that always agrees adds nothing",
 }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from agents.records import JsonObject
 from bench.checkers import PRIMARY
+from bench.puzzles.tables import puzzles_section
 from bench.report import figures as say
 from bench.report.facts import ArmRuns, Facts
 from bench.report.flow import failure_flow
@@ -30,6 +31,7 @@ NAMES = {
     "tool_steps": "Steps of tool use",
     "bfcl": "BFCL, by syntax tree",
     "apibench": "APIBench, by syntax tree",
+    "puzzles": "Puzzles",
 }
 SHOWN_DISAGREEMENTS = 200
 
@@ -47,6 +49,7 @@ def every_section(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> Itera
     yield _cost(facts)
     yield _pairs(facts)
     yield _checkers(facts)
+    yield puzzles_section(facts)
     yield measures_section(facts)
     yield _latency(facts, transcripts)
     yield _ledger(facts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.puzzles import tables as puzzles
 from bench.report import figures as say
 from bench.report.facts import Facts
 from bench.report.measures import names_of, pair_rows, shown
@@ -39,6 +40,7 @@ def print_report(facts: Facts, path: Path | None = None) -> None:
             say.seconds(facts.timings["arms"][name]["wall"]["p50"]),
         )
     console.print(table)
+    print_players(facts, console)
     print_measures(facts, console)
     sentence = headline(facts)
     if sentence:
@@ -50,6 +52,18 @@ def print_report(facts: Facts, path: Path | None = None) -> None:
     if path is not None:
         where = f"Report: {path / 'report.html'}"
         console.print(where, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_players(facts: Facts, console: Console) -> None:
+    """Who solves how many puzzles, where puzzles were played."""
+    from rich.markup import escape
+
+    found = puzzles.rows(facts)
+    if found:
+        table = figures(*puzzles.HEAD, words=("player",), title=escape(facts.manifest.source))
+        for row in found:
+            table.add_row(*map(escape, row))
+        console.print(table)
 
 
 def print_measures(facts: Facts, console: Console) -> None:

@@ -26,9 +26,10 @@ from agents.records import (
 )
 from agents.replay import replay
 from agents.roles.pair.episode import episode_of, taken_in
+from agents.workflows import rewarded as workflows_rewarded
 from agents.workflows import workflows
 from agents.workflows.pair import agreement_rate, rewarded
-from tests.agents.conversations import a_run, says
+from tests.agents.conversations import ScriptedHost, a_run, says
 
 GRID = (".....", ".###.", ".....", ".....", ".....")
 """From the top left to the bottom right it takes 8 moves."""
@@ -215,11 +216,43 @@ async def test_rewards_are_summed_by_agent_from_what_was_executed() -> None:
     run = pair_run(a_task(), candidates=2)
     trajectory, *_ = await play(run, tool=[["x", BFS]], plan=[[answer("U"), TO_THE_GOAL]])
     paid = rewarded(trajectory)
+    assert paid == trajectory, "whoever makes a trajectory fills them in"
     assert paid.team_reward == 1.0
     assert paid.agent_rewards[PLAN] == pytest.approx(2.0)
     shaping = (0.99 * -4 + 8) / 8
     assert paid.agent_rewards[TOOL] == pytest.approx(0.5 + 0.2 + 0.8 * shaping)
     assert Trajectory.model_validate_json(paid.model_dump_json()) == paid
+
+
+async def test_a_run_that_broke_keeps_what_its_agents_had_earned() -> None:
+    run = pair_run(a_task(), candidates=1)
+    broken, *_ = await play(run, tool=[[BFS]], plan=[RequestFailed("auth", "no key")])
+    assert (broken.outcome, broken.team_reward) == (Outcome.ERROR, 0.0)
+    assert set(broken.agent_rewards) == {TOOL}
+
+
+async def test_a_workflow_without_rewards_and_one_that_is_not_installed_have_none() -> None:
+    whole = await run_locally(a_run("solo"), {"solo": ScriptedHost([says(r"\boxed{12}")])})
+    run = whole.run.model_copy(update={"workflow": "somebody_elses"})
+    for trajectory in (whole, whole.model_copy(update={"run": run})):
+        assert workflows_rewarded(trajectory) == trajectory
+        assert (trajectory.team_reward, trajectory.agent_rewards) == (None, {})
+
+
+async def test_a_run_is_reproduced_with_its_end_solved_or_failed() -> None:
+    for text, outcome in ((TO_THE_GOAL, Outcome.SOLVED), (answer("D"), Outcome.FAILED)):
+        run = pair_run(a_task(turns=1), candidates=1)
+        trajectory, *_ = await play(run, tool=[[BFS]], plan=[[text]])
+        assert trajectory.outcome is outcome
+        assert (await replay(trajectory)).reproduced
+
+
+async def test_a_lost_game_that_was_recorded_as_solved_is_a_divergence() -> None:
+    run = pair_run(a_task(turns=1), candidates=1)
+    trajectory, *_ = await play(run, tool=[[BFS]], plan=[[answer("D")]])
+    forged = trajectory.model_copy(update={"outcome": Outcome.SOLVED})
+    (found,) = (await replay(forged)).divergences
+    assert found.startswith("the end is failed")
 
 
 async def test_the_options_decide_what_is_best() -> None:

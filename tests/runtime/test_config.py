@@ -30,7 +30,7 @@ def error_of(profile: str = "micro", *overrides: str, **environ: str) -> str:
 
 @pytest.mark.parametrize("profile", profile_names())
 def test_every_shipped_profile_is_valid(profile: str) -> None:
-    assert load(profile).workers["planner"].roles
+    assert any(worker.roles for worker in load(profile).workers.values())
 
 
 @pytest.mark.parametrize("command", ["up", "worker", "status", "config", "doctor"])

@@ -12,8 +12,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from agents.local import run_locally
+from agents.records import Trajectory
 from bus import Bus, LogConsumer
-from workers.recorder import USAGE_SCHEMA, Table, usage_row
+from tests.agents.test_pair import TO_THE_GOAL, ManyHost, a_task, pair_run
+from workers.recorder import USAGE_SCHEMA, Table, trajectory_row, usage_row
 
 USAGE = {
     "run_id": "r",
@@ -110,3 +113,21 @@ async def test_entries_stay_on_the_bus_until_the_disk_has_room(bus: Bus, tmp_pat
     reader.drain()
     await task
     assert written(tmp_path) == ["1"]
+
+
+async def test_a_row_of_a_game_has_what_its_agents_earned() -> None:
+    """The bus carries the journal and the end; what they are worth, the workflow says."""
+    run = pair_run(a_task(team=["plan_agent"]), candidates=2)
+    played = await run_locally(run, {"plan_agent": ManyHost([["?", TO_THE_GOAL]])})
+    steps = ",".join(step.model_dump_json() for step in played.steps)
+    fields = {
+        b"run": run.model_dump_json().encode(),
+        b"steps": f"[{steps}]".encode(),
+        b"outcome": played.outcome.value.encode(),
+        b"answer": TO_THE_GOAL.encode(),
+        b"reason": b"",
+        b"ended": str(int(played.ended * 1000)).encode(),
+    }
+    stored = Trajectory.model_validate_json(trajectory_row(fields)["trajectory"])
+    assert stored == played
+    assert (stored.team_reward, stored.agent_rewards) == (1.0, {"plan_agent": 2.0})

@@ -1,0 +1,134 @@
+"""`bench puzzles`: how many held-out puzzles a pair of agents solves."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bench.commands.run import (
+    ENDS,
+    Budget,
+    Concurrency,
+    Json,
+    Output,
+    Profile,
+    RedisUrl,
+    Seconds,
+    Seed,
+)
+
+Game = Annotated[str, typer.Option(help="plan_path, sokoban or sudoku.")]
+Size = Annotated[int | None, typer.Option(help="Cells along a side; the game's own default.")]
+Split = Annotated[
+    str | None,
+    typer.Option(
+        help="test, validation or train; of sokoban also boxoban, or boxoban/unfiltered/test."
+    ),
+]
+Samples = Annotated[int, typer.Option(help="How many instances.")]
+Arms = Annotated[str, typer.Option(help="pair, plan_agent_alone, tool_agent_alone.")]
+Greedy = Annotated[
+    bool | None,
+    typer.Option(
+        "--greedy/--sampled",
+        help="One completion at temperature 0 (the default), or drawn ones.",
+        show_default=False,
+    ),
+]
+Candidates = Annotated[
+    int | None,
+    typer.Option(
+        help="Completions per agent and turn, of which the one with the best reward is played: a "
+        "search with the rules' help. 1 without it."
+    ),
+]
+Temperature = Annotated[float | None, typer.Option(help="Of drawn completions; 1 without it.")]
+Attempts = Annotated[
+    int | None, typer.Option(help="Play each instance so often, for pass@k; drawn completions.")
+]
+Difficulty = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="Of the generator: boxes=2, obstacles=0.3, …"),
+]
+Setting = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="How it is played: turns=40, brief=true, view=3, …"),
+]
+Levels = Annotated[
+    Path | None,
+    typer.Option(help="File or folder of Boxoban's levels; else SWITCHYARD_DATA."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("puzzles", help=f"{inspect.getdoc(puzzles)}\n\n{ENDS}")(puzzles)
+
+
+def puzzles(
+    game: Game = "plan_path",
+    size: Size = None,
+    split: Split = None,
+    samples: Samples = 200,
+    arms: Arms = "pair",
+    seed: Seed = 123,
+    greedy: Greedy = None,
+    candidates: Candidates = None,
+    temperature: Temperature = None,
+    attempts: Attempts = None,
+    difficulty: Difficulty = None,
+    setting: Setting = None,
+    data: Levels = None,
+    concurrency: Concurrency = 32,
+    budget_usd: Budget = None,
+    output: Output = None,
+    as_json: Json = False,
+    profile: Profile = None,
+    redis_url: RedisUrl = None,
+    run_seconds: Seconds = 600.0,
+) -> None:
+    """Puzzles that training never sees, played by a tool agent and a plan agent, or by one of them
+    alone: success by policy version, greedy or pass@k, beside players by hand."""
+    from agents.records import JsonObject
+    from bench.arms import parse_arms
+    from bench.datasets import Request
+    from bench.errors import UsageError
+    from bench.puzzles import BENCHMARK
+    from bench.puzzles.choice import named_values, sampling
+    from bench.session import Asked, show, start
+
+    if not 0 < run_seconds <= 86_400:
+        raise UsageError(f"--run-seconds must lie between 0 and 86400; got {run_seconds}")
+    options = sampling(greedy, candidates, temperature, attempts)
+    choices: JsonObject = {
+        "game": game,
+        "size": size,
+        "difficulty": named_values("--difficulty", difficulty or []),
+        "setting": named_values("--setting", setting or []),
+        "attempts": 1 if attempts is None else attempts,
+    }
+    ended = start(
+        Asked(
+            benchmark=BENCHMARK,
+            arms=parse_arms(arms, BENCHMARK),
+            request=Request(
+                split=split or ("test" if data is None else "boxoban"),
+                samples=samples,
+                seed=seed,
+                data=data,
+                choices=choices,
+            ),
+            concurrency=concurrency,
+            budget_dollars=budget_usd,
+            output=output,
+            profile=profile,
+            redis_url=redis_url,
+            run_seconds=run_seconds,
+            options=options,
+        )
+    )
+    show(ended, as_json=as_json)
+    raise typer.Exit(ended.exit_code)

@@ -1,0 +1,162 @@
+"""What `bench puzzles` finds beside right and wrong: pass@k, success by policy version, baselines.
+
+An estimate over instances that were played once has Wilson's interval. Where an instance was played
+several times its attempts are not independent, so instances are drawn, each with all its attempts
+(percentile bootstrap; Wilson's over instances where all of them came out alike).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from math import comb
+from typing import TYPE_CHECKING, Any
+
+from agents.records import UsageEntry
+from bench.output import Manifest
+from bench.puzzles import BENCHMARK
+from bench.results import Result
+from bench.statistics import Interval, bootstrap_difference, wilson
+
+if TYPE_CHECKING:
+    from bench.report.facts import ArmRuns
+
+Attempts = dict[str, list[bool]]
+"""Instance → whether each of its attempts solved it."""
+
+
+def findings_of(
+    manifest: Manifest, arms: Sequence[ArmRuns], entries: Sequence[UsageEntry]
+) -> dict[str, Any]:
+    """For the results of a report; nothing of another benchmark."""
+    if manifest.benchmark != BENCHMARK:
+        return {}
+    puzzle_of = {item.id: str(item.about.get("puzzle", item.id)) for item in manifest.items}
+    attempts = _attempts_of(manifest)
+    played_by = _policies(entries)
+    found: dict[str, Any] = {
+        "game": manifest.reference.get("game"),
+        "versions": {
+            arm.name: _by_version(arm.results, puzzle_of, played_by, manifest.seed) for arm in arms
+        },
+        "baselines": dict(_baselines(manifest)),
+    }
+    if attempts > 1:
+        found["pass_at_k"] = {
+            arm.name: _curve(_attempts(arm.results, puzzle_of), attempts, manifest.seed)
+            for arm in arms
+        }
+    return {BENCHMARK: found}
+
+
+def repeated(manifest: Manifest) -> list[str]:
+    """What a reader of the other figures must know where instances were played several times."""
+    attempts = _attempts_of(manifest)
+    if manifest.benchmark != BENCHMARK or attempts == 1:
+        return []
+    return [
+        f"each instance was played {attempts} times: intervals and tests over questions take the "
+        "attempts for independent, which makes them too narrow; those of pass@k are over instances"
+    ]
+
+
+def pass_at(k: int, n: int, solved: int) -> float:
+    """The chance that at least one of `k` attempts solves, from `solved` of `n` attempts:
+    1 - C(n - solved, k) / C(n, k), which is unbiased (Chen et al. 2021, "Evaluating Large Language
+    Models Trained on Code", equation 1). Raises ValueError unless 1 <= k <= n, 0 <= solved <= n."""
+    if not (1 <= k <= n and 0 <= solved <= n):
+        raise ValueError(f"pass@{k} can't be told from {solved} of {n} attempts")
+    return 1 - comb(n - solved, k) / comb(n, k)
+
+
+def ladder(attempts: int) -> list[int]:
+    """The k of pass@k: powers of two, and the number of attempts."""
+    powers = [1 << power for power in range(attempts.bit_length())]
+    return sorted({*(k for k in powers if k <= attempts), attempts})
+
+
+def success(attempts: Mapping[str, Sequence[bool]], seed: int) -> dict[str, Any]:
+    """Share of solved attempts, with the interval that fits how instances were played."""
+    runs = [solved for each in attempts.values() for solved in each]
+    once = len(runs) == len(attempts)
+    if once:
+        found = wilson(sum(runs), len(runs))
+    else:
+        # Of whole instances: unequal numbers of attempts (a run that stopped early) weigh alike.
+        found = _over_instances([sum(each) / len(each) for each in attempts.values()], seed)
+    return {"n": len(runs), "right": sum(runs), "instances": len(attempts), **_known(found)}
+
+
+def _over_instances(values: Sequence[float], seed: int) -> Interval:
+    if set(values) in ({0.0}, {1.0}):
+        # Drawing from equals tells no spread; what so many instances leave open, Wilson does.
+        return wilson(round(sum(values)), len(values))
+    return bootstrap_difference(values, [0.0] * len(values), seed=seed)
+
+
+def _curve(attempts: Attempts, wanted: int, seed: int) -> dict[str, Any]:
+    """k → pass@k over the instances all of whose attempts are there."""
+    whole = [each for each in attempts.values() if len(each) == wanted]
+    return {
+        str(k): {
+            "instances": len(whole),
+            **_known(_over_instances([pass_at(k, wanted, sum(each)) for each in whole], seed)),
+        }
+        for k in ladder(wanted)
+    }
+
+
+def _by_version(
+    results: Sequence[Result],
+    puzzle_of: Mapping[str, str],
+    played_by: Mapping[str, str],
+    seed: int,
+) -> list[dict[str, Any]]:
+    """Success for each set of policies that played; a version may change while a bench runs."""
+    groups: dict[str, list[Result]] = defaultdict(list)
+    for result in results:
+        groups[played_by.get(result.run_id, "no policy answered")].append(result)
+    return [
+        {"policies": policies, **success(_attempts(group, puzzle_of), seed)}
+        for policies, group in sorted(groups.items())
+    ]
+
+
+def _policies(entries: Sequence[UsageEntry]) -> dict[str, str]:
+    """Run → who played it: role, policy and version of every call that was used."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for entry in entries:
+        if not entry.discarded:
+            policy = entry.policy
+            # An adapter goes by its whole policy's name, `pair/plan`.
+            name = policy.adapter or policy.name
+            found[entry.run_id].add(f"{entry.agent}: {name} v{policy.version} ({policy.base})")
+    return {run_id: ", ".join(sorted(names)) for run_id, names in found.items()}
+
+
+def _attempts(results: Sequence[Result], puzzle_of: Mapping[str, str]) -> Attempts:
+    found: Attempts = {}
+    for result in results:
+        found.setdefault(puzzle_of[result.item], []).append(result.right)
+    return found
+
+
+def _attempts_of(manifest: Manifest) -> int:
+    attempts = manifest.reference.get("attempts")
+    return attempts if isinstance(attempts, int) else 1
+
+
+def _baselines(manifest: Manifest) -> Iterator[tuple[str, dict[str, Any]]]:
+    match manifest.reference:
+        case {"baselines": dict(solved), "instances": int(n)}:
+            for name, right in solved.items():
+                if isinstance(right, int):
+                    yield name, {"n": n, "right": right, **_known(wilson(right, n))}
+        case _:
+            return
+
+
+def _known(found: Interval) -> dict[str, float | None]:
+    # Over nothing the mean is NaN, which is no JSON.
+    values = {"estimate": found.estimate, "low": found.low, "high": found.high}
+    return {name: None if value != value else value for name, value in values.items()}

@@ -1,0 +1,119 @@
+"""Is the puzzle solved? The judge plays the run's actions anew, on the instance that was asked.
+
+Nothing that the run says of itself counts: neither its outcome, nor its rewards, nor the instance
+that it brings along, but for who plays (an arm's own choice). A run that played another instance,
+with other rules or more turns, has solved nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+
+from pydantic import JsonValue
+
+from agents.environments import games
+from agents.environments.game import TOOL, Episode, Observation, OutOfTurn
+from agents.errors import InvalidTask, JournalIncomplete, UnknownName
+from agents.records import JsonObject, Outcome, Trajectory
+from agents.roles.pair.episode import taken_in
+from bench.arms import with_setting
+from bench.errors import OutputError
+from bench.judgement import Judgement, Question
+from bench.taxonomy import ENDED_OTHERWISE, Class
+
+CHECKERS = {
+    "solved": "the run's actions, carried out anew on the instance, solve it, says its verifier"
+}
+
+_IN_ORDER = (Class.UNREADABLE, Class.ILLEGAL)
+
+
+class PuzzlesJudge:
+    """Verdict `solved`; measures `turns`, `refused` (share of the actions on the real state that
+    were refused in whole or in part) and, where a tool agent proposed something, `agreement`
+    (share of the proposals that the plan agent did exactly)."""
+
+    def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
+        environment, asked = _task_of(question)
+        task = trajectory.run.task
+        instance = with_setting(asked, {"team": _team_of(task.instance)})
+        if (task.environment, task.instance) != (environment, instance):
+            return _nothing("the run played another instance than it was asked")
+        # A step that failed has no action.
+        steps = [step for step in trajectory.steps if step.decision.kind == "acted"]
+        try:
+            episode = games.get(environment).reset(instance)
+        except (UnknownName, InvalidTask) as error:
+            raise OutputError(f"the item can't be played: {error}") from error
+        try:
+            made: list[tuple[str, Observation]] = []
+            for step in sorted(steps, key=lambda step: step.turn):
+                taken = taken_in(step)
+                made.append((taken.agent, episode.apply(taken.agent, taken.text).observation))
+        except (OutOfTurn, JournalIncomplete) as error:
+            return _nothing(str(error))
+        verdict = episode.verify()
+        real = [observation for agent, observation in made if agent == episode.agents[-1]]
+        said = episode.taken[-1].text if episode.taken else None
+        return Judgement(
+            verdicts={"solved": verdict.solved},
+            prediction=said,
+            answer=(said or "")[:200],
+            signals=() if verdict.solved else tuple(_why(real)),
+            measures=_measures(episode, made, real),
+            detail=verdict.reason,
+        )
+
+
+def class_of(outcome: Outcome, right: bool, signals: Collection[str]) -> Class:
+    """The class of one finished run: how it ended, else what its actions were like."""
+    if right:
+        return Class.RIGHT
+    if outcome in ENDED_OTHERWISE:
+        return ENDED_OTHERWISE[outcome]
+    return next((name for name in _IN_ORDER if name in signals), Class.OUT_OF_TURNS)
+
+
+def _task_of(question: Question) -> tuple[str, JsonObject]:
+    match question.about.get("task"):
+        case {"environment": str(environment), "instance": dict(instance)}:
+            return environment, instance
+        case _:
+            raise OutputError("the item is no puzzle: its manifest is damaged")
+
+
+def _team_of(instance: JsonObject) -> JsonValue:
+    setting = instance.get("setting")
+    return setting.get("team") if isinstance(setting, dict) else None
+
+
+def _nothing(why: str) -> Judgement:
+    return Judgement(
+        verdicts={"solved": False}, prediction=None, signals=(Class.ILLEGAL,), detail=why
+    )
+
+
+def _why(real: Sequence[Observation]) -> list[str]:
+    """The classes that apply."""
+    facts = {
+        Class.UNREADABLE: bool(real) and not real[-1].action,
+        Class.ILLEGAL: any(one.action and one.refusals for one in real),
+    }
+    return [str(name) for name, holds in facts.items() if holds]
+
+
+def _measures(
+    episode: Episode, made: Sequence[tuple[str, Observation]], real: Sequence[Observation]
+) -> dict[str, float]:
+    found = {"turns": float(episode.turn)}
+    if real:
+        found["refused"] = sum(bool(one.refusals) for one in real) / len(real)
+    agreed = [
+        done.action == proposed.action
+        for (first, proposed), (second, done) in pairwise(made)
+        if first == TOOL != second and any(proposed.action.values())
+    ]
+    if agreed:
+        found["agreement"] = sum(agreed) / len(agreed)
+    return found

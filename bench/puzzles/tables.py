@@ -1,0 +1,60 @@
+"""The findings of `bench puzzles` as one table, in the three forms that a report has."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from bench.puzzles import BENCHMARK
+
+if TYPE_CHECKING:
+    from bench.report.facts import Facts
+
+HEAD = ("player", "solved", "95 %", "of")
+CAPTION = (
+    "Policies with the version that played; by hand: single moves without memory, as many as four "
+    "times the longer side. Intervals: Wilson's where each instance was played once, else a "
+    "bootstrap over instances."
+)
+
+
+def rows(facts: Facts) -> list[tuple[str, str, str, str]]:
+    """Player, share, interval and number; none of another benchmark."""
+    found = facts.results.get(BENCHMARK)
+    return [] if found is None else list(_rows(found))
+
+
+def puzzles_section(facts: Facts) -> str:
+    """For the HTML report; empty for another benchmark."""
+    found = rows(facts)
+    if not found:
+        return ""
+    head = "".join(f"<th{'' if at else ' class=left'}>{word}</th>" for at, word in enumerate(HEAD))
+    body = "".join(
+        f'<tr><td class="words">{html.escape(player)}</td>'
+        + "".join(f'<td class="num">{html.escape(cell)}</td>' for cell in cells)
+        + "</tr>"
+        for player, *cells in found
+    )
+    return (
+        '<h2 id="players">Who solves how many</h2><div class="scroll"><table><thead><tr>'
+        f"{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f'<p class="small soft">{html.escape(CAPTION)}</p>'
+    )
+
+
+def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    for arm, versions in found["versions"].items():
+        for one in versions:
+            yield (f"{arm}; {one['policies']}", *_figures(one, f"{one['n']:,}"))
+        for k, one in found.get("pass_at_k", {}).get(arm, {}).items():
+            yield (f"{arm}, pass@{k}", *_figures(one, f"{one['instances']:,} instances"))
+    for name, one in found["baselines"].items():
+        yield (f"by hand: {name}", *_figures(one, f"{one['n']:,}"))
+
+
+def _figures(one: dict[str, Any], n: str) -> tuple[str, str, str]:
+    if one["estimate"] is None:
+        return "–", "–", n
+    return f"{one['estimate']:.1%}", f"{one['low']:.1%} to {one['high']:.1%}", n

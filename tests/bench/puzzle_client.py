@@ -1,0 +1,140 @@
+"""A deployment in this process whose agents are played by a function, and benchmarks on it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agents.environments.plan_path import PlanPathInstance, shortest_path
+from agents.environments.sokoban import SokobanInstance, solve
+from agents.environments.sudoku import SudokuInstance
+from agents.local import run_locally
+from agents.records import (
+    Call,
+    JsonObject,
+    Latency,
+    Message,
+    PolicyRef,
+    Run,
+    SamplingParams,
+    ToolSpec,
+    Trajectory,
+    UsageEntry,
+)
+from agents.workflows.routing import Handoff
+from bench.arms import parse_arms
+from bench.datasets import Request, load
+from bench.output import Manifest, OutputDirectory, manifest_items
+from bench.progress import RunProgress
+from bench.report.facts import Facts
+from bench.session import conduct
+from tests.agents.conversations import says
+from tests.bench.benchmarks import connected
+from tests.bench.local_client import LocalClient
+
+Player = Callable[[Run, Handoff], str]
+"""What a role writes."""
+
+
+def oracle(run: Run, handoff: Handoff) -> str:
+    """Proposes nothing, and solves in one action."""
+    task = run.task
+    if handoff.role == "tool_agent":
+        return "#### [look(U)]"
+    match task.environment:
+        case "plan_path":
+            path = PlanPathInstance.model_validate(task.instance)
+            return f"#### [{', '.join(shortest_path(path, path.start))}]"
+        case "sokoban":
+            level = SokobanInstance.model_validate(task.instance)
+            return f"#### [{', '.join(solve(*level.parsed) or ())}]"
+        case _:
+            grid = SudokuInstance.model_validate(task.instance)
+            return f"#### {[list(row) for row in grid.solution]}"
+
+
+@dataclass
+class PuzzleClient(LocalClient):
+    """Keeps its runs in memory, as its base does."""
+
+    player: Player = oracle
+    version: Callable[[Run], int] = field(default=lambda run: 0)
+
+    async def wait(self, run_id: str) -> Trajectory:
+        run = self.runs[run_id]
+        self.ledger.setdefault(run_id, [])
+        if run_id not in self.ended:
+            self.ended[run_id] = await run_locally(run, lambda handoff: _Host(self, run, handoff))
+        return self.ended[run_id]
+
+
+@dataclass
+class _Host:
+    client: PuzzleClient
+    run: Run
+    handoff: Handoff
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        sampling: SamplingParams | None = None,
+        previous: Call | None = None,
+        json_schema: JsonObject | None = None,
+    ) -> tuple[Call, ...]:
+        text = self.client.player(self.run, self.handoff)
+        wanted = 1 if sampling is None else sampling.n
+        policy = PolicyRef(name="pair", base="played", version=self.client.version(self.run))
+        made = [says(text).model_copy(update={"policy": policy}) for _ in range(wanted)]
+        self.client.ledger[self.run.id] += [
+            UsageEntry(
+                run_id=self.run.id,
+                call_id=one.id,
+                agent=self.handoff.role,
+                turn=self.handoff.turn,
+                policy=policy,
+                usage=one.usage,
+                cost_micro_dollars=0,
+                latency=Latency(),
+                at=time.time(),
+            )
+            for one in made
+        ]
+        return tuple(made)
+
+    async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
+        raise AssertionError(f"no role of a pair calls a tool of its host: {name}")
+
+
+def manifest(request: Request, arms: str = "pair", **options: object) -> Manifest:
+    """What `bench puzzles` would write."""
+    dataset = load("puzzles", request)
+    return Manifest.model_validate(
+        {
+            "benchmark": "puzzles",
+            "command": ("bench", "puzzles"),
+            "created": time.time(),
+            "arms": [arm.name for arm in parse_arms(arms, "puzzles")],
+            "split": dataset.split,
+            "seed": request.seed,
+            "source": dataset.source,
+            "available": dataset.available,
+            "options": options or {"greedy": True},
+            "reference": dataset.reference,
+            "items": manifest_items(dataset.items),
+        }
+    )
+
+
+def measured(path: Path, made: Manifest, client: LocalClient) -> Facts:
+    """The facts of the whole benchmark; its reports are in the directory."""
+    directory = OutputDirectory(path)
+    directory.create(made)
+    progress = RunProgress(made.arms)
+    ended = asyncio.run(conduct(directory, lambda: connected(client), progress=progress))
+    assert ended.facts is not None
+    return ended.facts

@@ -1,0 +1,386 @@
+"""`bench puzzles`: from its instances to the report, in this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import JsonValue
+
+from agents.environments import plan_path
+from agents.environments.puzzle_splits import Split
+from agents.errors import RequestFailed
+from agents.local import run_locally
+from agents.records import JsonObject, Outcome, Run, Task, Trajectory
+from agents.workflows import workflows
+from agents.workflows.routing import Handoff
+from bench.arms import with_setting
+from bench.datasets import Item, Request, load
+from bench.errors import DataError, OutputError, UsageError
+from bench.output import OutputDirectory
+from bench.puzzles.baselines import baselines_of
+from bench.puzzles.choice import named_values, sampling
+from bench.puzzles.findings import ladder, pass_at, success
+from bench.puzzles.judge import PuzzlesJudge, class_of
+from bench.rescoring import rescore_all
+from bench.runner import Ending
+from bench.session import Ended, brief
+from bench.taxonomy import Class
+from tests.agents.conversations import a_run
+from tests.agents.test_pair import ManyHost
+from tests.bench.command_line import bench
+from tests.bench.puzzle_client import PuzzleClient, manifest, measured, oracle
+
+GAMES = ("plan_path", "sokoban", "sudoku")
+BOXOBAN = """; 7
+##########
+##########
+##########
+#### # ###
+##  .  ###
+## $@  ###
+#   . $###
+#  $.$ ###
+##  .#####
+##########
+"""
+
+
+def wanted(
+    game: str, samples: int, *, split: str = "test", data: Path | None = None, **choices: JsonValue
+) -> Request:
+    chosen: JsonObject = {"game": game, **choices}
+    return Request(split, samples, seed=7, data=data, choices=chosen)
+
+
+# ---- the whole bench ----
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_the_oracle_solves_every_instance_of_every_game(tmp_path: Path, game: str) -> None:
+    made = manifest(wanted(game, 4), "pair,plan_agent_alone")
+    facts = measured(tmp_path / "out", made, PuzzleClient())
+    for name, arm in facts.results["arms"].items():
+        assert arm["accuracy"]["solved"]["right"] == arm["n"] == 4, name
+        assert arm["classes"] == {"right": 4}
+        assert arm["measures"]["turns"]["estimate"] == 1.0
+    [version] = facts.results["puzzles"]["versions"]["plan_agent_alone"]
+    assert version["policies"] == "plan_agent: pair v0 (played)"
+    assert (version["right"], version["n"]) == (4, 4)
+    line = brief(Ended(Ending.COMPLETE, OutputDirectory(tmp_path / "out"), facts))
+    assert line["puzzles"]["game"] == game
+    assert "Who solves how many" in (tmp_path / "out" / "report.html").read_text()
+    assert "## Who solves how many" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_an_arm_alone_is_played_by_that_agent_alone(tmp_path: Path) -> None:
+    client = PuzzleClient(player=lambda run, handoff: f"I am {handoff.role}")
+    made = manifest(wanted("sudoku", 3), "pair,plan_agent_alone,tool_agent_alone")
+    measured(tmp_path / "out", made, client)
+    took_part = {
+        trajectory.run.tags["arm"]: {step.agent for step in trajectory.steps}
+        for trajectory in client.ended.values()
+    }
+    assert took_part == {
+        "pair": {"tool_agent", "plan_agent"},
+        "plan_agent_alone": {"plan_agent"},
+        "tool_agent_alone": {"tool_agent"},
+    }
+
+
+def test_success_is_told_by_the_version_that_played(tmp_path: Path) -> None:
+    """A new version is published halfway, and it knows nothing."""
+
+    def version(run: Run) -> int:
+        return 1 + (run.seed % 2)
+
+    def player(run: Run, handoff: Handoff) -> str:
+        return oracle(run, handoff) if version(run) == 1 else "?"
+
+    client = PuzzleClient(player=player, version=version)
+    facts = measured(tmp_path / "out", manifest(wanted("sudoku", 12), "plan_agent_alone"), client)
+    first, second = facts.results["puzzles"]["versions"]["plan_agent_alone"]
+    assert "pair v1" in first["policies"]
+    assert first["estimate"] == 1.0
+    assert "pair v2" in second["policies"]
+    assert second["estimate"] == 0.0
+    assert first["n"] + second["n"] == 12
+
+
+def test_attempts_give_pass_at_k_with_intervals_over_instances(tmp_path: Path) -> None:
+    """Each attempt has dice of its own: here about half of them solve."""
+    client = PuzzleClient(player=lambda run, handoff: oracle(run, handoff) if run.seed % 2 else "?")
+    made = manifest(wanted("sudoku", 8, attempts=4), "plan_agent_alone", greedy=False, candidates=1)
+    facts = measured(tmp_path / "out", made, client)
+    curve = facts.results["puzzles"]["pass_at_k"]["plan_agent_alone"]
+    assert list(curve) == ["1", "2", "4"]
+    arm = facts.results["arms"]["plan_agent_alone"]
+    assert arm["n"] == 32
+    assert curve["1"]["estimate"] == pytest.approx(arm["accuracy"]["solved"]["estimate"])
+    assert curve["1"]["estimate"] < curve["2"]["estimate"] < curve["4"]["estimate"]
+    assert {one["instances"] for one in curve.values()} == {8}
+    assert any("played 4 times" in notice for notice in facts.notices)
+
+
+def test_a_bench_of_puzzles_is_not_scored_again_from_its_directory(tmp_path: Path) -> None:
+    measured(tmp_path / "out", manifest(wanted("sudoku", 2)), PuzzleClient())
+    with pytest.raises(UsageError, match="judged by what a run did"):
+        rescore_all(tmp_path / "out")
+
+
+# ---- the judge ----
+
+
+async def played(
+    item: Item, texts: Sequence[str | Exception], *, team: str = "plan_agent"
+) -> Trajectory:
+    """A run of one agent on the item's instance."""
+    task = item.about["task"]
+    assert isinstance(task, dict)
+    instance = task["instance"]
+    assert isinstance(instance, dict)
+    made = with_setting(instance, {"team": [team]})
+    run = a_run("pair", item.question, candidates=1)
+    options = workflows.get("pair").check_options(run.options)
+    asked = Task(environment=str(task["environment"]), instance=made, prompt=item.question)
+    run = run.model_copy(update={"task": asked, "options": options})
+    said = [text if isinstance(text, Exception) else [text] for text in texts]
+    return await run_locally(run, {team: ManyHost(said)})
+
+
+def a_puzzle(game: str = "plan_path", **choices: JsonValue) -> Item:
+    return load("puzzles", Request("test", 1, seed=7, choices={"game": game, **choices})).items[0]
+
+
+def solution(item: Item) -> str:
+    """The moves that stand first in what a reader of the report compares with."""
+    return f"#### [{', '.join(item.gold.split(',')[0])}]"
+
+
+async def test_what_the_run_says_of_itself_counts_for_nothing() -> None:
+    item = a_puzzle(setting={"turns": 1})
+    lost = await played(item, ["#### [oracle]"])
+    won = await played(item, [solution(item)])
+    assert (lost.outcome, won.outcome) == (Outcome.FAILED, Outcome.SOLVED)
+    assert PuzzlesJudge().judge(lost, item).detail == lost.reason
+    forged = {"outcome": Outcome.SOLVED, "team_reward": 1.0, "reason": None}
+    assert not PuzzlesJudge().judge(lost.model_copy(update=forged), item).verdicts["solved"]
+    denied = won.model_copy(update={"outcome": Outcome.FAILED})
+    assert PuzzlesJudge().judge(denied, item).verdicts["solved"]
+
+
+async def test_a_run_of_another_instance_or_with_more_turns_has_solved_nothing() -> None:
+    item, other = load("puzzles", wanted("plan_path", 2)).items
+    easier = await played(other, [solution(other)])
+    longer = await played(a_puzzle(setting={"turns": 9}), [solution(item)])
+    for trajectory in (easier, longer):
+        assert trajectory.outcome is Outcome.SOLVED
+        judged = PuzzlesJudge().judge(trajectory, item)
+        assert not judged.verdicts["solved"]
+        assert judged.detail == "the run played another instance than it was asked"
+
+
+async def test_actions_after_the_end_are_no_solution() -> None:
+    item = a_puzzle(setting={"turns": 1})
+    lost = await played(item, ["#### [U]"])
+    won = await played(item, [solution(item)])
+    second = won.steps[0].model_copy(update={"turn": 1})
+    longer = lost.model_copy(update={"steps": (*lost.steps, second)})
+    judged = PuzzlesJudge().judge(longer, item)
+    assert not judged.verdicts["solved"]
+    assert "the episode ended" in judged.detail
+
+
+async def test_an_item_that_is_no_puzzle_is_a_damaged_manifest() -> None:
+    item = a_puzzle()
+    trajectory = await played(item, [solution(item)])
+    with pytest.raises(OutputError, match="its manifest is damaged"):
+        PuzzlesJudge().judge(trajectory, Item("x", "?", ""))
+
+
+async def test_failures_fall_into_classes() -> None:
+    grid = a_puzzle(setting={"turns": 1}, difficulty={"least_moves": 3})
+    path = solution(grid)
+    cases: list[tuple[str | Exception, Class]] = [
+        (path, Class.RIGHT),
+        ("Hm.", Class.UNREADABLE),
+        ("#### [" + ", ".join("U" * 11) + "]", Class.ILLEGAL),
+        (f"{path.rpartition(', ')[0]}]", Class.OUT_OF_TURNS),
+        (RequestFailed("auth", "no key"), Class.ERROR),
+    ]
+    for text, expected in cases:
+        trajectory = await played(grid, [text])
+        judged = PuzzlesJudge().judge(trajectory, grid)
+        right = judged.verdicts["solved"]
+        assert class_of(trajectory.outcome, right, judged.signals) is expected, text
+
+
+async def test_agreement_and_refusals_are_measured_on_what_was_done() -> None:
+    item = a_puzzle(setting={"turns": 2}, difficulty={"least_moves": 3})
+    path = solution(item)
+    task = item.about["task"]
+    assert isinstance(task, dict)
+    run = a_run("pair", "puzzle", candidates=1).model_copy(
+        update={"task": Task.model_validate({**task, "prompt": "puzzle"})}
+    )
+    first = path.removeprefix("#### [")[0]
+    hosts = {
+        "tool_agent": ManyHost([[f"#### [step({first})]"], ["no calls"]]),
+        "plan_agent": ManyHost([[f"#### [{first}]"], ["?"]]),
+    }
+    judged = PuzzlesJudge().judge(await run_locally(run, hosts), item)
+    assert judged.measures == {"turns": 2.0, "refused": 0.5, "agreement": 1.0}
+
+
+# ---- instances ----
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_the_same_seed_gives_the_same_held_out_instances(game: str) -> None:
+    few, more = (load("puzzles", wanted(game, n)).items for n in (3, 6))
+    assert more[:3] == few
+    assert len({item.id for item in more}) == 6
+    assert {str(item.about["split"]) for item in more} == {"test"}
+    train = load("puzzles", wanted(game, 6, split="train")).items
+    seen = {str(item.about["task"]) for item in train}
+    assert not seen & {str(item.about["task"]) for item in more}
+
+
+def test_size_difficulty_and_setting_make_the_instances() -> None:
+    request = wanted("sokoban", 2, size=7, difficulty={"boxes": 2}, setting={"turns": 9})
+    dataset = load("puzzles", request)
+    assert dataset.source == "sokoban 7 x 7, generated from seed 7"
+    for item in dataset.items:
+        told = str(item.about["task"])
+        assert "'turns': 9" in told
+        assert told.count("$") + told.count("*") == 2
+
+
+def test_every_attempt_is_an_item_of_its_own_next_to_its_instance() -> None:
+    items = load("puzzles", wanted("sudoku", 2, attempts=2)).items
+    assert [item.id.rpartition("#")[2] for item in items] == ["1", "2", "1", "2"]
+    assert items[0].about == items[1].about
+
+
+def test_the_players_by_hand_come_out_in_their_order_on_the_same_instances() -> None:
+    dataset = load("puzzles", wanted("plan_path", 40))
+    found = dataset.reference["baselines"]
+    assert isinstance(found, dict)
+    assert list(found) == list(plan_path.POLICIES)
+    figures = [int(str(value)) for value in found.values()]
+    assert figures == sorted(figures)
+    assert figures[-1] == 40
+    assert baselines_of(plan_path.instances(Split.TEST, 7, 40), 7) == found
+    assert load("puzzles", wanted("sudoku", 2)).reference["baselines"] == {}
+
+
+def test_boxoban_levels_are_read_from_a_file_or_a_folder_of_files(tmp_path: Path) -> None:
+    (tmp_path / "hard").mkdir()
+    file = tmp_path / "hard" / "003.txt"
+    file.write_text(BOXOBAN)
+    for data, split in ((file, "boxoban"), (tmp_path, "boxoban/hard"), (tmp_path, "boxoban")):
+        [item] = load("puzzles", wanted("sokoban", 5, split=split, data=data)).items
+        assert item.id.endswith("003/7")
+        assert "##########" in str(item.about["task"])
+
+
+@pytest.mark.skipif("SWITCHYARD_DATA" not in os.environ, reason="SWITCHYARD_DATA is not set")
+def test_published_boxoban_levels_are_drawn_as_instances() -> None:
+    dataset = load("puzzles", wanted("sokoban", 20, split="boxoban/unfiltered/test"))
+    assert len(dataset.items) == 20
+    assert dataset.available >= 1000
+    assert all(item.id.startswith("puzzles/boxoban/unfiltered/test/") for item in dataset.items)
+    assert str(os.environ["SWITCHYARD_DATA"]) not in dataset.source
+
+
+def test_levels_that_are_not_there_or_not_readable_are_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no levels"):
+        load("puzzles", wanted("sokoban", 2, split="boxoban/easy", data=tmp_path))
+    (tmp_path / "1.txt").write_text("; 0\n####\n")
+    with pytest.raises(DataError, match=r"1\.txt, line 1, level 0"):
+        load("puzzles", wanted("sokoban", 2, split="boxoban", data=tmp_path))
+    (tmp_path / "1.txt").write_text(BOXOBAN + "\n" + BOXOBAN)
+    with pytest.raises(DataError, match="stands twice"):
+        load("puzzles", wanted("sokoban", 2, split="boxoban", data=tmp_path))
+
+
+# ---- figures ----
+
+
+@given(st.integers(1, 7).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))))
+def test_pass_at_k_is_the_share_of_all_draws_of_k_that_hold_a_solution(
+    case: tuple[int, int],
+) -> None:
+    n, solved = case
+    attempts = [at < solved for at in range(n)]
+    for k in range(1, n + 1):
+        draws = [any(draw) for draw in combinations(attempts, k)]
+        assert pass_at(k, n, solved) == pytest.approx(sum(draws) / len(draws))
+
+
+def test_k_climbs_by_powers_of_two_to_the_number_of_attempts() -> None:
+    assert [ladder(n) for n in (1, 2, 5, 8)] == [[1], [1, 2], [1, 2, 4, 5], [1, 2, 4, 8]]
+
+
+def test_attempts_on_one_instance_are_no_independent_evidence() -> None:
+    """Four instances that all came out alike leave as much open as four runs, not as sixteen."""
+    once = success({str(at): [True] for at in range(4)}, seed=1)
+    often = success({str(at): [True] * 4 for at in range(4)}, seed=1)
+    assert (often["low"], often["n"]) == (once["low"], 16)
+    mixed = success({str(at): [at % 2 == 0] * 50 for at in range(8)}, seed=1)
+    assert mixed["estimate"] == 0.5
+    assert mixed["high"] - mixed["low"] > 0.4
+
+
+# ---- the command line ----
+
+
+def test_greedy_is_the_default_and_anything_about_drawing_means_drawn() -> None:
+    assert sampling(None, None, None, None) == {"greedy": True}
+    assert sampling(None, None, None, 4) == {"greedy": False, "candidates": 1, "temperature": 1.0}
+    assert sampling(False, 8, 0.5, None) == {"greedy": False, "candidates": 8, "temperature": 0.5}
+
+
+def test_values_of_options_are_json_or_text() -> None:
+    assert named_values("--setting", ["turns=4", "brief=true", "team=[1]", "x=y=z"]) == {
+        "turns": 4, "brief": True, "team": [1], "x": "y=z",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--game", "chess"], "--game"),
+        (["--size", "3"], "--size 3"),
+        (["--game", "sudoku", "--size", "5"], "--size 5"),
+        (["--setting", "turns=0"], "--setting turns"),
+        (["--setting", "turn=2"], "--setting turn"),
+        (["--setting", "turns"], "is not NAME=VALUE"),
+        (["--difficulty", "boxes=2"], "--difficulty boxes"),
+        (["--setting", 'team=["plan_agent"]'], "chosen by --arms"),
+        (["--split", "dev"], "no split 'dev'"),
+        (["--split", "boxoban"], "has levels of sokoban"),
+        (["--game", "sokoban", "--split", "boxoban", "--size", "8"], "leave --size"),
+        (["--game", "sokoban", "--split", "boxoban/../x", "--data", "."], "a split is boxoban"),
+        (["--split", "test", "--data", "."], "--data is of no use"),
+        (["--samples", "0"], "--samples must lie between"),
+        (["--samples", "10000", "--attempts", "256"], "more than 100,000 runs"),
+        (["--attempts", "0"], "--attempts"),
+        (["--arms", "umi"], "there is no arm 'umi'"),
+        (["--greedy", "--candidates", "4"], "--greedy draws nothing"),
+        (["--candidates", "0"], "'candidates'"),
+        (["--temperature", "0"], "'temperature'"),
+        (["--run-seconds", "0"], "--run-seconds"),
+    ],
+)
+def test_what_can_not_be_played_is_said_before_any_deployment_is_looked_for(
+    arguments: list[str], said: str
+) -> None:
+    done = bench("puzzles", *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr

@@ -1,0 +1,26 @@
+"""The profile `petting`: two agents, as two adapters of one model."""
+
+from __future__ import annotations
+
+from agents.workflows import workflows
+from bench.arms import PUZZLE_ARMS
+from bench.session import needed_pools
+from runtime import config
+
+
+def test_both_agents_are_served_by_adapters_of_one_model_that_begin_with_it_alone() -> None:
+    settings = config.load("petting", environ={})
+    pair = workflows.get("pair")
+    hosted = [role for worker in settings.workers.values() for role in worker.roles]
+    assert sorted(hosted) == sorted(pair.roles)
+    assert settings.policies == dict(pair.default_policies)
+    begin = {f"pair/{name}" for name in settings.models["pair"].base_until_published}
+    assert begin == set(settings.policies.values())
+    assert settings.workers["gpu"].models == ("pair",)
+
+
+def test_it_serves_every_arm_of_bench_puzzles() -> None:
+    settings = config.load("petting", environ={})
+    for arm in PUZZLE_ARMS.values():
+        assert needed_pools(arm, settings.policies) <= set(settings.models)
+    workflows.get("pair").check_options(settings.options["pair"])
