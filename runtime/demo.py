@@ -1,8 +1,9 @@
 """`make demo`: the whole thing once, in under a minute, on a machine with nothing but Python.
 
 Starts the `micro` profile with a Redis of its own in a state directory that is thrown away, asks
-three generated word problems, runs a three-arm benchmark, shows where its report is, and shuts
-everything down again, also after Ctrl-C. Every step is an ordinary command and is printed as one,
+three generated word problems, runs a three-arm benchmark and shows where its report is; then starts
+the `umi_micro` profile and gives its three models an instruction of the API simulator. Everything
+is shut down again, also after Ctrl-C. Every step is an ordinary command and is printed as one,
 so that a reader can go on by hand.
 """
 
@@ -20,11 +21,12 @@ from pathlib import Path
 from agents.environments.word_problems import generate
 from agents.environments.word_problems.splits import Split
 
-PROFILE = "micro"
 QUESTIONS = 3
 SAMPLES = 60
 SEED = 7
 """Of the questions and of the benchmark, so that every demo shows the same."""
+WORLD = 14
+"""An instruction that takes two tools, and one of those that the micro models solve."""
 
 
 class StepFailed(Exception):
@@ -43,7 +45,7 @@ def main() -> int:
     environment = {**os.environ, "SWITCHYARD_STATE": str(state), "PYTHONUNBUFFERED": "1"}
     code = 0
     try:
-        _step(environment, "runtime", "up", "--profile", PROFILE, "--detach")
+        _step(environment, "runtime", "up", "--profile", "micro", "--detach")
         for problem in generate(Split.NEW_NUMBERS, QUESTIONS, seed=SEED):
             _step(environment, "runtime", "ask", "--stream", problem.prompt, may_fail=True)
             print(f"(the exact answer is {problem.answer})")
@@ -52,6 +54,9 @@ def main() -> int:
             *("bench", "wordproblems", "--arms", "llm,router,slm", "--samples", str(SAMPLES)),
             *("--seed", str(SEED), "--output", str(results)),
         )
+        _step(environment, "runtime", "down")
+        _step(environment, "runtime", "up", "--profile", "umi_micro", "--detach")
+        _step(environment, "runtime", "ask", "--stream", "--world", str(WORLD), may_fail=True)
     except StepFailed as error:
         code = error.code
         _show_logs(state)

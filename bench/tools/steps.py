@@ -29,10 +29,10 @@ from bench.tools.worlds import samples_of, splits_of
 from runtime.words import counted
 from trainers.data import trajectories
 from trainers.data.sources import Source, from_toolbench, from_worlds
-from trainers.data.toolbench import WHERE
 from trainers.errors import UnreadableData
 
 TOOLBENCH = "toolbench"
+SOURCE = "https://github.com/OpenBMB/ToolBench (its data or data_example)"
 KEPT_OUTPUT_CHARS = 20_000
 """Of a tool's answer; no observation may be longer."""
 
@@ -62,7 +62,7 @@ def _of_worlds(split: str, steps: int, seed: int) -> list[Item]:
 
 
 def _of_toolbench(request: Request) -> Dataset:
-    folder = data_root("ToolBench", request.data, WHERE)
+    folder = data_root("ToolBench", request.data, SOURCE)
     try:
         source = from_toolbench(folder, held_out=True)
     except UnreadableData as error:

@@ -34,6 +34,9 @@ from runtime import config
 from tests.agents.conversations import ScriptedHost, a_run, says
 from tests.bench.tool_client import manifest, measured, oracle_client
 
+needs_data = pytest.mark.skipif(
+    "SWITCHYARD_DATA" not in os.environ, reason="SWITCHYARD_DATA is not set"
+)
 SPLIT = "unseen_worlds"
 
 
@@ -226,6 +229,7 @@ async def test_a_steps_metrics_are_those_of_what_its_models_wrote() -> None:
     assert class_of(trajectory.outcome, False, judged.signals) is Class.HALLUCINATED
 
 
+@needs_data
 def test_toolbench_steps_have_their_published_tools_and_history() -> None:
     dataset = load("tool_steps", Request("toolbench", 40, seed=7))
     assert len(dataset.items) == 40
@@ -236,6 +240,7 @@ def test_toolbench_steps_have_their_published_tools_and_history() -> None:
     assert "test" in dataset.source
 
 
+@needs_data
 def test_of_toolbench_only_the_test_queries_are_asked_where_the_folder_lists_them(
     tmp_path: Path,
 ) -> None:
@@ -284,6 +289,7 @@ def right_answer(item: ManifestItem) -> str:
     return f"[{', '.join(calls)}]" if calls else "No function can do that."
 
 
+@needs_data
 def test_bfcl_possible_answers_are_right_and_other_functions_are_not() -> None:
     items = manifest_items(load("bfcl", Request("all", 60, seed=7)).items)
     judge = BfclJudge()
@@ -302,6 +308,7 @@ def test_bfcl_possible_answers_are_right_and_other_functions_are_not() -> None:
         assert not silent.verdicts["ast"], "an error is no abstention"
 
 
+@needs_data
 def test_bfcl_faults_fall_into_classes() -> None:
     [first, *_] = manifest_items(load("bfcl", Request("simple_python", None)).items)
     judge = BfclJudge()
@@ -318,6 +325,7 @@ def test_bfcl_faults_fall_into_classes() -> None:
     assert classify(good.replace("=", "_=", 1)) is Class.WRONG_ARGUMENTS
 
 
+@needs_data
 def test_apibench_references_are_right_and_made_up_ones_are_hallucinations() -> None:
     dataset = load("apibench", Request("torchhub", 20, seed=7))
     judge = ApiBenchJudge(dataset.reference)
@@ -329,6 +337,7 @@ def test_apibench_references_are_right_and_made_up_ones_are_hallucinations() -> 
     assert class_of(Outcome.ANSWERED, False, made_up.signals) is Class.HALLUCINATED
 
 
+@needs_data
 @pytest.mark.parametrize(
     ("suite", "split", "prompt"),
     [("bfcl", "all", "function_calls"), ("apibench", "torchhub", "api_call")],
@@ -353,6 +362,17 @@ def test_a_deployment_that_nobody_serves_a_role_in_is_refused() -> None:
     settings = config.load("micro", environ={})
     with pytest.raises(UsageError, match="needs the role 'umi_single', which no worker"):
         with_deployment(made, parse_arms("single", "worlds"), settings)
+
+
+def test_a_form_of_prompts_that_nobody_chose_is_the_profile_s() -> None:
+    settings = config.load("umi_micro", environ={})
+    arms = parse_arms("umi,single", "worlds")
+    for asked, used in (({}, "signatures"), ({"tool_style": "documents"}, "documents")):
+        made = manifest(
+            "worlds", "umi,single", Request(SPLIT, 2, seed=7), {"constrained": True, **asked}
+        )
+        options = with_deployment(made, arms, settings).workflow_options
+        assert options == {"constrained": True, "tool_style": used}
 
 
 def test_an_arm_that_a_suite_does_not_have_is_named() -> None:

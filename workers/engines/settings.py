@@ -66,7 +66,7 @@ class ModelSettings(SettingsModel):
     """`torch`, `llama_cpp`, `openai`, `scripted`, or a name registered as a `switchyard.engines`
     entry point."""
     model: str = Field(min_length=1)
-    """torch: a local folder, a hub id, `micro:llm` or `micro:slm`. llama_cpp: a GGUF file, or
+    """torch: a local folder, a hub id, or `micro:` and a shipped model. llama_cpp: a GGUF file, or
     `owner/repository/file.gguf` on the hub. Else the endpoint's name."""
     price: Price = Price()
     """What a million tokens cost. Zero for models on own hardware."""
