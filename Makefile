@@ -11,7 +11,7 @@ EXTRAS := torch,train,bench,tools,dev
 help:
 	@echo "make install   create $(VENV) with every extra but gguf (which compiles llama.cpp)"
 	@echo "make gguf      add the llama.cpp engine (compiles for about five minutes)"
-	@echo "make demo      three questions and a benchmark; under a minute when installed"
+	@echo "make demo      three questions, a benchmark, tools; about a minute when installed"
 	@echo "make test      style, types, floors, compose file, and the whole test suite"
 	@echo "make clean     remove $(VENV)"
 

@@ -1,4 +1,4 @@
-"""`make demo`: the whole thing once, in under a minute, on a machine with nothing but Python.
+"""`make demo`: the whole thing once, in about a minute, on a machine with nothing but Python.
 
 Starts the `micro` profile with a Redis of its own in a state directory that is thrown away, asks
 three generated word problems, runs a three-arm benchmark and shows where its report is; then starts
