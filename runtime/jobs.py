@@ -355,7 +355,7 @@ async def _run(request: JobRequest, job_id: str, state: StateDirectory) -> dict[
     try:
         code = await process.wait()
     except asyncio.CancelledError:
-        await asyncio.shield(_stopped(process))
+        await tasks.finish(_stopped(process))
         raise
     lines = output_log.read_bytes()[-4096:].decode("utf-8", "replace").strip().splitlines()
     log.info("job ended", job=job_id, exit_code=code)

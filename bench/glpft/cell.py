@@ -13,7 +13,7 @@ from bench.glpft.evaluation import engines, evaluate
 from bench.glpft.plan import Cell, training_folder
 from trainers.data.datasets import DataSet
 from trainers.glpft.pipeline import Watch, train
-from trainers.glpft.settings import BATCH_FROM_SCRATCH, GlpftSettings
+from trainers.glpft.settings import BATCH_MICRO, GlpftSettings
 from trainers.glpft.stage_training import StageProgress
 from trainers.glpft.stages import EVEN_SHARES, stages_of
 
@@ -41,7 +41,7 @@ def settings_of(cell: Cell, data: DataSet) -> GlpftSettings:
         data_sha256=data.card.sha256,
         size=cell.plan.size,
         tokens=cell.plan.tokens,
-        batch=BATCH_FROM_SCRATCH,
+        batch=BATCH_MICRO,
         seed=cell.seed,
     )
 

@@ -42,6 +42,14 @@ def glpft(
             help="All weights, adapters of the base, or adapters of a backbone trained whole.",
         ),
     ] = "full",
+    schedules: Annotated[
+        str | None,
+        typer.Option(
+            metavar="published|micro",
+            help="Learning rates; none: micro for random weights, published for a base. A micro "
+            "base goes on learning with micro.",
+        ),
+    ] = None,
     tokens: Annotated[
         int | None,
         typer.Option(min=1, help="Compute of all stages together, padding included; none: epochs."),
@@ -51,7 +59,7 @@ def glpft(
     ] = "global_steps",
     batch: Annotated[
         int | None,
-        typer.Option(min=1, help="Rows per step; 48 as published, 16 from random weights."),
+        typer.Option(min=1, help="Rows per step; 48 as published, 16 of micro schedules."),
     ] = None,
     piece_tokens: Annotated[
         int,
@@ -85,7 +93,7 @@ def glpft(
     from trainers.glpft.pipeline import Watch, train
     from trainers.glpft.publishing import publications, require_publishable
     from trainers.glpft.publishing import publish as publish_all
-    from trainers.glpft.settings import BATCH, BATCH_FROM_SCRATCH
+    from trainers.glpft.settings import BATCH, BATCH_MICRO, is_micro
     from trainers.processes import joined
 
     try:
@@ -94,8 +102,9 @@ def glpft(
                 made = _data_set(data, from_store, output, restart=restart and processes.is_first)
             settings = _settings(
                 made, base, size,
-                method=method, weights=weights, tokens=tokens, global_set=global_set,
-                batch=batch or (BATCH if base else BATCH_FROM_SCRATCH),
+                method=method, weights=weights, schedules=schedules, tokens=tokens,
+                global_set=global_set,
+                batch=batch or (BATCH_MICRO if is_micro(schedules, base) else BATCH),
                 piece_tokens=piece_tokens, rate=rate, rank=rank, seed=seed, threads=threads,
             )  # fmt: skip
             if publish:

@@ -279,10 +279,10 @@ def _read_report(output: Path) -> Report | None:
 def _require_possible(settings: GlpftSettings, processes: Processes) -> None:
     """Raises `TrainingError` for weights that the method has nothing to put on, and for those that
     can't be spread."""
-    if processes.sharded and settings.base is None:
+    if processes.sharded and settings.is_micro:
         raise TrainingError(
-            "models from random weights are small and need their matrices whole (Muon): launch "
-            "them without FSDP, or name a model by --base"
+            "models trained by micro schedules are small and need their matrices whole (Muon): "
+            "launch them without FSDP, or name a larger model by --base"
         )
     has_backbone = settings.method in ("glpft", "no-reuse")
     if settings.weights == "lora" and settings.base is None:

@@ -82,7 +82,7 @@ _RANDOM_WEIGHTS = Schedule(
     weight_decay=0.05,
     prompts=PROMPTS,
 )
-FROM_SCRATCH: dict[str, Schedule] = {
+MICRO: dict[str, Schedule] = {
     COPYING: _RANDOM_WEIGHTS.model_copy(update={"lowest": 1.0, "batch": 8}),
     BACKBONE: _RANDOM_WEIGHTS,
     **{
@@ -94,15 +94,18 @@ FROM_SCRATCH: dict[str, Schedule] = {
 }
 """For micro models, at the rates of `train sft`. The published ones would leave random weights
 where they are."""
+Schedules = Literal["published", "micro"]
+"""`published`: of a base that knows language. `micro`: of random weights, or to go on training a
+base that began with them."""
 LORA_RATE = 10.0
 """An adapter learns best at about ten times the rate of all weights (Biderman et al. 2024,
 arXiv:2405.09673)."""
-LORA_RATE_FROM_SCRATCH = 3.0
+LORA_RATE_MICRO = 3.0
 """The rates of micro models are that high already: at ten times those their roles unlearned."""
 
 BATCH = 48
 """Rows per step, as published."""
-BATCH_FROM_SCRATCH = 16
+BATCH_MICRO = 16
 """Small steps, and more of them: after 0.86 M tokens the loss of a micro model was 1.65 nats where
 steps of 48 rows had left it at 2.1."""
 
@@ -122,6 +125,8 @@ class GlpftSettings(BaseModel):
     """Of the base's weights; None for random ones."""
     size: Size | None = None
     """Of random weights."""
+    schedules: Schedules | None = None
+    """None: `micro` for random weights, `published` for a base."""
     tokens: int | None = Field(default=None, ge=1)
     """Compute of the whole method: tokens that go through a model, padding included. None is
     what GLPFT needs for its epochs, whatever the method."""
@@ -141,15 +146,20 @@ class GlpftSettings(BaseModel):
     """Of the CPU. Another number adds up in another order, and has other last digits."""
     seed: int = 1
 
+    @property
+    def is_micro(self) -> bool:
+        """Whether it is trained by the schedules of micro models."""
+        return is_micro(self.schedules, self.base)
+
     def schedule(self, stage: str, *, begins: bool = False) -> Schedule:
         """Of a stage; a single model is trained as the backbone is, and so is a role that `begins`
         with random weights."""
-        table = FROM_SCRATCH if self.base is None else PUBLISHED
+        table = MICRO if self.is_micro else PUBLISHED
         random = begins and self.base is None and stage in ROLES
         schedule = table[BACKBONE] if random else table.get(stage, table[BACKBONE])
         factor, matrices = self.rate, schedule.matrix_learning_rate
         if self.trains_adapter(stage):
-            factor *= LORA_RATE_FROM_SCRATCH if self.base is None else LORA_RATE
+            factor *= LORA_RATE_MICRO if self.is_micro else LORA_RATE
             matrices = None
         return schedule.model_copy(
             update={
@@ -164,6 +174,11 @@ class GlpftSettings(BaseModel):
 
     def trains_adapter(self, stage: str) -> bool:
         return self.weights == "lora" or (self.weights == "lora-roles" and stage in ROLES)
+
+
+def is_micro(schedules: str | None, base: str | None) -> bool:
+    """Whether these schedules, or none for this base, are those of micro models."""
+    return schedules == "micro" or (schedules is None and base is None)
 
 
 def size(name: str) -> Size:

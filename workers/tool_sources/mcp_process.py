@@ -24,7 +24,7 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification, JSONRPCRequest, jsonrpc_message_adapter
 
-from bus.tasks import end
+from bus.tasks import end, finish
 
 log = structlog.get_logger("workers.tool_sources.mcp")
 
@@ -96,16 +96,8 @@ class ProcessTransport:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        process = self._process
-        if process is None:
-            return
-        # Also when this task is being cancelled: nothing of the server may stay behind.
-        stopping = asyncio.ensure_future(self._stop(process))
-        try:
-            await asyncio.shield(stopping)
-        except asyncio.CancelledError:
-            await stopping
-            raise
+        if self._process is not None:
+            await finish(self._stop(self._process))  # nothing of the server may stay behind
 
     async def _stop(self, process: Process) -> None:
         await end(self._tasks)

@@ -6,6 +6,8 @@ It must start within milliseconds, so it imports nothing but the standard librar
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any
 
 MODE = sys.argv[1]
 FLAG = Path(sys.argv[2]) if len(sys.argv) > 2 else Path()
-"""Tells a server that it has died once."""
+"""Tells a server that it has died once, or others its process id."""
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
 
 
@@ -93,6 +95,9 @@ def main() -> None:
     if MODE == "crashes":
         sys.stderr.write("no database\n")
         sys.exit(1)
+    if MODE == "lingers":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        FLAG.write_text(str(os.getpid()))
     print("listening now!", flush=True)  # no message: servers write such lines
     for line in sys.stdin:
         message = json.loads(line)
@@ -112,6 +117,8 @@ def main() -> None:
             write({"id": number, "result": answer_call()})
         else:
             write({"id": number, "error": {"code": -32601, "message": "Method not found"}})
+    if MODE == "lingers":
+        time.sleep(60)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("mcp", reason="needs pip install 'switchyard[tools]'")
 
+from bus.tasks import end
 from tests.workers.tool_sources.http_server import listening
 from tests.workers.tool_sources.joined import TOWN_COMMAND, error_of, joined, raw, source, text_of
 from tests.workers.tool_sources.town_server import town
@@ -94,6 +95,26 @@ async def test_a_server_that_dies_is_started_again_and_its_call_is_told(tmp_path
     async with joined(some=raw("dies", str(tmp_path / "died"))) as sources:
         assert "which may have taken effect: it ended" in await error_of(sources, "some__act")
         assert await text_of(sources, "some__act") == "done"
+
+
+async def test_a_server_that_will_not_end_is_ended_however_often_its_worker_is_told_to_stop(
+    tmp_path: Path,
+) -> None:
+    told = tmp_path / "pid"
+
+    async def serve(is_joined: asyncio.Event) -> None:
+        async with joined(some=raw("lingers", str(told))):
+            is_joined.set()
+            await asyncio.Event().wait()
+
+    is_joined = asyncio.Event()
+    serving = asyncio.create_task(serve(is_joined))
+    await asyncio.wait_for(is_joined.wait(), 30)
+    server = int(told.read_text())
+    os.kill(server, 0)
+    await end([serving])
+    with pytest.raises(ProcessLookupError):
+        os.kill(server, 0)
 
 
 async def test_a_process_sees_the_variables_it_was_given_and_an_answer_never_shows_them(
