@@ -1,0 +1,342 @@
+"""One arm of one seed, from its first step to what it solves of the held-out puzzles.
+
+    OUTPUT/seed-1/at-grpo/checkpoints/     while it is in work
+    OUTPUT/seed-1/at-grpo/curves/          for TensorBoard
+    OUTPUT/seed-1/at-grpo/model/           the trained model, as the engines read it
+    OUTPUT/seed-1/at-grpo/result.json      its outcomes and its learning curve
+
+A result is written last and whole: an arm that has one is not done again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agents.environments.puzzle_splits import Split
+from trainers.checkpoints import CheckpointState, load_checkpoint, save_checkpoint
+from trainers.curves import Curves
+from trainers.errors import UnreadableModel
+from trainers.grpo.demo.beginning import write_beginning
+from trainers.grpo.demo.demonstrations import tables
+from trainers.grpo.demo.reinforced import ReinforcedSteps
+from trainers.grpo.demo.settings import (
+    AT_GRPO,
+    CONTINUED,
+    WARM_START,
+    ArmName,
+    DemoSettings,
+)
+from trainers.grpo.demo.steps import Steps
+from trainers.grpo.demo.supervised import SupervisedSteps
+from trainers.grpo.in_process import Evaluated, Prompter, evaluate
+from trainers.grpo.pipeline import begun
+from trainers.grpo.sampling import Sampler
+from trainers.grpo.settings import SHARED, GrpoSettings
+from trainers.interruption import deferred_interrupt
+from trainers.network import load_base
+from workers.engines.local.adapter_base import weights_sha256
+from workers.engines.torch.loading import LoadedModel
+
+RESULT = "result.json"
+MODEL = "model"
+_WORK = "checkpoints"
+TEST_SEED = 2026
+"""Of the puzzles that arms are looked at and measured on: the same for all."""
+
+
+class Point(BaseModel):
+    """One look at an arm in training."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    step: int
+    tokens: int
+    """Through the model since the arm began."""
+    cpu_seconds: float
+    """Spent on steps since the arm began."""
+    success: float
+    """Greedy, on puzzles of the split `validation`."""
+
+
+class ArmResult(BaseModel):
+    """What became of an arm."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    arm: ArmName
+    seed: int
+    steps: int
+    tokens: int
+    """Through the model in training, padding included; those only read to sample count as well."""
+    train_cpu_seconds: float
+    cpu_seconds: float
+    """With looks and the last measurement."""
+    outcomes: str = Field(pattern=r"^[01]+$")
+    """Of the held-out puzzles, greedily, in order: `1` solved, `0` not."""
+    failures: dict[str, int]
+    """How the episodes that were not solved went."""
+    agreement: float | None
+    """How often the plan agent did exactly what was proposed, of the times that something was."""
+    said: dict[str, dict[str, int]]
+    """By agent, its most frequent answers and how often it gave them."""
+    curve: tuple[Point, ...]
+
+    @property
+    def solved(self) -> int:
+        return self.outcomes.count("1")
+
+    @property
+    def success(self) -> float:
+        return self.solved / len(self.outcomes)
+
+
+class ArmState(CheckpointState):
+    """What a checkpoint knows besides its tensors."""
+
+    tokens: int = 0
+    train_cpu_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    curve: tuple[Point, ...] = ()
+
+
+class Arm(BaseModel):
+    """Which arm of which seed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: ArmName
+    seed: int
+
+    def folder(self, output: Path) -> Path:
+        """Where it is written."""
+        return output / f"seed-{self.seed}" / self.name.lower().replace(" ", "-")
+
+    @property
+    def needs(self) -> tuple[Arm, ...]:
+        """The arms that must have a result before: a beginning, and how much compute to spend."""
+        before: dict[ArmName, tuple[ArmName, ...]] = {
+            WARM_START: (),
+            AT_GRPO: (WARM_START,),
+            CONTINUED: (WARM_START, AT_GRPO),
+        }
+        return tuple(Arm(name=name, seed=self.seed) for name in before[self.name])
+
+
+Told = Callable[[float, str], None]
+"""Share of the arm that is done, and how it goes."""
+
+
+def read_result(folder: Path) -> ArmResult | None:
+    """Of a finished arm; None if it is not finished. Raises `UnreadableModel`."""
+    path = folder / RESULT
+    if not path.exists():
+        return None
+    try:
+        return ArmResult.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        why = error.errors()[0]["msg"]
+        raise UnreadableModel(f"{path} is damaged ({why}); --restart begins anew") from error
+
+
+def work(arm: Arm, output: Path, settings: DemoSettings, told: Told) -> ArmResult:
+    """Train the arm from its checkpoint, if there is one, measure it and write its result.
+
+    Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt.
+    """
+    found = read_result(arm.folder(output))
+    return found if found is not None else _ArmTraining(arm, output, settings, told).run()
+
+
+class _ArmTraining:
+    def __init__(self, arm: Arm, output: Path, settings: DemoSettings, told: Told) -> None:
+        self.arm, self.settings, self.told = arm, settings, told
+        self.folder = arm.folder(output)
+        base = self._base(output)
+        loaded = load_base(str(base))
+        self.policies = begun(self._grpo_settings(base), [SHARED], loaded)
+        self.base = base
+        self.prompter = Prompter(loaded)
+        self.sampler = _sampler(loaded)
+        self.steps = self._steps()
+        self.budget = self._budget(output)
+        self.state = ArmState(step=0)
+        self._cpu = time.process_time()
+
+    def run(self) -> ArmResult:
+        self._restore()
+        with (
+            deferred_interrupt() as interruption,
+            Curves(self.folder / "curves", self.state.step) as curves,
+        ):
+            if not self.state.curve:
+                self._look()
+            while self._share() < 1.0:
+                looks = self._looks()
+                self._step(curves)
+                if self._looks() > looks:
+                    self._look()
+                    curves.add(self.state.step, {"greedy success": self.state.curve[-1].success})
+                if interruption.asked or self.state.step % self.settings.checkpoint_every == 0:
+                    self._save()
+                if interruption.asked:
+                    raise KeyboardInterrupt
+            # The measurement is done again after a kill; the training is not.
+            self._save()
+            self.told(1.0, f"plays {self.settings.held_out:,} held-out puzzles")
+            result = self._result()
+            if interruption.asked:
+                raise KeyboardInterrupt
+        return result
+
+    def _step(self, curves: Curves) -> None:
+        began = time.process_time()
+        made = self.steps.step(self.state.step)
+        spent = time.process_time() - began
+        self.state = self.state.model_copy(
+            update={
+                "step": self.state.step + 1,
+                "tokens": self.state.tokens + made.tokens,
+                "train_cpu_seconds": self.state.train_cpu_seconds + spent,
+            }
+        )
+        curves.add(self.state.step, made.curves)
+        greedy = f"greedy {self.state.curve[-1].success:.0%}, " if self.state.curve else ""
+        self.told(self._share(), f"{greedy}{made.said}")
+
+    def _look(self) -> None:
+        found = self._played(Split.VALIDATION, self.settings.looked_at)
+        point = Point(
+            step=self.state.step,
+            tokens=self.state.tokens,
+            cpu_seconds=round(self.state.train_cpu_seconds, 3),
+            success=found.outcomes.count("1") / len(found.outcomes),
+        )
+        self.state = self.state.model_copy(update={"curve": (*self.state.curve, point)})
+
+    def _played(self, split: Split, count: int) -> Evaluated:
+        self.policies.put_in(SHARED)
+        puzzles = tables(split, self.settings.puzzle, TEST_SEED, count)
+        return evaluate(puzzles, self.prompter, self.sampler, self.settings.reinforced.limit)
+
+    def _looks(self) -> int:
+        """That are due by now, but for the first one."""
+        warm = self.arm.name == WARM_START
+        return int(self._share() * (1 if warm else self.settings.looks))
+
+    def _share(self) -> float:
+        """Of the arm's steps or, where it has a budget, of its tokens."""
+        if self.budget is not None:
+            return min(1.0, self.state.tokens / self.budget)
+        chosen = self.settings
+        whole = (chosen.supervised if self.arm.name == WARM_START else chosen.reinforced).steps
+        return min(1.0, self.state.step / whole)
+
+    def _base(self, output: Path) -> Path:
+        if self.arm.name != WARM_START:
+            (warm, *_) = self.arm.needs
+            return warm.folder(output) / MODEL
+        folder = output / f"seed-{self.arm.seed}" / "beginning"
+        if not folder.exists():
+            write_beginning(self.settings.network, self.arm.seed, folder)
+        return folder
+
+    def _budget(self, output: Path) -> int | None:
+        """Tokens to spend."""
+        if self.arm.name != CONTINUED:
+            return None
+        peer = read_result(self.arm.needs[-1].folder(output))
+        if peer is None:
+            raise UnreadableModel(f"{self.arm.needs[-1].folder(output)} has no result")
+        return peer.tokens
+
+    def _grpo_settings(self, base: Path) -> GrpoSettings:
+        chosen = self.settings.reinforced
+        return GrpoSettings.model_validate(
+            {
+                "base": MODEL,
+                "base_sha256": weights_sha256(base),
+                "data_sha256": "",
+                "group_size": chosen.candidates,
+                "minibatch": chosen.minibatch,
+                "learning_rate": chosen.learning_rate,
+                "objective": {"entropy": chosen.entropy},
+                "share_prefixes": True,
+                "piece_tokens": _PIECE_TOKENS,
+                "seed": self.arm.seed,
+            }
+        )
+
+    def _steps(self) -> Steps:
+        if self.arm.name == AT_GRPO:
+            return ReinforcedSteps(
+                self.settings, self.arm.seed, self.policies, self.prompter, self.sampler
+            )
+        first = 0 if self.arm.name == WARM_START else self.settings.supervised.steps
+        return SupervisedSteps(self.settings, self.arm.seed, first, self.policies, self.prompter)
+
+    def _restore(self) -> None:
+        checkpoint = load_checkpoint(self.folder / _WORK, ArmState)
+        if checkpoint is not None:
+            self.policies.restore(checkpoint.tensors)
+            self.state = checkpoint.state
+
+    def _save(self) -> None:
+        self._count_cpu()
+        save_checkpoint(self.folder / _WORK, self.state, self.policies.tensors())
+
+    def _count_cpu(self) -> None:
+        now = time.process_time()
+        spent = self.state.cpu_seconds + now - self._cpu
+        self.state, self._cpu = self.state.model_copy(update={"cpu_seconds": spent}), now
+
+    def _result(self) -> ArmResult:
+        self._write_model()
+        found = self._played(Split.TEST, self.settings.held_out)
+        self._count_cpu()
+        result = ArmResult(
+            arm=self.arm.name,
+            seed=self.arm.seed,
+            steps=self.state.step,
+            tokens=self.state.tokens,
+            train_cpu_seconds=round(self.state.train_cpu_seconds, 1),
+            cpu_seconds=round(self.state.cpu_seconds, 1),
+            outcomes=found.outcomes,
+            failures=found.failures,
+            agreement=found.agreed / found.proposals if found.proposals else None,
+            said=found.said,
+            curve=self.state.curve,
+        )
+        part = self.folder / f".{RESULT}.part"
+        part.write_text(result.model_dump_json(indent=1) + "\n")
+        part.rename(self.folder / RESULT)
+        shutil.rmtree(self.folder / _WORK, ignore_errors=True)
+        return result
+
+    def _write_model(self) -> None:
+        """The trained model; what is measured are the weights as they were written, rounding
+        included."""
+        part = self.folder / f".{MODEL}.{os.getpid()}.part"
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        try:
+            self.policies.put_in(SHARED)
+            self.policies.network.write(part, self.base)
+            shutil.rmtree(self.folder / MODEL, ignore_errors=True)
+            part.rename(self.folder / MODEL)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+        loaded = load_base(str(self.folder / MODEL))
+        self.prompter, self.sampler = Prompter(loaded), _sampler(loaded)
+
+
+_PIECE_TOKENS = 8_192
+
+
+def _sampler(loaded: LoadedModel) -> Sampler:
+    return Sampler(loaded.model, loaded.end_ids, padding=0)
