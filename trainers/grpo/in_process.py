@@ -18,10 +18,11 @@ from agents.records import Message, PolicyRef
 from trainers.grpo.groups import Group, GroupKey, Member
 from trainers.grpo.sampling import Completion, Sampler
 from trainers.grpo.sequences import TokenSequence
-from workers.engines.torch.loading import LoadedModel
 
 if TYPE_CHECKING:
     import torch
+
+    from workers.engines.torch.loading import LoadedModel
 
 ROWS = 256
 """Prompts that are completed at once."""

@@ -6,7 +6,7 @@ distribution. The keys and values of a prompt are computed once for all of its c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -65,8 +65,11 @@ class Sampler:
 
     def greedy(self, prompts: Sequence[Sequence[int]], *, limit: int) -> list[Completion]:
         """The most probable completion of each prompt, token by token."""
-        found = self._completed(prompts, 1, limit, 1.0, lambda scores: scores.argmax(-1)[:, None])
-        return [one for (one,) in found]
+
+        def take(scores: torch.Tensor) -> torch.Tensor:
+            return scores.argmax(-1)[:, None]
+
+        return [one for (one,) in self._completed(prompts, 1, limit, 1.0, take)]
 
     def _completed(
         self,
@@ -74,7 +77,7 @@ class Sampler:
         count: int,
         limit: int,
         temperature: float,
-        draw: Any,
+        draw: Callable[[torch.Tensor], torch.Tensor],
     ) -> list[list[Completion]]:
         import torch
         from transformers import DynamicCache
@@ -116,9 +119,10 @@ class Sampler:
                 branches = following
                 ids = torch.tensor([[branch.ids[-1]] for branch in branches])
                 chosen_rows = torch.tensor(parents)
+                whole = parents == list(range(len(positions)))
                 positions = positions[chosen_rows, -1:] + 1
                 mask = torch.cat([mask[chosen_rows], mask.new_ones(len(parents), 1)], dim=1)
-                if parents != list(range(len(positions))) or len(parents) != len(drawn):
+                if not whole:
                     cache.batch_select_indices(chosen_rows)
         return done
 

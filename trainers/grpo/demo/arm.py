@@ -16,8 +16,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
 from agents.environments.puzzle_splits import Split
 from trainers.checkpoints import CheckpointState, load_checkpoint, save_checkpoint
 from trainers.curves import Curves
@@ -25,11 +23,12 @@ from trainers.errors import UnreadableModel
 from trainers.grpo.demo.beginning import write_beginning
 from trainers.grpo.demo.demonstrations import tables
 from trainers.grpo.demo.reinforced import ReinforcedSteps
+from trainers.grpo.demo.results import RESULT, Arm, ArmResult, Point, read_result
 from trainers.grpo.demo.settings import (
     AT_GRPO,
     CONTINUED,
+    TEST_SEED,
     WARM_START,
-    ArmName,
     DemoSettings,
 )
 from trainers.grpo.demo.steps import Steps
@@ -43,57 +42,9 @@ from trainers.network import load_base
 from workers.engines.local.adapter_base import weights_sha256
 from workers.engines.torch.loading import LoadedModel
 
-RESULT = "result.json"
 MODEL = "model"
 _WORK = "checkpoints"
-TEST_SEED = 2026
-"""Of the puzzles that arms are looked at and measured on: the same for all."""
-
-
-class Point(BaseModel):
-    """One look at an arm in training."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    step: int
-    tokens: int
-    """Through the model since the arm began."""
-    cpu_seconds: float
-    """Spent on steps since the arm began."""
-    success: float
-    """Greedy, on puzzles of the split `validation`."""
-
-
-class ArmResult(BaseModel):
-    """What became of an arm."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    arm: ArmName
-    seed: int
-    steps: int
-    tokens: int
-    """Through the model in training, padding included; those only read to sample count as well."""
-    train_cpu_seconds: float
-    cpu_seconds: float
-    """With looks and the last measurement."""
-    outcomes: str = Field(pattern=r"^[01]+$")
-    """Of the held-out puzzles, greedily, in order: `1` solved, `0` not."""
-    failures: dict[str, int]
-    """How the episodes that were not solved went."""
-    agreement: float | None
-    """How often the plan agent did exactly what was proposed, of the times that something was."""
-    said: dict[str, dict[str, int]]
-    """By agent, its most frequent answers and how often it gave them."""
-    curve: tuple[Point, ...]
-
-    @property
-    def solved(self) -> int:
-        return self.outcomes.count("1")
-
-    @property
-    def success(self) -> float:
-        return self.solved / len(self.outcomes)
+_PIECE_TOKENS = 8_192
 
 
 class ArmState(CheckpointState):
@@ -105,43 +56,8 @@ class ArmState(CheckpointState):
     curve: tuple[Point, ...] = ()
 
 
-class Arm(BaseModel):
-    """Which arm of which seed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: ArmName
-    seed: int
-
-    def folder(self, output: Path) -> Path:
-        """Where it is written."""
-        return output / f"seed-{self.seed}" / self.name.lower().replace(" ", "-")
-
-    @property
-    def needs(self) -> tuple[Arm, ...]:
-        """The arms that must have a result before: a beginning, and how much compute to spend."""
-        before: dict[ArmName, tuple[ArmName, ...]] = {
-            WARM_START: (),
-            AT_GRPO: (WARM_START,),
-            CONTINUED: (WARM_START, AT_GRPO),
-        }
-        return tuple(Arm(name=name, seed=self.seed) for name in before[self.name])
-
-
 Told = Callable[[float, str], None]
 """Share of the arm that is done, and how it goes."""
-
-
-def read_result(folder: Path) -> ArmResult | None:
-    """Of a finished arm; None if it is not finished. Raises `UnreadableModel`."""
-    path = folder / RESULT
-    if not path.exists():
-        return None
-    try:
-        return ArmResult.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        why = error.errors()[0]["msg"]
-        raise UnreadableModel(f"{path} is damaged ({why}); --restart begins anew") from error
 
 
 def work(arm: Arm, output: Path, settings: DemoSettings, told: Told) -> ArmResult:
@@ -333,9 +249,6 @@ class _ArmTraining:
             shutil.rmtree(part, ignore_errors=True)
         loaded = load_base(str(self.folder / MODEL))
         self.prompter, self.sampler = Prompter(loaded), _sampler(loaded)
-
-
-_PIECE_TOKENS = 8_192
 
 
 def _sampler(loaded: LoadedModel) -> Sampler:

@@ -8,10 +8,9 @@ from agents.environments.game import TOOL
 from agents.environments.marked_answers import MARK
 from agents.environments.plan_path import POLICIES, PlanPathInstance, plays, stream
 from agents.environments.puzzle_splits import Split
-from trainers.grpo.demo.arm import TEST_SEED
 from trainers.grpo.demo.demonstrations import opened
 from trainers.grpo.demo.report import Share
-from trainers.grpo.demo.settings import DemoSettings
+from trainers.grpo.demo.settings import TEST_SEED, DemoSettings
 
 MOVES_PER_CELL = 4
 """Players of single moves have as many as four times the longer side: more than the team's."""

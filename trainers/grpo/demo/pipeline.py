@@ -21,10 +21,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trainers.checkpoints import require_disk, require_same_recipe
 from trainers.errors import TrainingError, UnreadableModel
-from trainers.grpo.demo.arm import Arm, ArmResult, read_result
 from trainers.grpo.demo.baselines import baselines
 from trainers.grpo.demo.processes import Watcher, do_all
 from trainers.grpo.demo.report import REPORT, DemoReport, report_of
+from trainers.grpo.demo.results import Arm, ArmResult, read_result
 from trainers.grpo.demo.settings import ARMS, SETTINGS, DemoSettings
 
 CLOCK = "clock.json"

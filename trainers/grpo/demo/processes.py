@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from runtime.child_death import dies_with_parent
 from trainers.errors import TrainingError
-from trainers.grpo.demo.arm import Arm
+from trainers.grpo.demo.results import Arm
 from trainers.grpo.demo.worker import EXIT_INTERRUPTED, Told
 
 Watcher = Callable[[Arm, Told], None]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from trainers.grpo.demo.arm import Arm
     from trainers.grpo.demo.processes import Watcher
+    from trainers.grpo.demo.results import Arm
     from trainers.grpo.demo.worker import Told
 
 LINE_SECONDS = 10.0

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from runtime.tables import figures
 from trainers.errors import TrainingError
-from trainers.grpo.demo.arm import ArmResult
+from trainers.grpo.demo.results import ArmResult
 from trainers.grpo.demo.settings import ARMS, AT_GRPO, CONTINUED, WARM_START, ArmName, DemoSettings
 from trainers.skills import wilson
 
@@ -78,7 +78,8 @@ class DemoReport(BaseModel):
     minutes: float
     """Of the wall clock, everything included, over all parts of an interrupted run."""
     cpu_minutes: float
-    """Of all processes that trained and played."""
+    """Of training, looks and play in all processes; what a quiet machine needs on two cores is half
+    of it and the start of two processes."""
 
 
 def report_of(

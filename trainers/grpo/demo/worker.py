@@ -54,7 +54,8 @@ def _work(output: Path, tell: Callable[[Told], None]) -> None:
     import torch
 
     from agents.errors import AgentError
-    from trainers.grpo.demo.arm import Arm, work
+    from trainers.grpo.demo.arm import work
+    from trainers.grpo.demo.results import Arm
     from trainers.memory import keep_freed_memory
     from workers.engines.protocol import EngineError
 
