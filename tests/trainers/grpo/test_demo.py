@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Generator
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -32,6 +35,7 @@ from trainers.grpo.demo.settings import (
     DemoSettings,
 )
 
+from .launched import FORKS
 from .tiny_puzzles import TINY
 
 
@@ -87,25 +91,37 @@ def test_the_control_spends_at_least_the_tokens_of_at_grpo_and_at_most_a_step_mo
     assert learned.tokens <= control.tokens < learned.tokens + 2 * per_step
 
 
+def held_after(steps: int, arm: Arm, output: Path, end: Connection) -> None:
+    """Does the arm, and stands still after so many steps."""
+    torch.set_num_threads(1)
+    said: list[str] = []
+
+    def told(share: float, what: str) -> None:
+        said.append(what)
+        if len(said) == steps:
+            end.send(steps)
+            end.recv()
+
+    work(arm, output, TINY, told)
+
+
 @pytest.mark.parametrize("name", [AT_GRPO, WARM_START])
 def test_an_arm_that_is_killed_ends_with_the_weights_of_one_that_is_not(
     whole: Path, tmp_path: Path, name: ArmName
 ) -> None:
     arm = Arm(name=name, seed=1)
     for needed in arm.needs:
-        work(needed, tmp_path, TINY, silent)
-    said: list[str] = []
-
-    class Killed(BaseException):
-        """Nothing catches it, and nothing is cleaned up that a kill would leave."""
-
-    def until_the_second_step(share: float, what: str) -> None:
-        said.append(what)
-        if len(said) == 2:
-            raise Killed
-
-    with pytest.raises(Killed):
-        work(arm, tmp_path, TINY, until_the_second_step)
+        shutil.copytree(needed.folder(whole), needed.folder(tmp_path))
+    ours, theirs = FORKS.Pipe()
+    process = FORKS.Process(target=held_after, args=(2, arm, tmp_path, theirs))
+    process.start()
+    try:
+        assert ours.recv() == 2
+    finally:
+        process.kill()
+        process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert list(arm.folder(tmp_path).glob("checkpoints/*"))
     assert read_result(arm.folder(tmp_path)) is None
     work(arm, tmp_path, TINY, silent)
     assert same(weights(arm, tmp_path), weights(arm, whole))
@@ -140,18 +156,27 @@ def begun_demo(tmp_path: Path) -> Generator[subprocess.Popen[str]]:
         process.kill()
 
 
+def processes_of(output: Path) -> list[str]:
+    """Command lines that name the folder."""
+    found: list[str] = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        # A process may end while it is looked at.
+        with suppress(OSError):
+            found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return [line for line in found if str(output) in line]
+
+
 def test_ctrl_c_saves_a_checkpoint_and_leaves_no_process_behind(
     begun_demo: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     assert begun_demo.stdout is not None
     begun_demo.stdout.readline()
     begun_demo.send_signal(signal.SIGINT)
-    # To the end of the pipe, which a worker that lives on would hold open.
-    begun_demo.stdout.read()
-    assert begun_demo.wait() == 130
+    assert begun_demo.wait(60) == 130
     arm = Arm(name=WARM_START, seed=1)
     assert list(arm.folder(tmp_path / "out").glob("checkpoints/checkpoint-*/state.json"))
     assert json.loads((tmp_path / "out/clock.json").read_text())["seconds"] > 0
+    assert processes_of(tmp_path / "out") == []
 
 
 def a_result(arm: ArmName, seed: int, solved: int, of: int = 400) -> ArmResult:
