@@ -34,6 +34,7 @@ from trainers.grpo.demo.settings import (
     ArmName,
     DemoSettings,
 )
+from trainers.job_processes import Told
 
 from .launched import FORKS
 from .tiny_puzzles import TINY
@@ -54,7 +55,7 @@ def without_times(result: ArmResult) -> dict[str, object]:
     return said
 
 
-def silent(share: float, said: str) -> None:
+def silent(told: Told) -> None:
     """Nobody watches."""
 
 
@@ -63,7 +64,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All arms of one seed, done without a break."""
     output = tmp_path_factory.mktemp("demo")
     for name in ARMS:
-        work(Arm(name=name, seed=1), output, TINY, silent)
+        work(Arm(kind=name, seed=1), output, TINY, silent)
     return output
 
 
@@ -71,7 +72,7 @@ def test_one_seed_has_the_same_weights_and_results_wherever_it_is_done(
     whole: Path, tmp_path: Path
 ) -> None:
     for name in ARMS:
-        arm = Arm(name=name, seed=1)
+        arm = Arm(kind=name, seed=1)
         again = work(arm, tmp_path, TINY, silent)
         before = read_result(arm.folder(whole))
         assert before is not None
@@ -83,7 +84,7 @@ def test_the_control_spends_at_least_the_tokens_of_at_grpo_and_at_most_a_step_mo
     whole: Path,
 ) -> None:
     learned, control = (
-        read_result(Arm(name=name, seed=1).folder(whole)) for name in (AT_GRPO, CONTINUED)
+        read_result(Arm(kind=name, seed=1).folder(whole)) for name in (AT_GRPO, CONTINUED)
     )
     assert learned is not None
     assert control is not None
@@ -96,20 +97,20 @@ def held_after(steps: int, arm: Arm, output: Path, end: Connection) -> None:
     torch.set_num_threads(1)
     said: list[str] = []
 
-    def told(share: float, what: str) -> None:
-        said.append(what)
+    def tell(told: Told) -> None:
+        said.append(told.said)
         if len(said) == steps:
             end.send(steps)
             end.recv()
 
-    work(arm, output, TINY, told)
+    work(arm, output, TINY, tell)
 
 
 @pytest.mark.parametrize("name", [AT_GRPO, WARM_START])
 def test_an_arm_that_is_killed_ends_with_the_weights_of_one_that_is_not(
     whole: Path, tmp_path: Path, name: ArmName
 ) -> None:
-    arm = Arm(name=name, seed=1)
+    arm = Arm(kind=name, seed=1)
     for needed in arm.needs:
         shutil.copytree(needed.folder(whole), needed.folder(tmp_path))
     ours, theirs = FORKS.Pipe()
@@ -173,7 +174,7 @@ def test_ctrl_c_saves_a_checkpoint_and_leaves_no_process_behind(
     begun_demo.stdout.readline()
     begun_demo.send_signal(signal.SIGINT)
     assert begun_demo.wait(60) == 130
-    arm = Arm(name=WARM_START, seed=1)
+    arm = Arm(kind=WARM_START, seed=1)
     assert list(arm.folder(tmp_path / "out").glob("checkpoints/checkpoint-*/state.json"))
     assert json.loads((tmp_path / "out/clock.json").read_text())["seconds"] > 0
     assert processes_of(tmp_path / "out") == []

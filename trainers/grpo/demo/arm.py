@@ -38,13 +38,18 @@ from trainers.grpo.pipeline import begun
 from trainers.grpo.sampling import Sampler
 from trainers.grpo.settings import SHARED, GrpoSettings
 from trainers.interruption import deferred_interrupt
+from trainers.job_processes import Told
 from trainers.network import load_base
 from workers.engines.local.adapter_base import weights_sha256
 from workers.engines.torch.loading import LoadedModel
 
 MODEL = "model"
 _WORK = "checkpoints"
+PARTS = 1_000
+"""That an arm's progress is told in."""
 _PIECE_TOKENS = 8_192
+
+Tell = Callable[[Told], None]
 
 
 class ArmState(CheckpointState):
@@ -56,22 +61,20 @@ class ArmState(CheckpointState):
     curve: tuple[Point, ...] = ()
 
 
-Told = Callable[[float, str], None]
-"""Share of the arm that is done, and how it goes."""
-
-
-def work(arm: Arm, output: Path, settings: DemoSettings, told: Told) -> ArmResult:
+def work(arm: Arm, output: Path, settings: DemoSettings, tell: Tell) -> ArmResult:
     """Train the arm from its checkpoint, if there is one, measure it and write its result.
 
     Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt.
     """
     found = read_result(arm.folder(output))
-    return found if found is not None else _ArmTraining(arm, output, settings, told).run()
+    return found if found is not None else _ArmTraining(arm, output, settings, tell).run()
 
 
 class _ArmTraining:
-    def __init__(self, arm: Arm, output: Path, settings: DemoSettings, told: Told) -> None:
-        self.arm, self.settings, self.told = arm, settings, told
+    def __init__(
+        self, arm: Arm, output: Path, settings: DemoSettings, tell: Callable[[Told], None]
+    ) -> None:
+        self.arm, self.settings, self.tell = arm, settings, tell
         self.folder = arm.folder(output)
         base = self._base(output)
         loaded = load_base(str(base))
@@ -104,7 +107,7 @@ class _ArmTraining:
                     raise KeyboardInterrupt
             # The measurement is done again after a kill; the training is not.
             self._save()
-            self.told(1.0, f"plays {self.settings.held_out:,} held-out puzzles")
+            self.tell(Told(event="playing", said=f"{self.settings.held_out:,} held-out puzzles"))
             result = self._result()
             if interruption.asked:
                 raise KeyboardInterrupt
@@ -123,7 +126,8 @@ class _ArmTraining:
         )
         curves.add(self.state.step, made.curves)
         greedy = f"greedy {self.state.curve[-1].success:.0%}, " if self.state.curve else ""
-        self.told(self._share(), f"{greedy}{made.said}")
+        done = int(PARTS * self._share())
+        self.tell(Told(event="training", done=done, total=PARTS, said=f"{greedy}{made.said}"))
 
     def _look(self) -> None:
         found = self._played(Split.VALIDATION, self.settings.looked_at)
@@ -142,7 +146,7 @@ class _ArmTraining:
 
     def _looks(self) -> int:
         """That are due by now, but for the first one."""
-        warm = self.arm.name == WARM_START
+        warm = self.arm.kind == WARM_START
         return int(self._share() * (1 if warm else self.settings.looks))
 
     def _share(self) -> float:
@@ -150,11 +154,11 @@ class _ArmTraining:
         if self.budget is not None:
             return min(1.0, self.state.tokens / self.budget)
         chosen = self.settings
-        whole = (chosen.supervised if self.arm.name == WARM_START else chosen.reinforced).steps
+        whole = (chosen.supervised if self.arm.kind == WARM_START else chosen.reinforced).steps
         return min(1.0, self.state.step / whole)
 
     def _base(self, output: Path) -> Path:
-        if self.arm.name != WARM_START:
+        if self.arm.kind != WARM_START:
             (warm, *_) = self.arm.needs
             return warm.folder(output) / MODEL
         folder = output / f"seed-{self.arm.seed}" / "beginning"
@@ -164,7 +168,7 @@ class _ArmTraining:
 
     def _budget(self, output: Path) -> int | None:
         """Tokens to spend."""
-        if self.arm.name != CONTINUED:
+        if self.arm.kind != CONTINUED:
             return None
         peer = read_result(self.arm.needs[-1].folder(output))
         if peer is None:
@@ -180,6 +184,8 @@ class _ArmTraining:
                 "data_sha256": "",
                 "group_size": chosen.candidates,
                 "minibatch": chosen.minibatch,
+                # An answer that never ends is a bad one here, and must not be left out.
+                "truncated": "keep",
                 "learning_rate": chosen.learning_rate,
                 "objective": {"entropy": chosen.entropy},
                 "share_prefixes": True,
@@ -189,11 +195,11 @@ class _ArmTraining:
         )
 
     def _steps(self) -> Steps:
-        if self.arm.name == AT_GRPO:
+        if self.arm.kind == AT_GRPO:
             return ReinforcedSteps(
                 self.settings, self.arm.seed, self.policies, self.prompter, self.sampler
             )
-        first = 0 if self.arm.name == WARM_START else self.settings.supervised.steps
+        first = 0 if self.arm.kind == WARM_START else self.settings.supervised.steps
         return SupervisedSteps(self.settings, self.arm.seed, first, self.policies, self.prompter)
 
     def _restore(self) -> None:
@@ -216,7 +222,7 @@ class _ArmTraining:
         found = self._played(Split.TEST, self.settings.held_out)
         self._count_cpu()
         result = ArmResult(
-            arm=self.arm.name,
+            arm=self.arm.kind,
             seed=self.arm.seed,
             steps=self.state.step,
             tokens=self.state.tokens,

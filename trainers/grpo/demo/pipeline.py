@@ -22,12 +22,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from trainers.checkpoints import require_disk, require_same_recipe
 from trainers.errors import TrainingError, UnreadableModel
 from trainers.grpo.demo.baselines import baselines
-from trainers.grpo.demo.processes import Watcher, do_all
 from trainers.grpo.demo.report import REPORT, DemoReport, report_of
 from trainers.grpo.demo.results import Arm, ArmResult, read_result
 from trainers.grpo.demo.settings import ARMS, SETTINGS, DemoSettings
+from trainers.job_processes import Told, do_jobs
 
 CLOCK = "clock.json"
+WORKER = "trainers.grpo.demo.worker"
+Watcher = Callable[[Arm, Told], None]
 ModelT = TypeVar("ModelT", bound=BaseModel)
 _DISK = 64 * 1024 * 1024
 
@@ -62,15 +64,21 @@ def run(
         return _read(report, DemoReport)
     before = _clock(output)
     arms = arms_of(settings)
-    done = [arm for arm in arms if read_result(arm.folder(output)) is not None]
-    left = [arm for arm in arms if arm not in done]
+
+    def done(arm: Arm) -> bool:
+        return read_result(arm.folder(output)) is not None
+
+    def ready(arm: Arm) -> bool:
+        return all(map(done, arm.needs))
+
+    left = [arm for arm in arms if not done(arm)]
 
     def seconds() -> float:
         return before + time.monotonic() - began
 
     told = watcher(len(arms), len(left))
     try:
-        if left and not asyncio.run(do_all(left, done, output, jobs, told)):
+        if not asyncio.run(do_jobs(left, WORKER, output, jobs, told, ready)):
             raise KeyboardInterrupt
         by_hand = baselines(settings)
     finally:
@@ -83,7 +91,7 @@ def run(
 
 def arms_of(settings: DemoSettings) -> list[Arm]:
     """All of them: what others wait for comes first."""
-    return [Arm(name=name, seed=seed) for name in ARMS for seed in settings.seeds]
+    return [Arm(kind=kind, seed=seed) for kind in ARMS for seed in settings.seeds]
 
 
 def _result(arm: Arm, output: Path) -> ArmResult:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from trainers.grpo.demo.processes import Watcher
+    from trainers.grpo.demo.pipeline import Watcher
     from trainers.grpo.demo.results import Arm
-    from trainers.grpo.demo.worker import Told
+    from trainers.job_processes import Told
 
 LINE_SECONDS = 10.0
 """Without a terminal: a line for each arm so often, at most."""
@@ -58,24 +58,24 @@ class ArmProgress:
         return self._tell
 
     def _tell(self, arm: Arm, told: Told) -> None:
-        label = f"seed {arm.seed}, {arm.name}"
         if told.event == "finished":
             self._done += 1
-            self._console.print(
-                f"{label}: {told.said} ({self._done} of {self._arms} arms)",
-                markup=False, highlight=False, soft_wrap=True,
-            )  # fmt: skip
+            self._say(f"{arm.name}: {told.said} ({self._done} of {self._arms} arms)")
             if self._bar is not None:
                 if arm in self._tasks:
                     self._bar.remove_task(self._tasks.pop(arm))
                 self._bar.update(self._whole, completed=self._done)
         elif self._bar is not None:
             if arm not in self._tasks:
-                self._tasks[arm] = self._bar.add_task(label, total=1.0, said=told.said)
-            self._bar.update(self._tasks[arm], completed=told.share, said=told.said)
+                self._tasks[arm] = self._bar.add_task(arm.name, total=None, said=told.said)
+            task = self._tasks[arm]
+            if told.total:
+                self._bar.update(task, completed=told.done, total=told.total)
+            self._bar.update(task, said=f"{told.event}: {told.said}")
         elif time.monotonic() - self._told.get(arm, float("-inf")) >= LINE_SECONDS:
             self._told[arm] = time.monotonic()
-            self._console.print(
-                f"{label}: {told.share:.0%}, {told.said}",
-                markup=False, highlight=False, soft_wrap=True,
-            )  # fmt: skip
+            share = f"{told.done / told.total:.0%}, " if told.total else ""
+            self._say(f"{arm.name}, {told.event}: {share}{told.said}")
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)

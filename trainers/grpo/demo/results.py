@@ -63,12 +63,16 @@ class Arm(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: ArmName
+    kind: ArmName
     seed: int
+
+    @property
+    def name(self) -> str:
+        return f"seed {self.seed}, {self.kind}"
 
     def folder(self, output: Path) -> Path:
         """Where it is written."""
-        return output / f"seed-{self.seed}" / self.name.lower().replace(" ", "-")
+        return output / f"seed-{self.seed}" / self.kind.lower().replace(" ", "-")
 
     @property
     def needs(self) -> tuple[Arm, ...]:
@@ -78,7 +82,7 @@ class Arm(BaseModel):
             AT_GRPO: (WARM_START,),
             CONTINUED: (WARM_START, AT_GRPO),
         }
-        return tuple(Arm(name=name, seed=self.seed) for name in before[self.name])
+        return tuple(Arm(kind=kind, seed=self.seed) for kind in before[self.kind])
 
 
 def read_result(folder: Path) -> ArmResult | None:

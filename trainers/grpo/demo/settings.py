@@ -80,8 +80,8 @@ class Reinforced(BaseModel):
     """Tokens of one completion."""
     minibatch: int = Field(default=64, ge=1)
     """Groups per update."""
-    learning_rate: float = Field(default=1e-3, gt=0)
-    entropy: float = Field(default=0.01, ge=0)
+    learning_rate: float = Field(default=5e-4, gt=0)
+    entropy: float = Field(default=0.003, ge=0)
 
 
 class DemoSettings(BaseModel):
