@@ -22,7 +22,7 @@ from trainers.curves import Curves
 from trainers.errors import UnreadableModel
 from trainers.grpo.demo.beginning import write_beginning
 from trainers.grpo.demo.demonstrations import tables
-from trainers.grpo.demo.reinforced import ReinforcedSteps
+from trainers.grpo.demo.reinforced import ReinforcedSteps, grpo_settings
 from trainers.grpo.demo.results import RESULT, Arm, ArmResult, Point, read_result
 from trainers.grpo.demo.settings import (
     AT_GRPO,
@@ -36,7 +36,7 @@ from trainers.grpo.demo.supervised import SupervisedSteps
 from trainers.grpo.in_process import Evaluated, Prompter, evaluate
 from trainers.grpo.pipeline import begun
 from trainers.grpo.sampling import Sampler
-from trainers.grpo.settings import SHARED, GrpoSettings
+from trainers.grpo.settings import SHARED
 from trainers.interruption import deferred_interrupt
 from trainers.job_processes import Told
 from trainers.network import load_base
@@ -47,7 +47,6 @@ MODEL = "model"
 _WORK = "checkpoints"
 PARTS = 1_000
 """That an arm's progress is told in."""
-_PIECE_TOKENS = 8_192
 
 Tell = Callable[[Told], None]
 
@@ -78,7 +77,8 @@ class _ArmTraining:
         self.folder = arm.folder(output)
         base = self._base(output)
         loaded = load_base(str(base))
-        self.policies = begun(self._grpo_settings(base), [SHARED], loaded)
+        grpo = grpo_settings(settings, weights_sha256(base), arm.seed)
+        self.policies = begun(grpo, [SHARED], loaded)
         self.base = base
         self.prompter = Prompter(loaded)
         self.sampler = _sampler(loaded)
@@ -174,25 +174,6 @@ class _ArmTraining:
         if peer is None:
             raise UnreadableModel(f"{self.arm.needs[-1].folder(output)} has no result")
         return peer.tokens
-
-    def _grpo_settings(self, base: Path) -> GrpoSettings:
-        chosen = self.settings.reinforced
-        return GrpoSettings.model_validate(
-            {
-                "base": MODEL,
-                "base_sha256": weights_sha256(base),
-                "data_sha256": "",
-                "group_size": chosen.candidates,
-                "minibatch": chosen.minibatch,
-                # An answer that never ends is a bad one here, and must not be left out.
-                "truncated": "keep",
-                "learning_rate": chosen.learning_rate,
-                "objective": {"entropy": chosen.entropy},
-                "share_prefixes": True,
-                "piece_tokens": _PIECE_TOKENS,
-                "seed": self.arm.seed,
-            }
-        )
 
     def _steps(self) -> Steps:
         if self.arm.kind == AT_GRPO:
