@@ -65,18 +65,17 @@ class Findings(BaseModel):
 def findings_of(settings: StalenessSettings, cells: Sequence[Cell], output: Path) -> Findings:
     """From the results. Raises OutputError for a cell without one."""
     warm = {cell.seed: _warm(cell, output) for cell in cells if cell.age is None}
-    done = [_result(cell, output) for cell in cells if cell.age is not None]
-    kinds = dict.fromkeys((one.cell.age, one.cell.correction) for one in done)
-    found: list[Finding] = []
-    for age, correction in kinds:
-        assert age is not None
-        own = [one for one in done if (one.cell.age, one.cell.correction) == (age, correction)]
-        found.append(_finding(age, correction, own, warm))
+    done: list[CellResult] = []
+    by_kind: dict[tuple[int, Correction], list[CellResult]] = {}
+    for cell in cells:
+        if cell.age is not None:
+            done.append(_result(cell, output))
+            by_kind.setdefault((cell.age, cell.correction), []).append(done[-1])
     begun = "".join(one.outcomes for one in warm.values())
     return Findings(
         settings=settings,
         warm_start=_success(begun),
-        cells=tuple(found),
+        cells=tuple(_finding(*kind, own, warm) for kind, own in by_kind.items()),
         tokens=sum(one.tokens for one in (*warm.values(), *done)),
         cpu_minutes=round(sum(one.cpu_seconds for one in (*warm.values(), *done)) / 60, 3),
     )
