@@ -58,6 +58,9 @@ class Run(Record):
     """Role → policy (model pool) that serves its completions."""
     prompts: dict[str, str] = Field(default_factory=dict)
     """Prompt file → content hash, as resolved at admission."""
+    prompt_files: dict[str, str] = Field(default_factory=dict)
+    """Prompt file → its whole content, of those that stand in place of the shipped ones: so the run
+    is the same on every machine, and whoever reads its journal sees what was said."""
     seed: int = 0
     budget: Budget = Field(default_factory=Budget)
     created: float

@@ -191,7 +191,7 @@ def _end_differences(run: Run, trajectory: Trajectory) -> tuple[str, ...]:
 
 
 def _changed_prompts(run: Run) -> tuple[str, ...]:
-    current = prompt_hashes(run.workflow)
+    current = prompt_hashes(run.workflow, run.prompt_files)
     return tuple(
         f"prompt {file} has changed since: {admitted[:12]} → {current.get(file, 'missing')[:12]}"
         for file, admitted in sorted(run.prompts.items())
@@ -240,7 +240,7 @@ def fork(
             "parent": parent.id,
             "created": created,
             "deadline": created + (parent.deadline - parent.created),
-            "prompts": prompt_hashes(parent.workflow),
+            "prompts": prompt_hashes(parent.workflow, parent.prompt_files),
             "seed": parent.seed if seed is None else seed,
             "policies": {**parent.policies, **(policies or {})},
             "tags": {**parent.tags, **(tags or {})},

@@ -1,143 +1,31 @@
-"""An append-only file of JSON lines that survives kill -9.
-
-A line is written by one `write` and ends in a newline. A process that dies in between leaves a
-last line without one: `open` drops it and says so, because its writer never learned that it was
-kept. Anything else that cannot be read is damage that nobody should overlook: an error naming
-file and line.
-"""
+"""The append-only logs of a bench (`runtime.append_log`), with the bench's own errors."""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from bench.errors import OutputError
+from runtime import append_log
+from runtime.append_log import damaged, torn_notice
+
+__all__ = ["AppendLog", "corrupt", "read_log", "torn_notice"]
 
 
-class AppendLog:
-    """One writer at a time; the output directory's lock sees to that."""
+class AppendLog(append_log.AppendLog):
+    """A log in an output directory. Raises OutputError."""
 
     def __init__(self, path: Path, go_on: str | None = None) -> None:
         """`go_on` is what to do when there is room again, where it is not `bench resume`."""
-        self.path = path
-        self._go_on = go_on or f"bench resume {path.parent}"
-        self.notice: str | None = None
-        """What `open` had to drop, in words; None when the file was whole."""
-        self._descriptor: int | None = None
-
-    def open(self) -> Self:
-        """Open for appending, after dropping a torn last line."""
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        torn = _torn_bytes(self.path)
-        if torn:
-            whole = self.path.stat().st_size - torn
-            os.ftruncate(descriptor, whole)
-            os.fsync(descriptor)
-            self.notice = (
-                f"{self.path}: the last line was torn ({torn} bytes, the writer died); dropped it"
-            )
-        self._descriptor = descriptor
-        return self
-
-    def append(self, record: Mapping[str, Any], *, sync: bool = False) -> None:
-        """Add one record; with `sync` it is on the disk when this returns. Raises OutputError."""
-        if self._descriptor is None:
-            raise ValueError(f"{self.path} is not open")
-        line = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-        try:
-            whole = os.fstat(self._descriptor).st_size
-            written = os.write(self._descriptor, line)
-            if written != len(line):
-                # Else the next record would be glued to this half of one.
-                os.ftruncate(self._descriptor, whole)
-                raise OSError(f"{written} of {len(line)} bytes were written")
-        except OSError as error:
-            raise self._unwritable(error) from error
-        if sync:
-            self.sync()
-
-    def sync(self) -> None:
-        """Return when everything appended so far is on the disk. Raises OutputError."""
-        if self._descriptor is None:
-            return
-        try:
-            os.fsync(self._descriptor)
-        except OSError as error:
-            raise self._unwritable(error) from error
-
-    def _unwritable(self, error: OSError) -> OutputError:
-        return OutputError(
-            f"{self.path}: cannot be written ({error.strerror or error}); make room, then go "
-            f"on with: {self._go_on}"
-        )
-
-    def close(self) -> None:
-        """Close the file; reading stays possible."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-    def __enter__(self) -> Self:
-        return self if self._descriptor is not None else self.open()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+        super().__init__(path, go_on=go_on or f"bench resume {path.parent}", failure=OutputError)
 
 
 def read_log(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Line number and record of every whole line; nothing for a file that is not there.
-
-    A torn last line is passed over (`torn_notice` words it). Raises OutputError for any other
-    line that is no JSON object.
-    """
-    if not path.is_file():
-        return
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            if not raw.endswith(b"\n"):
-                return
-            try:
-                record = json.loads(raw)
-            except ValueError as error:
-                raise corrupt(path, number, str(error)) from error
-            if not isinstance(record, dict):
-                raise corrupt(path, number, "not a JSON object")
-            yield number, record
+    """See `runtime.append_log.read_log`. Raises OutputError."""
+    return append_log.read_log(path, OutputError)
 
 
 def corrupt(path: Path, number: int, why: str) -> OutputError:
     """The error for a line that should have been whole."""
-    return OutputError(
-        f"{path}:{number}: the line is damaged ({why}). It was not torn by a crash, which only "
-        "ever cuts the last line; restore the file from a copy, or remove this line knowingly"
-    )
-
-
-def torn_notice(path: Path) -> str | None:
-    """What a reader passes over at the end of the file, in words."""
-    torn = _torn_bytes(path) if path.is_file() else 0
-    return f"{path}: passed over a torn last line of {torn} bytes" if torn else None
-
-
-def _torn_bytes(path: Path) -> int:
-    """Bytes after the last newline."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        end = size
-        while end > 0:
-            start = max(0, end - 65_536)
-            file.seek(start)
-            newline = file.read(end - start).rfind(b"\n")
-            if newline >= 0:
-                return size - (start + newline + 1)
-            end = start
-    return size
+    return OutputError(damaged(path, number, why))

@@ -81,6 +81,8 @@ class Manifest(Record):
     run_seconds: float = 600.0
     """Each run's own deadline."""
     pools: dict[str, PoolFacts] = Field(default_factory=dict)
+    prompts: dict[str, str] = Field(default_factory=dict)
+    """Prompt file → hash, of the deployment's own in place of shipped ones."""
     versions: dict[str, str] = Field(default_factory=dict)
     items: tuple[ManifestItem, ...]
 

@@ -17,7 +17,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agents.prompts import replacement
 from agents.records import JsonObject
+from agents.workflows import prompts_of
 from bench.arms import Arm, named
 from bench.client import RunClient
 from bench.datasets import Request, load
@@ -112,6 +114,12 @@ def resume(
                     f"{pool!r}; the running deployment has {now.model} ({now.engine}). Start the "
                     "deployment that it began with, or begin a new benchmark"
                 )
+    if manifest.prompts != today.prompts:
+        raise UsageError(
+            f"{path}: the benchmark began with {_prompts(manifest)}; the running deployment has "
+            f"{_prompts(today)}. Start it with the [prompts] that it began with, or begin a new "
+            "benchmark"
+        )
     changes: dict[str, Any] = {}
     if concurrency is not None:
         changes["concurrency"] = _concurrency(concurrency)
@@ -231,7 +239,17 @@ def with_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Setting
     if options is not None:
         theirs = [settings.options.get(arm.workflow, {}) for arm in arms]
         options = dict(ChainMap(options, *theirs))
-    return manifest.model_copy(update={"pools": facts, "options": options})
+    asked = {file for arm in arms for file in prompts_of(arm.workflow)}
+    own = (
+        replacement(file.content, name, origin=file.path) for name, file in settings.prompts.items()
+    )
+    prompts = {prompt.file: prompt.hash for prompt in own if prompt.file in asked}
+    return manifest.model_copy(update={"pools": facts, "options": options, "prompts": prompts})
+
+
+def _prompts(manifest: Manifest) -> str:
+    named = [f"{file} {hashed[:12]}" for file, hashed in sorted(manifest.prompts.items())]
+    return f"the prompts {', '.join(named)}" if named else "the shipped prompts"
 
 
 def _require_roles(arm: Arm, settings: Settings) -> None:
@@ -366,7 +384,7 @@ def _connector(settings: Settings) -> Connect:
     def connect() -> AbstractAsyncContextManager[RunClient]:
         from runtime.client import Client
 
-        return Client.connect(settings.bus, settings.policies)
+        return Client.connect(settings.bus, settings.policies, settings.prompt_files)
 
     return connect
 

@@ -37,7 +37,7 @@ from agents.records import (
 from agents.replay import fork as forked
 from agents.tools import tools
 from agents.tools.offered import unregistered_tools, with_specs
-from agents.workflows import Handoff, policies_for, prompt_hashes, rewarded, workflows
+from agents.workflows import Handoff, policies_for, prompt_hashes, prompts_of, rewarded, workflows
 from bus import Admission, Bus, BusSettings, Inbox, Join, RunState
 from runtime.errors import InputError, UserError
 from runtime.run_ids import new_run_id
@@ -66,6 +66,8 @@ class Client:
     settings: BusSettings
     policies: Mapping[str, str] = field(default_factory=dict[str, str])
     """Role → pool, over the workflow's own defaults."""
+    prompt_files: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Prompt file → content, in place of the shipped ones."""
 
     def __post_init__(self) -> None:
         self.bus = Bus(self.settings, registry())
@@ -73,8 +75,13 @@ class Client:
         self._stack = AsyncExitStack()
 
     @classmethod
-    def connect(cls, settings: BusSettings, policies: Mapping[str, str] | None = None) -> Client:
-        return cls(settings, dict(policies or {}))
+    def connect(
+        cls,
+        settings: BusSettings,
+        policies: Mapping[str, str] | None = None,
+        prompt_files: Mapping[str, str] | None = None,
+    ) -> Client:
+        return cls(settings, dict(policies or {}), dict(prompt_files or {}))
 
     async def __aenter__(self) -> Client:
         """Raises `BusUnavailable` naming what is wrong and what to do."""
@@ -103,15 +110,23 @@ class Client:
         environment: str = "question",
         instance: JsonObject | None = None,
         run_id: str | None = None,
+        prompt_files: Mapping[str, str] | None = None,
     ) -> Run:
         """A run that is ready to be submitted: options checked, prompts pinned by their hashes.
+        `prompt_files` stand in place of the shipped prompts, over those of the client.
 
-        Raises `InputError` for a question, workflow, role or option that can't be used.
+        Raises `InputError` for a question, workflow, role, option or prompt that can't be used.
         """
         try:
             found = workflows.get(workflow)
             checked = found.check_options(dict(options or {}))
             ours = {role: pool for role, pool in self.policies.items() if role in found.roles}
+            of_deployment = {
+                file: content
+                for file, content in self.prompt_files.items()
+                if file in prompts_of(workflow)
+            }
+            files = {**of_deployment, **(prompt_files or {})}
             budget = budget or Budget()
             now = time.time()
             return Run(
@@ -120,7 +135,8 @@ class Client:
                 workflow=workflow,
                 options=checked,
                 policies=policies_for(workflow, {**ours, **(policies or {})}),
-                prompts=prompt_hashes(workflow),
+                prompts=prompt_hashes(workflow, files),
+                prompt_files=files,
                 seed=seed,
                 budget=budget,
                 created=now,

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, m
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from agents.errors import AgentError
+from agents.prompts import replacement
 from agents.records import JsonObject
 from agents.workflows import workflows
 from bus.policies import pool_of
@@ -32,6 +33,7 @@ from runtime.config_sources import (
     unknown_keys,
 )
 from runtime.errors import ConfigError
+from runtime.prompt_files import prompt_content, shipped_prompt
 from workers.engines.settings import ModelSettings
 from workers.tool_sources.settings import SourceName, ToolSourceSettings
 
@@ -124,6 +126,25 @@ class JobSettings(Section):
     """A job whose worker is silent for this long is taken up by another."""
 
 
+class PromptFile(Section):
+    """A prompt in place of a shipped one. In a profile it is the path of its file, which is read
+    once: what a deployment says does not change under its runs."""
+
+    path: str
+    """Where it was read from; in a profile, from the profile's own folder on."""
+    content: str
+    """The whole file."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, given: object) -> object:
+        return (
+            {"path": given, "content": prompt_content(Path(given))}
+            if isinstance(given, str)
+            else given
+        )
+
+
 class Settings(BaseSettings):
     """Everything that one deployment needs to know."""
 
@@ -148,6 +169,8 @@ class Settings(BaseSettings):
     options: dict[str, JsonObject] = Field(default_factory=dict)
     """Workflow → options of its runs that do not choose them themselves. A text is JSON (`4`,
     `true`) or else text, as in `runtime ask --option`."""
+    prompts: dict[str, PromptFile] = Field(default_factory=dict)
+    """Prompt → Markdown file that stands in its place, as in `umi_planner = "planner.md"`."""
     supervisor: SupervisorSettings = SupervisorSettings()
     """Restarts, readiness, drain, log files."""
     logging: LoggingSettings = LoggingSettings()
@@ -206,7 +229,18 @@ class Settings(BaseSettings):
                 workflows.get(workflow).check_options(options)
             except AgentError as error:
                 raise ValueError(f"options.{workflow}: {error}") from error
+        for name, file in self.prompts.items():
+            try:
+                shipped_prompt(name)
+                replacement(file.content, name, origin=file.path)
+            except AgentError as error:
+                raise ValueError(f"prompts.{name}: {error}") from error
         return self
+
+    @property
+    def prompt_files(self) -> dict[str, str]:
+        """Prompt file → content, as `Run.prompt_files` has them."""
+        return {f"{name}.md": file.content for name, file in self.prompts.items()}
 
     @property
     def secret_variables(self) -> tuple[str, ...]:

@@ -80,9 +80,19 @@ def profile_layers(profile: str) -> list[Layer]:
         if extends is not None and not isinstance(extends, str):
             raise ConfigError(f'{path}: extends must name a profile, as in extends = "micro"')
         wanted = extends
+        _place_prompts(data, path.parent)
         layers.insert(0, Layer(origin=_shown(path), data=data))
         beside = path.parent
     return layers
+
+
+def _place_prompts(data: Tree, folder: Path) -> None:
+    """Prompt files are named from the profile's folder on: both travel together."""
+    prompts = data.get("prompts")
+    if isinstance(prompts, dict):
+        for name, file in cast(Tree, prompts).items():
+            if isinstance(file, str):
+                prompts[name] = str(folder / Path(file).expanduser())
 
 
 def _profile_path(wanted: str, beside: Path) -> Path:

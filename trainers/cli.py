@@ -14,6 +14,7 @@ from trainers.data.command import data
 from trainers.errors import TrainingError
 from trainers.glpft.command import glpft
 from trainers.grpo.command import grpo
+from trainers.prompt_search.command import prompts
 
 if TYPE_CHECKING:
     from trainers.skills import Skill
@@ -30,6 +31,7 @@ app = typer.Typer(
 app.command()(data)
 app.command()(glpft)
 app.command()(grpo)
+app.command()(prompts)
 
 
 @app.command()
@@ -207,6 +209,14 @@ def main() -> None:
     except KeyboardInterrupt:
         typer.echo("stopped", err=True)
         sys.exit(130)
+    except Exception as error:
+        # What belongs to the deployment (none runs, its Redis is away) has its own words.
+        from runtime.cli import explained
+
+        code = explained(error)
+        if code is None:
+            raise
+        sys.exit(code)
 
 
 if __name__ == "__main__":

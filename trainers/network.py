@@ -84,6 +84,21 @@ class Network:
             return self.whole(ids, learned)
         return self._learned_logits(self.whole, ids, learned)
 
+    def tree_logits(
+        self,
+        ids: torch.Tensor,
+        positions: torch.Tensor,
+        sees: torch.Tensor,
+        parents: torch.Tensor,
+    ) -> torch.Tensor:
+        """Of trees of ids: see `trainers.grpo.prefix_trees.TreePiece`. The logits
+        [n, vocabulary] at `parents` [n]."""
+        inner = getattr(self.whole, self.whole.base_model_prefix)
+        hidden = inner(
+            input_ids=ids, position_ids=positions, attention_mask=sees, use_cache=False
+        ).last_hidden_state
+        return self.whole.get_output_embeddings()(hidden.flatten(0, 1)[parents])
+
     def gathered(self, tensor: torch.Tensor) -> torch.Tensor:
         """A weight or one of its moments, put together where it is spread over the processes: then
         all of them must ask for it."""

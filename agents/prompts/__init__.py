@@ -10,13 +10,16 @@ A file begins with a header,
 and the rest is the system text, word for word. A prompt is never a template: nothing is put into
 it, and a question travels in a message of its own, where it can't pose as an instruction of ours.
 Raise the version when you change a text; its hash changes by itself and is part of every run.
+
+A run may bring other files in place of shipped ones (`Run.prompt_files`). `replacement` is the
+border that they pass.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 
 from pydantic import Field
@@ -27,6 +30,13 @@ from agents.records import Record, Run
 MAX_PROMPT_FILE_CHARS = 50_000
 
 _FILE = re.compile(r"---\nname: *(?P<name>[a-z][a-z0-9_-]*)\nversion: *(?P<version>[0-9]+)\n---\n")
+
+
+_PLACEHOLDER = re.compile(
+    r"\{\{ *[A-Za-z_][\w. ]*\}\}|\$\{[A-Za-z_]\w*\}|%\([A-Za-z_]\w*\)[sd]"
+    # Behind a letter or a brace it is LaTeX: \boxed{answer}, \frac{a}{b}.
+    r"|(?<![A-Za-z}\\])\{[A-Za-z_]\w*\}"
+)
 
 
 class Prompt(Record):
@@ -48,7 +58,7 @@ def parse_prompt(content: str, *, origin: str) -> Prompt:
     """Read the content of a prompt file. `origin` is named in the errors (`InvalidPrompt`)."""
     content = content.replace("\r\n", "\n")
     if len(content) > MAX_PROMPT_FILE_CHARS:
-        raise InvalidPrompt(f"{origin} is longer than {MAX_PROMPT_FILE_CHARS} characters")
+        raise InvalidPrompt(f"{origin} is longer than {MAX_PROMPT_FILE_CHARS:,} characters")
     header = _FILE.match(content)
     if header is None:
         raise InvalidPrompt(f"{origin} must begin with '---', 'name: …', 'version: …', '---'")
@@ -61,6 +71,33 @@ def parse_prompt(content: str, *, origin: str) -> Prompt:
         text=text,
         hash=hashlib.sha256(content.encode()).hexdigest(),
     )
+
+
+def replacement(content: str, name: str, *, origin: str) -> Prompt:
+    """The content of a file that is to stand in place of the shipped prompt `name`.
+
+    Raises `InvalidPrompt` for what is no prompt file, is another prompt's, cannot be written as
+    UTF-8, or has a placeholder: nobody would fill it in.
+    """
+    try:
+        content.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidPrompt(
+            f"{origin} cannot be written as UTF-8 (character {error.start}): remove it"
+        ) from error
+    prompt = parse_prompt(content, origin=origin)
+    if prompt.name != name:
+        raise InvalidPrompt(
+            f"{origin} calls itself {prompt.name!r}: it can't stand in place of {name!r}; its "
+            f"header must say 'name: {name}'"
+        )
+    placeholder = _PLACEHOLDER.search(prompt.text)
+    if placeholder is not None:
+        raise InvalidPrompt(
+            f"{origin} has the placeholder {placeholder.group()}, but a prompt is no template: the "
+            "question comes in a message of its own. Remove it"
+        )
+    return prompt
 
 
 @cache
@@ -78,10 +115,14 @@ def load_prompt(name: str, package: str = "agents.prompts") -> Prompt:
 
 
 def prompt_for(run: Run, prompt: Prompt) -> str:
-    """The text, if it is the one the run was admitted with. Raises `PromptMismatch`.
+    """The text of the run's own file if it brings one, else of the shipped `prompt`.
 
-    A run that names no hash for this prompt takes the text as it is.
+    Raises `PromptMismatch` if it is not what the run was admitted with; a run that names no hash
+    for this prompt takes the text as it is.
     """
+    own = run.prompt_files.get(prompt.file)
+    if own is not None:
+        prompt = _replaced(own, prompt.name)
     admitted = run.prompts.get(prompt.file)
     if admitted is not None and admitted != prompt.hash:
         raise PromptMismatch(
@@ -90,3 +131,9 @@ def prompt_for(run: Run, prompt: Prompt) -> str:
             "installation, or ask the question again"
         )
     return prompt.text
+
+
+@lru_cache(maxsize=64)
+def _replaced(content: str, name: str) -> Prompt:
+    """Cached: every step of every run asks for it."""
+    return replacement(content, name, origin=f"the run's own {name}.md")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TypeGuard
 
 from agents.environments.game import AGENTS
+from agents.errors import PluginError
+from agents.prompts import Prompt
 from agents.registry import Registry
 from agents.roles.completion import Completion
 from agents.roles.expert import Expert
@@ -18,7 +20,7 @@ from agents.roles.umi.planner import UmiPlanner
 from agents.roles.umi.single import UmiSingle
 from agents.roles.umi.summarizer import UmiSummarizer
 
-__all__ = ["Role", "StepContext", "StepResult", "roles"]
+__all__ = ["Role", "StepContext", "StepResult", "every_prompt", "roles"]
 
 
 def _is_role(item: object) -> TypeGuard[Role]:
@@ -39,3 +41,16 @@ roles.register(UmiSingle())
 roles.register(Completion())
 for _agent in AGENTS:
     roles.register(PuzzleAgent(_agent))
+
+
+def every_prompt() -> dict[str, Prompt]:
+    """Prompt file → shipped prompt, of all roles. A plug-in that cannot be loaded troubles only the
+    run that wants it, so its prompts are left out."""
+    found: dict[str, Prompt] = {}
+    for name in roles.names():
+        try:
+            role = roles.get(name)
+        except PluginError:
+            continue
+        found.update({prompt.file: prompt for prompt in role.prompts})
+    return found

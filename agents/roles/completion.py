@@ -12,7 +12,7 @@ from agents.records import Decision
 from agents.roles.protocol import StepContext, StepResult
 from agents.roles.umi.step import completion, refuse_other_payloads, result
 
-PromptName = Literal["function_calls", "api_call"]
+PromptName = Literal["function_calls", "api_call", "prompt_writer"]
 
 
 class CompletionOptions(BaseModel):
@@ -32,7 +32,11 @@ class Completion:
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
-        return (load_prompt("function_calls"), load_prompt("api_call"))
+        return (
+            load_prompt("function_calls"),
+            load_prompt("api_call"),
+            load_prompt("prompt_writer"),
+        )
 
     async def step(self, context: StepContext, host: Host) -> StepResult:
         refuse_other_payloads(context, self.name)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TypeGuard
 
 from agents.errors import PluginError, UnknownName
+from agents.prompts import Prompt, replacement
 from agents.records import Run, Trajectory
 from agents.registry import Registry
 from agents.roles import roles
@@ -45,6 +46,7 @@ __all__ = [
     "policies_for",
     "policy_of",
     "prompt_hashes",
+    "prompts_of",
     "rewarded",
     "workflows",
 ]
@@ -70,13 +72,27 @@ def offers_tools(workflow: str) -> bool:
     return getattr(workflows.get(workflow), "offers_tools", False) is True
 
 
-def prompt_hashes(workflow: str) -> dict[str, str]:
-    """Prompt file → content hash, of all roles of a workflow: what `Run.prompts` holds."""
+def prompts_of(workflow: str) -> dict[str, Prompt]:
+    """Prompt file → shipped prompt, of all roles of a workflow."""
     return {
-        prompt.file: prompt.hash
+        prompt.file: prompt
         for role in workflows.get(workflow).roles
         for prompt in roles.get(role).prompts
     }
+
+
+def prompt_hashes(workflow: str, files: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Prompt file → content hash, of all roles of a workflow: what `Run.prompts` holds. `files` are
+    `Run.prompt_files`.
+
+    Raises `UnknownName` for a file of another workflow, and `InvalidPrompt`.
+    """
+    prompts = prompts_of(workflow)
+    for file, content in (files or {}).items():
+        if file not in prompts:
+            raise UnknownName(f"prompt of workflow {workflow!r} called", file, prompts)
+        prompts[file] = replacement(content, prompts[file].name, origin=f"the run's own {file}")
+    return {file: prompt.hash for file, prompt in prompts.items()}
 
 
 def policies_for(workflow: str, chosen: Mapping[str, str] | None = None) -> dict[str, str]:

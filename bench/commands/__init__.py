@@ -17,6 +17,7 @@ _MODULES = (
     "tools",
     "puzzles",
     "glpft",
+    "staleness",
     "resume",
     "report",
     "rescore",

@@ -12,13 +12,15 @@ from rich.console import Console
 from agents.roles.umi.settings import UmiOptions
 from bench.errors import EXIT_INTERRUPTED, BenchError
 from bench.glpft.plan import OPTIONS, Plan, data_folder, finished
-from bench.glpft.processes import do_all
 from bench.glpft.progress import CellProgress
 from bench.output import OutputDirectory
 from trainers.data.datasets import build
 from trainers.data.datasets import write as write_data
 from trainers.data.sources import from_worlds
 from trainers.errors import TrainingError
+from trainers.job_processes import do_jobs
+
+WORKER = "bench.glpft.worker"
 
 
 def measure(plan: Plan, *, as_json: bool) -> None:
@@ -55,7 +57,8 @@ def _work(plan: Plan) -> bool:
         return True
     with CellProgress(len(plan.cells), len(left)) as progress:
         _make_data(plan, progress)
-        return asyncio.run(do_all(left, plan.output, plan.jobs, progress.told))
+        work = do_jobs(left, WORKER, plan.output, plan.jobs, progress.told)
+        return asyncio.run(work)
 
 
 def _make_data(plan: Plan, progress: CellProgress) -> None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from bench.glpft.plan import Cell
-    from bench.glpft.worker import Told
+    from trainers.job_processes import Told
 
 LINE_SECONDS = 20.0
 """Without a terminal: a line for each cell so often, at most."""

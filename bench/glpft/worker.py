@@ -6,42 +6,13 @@ JSON each; it ends with its stdin. SIGINT lets it stop where it can be gone on f
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
-from bench.errors import EXIT_INTERRUPTED, BenchError
+from bench.errors import BenchError
 from bench.glpft.plan import SETTINGS, Cell, Common, data_folder, items_of
-
-
-class Told(BaseModel):
-    """One line of stdout, about the cell in work."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    event: Literal["training", "playing", "finished", "failed"]
-    done: int = 0
-    total: int = 0
-    said: str = ""
-
-
-def main() -> None:
-    """See the module."""
-    # What libraries print must not stand among the lines that are read.
-    lines = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-
-    def tell(told: Told) -> None:
-        lines.write(told.model_dump_json() + "\n")
-
-    try:
-        _work(Path(sys.argv[1]), tell)
-    except KeyboardInterrupt:
-        raise SystemExit(EXIT_INTERRUPTED) from None
+from trainers.job_processes import Told, serve_jobs
 
 
 def _work(output: Path, tell: Callable[[Told], None]) -> None:
@@ -68,4 +39,4 @@ def _work(output: Path, tell: Callable[[Told], None]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve_jobs(_work)

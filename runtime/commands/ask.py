@@ -63,6 +63,14 @@ def register(app: typer.Typer) -> None:
                 help="Of the workflow, as in tool_style=signatures; may be repeated.",
             ),
         ] = None,
+        prompt: Annotated[
+            list[str] | None,
+            typer.Option(
+                metavar="NAME=FILE",
+                help="A Markdown file in place of this prompt, as in solo=terse.md; may be"
+                " repeated.",
+            ),
+        ] = None,
         seconds: Annotated[
             float, typer.Option("--seconds", min=0.1, max=86_400, help="Deadline of the run.")
         ] = 600.0,
@@ -82,6 +90,7 @@ def register(app: typer.Typer) -> None:
         from runtime.deployment import find
         from runtime.dialogue import succeeded
         from runtime.errors import EXIT_FAILED, InputError
+        from runtime.prompt_files import parse_prompt_files
         from runtime.question import one_question
 
         text, simulated = one_question(question, world)
@@ -111,6 +120,7 @@ def register(app: typer.Typer) -> None:
                 seed=seed,
                 tools=tool or [],
                 simulated=simulated,
+                prompt_files=parse_prompt_files(prompt or []),
                 show=not (quiet or as_json),
             )
         )
@@ -192,6 +202,7 @@ async def _asked(
     seed: int,
     tools: list[str],
     simulated: SimulatedQuestion | None,
+    prompt_files: dict[str, str],
     show: bool,
 ) -> Trajectory:
     import asyncio
@@ -209,7 +220,7 @@ async def _asked(
     task: _Task = {"instance": {"tools": [*tools]}} if tools else {}
     if simulated is not None:
         task = {"environment": simulated.environment, "instance": simulated.instance}
-    async with Client.connect(settings.bus, settings.policies) as client:
+    async with Client.connect(settings.bus, settings.policies, settings.prompt_files) as client:
         run = client.new_run(
             question,
             workflow=workflow,
@@ -218,6 +229,7 @@ async def _asked(
             stream=stream,
             seed=seed,
             budget=Budget(seconds=seconds),
+            prompt_files=prompt_files,
             **task,
         )
         await client.submit(run)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.errors import InvalidPrompt, PromptMismatch
-from agents.prompts import load_prompt, parse_prompt, prompt_for
+from agents.errors import InvalidPrompt, PromptMismatch, UnknownName
+from agents.prompts import load_prompt, parse_prompt, prompt_for, replacement
+from agents.roles import every_prompt
 from agents.workflows import prompt_hashes
 from tests.agents.conversations import ScriptedHost, a_run, says
 
@@ -76,3 +77,58 @@ async def test_a_question_never_enters_the_system_text(question: str) -> None:
     system, user = host.requests[0].messages
     assert system.content == load_prompt("solo").text
     assert user.content == question
+
+
+OWN = "---\nname: solo\nversion: 2\n---\nAnswer in one word.\n"
+
+
+def test_a_run_says_what_its_own_prompt_file_says() -> None:
+    files = {"solo.md": OWN}
+    run = a_run("solo").model_copy(
+        update={"prompt_files": files, "prompts": prompt_hashes("solo", files)}
+    )
+    assert run.prompts == {"solo.md": hashlib.sha256(OWN.encode()).hexdigest()}
+    assert prompt_for(run, load_prompt("solo")) == "Answer in one word."
+
+
+def test_a_run_whose_own_prompt_file_is_not_what_it_was_admitted_with_is_refused() -> None:
+    run = a_run("solo").model_copy(update={"prompt_files": {"solo.md": OWN}})
+    with pytest.raises(PromptMismatch, match="version 2"):
+        prompt_for(run, load_prompt("solo"))
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("Answer {question} briefly.", "{question}"),
+        ("Answer {{ question }} briefly.", "{{ question }}"),
+        ("Answer ${question}.", "${question}"),
+        ("Answer %(question)s.", "%(question)s"),
+        ("Say \ud800.", "UTF-8"),
+    ],
+)
+def test_a_replacement_with_a_gap_that_nobody_fills_is_refused(text: str, named: str) -> None:
+    with pytest.raises(InvalidPrompt, match="here") as refused:
+        replacement(f"---\nname: solo\nversion: 1\n---\n{text}\n", "solo", origin="here")
+    assert named in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text", [r"End with \boxed{answer} or \frac{a}{b}.", 'Write {"a": 1} or {} or {1, 2}.', "100%"]
+)
+def test_braces_that_are_no_gap_are_allowed(text: str) -> None:
+    content = f"---\nname: solo\nversion: 1\n---\n{text}\n"
+    assert replacement(content, "solo", origin="here").text == text
+
+
+def test_every_shipped_prompt_could_stand_in_its_own_place() -> None:
+    for prompt in every_prompt().values():
+        content = f"---\nname: {prompt.name}\nversion: 1\n---\n{prompt.text}\n"
+        assert replacement(content, prompt.name, origin="here").text == prompt.text
+
+
+def test_a_file_of_another_prompt_or_workflow_is_refused() -> None:
+    with pytest.raises(InvalidPrompt, match="calls itself 'solo'"):
+        replacement(OWN, "planner", origin="here")
+    with pytest.raises(UnknownName, match=r"workflow 'delegate' called 'solo\.md'"):
+        prompt_hashes("delegate", {"solo.md": OWN})

@@ -8,6 +8,7 @@ from agents.errors import ForkImpossible, ReplayDiverged, RequestFailed
 from agents.local import run_locally
 from agents.records import Decision, Outcome, Trajectory
 from agents.replay import RecordedHost, fork, replay
+from agents.workflows import prompt_hashes
 from tests.agents.conversations import ScriptedHost, a_run, asks, says
 
 FORK_ID = "01890000-0000-7000-8000-000000000002"
@@ -113,6 +114,17 @@ async def test_a_prompt_that_has_changed_since_is_told_but_stops_nothing() -> No
     found = await replay(trajectory.model_copy(update={"run": older}))
     assert found.steps == 5
     assert [one[:24] for one in found.divergences] == ["prompt slm.md has change"]
+
+
+async def test_a_run_with_a_prompt_of_its_own_is_replayed_and_forked_with_it() -> None:
+    files = {"planner.md": "---\nname: planner\nversion: 2\n---\nPlan.\n"}
+    hashes = prompt_hashes("delegate", files)
+    trajectory = await a_trajectory()
+    run = trajectory.run.model_copy(update={"prompt_files": files, "prompts": hashes})
+    own = trajectory.model_copy(update={"run": run})
+    assert (await replay(own)).reproduced
+    forked = fork(own, 1, run_id=FORK_ID, created=1.0).run
+    assert (forked.prompt_files, forked.prompts) == (files, hashes)
 
 
 async def test_a_recorded_host_answers_only_what_was_asked() -> None:

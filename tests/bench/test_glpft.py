@@ -34,7 +34,6 @@ from bench.glpft.plan import (
 )
 from bench.glpft.progress import CellProgress
 from bench.glpft.report import write
-from bench.glpft.worker import Told
 from bench.results import Result, Seconds
 from tests.bench.command_line import bench
 from tests.trainers.tiny_glpft import SIZE, changed
@@ -43,6 +42,7 @@ from trainers.glpft.facts import StageFacts
 from trainers.glpft.pipeline import REPORT, Report
 from trainers.glpft.settings import SIZES
 from trainers.glpft.stages import METHODS, ROLES, Method
+from trainers.job_processes import Told
 from workers.engines.factory import build_engine
 from workers.engines.protocol import Engine
 from workers.engines.settings import ModelSettings

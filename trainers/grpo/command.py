@@ -24,11 +24,16 @@ if TYPE_CHECKING:
 
 
 def grpo(
+    context: typer.Context,
     output: Annotated[Path, typer.Argument(help="Folder for checkpoints and finished policies.")],
-    from_store: Annotated[Path, typer.Option(help="Folder of recorded runs.")],
+    from_store: Annotated[Path | None, typer.Option(help="Folder of recorded runs.")] = None,
     base: Annotated[
-        str, typer.Option(help="Folder or hub id of the model that policies begin with.")
-    ],
+        str | None, typer.Option(help="Folder or hub id of the model that policies begin with.")
+    ] = None,
+    demo: Annotated[
+        bool,
+        typer.Option("--demo", help="From nothing, in minutes: does it learn? Needs no store."),
+    ] = False,
     begin: Annotated[
         list[str] | None,
         typer.Option(metavar="POLICY=FOLDER", help="Earlier version to go on from; repeatable."),
@@ -103,6 +108,18 @@ def grpo(
     Run it again to go on after a crash or Ctrl-C; what is finished is not done again. On several
     GPUs: `accelerate launch --multi_gpu --module trainers.cli grpo ...`.
     """
+    if demo:
+        _require_only(context, "demo", "output", "restart", "as_json")
+        from trainers.grpo.demo.command import demonstrate
+
+        demonstrate(output, restart=restart, as_json=as_json)
+        return
+    if from_store is None or base is None:
+        raise TrainingError(
+            f"{'--from-store' if from_store is None else '--base'} is missing: name the folder of "
+            "recorded runs and the model that sampled them, or see what is learned without any by "
+            "--demo"
+        )
     from trainers.grpo.data import known_runs, read_data
     from trainers.grpo.pipeline import Watch, claim, train
     from trainers.grpo.settings import LEARNING_RATE, LORA_RATE
@@ -190,6 +207,17 @@ def grpo(
     _show(report, output)
     if as_json:
         typer.echo(json.dumps(_last_line(report)))
+
+
+def _require_only(context: typer.Context, *known: str) -> None:
+    """Raises `TrainingError` for an option that the demonstration would not heed."""
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if name not in known and source is not None and source.name == "COMMANDLINE":
+            raise TrainingError(
+                f"--{name.replace('_', '-')} does not go with --demo, whose settings are fixed; it "
+                "takes --restart and --json"
+            )
 
 
 def _begins(named: list[str]) -> dict[str, dict[str, str]]:

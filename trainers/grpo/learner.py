@@ -17,6 +17,7 @@ from trainers.errors import TrainingError
 from trainers.grpo.groups import Group
 from trainers.grpo.losses import Tokens, behaviour_weights, divergences, policy_losses, shares
 from trainers.grpo.policies import Policies
+from trainers.grpo.prefix_trees import tree_pieces_of
 from trainers.grpo.ratios import effective_sample_size, ratio_quantiles
 from trainers.grpo.report import PolicyStep
 from trainers.grpo.rows import Piece, Row, pieces_of, rows_of
@@ -119,7 +120,8 @@ class Learner:
         return self._report(groups, version, flat, sums, time.monotonic() - began)
 
     def _pieces(self, rows: Sequence[Row]) -> list[Piece]:
-        return pieces_of(rows, self.settings.piece_tokens, self.policies.network.device)
+        cut = tree_pieces_of if self.settings.share_prefixes else pieces_of
+        return list(cut(rows, self.settings.piece_tokens, self.policies.network.device))
 
     def _update(
         self,
@@ -204,7 +206,7 @@ class Learner:
         network, settings = self.policies.network, self.settings
         low = settings.precision == "bfloat16"
         with torch.autocast(network.device.type, torch.bfloat16, enabled=low):
-            logits = network.learned_logits(piece.ids, piece.learned)  # [n, vocabulary]
+            logits = piece.logits(network)  # [n, vocabulary]
         logits = logits.float() / piece.temperatures[:, None]
         logprobs = -functional.cross_entropy(logits, piece.targets, reduction="none")
         # A mean over a large vocabulary: kept out of the graph where nobody asks for its gradient.

@@ -10,6 +10,7 @@ from trainers.grpo.advantages import ADVANTAGES
 from trainers.grpo.groups import Group
 from trainers.grpo.sequences import TokenSequence
 from trainers.grpo.settings import GrpoSettings
+from trainers.network import Network
 
 if TYPE_CHECKING:
     import torch
@@ -59,6 +60,10 @@ class Piece:
     def targets(self) -> torch.Tensor:
         """The learned ids [n]."""
         return self.ids[:, 1:][self.learned]
+
+    def logits(self, network: Network) -> torch.Tensor:
+        """What the learned ids were drawn from [n, vocabulary]."""
+        return network.learned_logits(self.ids, self.learned)
 
 
 def rows_of(groups: Sequence[Group], settings: GrpoSettings) -> list[Row]:

@@ -85,6 +85,9 @@ class GrpoSettings(BaseModel):
     met within 1e-5 by float32 only."""
     piece_tokens: int = Field(default=4_096, ge=64)
     """Tokens, padding included, that go through the model at once: its memory."""
+    share_prefixes: bool = False
+    """Put what a group's samples begin with through the model once (`prefix_trees`): the same
+    losses but for rounding, in a fraction of the time where prompts are longer than answers."""
     threads: int = Field(default=1, ge=1)
     """Of the CPU. Another number adds up in another order, and has other last digits."""
     seed: int = 1

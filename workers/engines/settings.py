@@ -40,6 +40,17 @@ class ScriptedWorlds(SettingsModel):
     """How many; a larger number holds the smaller one's instances."""
 
 
+class ScriptedHeed(SettingsModel):
+    """What a phrase in the system prompt changes: a model that heeds what it is told."""
+
+    phrase: str = Field(min_length=1)
+    """A part of the system prompt, to the letter."""
+    mistake_rate: float | None = Field(default=None, ge=0, le=1)
+    """In place of the pool's."""
+    answer: str | None = Field(default=None, min_length=1)
+    """Said in place of everything else."""
+
+
 class ScriptedOptions(SettingsModel):
     """How the scripted engine behaves."""
 
@@ -49,6 +60,8 @@ class ScriptedOptions(SettingsModel):
     """Speed of generation after the first token; none means all at once."""
     mistake_rate: float = Field(default=0.0, ge=0, le=1)
     """Share of sub-problems that are answered wrongly: a false equation or no boxed answer."""
+    heeds: tuple[ScriptedHeed, ...] = ()
+    """The first whose phrase stands in the system prompt holds."""
     faults: FaultPlan = FaultPlan()
     """Errors to inject."""
     worlds: tuple[ScriptedWorlds, ...] = ()

@@ -15,10 +15,11 @@ from typing import Any
 from trainers.grpo.settings import GrpoSettings
 
 # A server that has imported everything forks each process in no time.
-_FORKS = get_context("forkserver")
-_FORKS.set_forkserver_preload(
+FORKS = get_context("forkserver")
+FORKS.set_forkserver_preload(
     ["accelerate", "peft", "trainers.glpft.pipeline", "tests.trainers.grpo.tiny_grpo",
-     "trainers.grpo.pipeline", "torch.utils.tensorboard.writer", "transformers"]
+     "trainers.grpo.demo.arm", "trainers.grpo.pipeline", "torch.utils.tensorboard.writer",
+     "transformers"]
 )  # fmt: skip
 
 
@@ -42,9 +43,9 @@ def launched(
         "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true",
     }  # fmt: skip
-    ends = [_FORKS.Pipe() for _ in range(count)]
+    ends = [FORKS.Pipe() for _ in range(count)]
     started: list[BaseProcess] = [
-        _FORKS.Process(
+        FORKS.Process(
             target=_train,
             args=(
                 {**joined_by, "RANK": str(number), "LOCAL_RANK": str(number)},

@@ -46,7 +46,7 @@ class ScriptedEngine:
         self._options = settings.scripted
         self._codec = PackedText()
         self._faults = FaultChooser(self._options.faults)
-        self._worlds = WorldsScript(self._options.worlds, self._options.mistake_rate)
+        self._worlds = WorldsScript(self._options.worlds)
         self._in_flight = InFlight()
         self._slots = asyncio.Semaphore(settings.max_concurrency)
         self._calls = self._prompt_tokens = self._completion_tokens = self._abandoned = 0
@@ -216,18 +216,7 @@ class ScriptedEngine:
         self, request: GenerateRequest, index: int, prompt_tokens: int, fault: FaultKind | None
     ) -> tuple[list[int], bool]:
         """What the script says before stop strings, and whether a limit cuts it."""
-        known = self._worlds.reply(request.messages, as_json=request.json_schema is not None)
-        reply = (
-            ScriptedReply(known)
-            if known is not None
-            else scripted_reply(
-                request.messages,
-                request.tools,
-                seed=reply_seed(request.sampling, index),
-                mistake_rate=self._options.mistake_rate,
-                json_schema=request.json_schema,
-            )
-        )
+        reply = self._reply(request, index)
         parts = [reply.text]
         for call in reply.calls:
             markup = write_tool_call(call.name, call.arguments)
@@ -243,6 +232,28 @@ class ScriptedEngine:
         if self._settings.max_context is not None:
             room = min(room, self._settings.max_context - prompt_tokens)
         return ids[:room], len(ids) > room
+
+    def _reply(self, request: GenerateRequest, index: int) -> ScriptedReply:
+        first = request.messages[0]
+        system = first.content if first.role == "system" else ""
+        heed = next((heed for heed in self._options.heeds if heed.phrase in system), None)
+        if heed is not None and heed.answer is not None:
+            return ScriptedReply(heed.answer)
+        rate = self._options.mistake_rate
+        if heed is not None and heed.mistake_rate is not None:
+            rate = heed.mistake_rate
+        known = self._worlds.reply(
+            request.messages, mistake_rate=rate, as_json=request.json_schema is not None
+        )
+        if known is not None:
+            return ScriptedReply(known)
+        return scripted_reply(
+            request.messages,
+            request.tools,
+            seed=reply_seed(request.sampling, index),
+            mistake_rate=rate,
+            json_schema=request.json_schema,
+        )
 
     def _completion(
         self,

@@ -31,19 +31,21 @@ _UNSURE = "I do not know how."
 class WorldsScript:
     """The oracle's ways, by instruction."""
 
-    def __init__(self, worlds: Sequence[ScriptedWorlds], mistake_rate: float) -> None:
+    def __init__(self, worlds: Sequence[ScriptedWorlds]) -> None:
         self._worlds = tuple(worlds)
-        self._mistake_rate = mistake_rate
 
     def learn(self) -> None:
         """Work the ways out now, not at the first reply. Raises ValueError for an unknown split."""
         _ = self._book
 
-    def reply(self, messages: Sequence[Message], *, as_json: bool) -> str | None:
+    def reply(
+        self, messages: Sequence[Message], *, mistake_rate: float = 0.0, as_json: bool = False
+    ) -> str | None:
         """The next turn; None for a text that is about no instruction of these worlds.
 
-        A mistake is to give up at once. The team and the single model make theirs on different
-        instructions, as two models do.
+        A mistake is to give up at once: of a team it is its planner's. The team and the single
+        model make theirs on different instructions, as two models do; a higher rate makes those of
+        a lower one, and more.
         """
         if not self._worlds or not messages:
             return None
@@ -59,7 +61,8 @@ class WorldsScript:
         made = (END_OF_TURN + history).count(_OBSERVATION)
         single = messages[0].content == load_prompt("umi_backbone").text
         speaker = "single" if single else "team"
-        if unit_interval("worlds", speaker, instruction) < self._mistake_rate:
+        begins = single or found["role"] not in ("caller", "conclusion")
+        if begins and unit_interval("worlds", speaker, instruction) < mistake_rate:
             if single:
                 return step_text(_UNSURE, conclusion_part(None))
             return written_plan(_UNSURE, "give_up")

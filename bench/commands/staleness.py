@@ -1,0 +1,59 @@
+"""`bench staleness`: what learning from samples of the past costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("staleness")(staleness)
+
+
+def staleness(
+    output: Annotated[Path, typer.Argument(help="Folder of models, results and the report.")],
+    ages: Annotated[
+        str, typer.Option(help="Comma-separated: how many versions ago samples were drawn.")
+    ] = "0,1,2,4,8,16,32",
+    corrections: Annotated[
+        str, typer.Option(help="Comma-separated: none, clip, truncated, decoupled.")
+    ] = "none,clip,truncated,decoupled",
+    seeds: Annotated[str, typer.Option(help="Comma-separated.")] = "1",
+    updates: Annotated[int, typer.Option(min=1, help="Of each training.")] = 48,
+    episodes: Annotated[int, typer.Option(min=1, help="Puzzles per update.")] = 24,
+    held_out: Annotated[int, typer.Option(min=1, help="Puzzles to measure on.")] = 400,
+    jobs: Annotated[int, typer.Option(min=1, max=256, help="Trainings at once, a core each.")] = 2,
+    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
+) -> None:
+    """Train one small model by AT-GRPO on samples of so many versions ago, by each correction, and
+    print success and effective sample size as they come out.
+
+    All learn from as many samples of the same puzzles. Run it again to go on after a crash or
+    Ctrl-C; trainings that are finished are not done again, and more ages, corrections and seeds may
+    be asked of the folder.
+    """
+    from bench.errors import UsageError
+    from bench.staleness.command import measure, parse_ages, parse_corrections
+    from bench.staleness.plan import StalenessSettings
+    from trainers.grpo.demo.settings import DemoSettings, Reinforced
+
+    try:
+        chosen = tuple(dict.fromkeys(int(seed) for seed in seeds.split(",")))
+    except ValueError as error:
+        raise UsageError(f"--seeds {seeds}: whole numbers, as in 1,2,3") from error
+    wanted = parse_ages(ages)
+    if wanted[-1] >= updates:
+        raise UsageError(
+            f"--updates {updates}: no update would learn from samples of {wanted[-1]} versions "
+            f"ago; make at least {wanted[-1] + 1}"
+        )
+    settings = StalenessSettings(
+        updates=updates,
+        demo=DemoSettings(
+            seeds=chosen, reinforced=Reinforced(episodes=episodes), held_out=held_out
+        ),
+    )
+    measure(output, settings, wanted, parse_corrections(corrections), jobs=jobs, as_json=as_json)

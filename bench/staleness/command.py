@@ -1,0 +1,157 @@
+"""`bench staleness`: from the options to the table."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+
+from bench.errors import EXIT_INTERRUPTED, BenchError, OutputError, UsageError
+from bench.output import OutputDirectory, write_whole
+from bench.staleness.findings import Findings, findings_of, table_of
+from bench.staleness.plan import (
+    CORRECTIONS,
+    SETTINGS,
+    TITLES,
+    Cell,
+    Correction,
+    StalenessSettings,
+    cells_of,
+    read_result,
+)
+from trainers.errors import TrainingError
+from trainers.grpo.demo.results import read_result as read_arm
+from trainers.job_processes import Told, do_jobs
+
+WORKER = "bench.staleness.worker"
+REPORT = "report.json"
+LINE_SECONDS = 20.0
+"""A line about each cell in work so often, at most."""
+
+
+def measure(
+    output: Path,
+    settings: StalenessSettings,
+    ages: tuple[int, ...],
+    corrections: tuple[Correction, ...],
+    *,
+    jobs: int,
+    as_json: bool,
+) -> None:
+    """Do what is not done, print the table. Raises `BenchError`; SystemExit after Ctrl-C."""
+    claim(output, settings)
+    cells = cells_of(settings, ages, corrections)
+    directory = OutputDirectory(output)
+    directory.lock()
+    try:
+        done = do_cells(cells, output, jobs)
+    except TrainingError as error:
+        raise BenchError(str(error)) from error
+    except KeyboardInterrupt:
+        done = False
+    finally:
+        directory.unlock()
+    if not done:
+        print("stopped; go on with the same command", file=sys.stderr)
+        raise SystemExit(EXIT_INTERRUPTED)
+    findings = findings_of(settings, cells, output)
+    write_whole(output / REPORT, findings.model_dump_json(indent=1) + "\n")
+    show(findings, output)
+    if as_json:
+        typer.echo(json.dumps(findings.model_dump(mode="json", exclude={"settings"})))
+
+
+def do_cells(cells: Sequence[Cell], output: Path, jobs: int) -> bool:
+    """Do what is not done; False if it was stopped. Raises `TrainingError`."""
+
+    def finished(cell: Cell) -> bool:
+        if cell.age is None:
+            return read_arm(cell.folder(output)) is not None
+        return read_result(cell, output) is not None
+
+    def ready(cell: Cell) -> bool:
+        return cell.age is None or finished(Cell(seed=cell.seed))
+
+    left = [cell for cell in cells if not finished(cell)]
+    told = _Lines(len(cells), len(cells) - len(left))
+    return asyncio.run(do_jobs(left, WORKER, output, jobs, told.tell, ready))
+
+
+def claim(output: Path, settings: StalenessSettings) -> None:
+    """Make the folder this bench's own: ages and corrections may be added later, what all cells
+    follow from may not change. Raises `BenchError`."""
+    path = output / SETTINGS
+    if path.exists():
+        try:
+            found = StalenessSettings.model_validate_json(path.read_bytes())
+        except ValidationError as error:
+            why = error.errors(include_url=False)[0]["msg"]
+            raise OutputError(f"{path} is damaged ({why}): name another folder") from error
+        seeds = {"demo": {"seeds"}}
+        if found.model_dump(exclude=seeds) != settings.model_dump(exclude=seeds):
+            raise UsageError(f"{output} was begun with other settings: name another folder")
+        return
+    if output.exists() and any(output.iterdir()):
+        raise UsageError(f"{output} holds something else; name another folder")
+    output.mkdir(parents=True, exist_ok=True)
+    write_whole(path, settings.model_dump_json(indent=1) + "\n")
+
+
+class _Lines:
+    """Lines about cells, on stderr."""
+
+    def __init__(self, cells: int, done: int) -> None:
+        self._cells, self._done = cells, done
+        self._told: dict[Cell, float] = {}
+
+    def tell(self, cell: Cell, told: Told) -> None:
+        if told.event == "finished":
+            self._done += 1
+            print(f"{cell.name}: {told.said} ({self._done} of {self._cells})", file=sys.stderr)
+        elif time.monotonic() - self._told.get(cell, float("-inf")) >= LINE_SECONDS:
+            self._told[cell] = time.monotonic()
+            share = f"{told.done / told.total:.0%}, " if told.total else ""
+            print(f"{cell.name}, {told.event}: {share}{told.said}", file=sys.stderr)
+
+
+def show(findings: Findings, output: Path) -> None:
+    """The table, and what it is of."""
+    Console(highlight=False, width=None if sys.stdout.isatty() else 140).print(table_of(findings))
+    settings, warm = findings.settings, findings.warm_start
+    typer.echo(
+        f"{settings.updates} updates, {settings.demo.reinforced.episodes} puzzles each, "
+        f"{settings.demo.held_out:,} held-out puzzles of {len(settings.demo.seeds)} seeds; warm "
+        f"start {warm[0]:.1%} ({100 * warm[1]:.1f}–{100 * warm[2]:.1f}); "
+        f"{findings.tokens:,} tokens, {findings.cpu_minutes:.1f} CPU-minutes; {output / REPORT}"
+    )
+    for one in findings.cells:
+        for why in dict.fromkeys(one.stopped):
+            typer.echo(f"{one.age} versions ago, {TITLES[one.correction]}: stopped: {why}")
+
+
+def parse_ages(text: str) -> tuple[int, ...]:
+    """Comma-separated. Raises `UsageError`."""
+    try:
+        ages = tuple(sorted({int(part) for part in text.split(",")}))
+    except ValueError as error:
+        raise UsageError(f"--ages {text}: whole numbers, as in 0,4,16") from error
+    if ages[0] < 0:
+        raise UsageError(f"--ages {text}: a sample of the future can't be learned from")
+    return ages
+
+
+def parse_corrections(text: str) -> tuple[Correction, ...]:
+    """Comma-separated; `decoupled` is `token`. Raises `UsageError`."""
+    wanted = {"token" if part == "decoupled" else part for part in text.split(",")}
+    unknown = sorted(wanted - set(CORRECTIONS))
+    if unknown:
+        known = ", ".join("decoupled" if one == "token" else one for one in CORRECTIONS)
+        raise UsageError(f"--corrections {unknown[0]}: there is no such; there are: {known}")
+    return tuple(one for one in CORRECTIONS if one in wanted)

@@ -1,0 +1,148 @@
+"""The table: success and effective sample size by age and correction, as they come out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict
+
+from bench.errors import OutputError
+from bench.staleness.plan import (
+    TITLES,
+    Cell,
+    CellResult,
+    Correction,
+    StalenessSettings,
+    read_result,
+)
+from bench.statistics import bootstrap_difference, wilson
+from runtime.tables import figures
+from trainers.grpo.demo.results import ArmResult
+from trainers.grpo.demo.results import read_result as read_arm
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Bounds = tuple[float, float, float]
+"""Estimate, lower and upper bound."""
+
+
+class Finding(BaseModel):
+    """One age with one correction, over all seeds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    age: int
+    correction: Correction
+    solved: int
+    questions: int
+    success: Bounds
+    """With Wilson's 95 % interval over the puzzles of all seeds."""
+    effective_samples: Bounds | None
+    """Mean over updates that learned from samples of the whole age, with its 95 % bootstrap
+    interval; None where there was none."""
+    clipped: float
+    gain: Bounds
+    """Over the warm start: paired over the same puzzles, 95 % bootstrap interval."""
+    stopped: tuple[str, ...]
+    """Why trainings ended before their last update."""
+
+
+class Findings(BaseModel):
+    """The whole bench."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    settings: StalenessSettings
+    warm_start: Bounds
+    cells: tuple[Finding, ...]
+    tokens: int
+    cpu_minutes: float
+
+
+def findings_of(settings: StalenessSettings, cells: Sequence[Cell], output: Path) -> Findings:
+    """From the results. Raises OutputError for a cell without one."""
+    warm = {cell.seed: _warm(cell, output) for cell in cells if cell.age is None}
+    done: list[CellResult] = []
+    by_kind: dict[tuple[int, Correction], list[CellResult]] = {}
+    for cell in cells:
+        if cell.age is not None:
+            done.append(_result(cell, output))
+            by_kind.setdefault((cell.age, cell.correction), []).append(done[-1])
+    begun = "".join(one.outcomes for one in warm.values())
+    return Findings(
+        settings=settings,
+        warm_start=_success(begun),
+        cells=tuple(_finding(*kind, own, warm) for kind, own in by_kind.items()),
+        tokens=sum(one.tokens for one in (*warm.values(), *done)),
+        cpu_minutes=round(sum(one.cpu_seconds for one in (*warm.values(), *done)) / 60, 3),
+    )
+
+
+def _finding(
+    age: int, correction: Correction, own: Sequence[CellResult], warm: dict[int, ArmResult]
+) -> Finding:
+    outcomes = "".join(one.outcomes for one in own)
+    before = "".join(warm[one.cell.seed].outcomes for one in own)
+    gain = bootstrap_difference([float(x) for x in outcomes], [float(x) for x in before])
+    sizes = [size for one in own for size in one.effective_samples]
+    return Finding(
+        age=age,
+        correction=correction,
+        solved=outcomes.count("1"),
+        questions=len(outcomes),
+        success=_success(outcomes),
+        effective_samples=_mean(sizes) if sizes else None,
+        clipped=sum(one.clipped for one in own) / len(own),
+        gain=(gain.estimate, gain.low, gain.high),
+        stopped=tuple(one.stopped for one in own if one.stopped),
+    )
+
+
+def _success(outcomes: str) -> Bounds:
+    found = wilson(outcomes.count("1"), len(outcomes))
+    return found.estimate, found.low, found.high
+
+
+def _mean(values: Sequence[float]) -> Bounds:
+    found = bootstrap_difference(values, [0.0] * len(values))
+    return found.estimate, found.low, found.high
+
+
+def _result(cell: Cell, output: Path) -> CellResult:
+    found = read_result(cell, output)
+    if found is None:
+        raise OutputError(f"{cell.folder(output)} has no result: run the command again")
+    return found
+
+
+def _warm(cell: Cell, output: Path) -> ArmResult:
+    found = read_arm(cell.folder(output))
+    if found is None:
+        raise OutputError(f"{cell.folder(output)} has no result: run the command again")
+    return found
+
+
+def table_of(findings: Findings) -> Table:
+    """A row for each age and correction, for a terminal."""
+    made = figures(
+        "versions ago", "correction", "success", "95 %", "over warm start", "95 %", "ESS", "95 %",
+        "clipped", "stopped", words=("correction",),
+    )  # fmt: skip
+    for one in findings.cells:
+        made.add_row(
+            str(one.age), TITLES[one.correction],
+            f"{one.success[0]:.1%}", _range(one.success),
+            f"{100 * one.gain[0]:+.1f}", f"{100 * one.gain[1]:+.1f} to {100 * one.gain[2]:+.1f}",
+            *(("–", "–") if one.effective_samples is None else
+              (f"{one.effective_samples[0]:.3f}",
+               f"{one.effective_samples[1]:.3f}–{one.effective_samples[2]:.3f}")),
+            f"{one.clipped:.1%}", str(len(one.stopped) or "–"),
+        )  # fmt: skip
+    return made
+
+
+def _range(bounds: Bounds) -> str:
+    return f"{100 * bounds[1]:.1f}–{100 * bounds[2]:.1f}"

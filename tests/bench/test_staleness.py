@@ -1,0 +1,111 @@
+"""`bench staleness`: samples are as old as they should be, and nothing else differs."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from bench.errors import BenchError, OutputError, UsageError
+from bench.staleness.cell import work
+from bench.staleness.command import claim, do_cells, parse_ages, parse_corrections
+from bench.staleness.findings import findings_of, table_of
+from bench.staleness.plan import SETTINGS, Cell, StalenessSettings, cells_of, read_result, schedule
+from tests.trainers.grpo.tiny_puzzles import TINY
+from trainers.job_processes import Told
+
+TINY_CELLS = StalenessSettings(updates=4, demo=TINY)
+
+
+def silent(told: Told) -> None:
+    """Nobody watches."""
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warm start, and three trainings from it."""
+    folder = tmp_path_factory.mktemp("staleness")
+    work(Cell(seed=1), folder, TINY_CELLS, silent)
+    for age in (0, 2):
+        work(Cell(seed=1, age=age), folder, TINY_CELLS, silent)
+    return folder
+
+
+@given(updates=st.integers(1, 80), age=st.integers(0, 40))
+def test_every_batch_is_learned_from_once_as_many_versions_later_as_is_asked(
+    updates: int, age: int
+) -> None:
+    played_by: dict[int, int] = {}
+    learned: list[int] = []
+    for batches, version in schedule(updates, age):
+        played_by |= dict.fromkeys(batches, version)
+        learned.append(version)
+        assert version in played_by
+    assert learned == sorted(played_by) == list(range(updates))
+    assert all(played_by[v] == max(0, v - age) for v in learned)
+
+
+def test_a_model_that_earns_nothing_learns_nothing_and_says_so(output: Path) -> None:
+    """All rewards of every group are the same, so there is no effective sample size."""
+    result = read_result(Cell(seed=1, age=2), output)
+    assert result is not None
+    assert (result.updates, result.stopped, result.effective_samples) == (4, "", ())
+    assert result.tokens > 0
+
+
+def test_a_training_that_is_done_again_ends_the_same(output: Path, tmp_path: Path) -> None:
+    cell = Cell(seed=1, age=2)
+    work(Cell(seed=1), tmp_path, TINY_CELLS, silent)
+    again, first = work(cell, tmp_path, TINY_CELLS, silent), read_result(cell, output)
+    assert again is not None
+    assert first is not None
+    times = {"cpu_seconds"}
+    assert again.model_dump(exclude=times) == first.model_dump(exclude=times)
+
+
+def test_the_table_has_a_row_for_each_age_and_correction_with_intervals(output: Path) -> None:
+    cells = [Cell(seed=1), Cell(seed=1, age=0), Cell(seed=1, age=2)]
+    found = findings_of(TINY_CELLS, cells, output)
+    assert [(one.age, one.correction) for one in found.cells] == [(0, "token"), (2, "token")]
+    for one in found.cells:
+        assert one.success[1] <= one.success[0] <= one.success[2]
+        assert one.effective_samples is None
+        assert one.questions == TINY.held_out
+    Console(file=StringIO()).print(table_of(found))
+    with pytest.raises(OutputError, match="has no result"):
+        findings_of(TINY_CELLS, cells_of(TINY_CELLS, (1,), ("none",)), output)
+
+
+def test_a_folder_takes_more_seeds_but_no_other_settings(tmp_path: Path) -> None:
+    claim(tmp_path, TINY_CELLS)
+    more = TINY_CELLS.model_copy(update={"demo": TINY.model_copy(update={"seeds": (1, 2)})})
+    claim(tmp_path, more)
+    with pytest.raises(UsageError, match="other settings"):
+        claim(tmp_path, TINY_CELLS.model_copy(update={"updates": 5}))
+    (tmp_path / SETTINGS).write_text("{")
+    with pytest.raises(BenchError, match="damaged"):
+        claim(tmp_path, TINY_CELLS)
+
+
+@pytest.mark.parametrize("text", ["", "a", "1,", "-1", "0.5"])
+def test_ages_that_cannot_be_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--ages"):
+        parse_ages(text)
+
+
+def test_decoupled_is_the_objective_called_token() -> None:
+    assert parse_corrections("decoupled,none") == ("none", "token")
+    with pytest.raises(UsageError, match="there are: none, clip, truncated, decoupled"):
+        parse_corrections("truncatd")
+
+
+def test_cells_are_done_by_processes_of_their_own_after_their_warm_start(tmp_path: Path) -> None:
+    claim(tmp_path, TINY_CELLS)
+    cells = cells_of(TINY_CELLS, (1,), ("truncated",))
+    assert do_cells(cells, tmp_path, 2)
+    assert [cell.age for cell in cells] == [None, 1]
+    assert read_result(cells[1], tmp_path) is not None

@@ -1,0 +1,272 @@
+"""`train grpo --demo`: what it finds follows from its settings, however often it is interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+from trainers.cli import app
+from trainers.errors import TrainingError
+from trainers.grpo.demo.arm import work
+from trainers.grpo.demo.beginning import write_beginning
+from trainers.grpo.demo.pipeline import arms_of, run
+from trainers.grpo.demo.report import Share, conclusion, last_line, report_of
+from trainers.grpo.demo.results import Arm, ArmResult, read_result
+from trainers.grpo.demo.settings import (
+    ARMS,
+    AT_GRPO,
+    CONTINUED,
+    SETTINGS,
+    WARM_START,
+    ArmName,
+    DemoSettings,
+)
+from trainers.job_processes import Told
+
+from .launched import FORKS
+from .tiny_puzzles import TINY
+
+
+def weights(arm: Arm, output: Path) -> dict[str, torch.Tensor]:
+    return load_file(arm.folder(output) / "model/model.safetensors")
+
+
+def same(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> bool:
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[k], theirs[k]) for k in ours)
+
+
+def without_times(result: ArmResult) -> dict[str, object]:
+    said = result.model_dump(exclude={"cpu_seconds", "train_cpu_seconds"})
+    for point in said["curve"]:
+        del point["cpu_seconds"]
+    return said
+
+
+def silent(told: Told) -> None:
+    """Nobody watches."""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All arms of one seed, done without a break."""
+    output = tmp_path_factory.mktemp("demo")
+    for name in ARMS:
+        work(Arm(kind=name, seed=1), output, TINY, silent)
+    return output
+
+
+def test_one_seed_has_the_same_weights_and_results_wherever_it_is_done(
+    whole: Path, tmp_path: Path
+) -> None:
+    for name in ARMS:
+        arm = Arm(kind=name, seed=1)
+        again = work(arm, tmp_path, TINY, silent)
+        before = read_result(arm.folder(whole))
+        assert before is not None
+        assert without_times(again) == without_times(before)
+        assert same(weights(arm, tmp_path), weights(arm, whole))
+
+
+def test_the_control_spends_at_least_the_tokens_of_at_grpo_and_at_most_a_step_more(
+    whole: Path,
+) -> None:
+    learned, control = (
+        read_result(Arm(kind=name, seed=1).folder(whole)) for name in (AT_GRPO, CONTINUED)
+    )
+    assert learned is not None
+    assert control is not None
+    per_step = control.tokens / control.steps
+    assert learned.tokens <= control.tokens < learned.tokens + 2 * per_step
+
+
+def held_after(steps: int, arm: Arm, output: Path, end: Connection) -> None:
+    """Does the arm, and stands still after so many steps."""
+    torch.set_num_threads(1)
+    said: list[str] = []
+
+    def tell(told: Told) -> None:
+        said.append(told.said)
+        if len(said) == steps:
+            end.send(steps)
+            end.recv()
+
+    work(arm, output, TINY, tell)
+
+
+@pytest.mark.parametrize("name", [AT_GRPO, WARM_START])
+def test_an_arm_that_is_killed_ends_with_the_weights_of_one_that_is_not(
+    whole: Path, tmp_path: Path, name: ArmName
+) -> None:
+    arm = Arm(kind=name, seed=1)
+    for needed in arm.needs:
+        shutil.copytree(needed.folder(whole), needed.folder(tmp_path))
+    ours, theirs = FORKS.Pipe()
+    process = FORKS.Process(target=held_after, args=(2, arm, tmp_path, theirs))
+    process.start()
+    try:
+        assert ours.recv() == 2
+    finally:
+        process.kill()
+        process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert list(arm.folder(tmp_path).glob("checkpoints/*"))
+    assert read_result(arm.folder(tmp_path)) is None
+    work(arm, tmp_path, TINY, silent)
+    assert same(weights(arm, tmp_path), weights(arm, whole))
+
+
+@pytest.fixture
+def begun_demo(tmp_path: Path) -> Generator[subprocess.Popen[str]]:
+    """A demonstration with one arm in work that takes minutes."""
+    output = tmp_path / "out"
+    output.mkdir()
+    long = TINY.supervised.model_copy(update={"steps": 100_000})
+    settings = TINY.model_copy(update={"supervised": long})
+    (output / SETTINGS).write_text(settings.model_dump_json())
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from trainers.grpo.demo.pipeline import run\n"
+        "from trainers.grpo.demo.settings import DemoSettings\n"
+        "output = Path(sys.argv[1])\n"
+        "settings = DemoSettings.model_validate_json((output / 'settings.json').read_bytes())\n"
+        "try:\n"
+        "    run(settings, output, jobs=1, watcher=lambda arms, left: lambda arm, told:\n"
+        "        print(told.said, flush=True))\n"
+        "except KeyboardInterrupt:\n"
+        "    raise SystemExit(130)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(output)], stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    with process:
+        yield process
+        process.kill()
+
+
+def processes_of(output: Path) -> list[str]:
+    """Command lines that name the folder."""
+    found: list[str] = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        # A process may end while it is looked at.
+        with suppress(OSError):
+            found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return [line for line in found if str(output) in line]
+
+
+def test_ctrl_c_saves_a_checkpoint_and_leaves_no_process_behind(
+    begun_demo: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    assert begun_demo.stdout is not None
+    begun_demo.stdout.readline()
+    begun_demo.send_signal(signal.SIGINT)
+    assert begun_demo.wait(60) == 130
+    arm = Arm(kind=WARM_START, seed=1)
+    assert list(arm.folder(tmp_path / "out").glob("checkpoints/checkpoint-*/state.json"))
+    assert json.loads((tmp_path / "out/clock.json").read_text())["seconds"] > 0
+    assert processes_of(tmp_path / "out") == []
+
+
+def a_result(arm: ArmName, seed: int, solved: int, of: int = 400) -> ArmResult:
+    return ArmResult(
+        arm=arm, seed=seed, steps=10, tokens=1_000, train_cpu_seconds=30.0, cpu_seconds=60.0,
+        outcomes="1" * solved + "0" * (of - solved), failures={"out of turns": of - solved},
+        agreement=None, said={}, curve=(),
+    )  # fmt: skip
+
+
+def results(*solved: tuple[int, int, int]) -> list[ArmResult]:
+    return [
+        a_result(name, seed, count)
+        for seed, counts in enumerate(solved, 1)
+        for name, count in zip(ARMS, counts, strict=True)
+    ]
+
+
+def test_the_gain_is_the_least_one_of_the_seeds() -> None:
+    settings = DemoSettings(seeds=(1, 2, 3))
+    found = report_of(
+        settings, results((40, 340, 100), (60, 320, 80), (20, 330, 90)),
+        {"random": Share.of(2, 400)}, 7.5,
+    )  # fmt: skip
+    said = last_line(found)
+    assert said["success_gain"] == pytest.approx(0.65)
+    assert said["minutes"] == 7.5
+    assert said["cpu_minutes"] == 9.0
+    assert said["intervals_apart"] is True
+    assert "AT-GRPO gained 65.0 points" in "\n".join(conclusion(found))
+    # Wilson's interval of 340 of 400.
+    learned = found.seeds[0].arms[AT_GRPO]
+    assert (learned.low, learned.high) == pytest.approx((0.8117, 0.8817), abs=1e-4)
+
+
+def test_a_gain_that_is_none_is_reported_as_it_is() -> None:
+    settings = DemoSettings(seeds=(1, 2))
+    found = report_of(settings, results((100, 90, 200), (100, 300, 110)), {}, 1.0)
+    assert found.success_gain == pytest.approx(-0.025)
+    assert not found.apart
+    assert [row.apart for row in found.seeds] == [False, True]
+    assert "do not lie above" in "\n".join(conclusion(found))
+
+
+def test_a_missing_result_is_named() -> None:
+    with pytest.raises(TrainingError, match="seed 2 has no result of warm start"):
+        report_of(DemoSettings(seeds=(1, 2)), results((1, 2, 3)), {}, 1.0)
+
+
+def test_arms_come_after_what_they_begin_with() -> None:
+    done: set[Arm] = set()
+    for arm in arms_of(DemoSettings()):
+        assert done.issuperset(arm.needs)
+        done.add(arm)
+    assert len(done) == 9
+
+
+def test_random_weights_are_those_of_the_seed(tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        write_beginning(TINY.network, seed, tmp_path / name)
+    a, b, c = (load_file(tmp_path / name / "model.safetensors") for name in "abc")
+    assert same(a, b)
+    assert not same(a, c)
+
+
+def test_a_folder_of_other_settings_or_of_something_else_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/notes.txt").write_text("mine")
+    with pytest.raises(TrainingError, match="holds something else"):
+        run(TINY, tmp_path / "own", jobs=1)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / SETTINGS).write_text(DemoSettings().model_dump_json())
+    with pytest.raises(TrainingError, match="was begun with other settings"):
+        run(TINY, tmp_path / "other", jobs=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--demo", "--batch", "3"), "--batch does not go with --demo"),
+        (("--demo", "--from-store", "runs"), "--from-store does not go with --demo"),
+        (("--base", "micro:slm"), "--from-store is missing"),
+        (("--from-store", "runs"), "--base is missing"),
+    ],
+)
+def test_options_that_do_not_go_together_are_named(
+    tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    ended = CliRunner().invoke(app, ["grpo", str(tmp_path / "out"), *arguments])
+    assert ended.exit_code != 0
+    assert said in str(ended.exception)
+    assert not (tmp_path / "out").exists()

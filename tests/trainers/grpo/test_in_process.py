@@ -1,0 +1,95 @@
+"""Rollouts in one process follow the rules of the workflow `pair`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+
+from agents.environments.game import TOOL, Agent
+from agents.environments.puzzle_splits import Split
+from agents.records import Message
+from trainers.grpo.demo.demonstrations import tables
+from trainers.grpo.groups import Group
+from trainers.grpo.in_process import Prompter, evaluate
+from workers.engines.text.chat_prompt import build_prompt
+from workers.engines.torch.loading import LoadedModel
+
+from .tiny_puzzles import PUZZLE, a_model, played, sampler_of
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
+    return a_model(tmp_path_factory.mktemp("in_process") / "model")
+
+
+def texts_of(group: Group, prompter: Prompter) -> list[str]:
+    """What its candidates wrote."""
+    found: list[str] = []
+    for member in group.members:
+        (sequence,) = member.sequences
+        ids = [each for each, own in zip(sequence.ids, sequence.learned, strict=True) if own]
+        if ids[-1] in prompter.loaded.end_ids:
+            ids.pop()
+        found.append(prompter.loaded.codec.decode(ids))
+    return found
+
+
+def test_a_prompt_is_the_one_that_a_gpu_worker_makes(model: LoadedModel) -> None:
+    for table in tables(Split.TRAIN, PUZZLE, 1, 3):
+        observation = table.episode.observe(TOOL)
+        rendered = model.render([Message(role="user", content=observation)], [])
+        expected = build_prompt(rendered, (), model.codec).ids
+        assert Prompter(model).ids(observation) == expected
+
+
+def test_a_cell_of_the_grid_and_a_move_are_one_token_each(model: LoadedModel) -> None:
+    assert [model.codec.decode([each]) for each in model.codec.encode("##.\n.A.\n")] == list(
+        "##.\n.A.\n"
+    )
+    answer = model.codec.encode("#### [U, R]")
+    assert [model.codec.decode([each]) for each in answer] == ["#### ", "[U", ", R", "]"]
+
+
+def test_the_best_candidate_is_executed_before_the_next_agent_observes(
+    model: LoadedModel,
+) -> None:
+    prompter = Prompter(model)
+    found: dict[str, list[Group]] = defaultdict(list)
+    for group in played(model).groups:
+        found[group.key.instance].append(group)
+    for table in tables(Split.TRAIN, PUZZLE, 1, 4):
+        episode = table.episode
+        for turn, group in enumerate(sorted(found[table.instance], key=lambda g: g.key.turn or 0)):
+            agent: Agent = episode.agent
+            assert (group.key.agent, group.key.turn) == (agent, turn)
+            prompt = tuple(prompter.ids(episode.observe(agent)))
+            texts = texts_of(group, prompter)
+            rewards: list[float] = []
+            for member, text in zip(group.members, texts, strict=True):
+                assert member.sequences[0].ids[: len(prompt)] == prompt
+                rewards.append(episode.copy().apply(agent, text).rewards.total())
+            assert group.rewards == tuple(rewards)
+            episode.apply(agent, texts[rewards.index(max(rewards))])
+        assert episode.done
+
+
+def test_one_seed_plays_the_same_and_another_seed_does_not(model: LoadedModel) -> None:
+    assert played(model, seed=2) == played(model, seed=2)
+    assert played(model, seed=2) != played(model, seed=3)
+
+
+def test_puzzles_that_are_played_together_go_as_they_go_alone(model: LoadedModel) -> None:
+    prompter, sampler = Prompter(model), sampler_of(model)
+    together = evaluate(tables(Split.TEST, PUZZLE, 5, 6), prompter, sampler, 5)
+    alone = [
+        evaluate([table], prompter, sampler, 5).outcomes
+        for table in tables(Split.TEST, PUZZLE, 5, 6)
+    ]
+    assert together.outcomes == "".join(alone)
+    assert sum(together.failures.values()) == together.outcomes.count("0")
+
+
+def test_no_puzzle_of_an_evaluation_is_one_of_training() -> None:
+    grids = {split: {t.instance for t in tables(split, PUZZLE, 1, 50)} for split in Split}
+    assert grids[Split.TRAIN].isdisjoint(grids[Split.TEST] | grids[Split.VALIDATION])

@@ -1,0 +1,121 @@
+"""Prefixes that are shared change the time of a step, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainers.grpo.learner import Learner
+from trainers.grpo.pipeline import begun
+from trainers.grpo.prefix_trees import tree_pieces_of
+from trainers.grpo.report import PolicyStep
+from trainers.grpo.rows import Row
+from trainers.grpo.sequences import TokenSequence
+from trainers.grpo.stream import StepBatch
+from trainers.network import load_base
+from workers.engines.torch.loading import LoadedModel
+
+from .tiny_grpo import settings_of
+from .tiny_puzzles import a_model, played
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trees") / "model"
+    a_model(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> LoadedModel:
+    return load_base(str(folder))
+
+
+def row(prompt: tuple[int, ...], answer: tuple[int, ...], number: int) -> Row:
+    sequence = TokenSequence(
+        ids=(*prompt, *answer),
+        learned=(*[False] * len(prompt), *[True] * len(answer)),
+        logprobs=(*[0.0] * len(prompt), *[-1.0 - number] * len(answer)),
+        temperature=1.0,
+        truncated=False,
+    )
+    return Row(sequence, float(number), f"row {number}", 0)
+
+
+TOKENS = st.integers(0, 5)
+PROMPTS = st.lists(st.lists(TOKENS, min_size=1, max_size=20).map(tuple), min_size=1, max_size=3)
+
+
+@given(PROMPTS, st.data())
+@settings(max_examples=25, deadline=None)
+def test_every_token_of_a_tree_has_the_log_probability_that_it_has_alone(
+    model: LoadedModel, prompts: list[tuple[int, ...]], data: st.DataObject
+) -> None:
+    answers = st.tuples(
+        st.sampled_from(prompts), st.lists(TOKENS, min_size=1, max_size=4).map(tuple)
+    )
+    drawn = data.draw(st.lists(answers, min_size=1, max_size=12))
+    rows = [row(*each, number) for number, each in enumerate(drawn)]
+    learner = Learner(begun(settings_of(share_prefixes=True), ["shared"], model))
+    found: dict[int, list[float]] = {number: [] for number in range(len(rows))}
+    for piece in tree_pieces_of(rows, 64, model.device):
+        with torch.no_grad():
+            logprobs = learner.logprobs(piece).tolist()
+        for number, logprob, weight in zip(
+            piece.sequence.tolist(), logprobs, piece.advantages.tolist(), strict=True
+        ):
+            assert weight == number
+            found[number].append(logprob)
+    for number, (prompt, answer) in enumerate(drawn):
+        with torch.no_grad():
+            logits = model.model(torch.tensor([[*prompt, *answer]])).logits[0]
+        scores = logits[len(prompt) - 1 : -1].log_softmax(-1)
+        expected = scores.gather(1, torch.tensor(answer)[:, None])[:, 0].tolist()
+        assert found[number] == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_tree_holds_what_its_rows_begin_with_once(model: LoadedModel) -> None:
+    prompt = tuple(range(40))
+    rows = [row(prompt, answer, at) for at, answer in enumerate([(1, 2), (1, 3), (1, 2), (4,)])]
+    (piece,) = tree_pieces_of(rows, 4_096, model.device)
+    # 40 of the prompt, then 1, 2, 3 and 4: rounded up to 48 from 44, where four rows were 4 · 48.
+    assert piece.tokens == 48
+    assert piece.targets.tolist() == [1, 2, 1, 3, 1, 2, 4]
+    assert piece.sequence.tolist() == [0, 0, 1, 1, 2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        {"entropy": 0.01},
+        {"correction": "sequence", "normalisation": "sequence", "kl": 0.1},
+        {"correction": "truncated", "normalisation": "constant"},
+    ],
+)
+def test_a_step_has_the_same_loss_and_the_same_weights_with_shared_prefixes(
+    folder: Path, objective: dict[str, object]
+) -> None:
+    groups = played(load_base(str(folder))).groups
+    facts: list[PolicyStep] = []
+    weights: list[dict[str, torch.Tensor]] = []
+    for shared in (False, True):
+        chosen = settings_of(
+            share_prefixes=shared, piece_tokens=256, truncated="keep", objective=objective
+        )
+        policies = begun(chosen, ["shared"], load_base(str(folder)))
+        made = Learner(policies).step(StepBatch(0, groups, (), 0))["shared"]
+        facts.append(made)
+        weights.append({k: v.detach().clone() for k, v in policies.network.trained()})
+    plain, tree = facts
+    assert tree.loss == pytest.approx(plain.loss, abs=1e-6)
+    assert tree.gradient_norm == pytest.approx(plain.gradient_norm, rel=1e-3)
+    assert tree.entropy == pytest.approx(plain.entropy, rel=1e-5)
+    assert tree.learned == plain.learned
+    assert 2 * tree.tokens < plain.tokens
+    for name, value in weights[0].items():
+        # One step of Adam is as large as the learning rate, however small a gradient is.
+        assert float((value - weights[1][name]).abs().mean()) < 1e-5

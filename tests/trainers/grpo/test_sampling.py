@@ -1,0 +1,106 @@
+"""What the in-process sampler draws, and with which log-probabilities."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from trainers.grpo.learner import Learner
+from trainers.grpo.pipeline import begun
+from trainers.grpo.prefix_trees import tree_pieces_of
+from trainers.grpo.rows import pieces_of, rows_of
+from trainers.grpo.sampling import Completion, Sampler
+from workers.engines.torch.loading import LoadedModel
+
+from .tiny_grpo import settings_of
+from .tiny_puzzles import a_model, played, sampler_of
+
+PROMPTS = [[5, 9, 11, 40, 41], [7, 8], [30, 31, 32]]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
+    return a_model(tmp_path_factory.mktemp("sampling") / "model")
+
+
+def drawn(sampler: Sampler, seed: int, temperature: float = 1.0) -> list[list[Completion]]:
+    return sampler.sample(
+        PROMPTS, count=16, limit=3, temperature=temperature,
+        generator=torch.Generator().manual_seed(seed),
+    )  # fmt: skip
+
+
+def alone(model: LoadedModel, prompt: list[int], ids: tuple[int, ...], heat: float) -> list[float]:
+    """Log-probabilities by a plain forward pass of one sequence."""
+    with torch.no_grad():
+        logits = model.model(torch.tensor([[*prompt, *ids]])).logits[0, len(prompt) - 1 : -1]
+    scores = (logits / heat).log_softmax(-1)
+    return scores.gather(1, torch.tensor(ids)[:, None])[:, 0].tolist()
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_every_log_probability_is_that_of_a_plain_forward_pass(
+    model: LoadedModel, temperature: float
+) -> None:
+    for prompt, completions in zip(PROMPTS, drawn(sampler_of(model), 1, temperature), strict=True):
+        assert len(completions) == 16
+        for one in set(completions):
+            expected = alone(model, prompt, one.ids, temperature)
+            assert one.logprobs == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_trainer_finds_the_log_probabilities_that_were_sampled_with(
+    model: LoadedModel,
+) -> None:
+    groups = played(model).groups
+    settings = settings_of(truncated="keep")
+    learner = Learner(begun(settings, ["shared"], model))
+    rows = rows_of(groups, settings)
+    for piece in (
+        *pieces_of(rows, 4_096, model.device), *tree_pieces_of(rows, 4_096, model.device)
+    ):  # fmt: skip
+        assert float((learner.logprobs(piece) - piece.behaviour).abs().max()) < 1e-5
+
+
+def test_one_seed_draws_one_sample_and_another_seed_another(model: LoadedModel) -> None:
+    sampler = sampler_of(model)
+    assert drawn(sampler, 3) == drawn(sampler, 3)
+    assert drawn(sampler, 3) != drawn(sampler, 4)
+
+
+def test_frequencies_are_those_of_the_softmax(model: LoadedModel) -> None:
+    prompt = PROMPTS[0]
+    found = sampler_of(model).sample(
+        [prompt], count=4_000, limit=1, temperature=1.0,
+        generator=torch.Generator().manual_seed(1),
+    )[0]  # fmt: skip
+    with torch.no_grad():
+        expected = model.model(torch.tensor([prompt])).logits[0, -1].softmax(-1)
+    counts = torch.bincount(torch.tensor([one.ids[0] for one in found]), minlength=len(expected))
+    # Four standard deviations of the most probable ones.
+    for token in expected.topk(5).indices.tolist():
+        share = float(expected[token])
+        apart = abs(float(counts[token]) / 4_000 - share)
+        assert apart < 4 * (share * (1 - share) / 4_000) ** 0.5
+
+
+def test_a_completion_ends_with_the_end_of_its_turn_or_is_marked_as_cut_short(
+    model: LoadedModel,
+) -> None:
+    ends = model.end_ids
+    for one in [one for some in drawn(sampler_of(model), 2) for one in some]:
+        assert one.truncated == (one.ids[-1] not in ends)
+        assert not ends.intersection(one.ids[:-1])
+        assert len(one.ids) == 3 or not one.truncated
+
+
+def test_greedy_takes_the_most_probable_token_whatever_stands_beside_it(
+    model: LoadedModel,
+) -> None:
+    found = sampler_of(model).greedy(PROMPTS, limit=4)
+    for prompt, one in zip(PROMPTS, found, strict=True):
+        ids = list(prompt)
+        for token in one.ids:
+            with torch.no_grad():
+                assert int(model.model(torch.tensor([ids])).logits[0, -1].argmax()) == token
+            ids.append(token)

@@ -1,0 +1,55 @@
+"""A demonstration so small that it takes seconds: it learns nothing, but does everything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agents.environments.game import Agent
+from agents.environments.plan_path import Difficulty, PlanPathSetting
+from agents.environments.puzzle_splits import Split
+from agents.records import PolicyRef
+from trainers.grpo.demo.beginning import write_beginning
+from trainers.grpo.demo.demonstrations import tables
+from trainers.grpo.demo.settings import DemoSettings, NetworkSize, Reinforced, Supervised
+from trainers.grpo.in_process import Played, Prompter, Rules, roll_out
+from trainers.grpo.sampling import Sampler
+from trainers.network import load_base
+from workers.engines.torch.loading import LoadedModel
+
+PUZZLE = Difficulty(
+    rows=5, columns=5, setting=PlanPathSetting(turns=2, calls=2, search=2, brief=True, view=1)
+)
+TINY = DemoSettings(
+    seeds=(1,),
+    puzzle=PUZZLE,
+    network=NetworkSize(hidden=32, feed_forward=32, layers=1),
+    supervised=Supervised(steps=3, batch=4, warmup=1),
+    reinforced=Reinforced(steps=3, episodes=3, candidates=4, limit=5, minibatch=4),
+    held_out=4,
+    looks=1,
+    looked_at=2,
+    checkpoint_every=1,
+)
+
+
+def a_model(folder: Path, seed: int = 1) -> LoadedModel:
+    write_beginning(TINY.network, seed, folder)
+    return load_base(str(folder))
+
+
+def sampler_of(loaded: LoadedModel) -> Sampler:
+    return Sampler(loaded.model, loaded.end_ids, padding=0)
+
+
+def played(loaded: LoadedModel, *, seed: int = 1, limit: int = 5) -> Played:
+    """Four puzzles, four candidates for each observation."""
+    import torch
+
+    def policy(agent: Agent) -> PolicyRef:
+        return PolicyRef(name="shared", base="model", version=0)
+
+    return roll_out(
+        tables(Split.TRAIN, PUZZLE, seed, 4), Prompter(loaded), sampler_of(loaded),
+        Rules(candidates=4, limit=limit), policy, lambda agent: None,
+        torch.Generator().manual_seed(seed), "run",
+    )  # fmt: skip

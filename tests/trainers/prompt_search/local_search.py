@@ -1,0 +1,154 @@
+"""Searches in this process: real roles, workflows and the scripted engine, no bus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agents.prompts import load_prompt, replacement
+from agents.records import Budget, JsonObject, Run, Task
+from agents.workflows import policies_for, prompt_hashes
+from tests.bench.local_client import LocalClient
+from trainers.prompt_search.candidates import Candidate, in_force
+from trainers.prompt_search.playing import Played, Player, RunLog
+from trainers.prompt_search.questions import Question, Questions
+from trainers.prompt_search.search import Found, Search
+from trainers.prompt_search.settings import CandidateFile, SearchSettings
+from workers.engines.settings import ModelSettings
+
+NO_IDEA = "I have no idea."
+SOLO = load_prompt("solo")
+
+
+class PromptClient(LocalClient):
+    """Its runs may bring prompt files along."""
+
+    def new_run(
+        self,
+        prompt: str,
+        *,
+        workflow: str = "delegate",
+        policies: Mapping[str, str] | None = None,
+        options: JsonObject | None = None,
+        seed: int = 0,
+        budget: Budget | None = None,
+        tags: Mapping[str, str] | None = None,
+        environment: str = "question",
+        instance: JsonObject | None = None,
+        run_id: str | None = None,
+        prompt_files: Mapping[str, str] | None = None,
+    ) -> Run:
+        run = super().new_run(
+            prompt,
+            workflow=workflow,
+            policies=policies_for(workflow, dict(policies or {})),
+            options=options,
+            seed=seed,
+            budget=budget,
+            tags=tags,
+            environment=environment,
+            instance=instance,
+            run_id=run_id,
+        )
+        files = dict(prompt_files or {})
+        return run.model_copy(
+            update={"prompt_files": files, "prompts": prompt_hashes(workflow, files)}
+        )
+
+
+def client(heeds: Sequence[Mapping[str, object]] = (), **scripted: object) -> PromptClient:
+    """A deployment whose pool `llm` heeds these phrases."""
+    model = ModelSettings.model_validate(
+        {
+            "engine": "scripted",
+            "model": "scripted-llm",
+            "scripted": {"heeds": list(heeds), **scripted},
+        }
+    )
+    return PromptClient({"llm": model})
+
+
+@dataclass
+class Watched:
+    """A watch that remembers."""
+
+    said: list[str] = field(default_factory=list[str])
+    runs: int = 0
+    expected: int = 0
+
+    def planned(self, runs: int) -> None:
+        self.expected += runs
+
+    def ended(self, played: Played) -> None:
+        self.runs += 1
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+def variant(label: str, text: str, *, name: str = "solo") -> Candidate:
+    content = f"---\nname: {name}\nversion: 2\n---\n{text}\n"
+    return Candidate(label, f"{label}.md", replacement(content, name, origin=label), content)
+
+
+def sums(train: int, held_out: int) -> Questions:
+    """Questions that the scripted engine answers rightly, whatever it is told."""
+
+    def one(at: int) -> Question:
+        a, b = at + 3, 2 * at + 5
+        return Question(id=str(at), task=Task(prompt=f"What is {a} * {b}?"), gold=str(a * b))
+
+    made = [one(at) for at in range(train + held_out)]
+    return Questions("sums", "answer", tuple(made[:train]), tuple(made[train:]))
+
+
+def log_in(folder: Path) -> RunLog:
+    folder.mkdir(exist_ok=True)
+    return RunLog(folder)
+
+
+async def searched(
+    folder: Path,
+    deployment: PromptClient,
+    variants: Sequence[Candidate],
+    *,
+    questions: Questions | None = None,
+    watch: Watched | None = None,
+    concurrency: int = 8,
+    **changes: object,
+) -> Found:
+    """A search for the prompt of `solo`, going on with what is in the folder."""
+    candidates = {"solo": [in_force(SOLO, None), *variants]}
+    asked = questions or sums(40, 20)
+    settings = SearchSettings.model_validate(
+        {
+            "workflow": "solo",
+            "options": {},
+            "policies": {"solo": "llm"},
+            "models": {"llm": "scripted:scripted-llm"},
+            "prompts": {
+                name: tuple(CandidateFile(label=one.label, hash=one.hash) for one in each)
+                for name, each in candidates.items()
+            },
+            "source": asked.source,
+            "questions_sha256": asked.sha256,
+            "runs": 24,
+            "held_out": len(asked.held_out),
+            **changes,
+        }
+    )
+    watched = watch or Watched()
+    with log_in(folder) as log:
+        player = Player(
+            deployment,
+            log,
+            watched,
+            workflow="solo",
+            options=settings.options,
+            policies=settings.policies,
+            seed=settings.seed,
+            run_seconds=60.0,
+            concurrency=concurrency,
+        )
+        return await Search(settings, asked, candidates, {}, player, watched).run()

@@ -1,0 +1,120 @@
+"""Searches for tests: real workers on a real bus, and models that heed what they are told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from bus import BusSettings
+from tests.redis_process import running, servers
+from tests.workers.processes import workers_running
+from workers.engines.settings import ModelSettings
+from workers.settings import GpuWorkerSettings, RoleWorkerSettings, ToolWorkerSettings, WorkerBase
+
+COMMAND = (sys.executable, "-m", "trainers.cli", "prompts")
+SEED = 5
+ROLES = ("umi_planner", "umi_caller", "umi_summarizer", "completion")
+SPLITS = ("train", "unseen_worlds", "unseen_wordings", "unseen_combinations", "unseen_apis")
+
+
+def prompt_file(path: Path, text: str, *, name: str = "umi_planner", version: int = 2) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"---\nname: {name}\nversion: {version}\n---\n{text}\n")
+    return path
+
+
+def umi_team(bus: BusSettings, scripted: Mapping[str, object]) -> list[WorkerBase]:
+    """The team of `umi`, whose planner gives up as often as `scripted` says."""
+    worlds = [{"split": split, "seed": SEED, "samples": 60} for split in SPLITS]
+    model = ModelSettings.model_validate(
+        {
+            "engine": "scripted",
+            "model": "scripted-umi",
+            "base_until_published": ["planner", "caller", "summarizer", "single"],
+            "scripted": {"worlds": worlds, **scripted},
+        }
+    )
+    return [
+        RoleWorkerSettings(bus=bus, name="roles", roles=ROLES),
+        GpuWorkerSettings(bus=bus, name="gpu", models={"umi": model}),
+        ToolWorkerSettings(bus=bus, name="tool"),
+    ]
+
+
+def solo_team(
+    bus: BusSettings, scripted: Mapping[str, object], **model: object
+) -> list[WorkerBase]:
+    """One model that answers sums."""
+    served = ModelSettings.model_validate(
+        {"engine": "scripted", "model": "scripted-llm", "scripted": scripted, **model}
+    )
+    return [
+        RoleWorkerSettings(bus=bus, name="roles", roles=("solo", "completion")),
+        GpuWorkerSettings(bus=bus, name="gpu", models={"llm": served}),
+        ToolWorkerSettings(bus=bus, name="tool"),
+    ]
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A deployment that a search can be run on."""
+
+    bus: BusSettings
+    environment: dict[str, str]
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*COMMAND, *arguments],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        process = self.start(*arguments)
+        out, errors = process.communicate(timeout=100)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, errors)
+
+    def last_line(self, *arguments: str) -> dict[str, Any]:
+        """What `--json` ends with."""
+        done = self.run(*arguments, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+
+@asynccontextmanager
+async def serving(
+    team: Callable[[BusSettings], Sequence[WorkerBase]], profile: str, folder: Path
+) -> AsyncGenerator[Serving]:
+    """A Redis server of its own with the workers of a team; commands read the profile for what they
+    have to know of it."""
+    binary = next(iter(servers().values()))
+    with TemporaryDirectory(prefix="sw-") as place, running(binary, Path(place)) as server:
+        bus = BusSettings(redis_url=server.url)
+        environment = {
+            **{k: v for k, v in os.environ.items() if not k.startswith("SWITCHYARD_")},
+            "SWITCHYARD_BUS__REDIS_URL": server.url,
+            "SWITCHYARD_STATE": str(folder / "state"),
+            "SWITCHYARD_PROFILE": profile,
+        }
+        async with workers_running(team(bus), folder / "workers"):
+            yield Serving(bus, environment)
+
+
+def sums(path: Path, count: int) -> Path:
+    """A file of questions that the scripted engine answers rightly."""
+    rows = [
+        {"question": f"What is {at + 3} * {2 * at + 5}?", "answer": (at + 3) * (2 * at + 5)}
+        for at in range(count)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path

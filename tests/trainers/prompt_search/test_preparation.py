@@ -1,0 +1,209 @@
+"""What cannot be meant, or cannot be read, is named before a run is paid for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agents.errors import InvalidPrompt
+from agents.prompts import load_prompt
+from runtime import config
+from tests.trainers.prompt_search.local_search import SOLO
+from tests.trainers.prompt_search.searching import prompt_file, sums
+from trainers.errors import TrainingError
+from trainers.prompt_search.candidates import in_force, read_variants
+from trainers.prompt_search.output import claim, locked
+from trainers.prompt_search.preparation import Asked, Prepared, prepared
+from trainers.prompt_search.proposals import Failure, Tried, read_proposal, request
+
+LIMITS = {
+    "runs": 24,
+    "tokens": None,
+    "held_out": 5,
+    "alpha": 0.05,
+    "propose": 0,
+    "proposer": None,
+    "seed": 1,
+    "run_seconds": 60.0,
+}
+
+
+def prepare(*variants: Path, profile: str = "scripted", **changes: object) -> Prepared:
+    limits = {name: changes.pop(name, value) for name, value in LIMITS.items()}
+    asked: dict[str, object] = {
+        "workflow": "solo",
+        "prompts": (),
+        "variants": variants,
+        "dataset": None,
+        "game": None,
+        "size": None,
+        "difficulty": {},
+        "setting": {},
+        "data": None,
+        "options": {},
+        "policies": {},
+        "limits": limits,
+        **changes,
+    }
+    return prepared(Asked(**asked), config.load(profile, environ={}))  # pyright: ignore[reportArgumentType]
+
+
+@pytest.fixture
+def terse(tmp_path: Path) -> Path:
+    return prompt_file(tmp_path / "variants" / "terse.md", "Answer in one word.", name="solo")
+
+
+def test_all_prompts_with_candidates_are_searched_in_turn(tmp_path: Path) -> None:
+    prompt_file(tmp_path / "a.md", "Plan.", name="planner")
+    prompt_file(tmp_path / "b.md", "Solve.", name="slm")
+    made = prepare(tmp_path, workflow="delegate")
+    assert {name: [one.label for one in each] for name, each in made.candidates.items()} == {
+        "planner": ["current", "a"],
+        "slm": ["current", "b"],
+    }
+    assert made.settings.models == {"llm": "scripted:scripted-llm", "slm": "scripted:scripted-slm"}
+    assert len(made.questions.train) == 12
+    assert len(made.questions.held_out) == 5
+
+
+def test_a_prompt_of_the_deployments_profile_is_the_one_to_beat(
+    tmp_path: Path, terse: Path
+) -> None:
+    own = prompt_file(tmp_path / "own.md", "Say it.", name="solo")
+    profile = tmp_path / "own.toml"
+    profile.write_text(f'extends = "scripted"\n[prompts]\nsolo = "{own.name}"\n')
+    current, other = prepare(terse, profile=str(profile)).candidates["solo"]
+    assert (current.origin, current.prompt.text) == ("profile", "Say it.")
+    assert other.label == "terse"
+
+
+def test_a_file_with_the_text_in_force_or_of_another_file_is_no_candidate(tmp_path: Path) -> None:
+    prompt_file(tmp_path / "a.md", SOLO.text, name="solo", version=9)
+    prompt_file(tmp_path / "b.md", "Answer.", name="solo")
+    prompt_file(tmp_path / "c.md", "Answer.", name="solo", version=3)
+    assert [one.label for one in prepare(tmp_path).candidates["solo"]] == ["current", "b"]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"\xff\xfe", "not UTF-8"),
+        (b"Do it.", "must begin with"),
+        (b"x" * 60_000, "longer than 50,000 characters"),
+        (b"x" * 600_000, "more than 200,000 bytes"),
+        (b"---\nname: solo\nversion: 1\n---\n", "no text"),
+        (b"---\nname: solo\nversion: 1\n---\nAnswer {question}.\n", "placeholder {question}"),
+        (b"---\nname: planner\nversion: 1\n---\nPlan.\n", "for the prompt 'planner'"),
+    ],
+)
+def test_a_hostile_candidate_is_refused_by_name(tmp_path: Path, content: bytes, says: str) -> None:
+    (tmp_path / "hostile.md").write_bytes(content)
+    with pytest.raises(TrainingError, match=says) as refused:
+        prepare(tmp_path)
+    assert "hostile.md" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"prompts": ("umi_planner",)}, "has no such prompt; it has: solo"),
+        ({"propose": 2}, "--proposer"),
+        ({"proposer": "llm"}, "--propose N"),
+        ({"propose": 1, "proposer": "gpt"}, "no pool 'gpt'"),
+        ({"runs": 1}, "2 candidates need at least 2 runs"),
+        ({"held_out": 0}, "--held-out"),
+        ({"alpha": 1.0}, "--alpha"),
+        ({"tokens": 0}, "--tokens"),
+        ({"game": "chess"}, "games: plan_path"),
+        ({"dataset": "gsm"}, "worlds, wordproblems"),
+        ({"dataset": "worlds", "game": "sudoku"}, "--dataset and --game"),
+        ({"size": 4}, "name a --game"),
+        ({"profile": "umi_scripted"}, "role 'solo'|pool"),
+    ],
+)
+def test_what_cannot_be_meant_is_named(terse: Path, changes: dict[str, object], says: str) -> None:
+    with pytest.raises(TrainingError, match=says):
+        prepare(terse, **changes)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_search_without_a_candidate_says_where_to_get_some() -> None:
+    with pytest.raises(TrainingError, match=r"--variants, or .* --propose N"):
+        prepare()
+
+
+def test_a_file_with_too_few_questions_says_how_many_runs_it_has_enough_for(
+    tmp_path: Path, terse: Path
+) -> None:
+    data = sums(tmp_path / "sums.jsonl", 20)
+    with pytest.raises(TrainingError, match=r"--runs 200: .* fewer runs \(about \d+\)"):
+        prepare(terse, data=data, runs=200)
+    with pytest.raises(TrainingError, match="--held-out 90"):
+        prepare(terse, data=data, held_out=90)
+
+
+def test_a_folder_of_another_search_is_left_alone_until_it_is_told_to_forget(
+    tmp_path: Path, terse: Path
+) -> None:
+    one, other = prepare(terse), prepare(terse, seed=2)
+    with locked(tmp_path / "out"):
+        claim(tmp_path / "out", one.settings, one.candidates, restart=False)
+        claim(tmp_path / "out", one.settings, one.candidates, restart=False)
+        with pytest.raises(TrainingError, match=r"begun with other settings: .*seed"):
+            claim(tmp_path / "out", other.settings, other.candidates, restart=False)
+        claim(tmp_path / "out", other.settings, other.candidates, restart=True)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("keep")
+    with pytest.raises(TrainingError, match="holds something else"):
+        claim(tmp_path / "mine", one.settings, one.candidates, restart=True)
+
+
+def test_two_searches_never_work_on_one_folder(tmp_path: Path) -> None:
+    with (
+        locked(tmp_path),
+        pytest.raises(TrainingError, match="another search is at work"),
+        locked(tmp_path),
+    ):
+        pass
+
+
+def test_too_many_variants_are_refused(tmp_path: Path) -> None:
+    for number in range(65):
+        prompt_file(tmp_path / f"{number}.md", f"Answer {number}.", name="solo")
+    with pytest.raises(TrainingError, match="65 files are more than 64"):
+        read_variants([tmp_path], {"solo"})
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ("I would rather not.", "no text between"),
+        ("<prompt>\n\n</prompt>", "no text"),
+        ("<prompt>\nPut {{question}} here.\n</prompt>", "placeholder"),
+        (f"<prompt>\n{'x' * 60_000}\n</prompt>", "longer than"),
+        (f"<prompt>\n{SOLO.text}\n</prompt>", "the text is that of current"),
+        ("<prompt>\n" * 20_000, "no text between"),
+        ("<prompt>\nSay \ud800.\n</prompt>", "UTF-8"),
+    ],
+)
+def test_a_proposal_that_is_no_prompt_is_refused(answer: str, says: str) -> None:
+    known = [in_force(SOLO, None)]
+    with pytest.raises(InvalidPrompt, match=says):
+        read_proposal(answer, of=SOLO, label="proposal-1", origin="x", known=known, cut=False)
+
+
+def test_a_proposal_that_was_cut_off_says_what_to_raise() -> None:
+    with pytest.raises(InvalidPrompt, match="max_tokens"):
+        read_proposal("<prompt>\nx\n</prompt>", of=SOLO, label="p", origin="x", known=[], cut=True)
+
+
+def test_a_proposer_reads_a_bounded_part_of_what_is_hostile() -> None:
+    failures = [Failure("q" * 100_000, "a" * 100_000, "f" * 100_000)] * 50
+    text = request(Tried("best", 1, 9), [Tried("other", 0, 9)] * 50, failures)
+    assert len(text) < 50_000
+    assert "solve 1 of 9" not in text
+    assert "solved 1 of 9" in text
+
+
+def test_the_writer_is_shown_the_lines_that_are_looked_for() -> None:
+    assert load_prompt("prompt_writer").text.endswith("<prompt>\n</prompt>")

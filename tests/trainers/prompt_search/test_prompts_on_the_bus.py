@@ -1,0 +1,158 @@
+"""`train prompts` as its user runs it: real workers on a real bus."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from agents.prompts import load_prompt
+from bus import BusSettings
+from runtime import config
+from runtime.client import Client
+from tests.trainers.prompt_search.searching import (
+    SEED,
+    prompt_file,
+    serving,
+    solo_team,
+    sums,
+    umi_team,
+)
+from workers.settings import WorkerBase
+
+UMI = ("--workflow", "umi", "--seed", str(SEED), "--runs", "24", "--held-out", "20")
+NO_IDEA = "I have no idea."
+HEEDS = [
+    {"phrase": "You improve", "answer": "<prompt>\nWork it out.\n</prompt>"},
+    {"phrase": "step by step", "answer": NO_IDEA},
+]
+"""A model that knows nothing under the shipped prompt, and writes a better one when it is asked."""
+
+
+def report_of(output: Path) -> dict[str, Any]:
+    return json.loads((output / "report.json").read_text())
+
+
+def solo(**model: object) -> Callable[[BusSettings], list[WorkerBase]]:
+    return lambda bus: solo_team(bus, {"heeds": HEEDS, "latency_seconds": 0.01}, **model)
+
+
+def asked(folder: Path, output: str) -> tuple[str, ...]:
+    data = sums(folder / "sums.jsonl", 80)
+    how = ("--runs", "30", "--held-out", "12", "--concurrency", "3", "--policy", "solo=llm")
+    return (str(folder / output), "--workflow", "solo", "--data", str(data), *how)
+
+
+def stopped_at(results: int, process: Any, output: Path, number: signal.Signals) -> None:
+    """Send a signal when so many runs are in the log."""
+    log = output / "runs.jsonl"
+    while process.poll() is None:
+        if log.exists() and log.read_bytes().count(b'"played"') >= results:
+            process.send_signal(number)
+            return
+        os.sched_yield()
+
+
+async def test_a_better_prompt_is_found_proven_on_held_out_questions_and_adopted(
+    tmp_path: Path,
+) -> None:
+    variants, output = tmp_path / "variants", tmp_path / "out"
+    prompt_file(variants / "hasty.md", "Be quick about it.")
+    better = prompt_file(variants / "twice.md", "Look twice.")
+    heeds = [
+        {"phrase": "Look twice", "mistake_rate": 0.05},
+        {"phrase": "Be quick", "mistake_rate": 0.9},
+    ]
+    model = {"mistake_rate": 0.6, "heeds": heeds}
+    async with serving(lambda bus: umi_team(bus, model), "umi_scripted", tmp_path) as deployment:
+        line = deployment.last_line(str(output), *UMI, "--variants", str(variants))
+        async with Client.connect(deployment.bus) as client:
+            lines = (output / "runs.jsonl").read_text().splitlines()
+            last = await client.trajectory(json.loads(lines[-1])["run_id"])
+    assert line["adopted"] == {"umi_planner": "twice"}
+    found = line["prompts"]["umi_planner"]["held_out"]
+    assert found["questions"] == 20
+    assert found["winner"] > found["current"]
+    assert found["difference"][1] > 0
+    assert found["p"] < 0.05
+    assert (output / "prompts" / "umi_planner.md").read_bytes() == better.read_bytes()
+    [prompt] = report_of(output)["prompts"]
+    assert [one["label"] for one in prompt["candidates"]] == ["twice", "current", "hasty"]
+    assert prompt["candidates"][0]["hash"] == prompt["adopted"]
+    assert prompt["rounds"] == [[3, 4], [2, 6]]
+    assert line["runs"] == 3 * 4 + 2 * 6 + 2 * 20
+    # What was measured is what a deployment says with the profile that was written.
+    settings = config.load(str(output / "profile.toml"), environ={})
+    own = settings.prompt_files
+    run = Client(BusSettings(), prompt_files=own).new_run("?", workflow="umi")
+    assert run.prompts["umi_planner.md"] == prompt["adopted"]
+    shipped = load_prompt("umi_planner").hash
+    assert last.run.prompts["umi_planner.md"] in (prompt["adopted"], shipped)
+
+
+async def test_where_no_prompt_is_better_the_shipped_one_stays(tmp_path: Path) -> None:
+    """A candidate that leads by a little in the search, and one that changes nothing."""
+    variants, output = tmp_path / "variants", tmp_path / "out"
+    prompt_file(variants / "polite.md", "Be polite.")
+    prompt_file(variants / "same.md", load_prompt("umi_planner").text + " Please.")
+    model = {
+        "mistake_rate": 0.5,
+        "heeds": [{"phrase": "Be polite", "mistake_rate": 0.47}],
+    }
+    async with serving(lambda bus: umi_team(bus, model), "umi_scripted", tmp_path) as deployment:
+        line = deployment.last_line(str(output), *UMI, "--variants", str(variants))
+    assert line["adopted"] == {}
+    assert report_of(output)["prompts"][0]["adopted"] is None
+    assert not (output / "prompts").exists()
+    assert not (output / "profile.toml").exists()
+
+
+async def test_a_search_that_is_stopped_and_killed_ends_as_one_that_was_not(
+    tmp_path: Path,
+) -> None:
+    """First by Ctrl-C, then by kill -9; no run is asked for twice, and the bus has paid for what
+    the report says."""
+    output = tmp_path / "out"
+    words = (*asked(tmp_path, "out"), "--propose", "1", "--proposer", "llm")
+    async with serving(solo(), "scripted", tmp_path) as deployment:
+        process = deployment.start(*words)
+        stopped_at(3, process, output, signal.SIGINT)
+        out, errors = process.communicate(timeout=100)
+        assert process.returncode == 130, errors
+        assert "Go on with the same command" in errors
+        assert "Traceback" not in errors + out
+        process = deployment.start(*words)
+        stopped_at(25, process, output, signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+        line = deployment.last_line(*words)
+        lines = (output / "runs.jsonl").read_text().splitlines()
+        ids = Counter(json.loads(one)["run_id"] for one in lines if '"admitted"' in one)
+        async with Client.connect(deployment.bus) as client:
+            usage = [entry for run_id in ids for entry in await client.usage(run_id)]
+    # As planned for two candidates: one round of 15 questions, and a request of the proposer.
+    assert line["runs"] == len(ids) == 2 * 15 + 1 + 2 * 12
+    assert set(ids.values()) == {1}
+    assert sum(one.usage.prompt + one.usage.completion for one in usage) == line["tokens"]
+    assert line["adopted"] == {"solo": "proposal-1"}
+    assert (output / "candidates" / "solo" / "proposal-1.md").read_bytes() == (
+        (output / "prompts" / "solo.md").read_bytes()
+    )
+
+
+async def test_a_deployment_that_cannot_answer_is_named_and_nothing_is_adopted(
+    tmp_path: Path,
+) -> None:
+    variant = prompt_file(tmp_path / "v" / "work.md", "Work it out.", name="solo")
+    words = (*asked(tmp_path, "out"), "--variants", str(variant))
+    async with serving(solo(max_context=8), "scripted", tmp_path) as deployment:
+        failed = deployment.run(*words)
+    away = deployment.run(*words)
+    assert (failed.returncode, away.returncode) == (1, 3)
+    assert "runs of the prompt in force ended as error (" in failed.stderr
+    assert "Traceback" not in failed.stderr + away.stderr
+    assert not (tmp_path / "out" / "report.json").exists()

@@ -1,0 +1,178 @@
+"""What is asked in a search, what counts as solved, and the rounds that it is asked in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.environments import api_worlds, plan_path
+from agents.local import run_locally
+from agents.records import Decision, Outcome, Run, Step, StepTimings, Trajectory
+from agents.workflows import policies_for
+from tests.agents.conversations import RUN_ID, ScriptedHost, a_run, says
+from trainers.errors import TrainingError, UnreadableData
+from trainers.prompt_search.halving import kept, ranked, rounds
+from trainers.prompt_search.questions import Question, fault, from_file, generated, puzzles
+from trainers.prompt_search.report import compared
+
+
+@given(arms=st.integers(1, 64), spare=st.integers(0, 5_000))
+def test_rounds_halve_the_candidates_and_use_no_more_runs_than_there_are(
+    arms: int, spare: int
+) -> None:
+    runs = arms * 6 + spare
+    plan = rounds(arms, runs)
+    assert sum(one.arms * one.questions for one in plan) <= runs
+    left = arms
+    for one in plan:
+        assert one.arms == left
+        assert one.questions >= 1
+        left = kept(left)
+    assert left == 1
+
+
+def test_too_few_runs_for_the_candidates_are_refused() -> None:
+    with pytest.raises(ValueError, match="5 candidates need at least 15 runs; got 14"):
+        rounds(5, 14)
+
+
+@given(st.dictionaries(st.text(max_size=3), st.integers(0, 4), min_size=1))
+def test_the_first_of_equal_candidates_leads(solved: dict[str, int]) -> None:
+    best = ranked(solved)[0]
+    most = max(solved.values())
+    assert best == next(label for label, count in solved.items() if count == most)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60))
+def test_a_winner_is_better_only_if_it_solved_more_and_never_if_the_sides_are_changed(
+    pairs: list[tuple[bool, bool]],
+) -> None:
+    ours, theirs = [one for one, _ in pairs], [other for _, other in pairs]
+    there = compared(ours, theirs, (1.0, 1.0), seed=1)
+    back = compared(theirs, ours, (1.0, 1.0), seed=1)
+    assert there.p == back.p
+    assert not (there.better(0.05) and back.better(0.05))
+    if there.better(0.05):
+        assert there.winner > there.current
+
+
+@pytest.mark.parametrize("dataset", ["worlds", "wordproblems"])
+def test_generated_questions_are_the_same_for_a_seed_and_never_in_both_parts(dataset: Any) -> None:
+    one, same = generated(dataset, 3, 30, 22), generated(dataset, 3, 30, 22)
+    assert one.sha256 == same.sha256 != generated(dataset, 4, 30, 22).sha256
+    train, held_out = ({q.id for q in part} for part in (one.train, one.held_out))
+    assert (len(train), len(held_out)) == (30, 22)
+    assert not train & held_out
+    assert len({q.id.split("/")[0] for q in one.held_out[:4]}) == 4
+
+
+def test_puzzles_are_of_the_training_split_and_of_the_test_split() -> None:
+    made = puzzles(
+        "sudoku", size=4, difficulty={"blanks": [4, 6]}, setting={}, seed=1, train=6, held_out=5
+    )
+    assert {q.id.split("/")[0] for q in made.train} == {"train"}
+    assert {q.id.split("/")[0] for q in made.held_out} == {"test"}
+
+
+@pytest.mark.parametrize(
+    ("size", "difficulty", "says"),
+    [
+        (1, {}, "--size"),
+        (None, {"obstacle": 1}, "obstacle"),
+        (5, {"least_moves": 90}, "5000 tries"),
+    ],
+)
+def test_puzzles_that_cannot_be_are_refused(size: int | None, difficulty: Any, says: str) -> None:
+    with pytest.raises(TrainingError, match=says):
+        puzzles(
+            "plan_path", size=size, difficulty=difficulty, setting={}, seed=1, train=2, held_out=2
+        )
+
+
+def test_a_file_is_split_by_its_questions_and_not_by_their_order(tmp_path: Path) -> None:
+    rows = [{"question": f"What is {n} + 1?", "answer": f"So:\n#### {n + 1}"} for n in range(60)]
+    one, other = tmp_path / "one.jsonl", tmp_path / "other.jsonl"
+    one.write_text("\n".join(map(json.dumps, rows)))
+    other.write_text("\n".join(map(json.dumps, reversed(rows))) + "\n\n")
+    first, second = from_file(one, 1_000), from_file(other, 1_000)
+    assert {q.id for q in first.train} == {q.id for q in second.train}
+    assert len(first.train) + len(first.held_out) == 60
+    assert 5 <= len(first.held_out) <= 25
+    assert next(q.gold for q in first.train if q.task.prompt == "What is 7 + 1?") in ("8", None)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"{", r":1: no JSON"),
+        (b"\xff\n", r":1: no JSON"),
+        (b'{"question": "q"}', r":1: expected an object"),
+        (b'{"question": "", "answer": "1"}', r":1: the question is empty"),
+        (b'{"question": "\\ud800", "answer": "1"}', r":1: the question is empty, .* no UTF-8"),
+        (b'{"question": "q", "answer": "#### "}', r":1: the answer is empty"),
+        (b'{"question": "q", "answer": 1}\n{"question": "q", "answer": 2}', r":2: .*earlier line"),
+        (b'{"question": "q", "answer": 1}', "some of both"),
+        (b'{"question": "' + b"x" * 900_000 + b'", "answer": 1}', r":1: longer than"),
+    ],
+)
+def test_a_file_that_cannot_be_read_names_the_line(
+    tmp_path: Path, content: bytes, says: str
+) -> None:
+    path = tmp_path / "questions.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(UnreadableData, match=says):
+        from_file(path, 10)
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "right"),
+    [
+        ("15", "15", True), ("15", "15.0", True), ("1,500", "$1500", True), ("15", "16", False),
+        ("15", "fifteen", False), ("blue", "Blue.", True), ("blue", "green", False),
+    ],
+)  # fmt: skip
+async def test_an_answer_is_right_as_a_number_or_as_a_text(
+    gold: str, answer: str, right: bool
+) -> None:
+    ended = await run_locally(a_run("solo"), {"solo": ScriptedHost([says(rf"\boxed{{{answer}}}")])})
+    question = Question(id="q", task=ended.run.task, gold=gold)
+    assert (fault(question, ended) == "") is right
+    late = ended.model_copy(update={"outcome": Outcome.DEADLINE, "reason": "late"})
+    assert fault(question, late) == "the run ended as deadline: late"
+
+
+def test_a_run_that_did_nothing_in_its_world_has_not_done_what_was_asked() -> None:
+    instance = api_worlds.instances("train", 81, 1)[0]
+    question = Question(id="w", task=instance.task)
+    run = a_run("umi").model_copy(update={"task": instance.task})
+    idle = Trajectory(run=run, steps=(), outcome=Outcome.ANSWERED, answer="Done.", ended=1.0)
+    assert "is not as the instruction wants it" in fault(question, idle)
+
+
+def test_a_puzzle_is_judged_by_its_actions_and_not_by_what_the_run_says_of_itself() -> None:
+    instance = plan_path.instances("train", 1, 1)[0]
+    question = Question(id="p", task=instance.task)
+    run = Run.model_validate(
+        {
+            **a_run("solo").model_dump(),
+            "workflow": "pair",
+            "policies": policies_for("pair"),
+            "task": instance.task,
+        }
+    )
+    boast = Trajectory(run=run, steps=(), outcome=Outcome.SOLVED, ended=1.0)
+    assert fault(question, boast) != ""
+    damaged = Step(
+        run_id=RUN_ID,
+        turn=0,
+        agent="nobody",
+        decision=Decision(kind="acted"),
+        timings=StepTimings(started=0, ended=1),
+        worker="test",
+    )
+    assert "no selected action" in fault(question, boast.model_copy(update={"steps": (damaged,)}))

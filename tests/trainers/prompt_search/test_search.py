@@ -1,0 +1,223 @@
+"""The order of a search, on models that heed what they are told."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.records import Outcome, Run
+from bus import BusUnavailable
+from tests.trainers.prompt_search.local_search import (
+    NO_IDEA,
+    SOLO,
+    PromptClient,
+    Watched,
+    client,
+    searched,
+    sums,
+    variant,
+)
+from trainers.errors import TrainingError
+from trainers.prompt_search.playing import LOG, RunLog
+from trainers.prompt_search.report import Report
+
+BAD = {"phrase": "step by step", "answer": NO_IDEA}
+"""The shipped prompt says this: under it the model knows nothing."""
+WRITER = "You improve the instructions"
+GOOD = variant("good", "Work it out.")
+USELESS = variant("useless", "Think step by step, please.")
+LAZY = {"phrase": "Be lazy", "answer": NO_IDEA}
+
+
+def standing(report: Report) -> dict[str, tuple[int, int]]:
+    return {one.label: (one.solved, one.asked) for one in report.prompts[0].candidates}
+
+
+async def test_a_prompt_that_solves_more_held_out_questions_is_adopted(tmp_path: Path) -> None:
+    found = await searched(tmp_path, client([BAD]), [USELESS, GOOD])
+    [prompt] = found.report.prompts
+    assert found.adopted == {"solo": GOOD}
+    assert prompt.adopted == GOOD.hash
+    assert prompt.comparison is not None
+    assert (prompt.comparison.winner, prompt.comparison.current) == (20, 0)
+    # Three candidates: two rounds of four and six questions.
+    assert standing(found.report) == {"good": (10, 10), "current": (0, 10), "useless": (0, 4)}
+    assert found.report.runs == 3 * 4 + 2 * 6 + 2 * 20
+
+
+async def test_where_no_candidate_solves_more_the_prompt_in_force_stays_unchallenged(
+    tmp_path: Path,
+) -> None:
+    found = await searched(tmp_path, client([LAZY]), [GOOD, variant("lazy", "Be lazy.")])
+    [prompt] = found.report.prompts
+    assert found.adopted == {}
+    assert (prompt.winner, prompt.comparison, prompt.adopted) == ("current", None, None)
+    assert prompt.why == "no candidate solved more"
+    assert found.report.runs == 24
+
+
+async def test_a_lead_in_the_search_that_held_out_questions_do_not_show_is_not_adopted(
+    tmp_path: Path,
+) -> None:
+    """The winner of many noisy candidates is partly lucky: here it is luck altogether."""
+    asked = sums(40, 12)
+    # A gold answer that only the prompt which says nothing of steps can hit is put in training
+    # alone, by training questions whose right answer is what that prompt says.
+    lucky = [q.model_copy(update={"gold": NO_IDEA}) for q in asked.train]
+    questions = type(asked)(asked.source, asked.checker, tuple(lucky), asked.held_out)
+    deployment = client([{"phrase": "Admit it", "answer": NO_IDEA}])
+    found = await searched(
+        tmp_path, deployment, [variant("lucky", "Admit it.")], questions=questions
+    )
+    [prompt] = found.report.prompts
+    assert prompt.winner == "lucky"
+    assert prompt.comparison is not None
+    assert prompt.comparison.difference[0] == -1.0
+    assert (found.adopted, prompt.adopted) == ({}, None)
+    assert "not better" in prompt.why
+
+
+async def test_a_proposal_is_measured_like_any_candidate_and_adopted_under_its_own_name(
+    tmp_path: Path,
+) -> None:
+    writes = {"phrase": WRITER, "answer": "Here:\n<prompt>\nWork it out.\n</prompt>"}
+    deployment = client([writes, BAD])
+    found = await searched(tmp_path, deployment, [], propose=2, proposer="llm")
+    adopted = found.adopted["solo"]
+    assert adopted.prompt.text == "Work it out."
+    assert adopted.prompt.version == SOLO.version + 1
+    assert adopted.origin == "proposed by llm version 0"
+    assert found.proposed == {"solo": (adopted,)}
+    # It solved everything, so a second one would have nothing to mend.
+    assert standing(found.report).keys() == {"current", "proposal-1"}
+    [asked] = [run for run in deployment.runs.values() if run.workflow == "completion"]
+    assert SOLO.text in asked.task.prompt
+    assert "What is 3 * 5?" in asked.task.prompt
+    assert f"the answer is {NO_IDEA.rstrip('.')!r}, right is '15'" in asked.task.prompt
+
+
+async def test_what_a_proposer_may_not_write_is_refused_and_reported(tmp_path: Path) -> None:
+    writes = {"phrase": WRITER, "answer": "<prompt>\nAnswer {question}.\n</prompt>"}
+    found = await searched(tmp_path, client([writes, BAD]), [], propose=2, proposer="llm", runs=60)
+    [prompt] = found.report.prompts
+    assert [one.label for one in prompt.refused] == ["proposal-1", "proposal-2"]
+    assert "placeholder {question}" in prompt.refused[0].why
+    assert found.adopted == {}
+
+
+async def test_a_proposal_from_the_best_so_far_is_asked_with_what_else_was_tried(
+    tmp_path: Path,
+) -> None:
+    writes = {"phrase": WRITER, "answer": "<prompt>\nStill step by step.\n</prompt>"}
+    deployment = client([writes, BAD])
+    found = await searched(tmp_path, deployment, [], propose=2, proposer="llm", runs=60)
+    first, second = (r for r in deployment.runs.values() if r.workflow == "completion")
+    assert "Other instructions" not in first.task.prompt
+    assert "Still step by step." in second.task.prompt
+    [prompt] = found.report.prompts
+    assert [one.why for one in prompt.refused] == ["the text is that of proposal-1"]
+
+
+async def test_a_search_stops_before_its_tokens_are_used_up_and_leaves_some_to_compare(
+    tmp_path: Path,
+) -> None:
+    whole = await searched(tmp_path / "whole", client([BAD]), [USELESS, GOOD])
+    each = whole.report.tokens / whole.report.runs
+    budget = int(each * 60)
+    short = await searched(tmp_path / "short", client([BAD]), [USELESS, GOOD], tokens=budget)
+    [prompt] = short.report.prompts
+    assert standing(short.report)["good"] == (4, 4)
+    assert prompt.comparison is not None
+    assert prompt.adopted == GOOD.hash
+    assert short.report.tokens <= budget
+    none = await searched(tmp_path / "none", client([BAD]), [USELESS, GOOD], tokens=10)
+    assert none.adopted == {}
+    assert "tokens do not suffice" in none.report.prompts[0].why
+
+
+@pytest.mark.parametrize("ended", [0, 1, 7, 23, 40])
+async def test_a_search_that_was_killed_ends_with_the_same_report_and_pays_nothing_twice(
+    tmp_path: Path, ended: int
+) -> None:
+    writes = {"phrase": WRITER, "answer": "<prompt>\nWork it out.\n</prompt>"}
+    more: dict[str, Any] = {"propose": 1, "proposer": "llm", "runs": 40}
+    whole = await searched(tmp_path / "whole", client([writes, BAD]), [USELESS], **more)
+    folder, deployment = tmp_path / "killed", client([writes, BAD])
+    # What a kill leaves: a log that ends anywhere, here within a line, and a bus that has the runs.
+    await searched(folder, deployment, [USELESS], concurrency=3, **more)
+    lines = (folder / LOG).read_bytes().splitlines(keepends=True)
+    kept = [n for n, line in enumerate(lines) if b'"played"' in line][ended]
+    (folder / LOG).write_bytes(b"".join(lines[: kept + 1]) + lines[kept + 1][:20])
+    paid = {run_id: len(entries) for run_id, entries in deployment.ledger.items()}
+    again = await searched(folder, deployment, [USELESS], **more)
+    assert again.report == whole.report
+    admitted = Counter(
+        json.loads(line)["run_id"]
+        for line in (folder / LOG).read_bytes().splitlines()
+        if b'"admitted"' in line
+    )
+    assert set(admitted.values()) == {1}
+    assert len(admitted) == again.report.runs
+    assert all(len(deployment.ledger[run_id]) == calls for run_id, calls in paid.items())
+
+
+async def test_a_finished_search_asks_for_nothing_when_it_is_read_again(tmp_path: Path) -> None:
+    first = await searched(tmp_path, client([BAD]), [GOOD])
+    idle = client([BAD])
+    assert (await searched(tmp_path, idle, [GOOD])).report == first.report
+    assert idle.runs == {}
+
+
+async def test_a_prompt_that_nobody_reads_is_told_of(tmp_path: Path) -> None:
+    """As with a chat template that leaves the system text out: no candidate changes anything."""
+
+    class Deaf(PromptClient):
+        async def submit(self, run: Run) -> bool:
+            return await super().submit(run.model_copy(update={"prompt_files": {}, "prompts": {}}))
+
+    watch = Watched()
+    await searched(tmp_path / "deaf", Deaf(client().pools), [GOOD], watch=watch)
+    assert any("no candidate changed a single token" in said for said in watch.said)
+    heard = Watched()
+    await searched(tmp_path / "heard", client(), [GOOD], watch=heard)
+    assert not any("single token" in said for said in heard.said)
+
+
+async def test_a_refused_admission_and_an_outage_are_outlasted(tmp_path: Path) -> None:
+    deployment, watch = client([BAD]), Watched()
+    deployment.refuse = [BusUnavailable("the bus is away")]
+    found = await searched(tmp_path, deployment, [GOOD], watch=watch)
+    assert found.adopted
+    assert watch.said.count("the bus is away") == 1
+    assert watch.runs == watch.expected == found.report.runs
+
+
+async def test_a_run_that_lapsed_while_nobody_waited_is_asked_anew_and_its_tokens_count(
+    tmp_path: Path,
+) -> None:
+    deployment = client([BAD])
+    whole = await searched(tmp_path / "whole", client([BAD]), [GOOD])
+    first = await searched(tmp_path / "a", deployment, [GOOD])
+    lines = (tmp_path / "a" / LOG).read_bytes().splitlines(keepends=True)
+    lapsed = json.loads(lines[0])["run_id"]
+    (tmp_path / "a" / LOG).write_bytes(lines[0])
+    one = deployment.ended[lapsed]
+    deployment.ended[lapsed] = one.model_copy(update={"outcome": Outcome.DEADLINE, "ended": 1.0})
+    again = await searched(tmp_path / "a", deployment, [GOOD])
+    tokens = sum(e.usage.prompt + e.usage.completion for e in deployment.ledger[lapsed])
+    assert first.report == whole.report
+    assert again.report.tokens == whole.report.tokens + tokens
+    assert again.report.prompts[0].comparison == whole.report.prompts[0].comparison
+
+
+def test_a_damaged_line_of_the_log_names_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / LOG).write_text('{"type":"admitted","key":["a","b"],"run_id":"c"}\n{"type":"x"}\n')
+    with (
+        pytest.raises(TrainingError, match=r"runs\.jsonl:2: the line is damaged"),
+        RunLog(tmp_path),
+    ):
+        pass

@@ -1,0 +1,140 @@
+"""Jobs in processes: stopped, killed and failing ones. A shell script stands in for the program
+that does them, which has tests of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from trainers.errors import TrainingError
+from trainers.job_processes import Told, do_jobs
+
+WORKER = """#!/bin/sh
+say() { echo '{"event":"'$1'","said":"'"$2"'"}'; }
+on_interrupt='exit 130'
+while read -r job; do
+  case "$job" in *'"stubborn"'*) on_interrupt='' ;; esac
+  trap "$on_interrupt" INT
+  case "$job" in
+    *'"quick"'*) say finished ;;
+    *'"failing"'*) say failed 'no room' ;;
+    *'"dying"'*) say training; kill -9 $$ ;;
+    *) while :; do say training; sleep 0.02; done ;;
+  esac
+done
+"""
+
+
+@pytest.fixture(autouse=True)
+def _worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+    script = tmp_path / "worker"
+    script.write_text(WORKER)
+    script.chmod(0o755)
+    monkeypatch.setattr("trainers.job_processes.sys.executable", str(script))
+
+
+class Named(BaseModel, frozen=True):
+    """A job that says what is to become of it."""
+
+    kind: str
+    number: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} {self.number}"
+
+
+def jobs(*kinds: str) -> list[Named]:
+    return [Named(kind=kind, number=number) for number, kind in enumerate(kinds, start=1)]
+
+
+class Watched:
+    """Counts what is told, and interrupts this process so often: at each word of a training."""
+
+    def __init__(self, interrupts: int = 0) -> None:
+        self.events: Counter[str] = Counter()
+        self.interrupts = interrupts
+
+    def __call__(self, job: Named, told: Told) -> None:
+        self.events[told.event] += 1
+        if told.event == "training" and self.interrupts:
+            self.interrupts -= 1
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+async def do(
+    chosen: list[Named],
+    output: Path,
+    processes: int,
+    watched: Callable[[Named, Told], None],
+    ready: Callable[[Named], bool] = lambda job: True,
+) -> bool:
+    return await do_jobs(chosen, "a.module", output, processes, watched, ready)
+
+
+async def test_every_job_is_done_once_however_many_processes_there_are(tmp_path: Path) -> None:
+    for processes in (1, 3, 20):
+        watched = Watched()
+        assert await do(jobs(*["quick"] * 9), tmp_path, processes, watched)
+        assert watched.events == {"finished": 9}
+
+
+async def test_nothing_to_do_is_done(tmp_path: Path) -> None:
+    assert await do([], tmp_path, 2, Watched())
+
+
+async def test_ctrl_c_stops_the_jobs_in_work_and_begins_no_other(tmp_path: Path) -> None:
+    watched = Watched(interrupts=1)
+    assert not await do(jobs("quick", "slow", "slow", "quick"), tmp_path, 1, watched)
+    assert watched.events["finished"] == 1
+
+
+async def test_a_second_ctrl_c_ends_a_process_that_does_not_stop(tmp_path: Path) -> None:
+    # Interrupts that come at once count as one.
+    assert not await do(jobs("stubborn"), tmp_path, 1, Watched(interrupts=1_000))
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [("failing", "failing 2: no room"), ("dying", "dying 2: .* killed by signal 9")],
+)
+async def test_a_job_that_cannot_be_done_stops_the_others(
+    kind: str, message: str, tmp_path: Path
+) -> None:
+    watched = Watched()
+    with pytest.raises(TrainingError, match=message):
+        await do(jobs("slow", kind, "quick"), tmp_path, 2, watched)
+    assert watched.events["finished"] == 0
+
+
+@pytest.mark.parametrize("processes", [1, 2, 5])
+async def test_a_job_is_begun_when_what_it_needs_is_done(tmp_path: Path, processes: int) -> None:
+    chosen, finished = jobs("quick", "quick", "quick", "quick"), list[int]()
+
+    def watch(job: Named, told: Told) -> None:
+        finished.append(job.number)
+
+    def after_the_next(job: Named) -> bool:
+        return job.number == 4 or job.number + 1 in finished
+
+    assert await do(chosen, tmp_path, processes, watch, after_the_next)
+    assert finished == [4, 3, 2, 1]
+
+
+async def test_who_waits_for_a_job_that_fails_waits_no_longer(tmp_path: Path) -> None:
+    def only_the_failing_one(job: Named) -> bool:
+        return job.kind == "failing"
+
+    with pytest.raises(TrainingError, match="failing 1: no room"):
+        await do(jobs("failing", "quick"), tmp_path, 2, Watched(), only_the_failing_one)
+
+
+async def test_a_job_that_can_never_begin_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="quick 1: what it begins with is not there"):
+        await do(jobs("quick"), tmp_path, 1, Watched(), lambda job: False)

@@ -1,0 +1,38 @@
+"""`train grpo OUTPUT --demo`, as a user sees it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import typer
+
+JOBS = 2
+"""Arms at a time: the demonstration is made for two cores."""
+
+
+def demonstrate(output: Path, *, restart: bool, as_json: bool) -> None:
+    """Run the demonstration, or what is left of it, and print what was found."""
+    from rich.console import Console
+
+    from trainers.grpo.demo.pipeline import run
+    from trainers.grpo.demo.progress import ArmProgress
+    from trainers.grpo.demo.report import compute_table, conclusion, findings_table, last_line
+    from trainers.grpo.demo.settings import DemoSettings
+
+    try:
+        with ArmProgress() as progress:
+            report = run(DemoSettings(), output, jobs=JOBS, restart=restart, watcher=progress.watch)
+    except KeyboardInterrupt:
+        # Here, because typer turns it into a silent exit.
+        typer.echo("stopped; go on with the same command, without --restart", err=True)
+        raise typer.Exit(130) from None
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+    console.print(findings_table(report))
+    console.print(compute_table(report))
+    for line in conclusion(report):
+        typer.echo(line)
+    typer.echo(f"models, curves and report.json in {output}")
+    if as_json:
+        typer.echo(json.dumps(last_line(report)))

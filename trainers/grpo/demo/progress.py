@@ -1,0 +1,81 @@
+"""How the arms go: a bar for each arm in work on a terminal, plain lines elsewhere, on stderr."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from trainers.grpo.demo.pipeline import Watcher
+    from trainers.grpo.demo.results import Arm
+    from trainers.job_processes import Told
+
+LINE_SECONDS = 10.0
+"""Without a terminal: a line for each arm so often, at most."""
+
+
+class ArmProgress:
+    """A context: it owns the bars."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._console = Console(stderr=True)
+        self._arms = self._done = 0
+        self._told: dict[Arm, float] = {}
+        self._bar: Progress | None = None
+        self._tasks: dict[Arm, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+            self._bar = Progress(
+                TextColumn("{task.description}"), BarColumn(bar_width=20),
+                TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn(),
+                TextColumn("{task.fields[said]}"), console=self._console,
+            )  # fmt: skip
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def watch(self, arms: int, left: int) -> Watcher:
+        """Who is told, where so many arms are left of all."""
+        self._arms, self._done = arms, arms - left
+        if self._bar is not None:
+            self._whole = self._bar.add_task("arms", total=arms, completed=self._done, said="")
+        return self._tell
+
+    def _tell(self, arm: Arm, told: Told) -> None:
+        if told.event == "finished":
+            self._done += 1
+            self._say(f"{arm.name}: {told.said} ({self._done} of {self._arms} arms)")
+            if self._bar is not None:
+                if arm in self._tasks:
+                    self._bar.remove_task(self._tasks.pop(arm))
+                self._bar.update(self._whole, completed=self._done)
+        elif self._bar is not None:
+            if arm not in self._tasks:
+                self._tasks[arm] = self._bar.add_task(arm.name, total=None, said=told.said)
+            task = self._tasks[arm]
+            if told.total:
+                self._bar.update(task, completed=told.done, total=told.total)
+            self._bar.update(task, said=f"{told.event}: {told.said}")
+        elif time.monotonic() - self._told.get(arm, float("-inf")) >= LINE_SECONDS:
+            self._told[arm] = time.monotonic()
+            share = f"{told.done / told.total:.0%}, " if told.total else ""
+            self._say(f"{arm.name}, {told.event}: {share}{told.said}")
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)

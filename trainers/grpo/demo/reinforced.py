@@ -1,0 +1,119 @@
+"""One step of AT-GRPO: puzzles of the training split played by the present weights, and an update
+of them by the groups that this made."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from agents.environments.game import Agent
+from agents.environments.puzzle_splits import Split
+from agents.records import PolicyRef
+from trainers.grpo.advantages import has_signal
+from trainers.grpo.demo.demonstrations import tables
+from trainers.grpo.demo.settings import DemoSettings
+from trainers.grpo.demo.steps import StepFacts
+from trainers.grpo.in_process import Played, Prompter, Rules, roll_out
+from trainers.grpo.learner import Learner
+from trainers.grpo.losses import Correction
+from trainers.grpo.policies import Policies
+from trainers.grpo.sampling import Sampler
+from trainers.grpo.settings import GrpoSettings
+from trainers.grpo.stream import StepBatch
+
+_PIECE_TOKENS = 8_192
+_SEEDS = 1_000_033
+"""Another one than the demonstrations': a puzzle of one is none of the other but by chance."""
+
+
+class Batch(NamedTuple):
+    """Puzzles that were played, and not yet learned from."""
+
+    played: Played
+    tokens: int
+    """That went through the model to play them."""
+
+
+def grpo_settings(
+    settings: DemoSettings, base_sha256: str, seed: int, correction: Correction = "token"
+) -> GrpoSettings:
+    """What the updates follow from."""
+    chosen = settings.reinforced
+    return GrpoSettings.model_validate(
+        {
+            "base": "model",
+            "base_sha256": base_sha256,
+            "data_sha256": "",
+            "group_size": chosen.candidates,
+            "minibatch": chosen.minibatch,
+            # An answer that never ends is a bad one here, and must not be left out.
+            "truncated": "keep",
+            "learning_rate": chosen.learning_rate,
+            "objective": {"entropy": chosen.entropy, "correction": correction},
+            "share_prefixes": True,
+            "piece_tokens": _PIECE_TOKENS,
+            "seed": seed,
+        }
+    )
+
+
+class ReinforcedSteps:
+    """Steps that follow from the weights, the settings, the seed and the step's number alone."""
+
+    def __init__(
+        self,
+        settings: DemoSettings,
+        seed: int,
+        policies: Policies,
+        prompter: Prompter,
+        sampler: Sampler,
+    ) -> None:
+        self._settings = settings
+        self._seed = seed
+        self._policies = policies
+        self._learner = Learner(policies)
+        self._prompter = prompter
+        self._sampler = sampler
+
+    def step(self, number: int) -> StepFacts:
+        """The step after `number` others: version `number` plays, the next one is made."""
+        return self.learn(self.play(number, number), number)
+
+    def play(self, number: int, version: int) -> Batch:
+        """The puzzles of batch `number`, played by the present weights, which are `version`."""
+        import torch
+
+        chosen, grpo = self._settings.reinforced, self._policies.settings
+        seed = self._seed * _SEEDS + number
+        before = self._sampler.tokens
+
+        def policy(agent: Agent) -> PolicyRef:
+            return PolicyRef(name=grpo.policy_of(agent), base=grpo.base, version=version)
+
+        played = roll_out(
+            tables(Split.TRAIN, self._settings.puzzle, seed, chosen.episodes),
+            self._prompter,
+            self._sampler,
+            Rules(chosen.candidates, chosen.limit),
+            policy,
+            lambda agent: self._policies.put_in(grpo.policy_of(agent)),
+            torch.Generator().manual_seed(seed),
+            run=f"batch {number}",
+        )
+        return Batch(played, self._sampler.tokens - before)
+
+    def learn(self, batch: Batch, version: int) -> StepFacts:
+        """An update of the present weights, which are `version`, by what a batch made, whichever
+        version played it. Raises `NotFinite`."""
+        played = batch.played
+        learned = tuple(group for group in played.groups if has_signal(group.rewards))
+        flat = tuple(group for group in played.groups if not has_signal(group.rewards))
+        share = played.solved / played.episodes
+        curves = {"rollouts solved": share, "zero-variance share": len(flat) / len(played.groups)}
+        trained = 0
+        if learned:
+            made = self._learner.step(StepBatch(version, learned, flat, 0))
+            for name, each in made.items():
+                trained += each.tokens
+                curves |= {f"{name}/{key}": value for key, value in each.curves().items()}
+        said = f"rollouts solved {share:.0%}, groups {len(learned)} of {len(played.groups)}"
+        return StepFacts(tokens=batch.tokens + trained, curves=curves, said=said)

@@ -1,0 +1,190 @@
+"""What the demonstration found, from the results of its arms and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Self
+
+from pydantic import BaseModel, ConfigDict
+
+from runtime.tables import figures
+from trainers.errors import TrainingError
+from trainers.grpo.demo.results import ArmResult
+from trainers.grpo.demo.settings import ARMS, AT_GRPO, CONTINUED, WARM_START, ArmName, DemoSettings
+from trainers.skills import wilson
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+REPORT = "report.json"
+
+
+class Share(BaseModel):
+    """Of the held-out puzzles, how many were solved."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    solved: int
+    n: int
+    low: float
+    """Wilson's 95 % interval."""
+    high: float
+
+    @classmethod
+    def of(cls, solved: int, n: int) -> Self:
+        """With its interval."""
+        low, high = wilson(solved, n)
+        return cls(solved=solved, n=n, low=low, high=high)
+
+    @property
+    def rate(self) -> float:
+        return self.solved / self.n
+
+    @property
+    def shown(self) -> str:
+        """`71.8 % (67.1–76.0)`"""
+        return f"{self.rate:.1%} ({100 * self.low:.1f}–{100 * self.high:.1f})"
+
+
+class SeedFindings(BaseModel):
+    """The arms of one seed, side by side."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seed: int
+    arms: dict[ArmName, Share]
+    gain: float
+    """Of AT-GRPO over the warm start: a difference of shares."""
+    over_control: float
+    """Of AT-GRPO over continued SFT."""
+    apart: bool
+    """Whether AT-GRPO's interval lies above those of both others."""
+
+
+class DemoReport(BaseModel):
+    """The whole demonstration."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    settings: DemoSettings
+    seeds: tuple[SeedFindings, ...]
+    baselines: dict[str, Share]
+    """Players by hand, on the same puzzles."""
+    results: tuple[ArmResult, ...]
+    success_gain: float
+    """The least gain of a seed."""
+    apart: bool
+    """Whether that holds of every seed."""
+    minutes: float
+    """Of the wall clock, everything included, over all parts of an interrupted run."""
+    cpu_minutes: float
+    """Of training, looks and play in all processes; what a quiet machine needs on two cores is half
+    of it and the start of two processes."""
+
+
+def report_of(
+    settings: DemoSettings,
+    results: Sequence[ArmResult],
+    baselines: Mapping[str, Share],
+    minutes: float,
+) -> DemoReport:
+    """From the results of every arm of every seed."""
+    found = tuple(_findings(seed, results) for seed in settings.seeds)
+    return DemoReport(
+        settings=settings,
+        seeds=found,
+        baselines=dict(baselines),
+        results=tuple(results),
+        success_gain=round(min(each.gain for each in found), 4),
+        apart=all(each.apart for each in found),
+        minutes=round(minutes, 3),
+        cpu_minutes=round(sum(each.cpu_seconds for each in results) / 60, 3),
+    )
+
+
+def _findings(seed: int, results: Sequence[ArmResult]) -> SeedFindings:
+    own = {each.arm: each for each in results if each.seed == seed}
+    absent = [name for name in ARMS if name not in own]
+    if absent:
+        raise TrainingError(f"seed {seed} has no result of {absent[0]}: run the command to its end")
+    arms: dict[ArmName, Share] = {
+        name: Share.of(own[name].solved, len(own[name].outcomes)) for name in ARMS
+    }
+    learned, others = arms[AT_GRPO], (arms[WARM_START], arms[CONTINUED])
+    return SeedFindings(
+        seed=seed,
+        arms=arms,
+        gain=learned.rate - arms[WARM_START].rate,
+        over_control=learned.rate - arms[CONTINUED].rate,
+        apart=all(learned.low > other.high for other in others),
+    )
+
+
+def findings_table(report: DemoReport) -> Table:
+    """Seeds against arms, for a terminal."""
+    table = figures("seed", *ARMS, "gain", "over SFT", words=("seed",))
+    for row in report.seeds:
+        table.add_row(
+            str(row.seed),
+            *(row.arms[name].shown for name in ARMS),
+            f"{100 * row.gain:+.1f}",
+            f"{100 * row.over_control:+.1f}",
+        )
+    return table
+
+
+def compute_table(report: DemoReport) -> Table:
+    """What each arm cost, and what its failures are made of."""
+    table = figures(
+        "arm", "seed", "steps", "tokens", "CPU-s training", "agreement", "failures",
+        words=("arm", "failures"),
+    )  # fmt: skip
+    for one in report.results:
+        table.add_row(
+            one.arm,
+            str(one.seed),
+            f"{one.steps:,}",
+            f"{one.tokens:,}",
+            f"{one.train_cpu_seconds:,.0f}",
+            "–" if one.agreement is None else f"{one.agreement:.0%}",
+            ", ".join(f"{count} {name}" for name, count in one.failures.items()) or "none",
+        )
+    return table
+
+
+def conclusion(report: DemoReport) -> list[str]:
+    """The rest of it, in lines."""
+    shares = ", ".join(f"{name} {share.rate:.1%}" for name, share in report.baselines.items())
+    apart = (
+        "its intervals lie above those of both others in every seed"
+        if report.apart
+        else "its intervals do not lie above those of both others in every seed"
+    )
+    n = report.settings.held_out
+    return [
+        f"by hand, on the same {n:,} puzzles: {shares}",
+        f"AT-GRPO gained {100 * report.success_gain:.1f} points of held-out greedy success over "
+        f"the warm start in the worst of {len(report.seeds)} seeds; {apart}",
+        f"{report.minutes:.1f} minutes, {report.cpu_minutes:.1f} CPU-minutes",
+    ]
+
+
+def last_line(report: DemoReport) -> dict[str, object]:
+    """For `--json`."""
+    return {
+        "success_gain": report.success_gain,
+        "minutes": report.minutes,
+        "cpu_minutes": report.cpu_minutes,
+        "intervals_apart": report.apart,
+        "held_out": report.settings.held_out,
+        "seeds": [
+            {
+                "seed": row.seed,
+                "gain": round(row.gain, 4),
+                "over_continued_sft": round(row.over_control, 4),
+                **{name: round(share.rate, 4) for name, share in row.arms.items()},
+            }
+            for row in report.seeds
+        ],
+        "baselines": {name: round(each.rate, 4) for name, each in report.baselines.items()},
+    }

@@ -1,0 +1,27 @@
+"""What the two trainings of the demonstration have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class StepFacts:
+    """One step that was taken."""
+
+    tokens: int
+    """That went through the model, whichever way, padding included."""
+    curves: dict[str, float]
+    """Values by the name of their curve."""
+    said: str
+    """For the line of progress."""
+
+
+class Steps(Protocol):
+    """A training, step by step. A step follows from the weights and its number alone, so that
+    nothing else is needed to resume."""
+
+    def step(self, number: int) -> StepFacts:
+        """The step after `number` others."""
+        ...

@@ -1,0 +1,51 @@
+"""`python -m trainers.grpo.demo.worker OUTPUT`: a process that does one arm after the other, on one
+core. See `trainers.job_processes`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from trainers.errors import TrainingError
+from trainers.grpo.demo.settings import SETTINGS, DemoSettings
+from trainers.job_processes import Told, serve_jobs
+
+_SECONDS = 0.5
+"""Between two lines about an arm in training, at least."""
+
+
+def _work(output: Path, tell: Callable[[Told], None]) -> None:
+    import torch
+
+    from agents.errors import AgentError
+    from trainers.grpo.demo.arm import work
+    from trainers.grpo.demo.results import Arm
+    from trainers.memory import keep_freed_memory
+    from workers.engines.protocol import EngineError
+
+    keep_freed_memory()
+    torch.set_num_threads(1)
+    last = 0.0
+
+    def at(told: Told) -> None:
+        nonlocal last
+        if told.event != "training" or time.monotonic() - last >= _SECONDS:
+            last = time.monotonic()
+            tell(told)
+
+    try:
+        settings = DemoSettings.model_validate_json((output / SETTINGS).read_bytes())
+        for line in sys.stdin:
+            arm = Arm.model_validate_json(line)
+            result = work(arm, output, settings, at)
+            said = f"{result.solved:,} of {len(result.outcomes):,} held-out puzzles solved"
+            tell(Told(event="finished", said=said))
+    except (TrainingError, EngineError, AgentError) as error:
+        tell(Told(event="failed", said=str(error)))
+        raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    serve_jobs(_work)

@@ -1,0 +1,248 @@
+"""AT-GRPO's rollouts in this process: many puzzles at once, the policies that are trained, no bus.
+
+The rules are those of the workflow `pair`: an agent's K candidates answer one observation, each is
+scored on a copy of the episode, and the best one is executed before the next agent observes
+(Algorithm 1 of arXiv 2510.11062). A state of an agent is a group.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from agents.environments.game import TOOL, Agent, Applied, Episode, Scheme
+from agents.records import Message, PolicyRef
+from trainers.grpo.groups import Group, GroupKey, Member
+from trainers.grpo.sampling import Completion, Sampler
+from trainers.grpo.sequences import TokenSequence
+
+if TYPE_CHECKING:
+    import torch
+
+    from workers.engines.torch.loading import LoadedModel
+
+ROWS = 256
+"""Prompts that are completed at once."""
+MOST_SAID = 5
+_PLACE = "<>"
+
+
+class Table(NamedTuple):
+    """An episode with the id of its instance."""
+
+    instance: str
+    episode: Episode
+
+
+@dataclass
+class Prompter:
+    """The prompts that a gpu worker would make of an agent's observation."""
+
+    loaded: LoadedModel
+    _around: tuple[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        rendered = self.loaded.render([Message(role="user", content=_PLACE)], [])
+        head, _, tail = rendered.partition(_PLACE)
+        self._around = (head, tail)
+
+    def ids(self, observation: str) -> list[int]:
+        head, tail = self._around
+        return self.loaded.codec.encode(f"{head}{observation}{tail}")
+
+    def text(self, completion: Completion) -> str:
+        """What was written, without the token that ends the turn."""
+        ids = completion.ids
+        if ids[-1] in self.loaded.end_ids:
+            ids = ids[:-1]
+        return self.loaded.codec.decode(ids)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How candidates are drawn and ranked: `agents.roles.pair.settings.PairOptions`."""
+
+    candidates: int
+    limit: int
+    """Tokens of one completion."""
+    temperature: float = 1.0
+    scheme: Scheme = "paper"
+    alpha: float = 1.0
+
+
+@dataclass(frozen=True)
+class Played:
+    """What came of a rollout."""
+
+    groups: tuple[Group, ...]
+    solved: int
+    episodes: int
+
+
+class _Trial(NamedTuple):
+    """A candidate's text, and what it did on a copy of the episode."""
+
+    after: Episode
+    applied: Applied
+    reward: float
+
+
+def roll_out(
+    tables: Sequence[Table],
+    prompter: Prompter,
+    sampler: Sampler,
+    rules: Rules,
+    policy: Callable[[Agent], PolicyRef],
+    put_in: Callable[[Agent], object],
+    generator: torch.Generator,
+    run: str,
+) -> Played:
+    """Play every episode to its end. `put_in` puts an agent's policy into the sampler's model;
+    `run` names the rollout in what members come from."""
+    groups: list[Group] = []
+    playing = dict(enumerate(tables))
+    while playing:
+        agent = next(iter(playing.values())).episode.agent
+        put_in(agent)
+        for at in _slices(list(playing), ROWS):
+            prompts = [prompter.ids(playing[one].episode.observe(agent)) for one in at]
+            sampled = sampler.sample(
+                prompts,
+                count=rules.candidates,
+                limit=rules.limit,
+                temperature=rules.temperature,
+                generator=generator,
+            )
+            for one, prompt, completions in zip(at, prompts, sampled, strict=True):
+                table = playing[one]
+                trials = _tried(table.episode, agent, completions, prompter, rules)
+                rewards = [trial.reward for trial in trials]
+                groups.append(
+                    _group(table, agent, prompt, completions, rewards, policy(agent), rules, run)
+                )
+                playing[one] = table._replace(episode=trials[rewards.index(max(rewards))].after)
+        ended = [one for one, table in playing.items() if table.episode.done]
+        for one in ended:
+            tables = [*tables[:one], playing.pop(one), *tables[one + 1 :]]
+    solved = sum(table.episode.verify().solved for table in tables)
+    return Played(tuple(groups), solved, len(tables))
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """Greedy play of held-out puzzles."""
+
+    outcomes: str
+    """`1` for each puzzle solved, `0` for each that was not, in order."""
+    failures: dict[str, int]
+    """Of the puzzles that were not solved, how the last turn of each ended."""
+    proposals: int
+    """Turns in which the tool agent proposed something."""
+    agreed: int
+    """Of these, turns in which the plan agent did exactly that."""
+    said: dict[str, dict[str, int]]
+    """By agent, its most frequent answers and how often it gave them."""
+
+
+def evaluate(
+    tables: Sequence[Table],
+    prompter: Prompter,
+    sampler: Sampler,
+    limit: int,
+    put_in: Callable[[Agent], object] = lambda agent: None,
+) -> Evaluated:
+    """One completion at temperature 0 of every observation. Plays the episodes as they are."""
+    solved: dict[int, bool] = {}
+    failures: Counter[str] = Counter()
+    proposed: dict[int, object] = {}
+    refused: dict[int, int] = dict.fromkeys(range(len(tables)), 0)
+    proposals = agreed = 0
+    said: dict[str, Counter[str]] = {}
+    playing = dict(enumerate(tables))
+    while playing:
+        agent = next(iter(playing.values())).episode.agent
+        put_in(agent)
+        for at in _slices(list(playing), ROWS):
+            prompts = [prompter.ids(playing[one].episode.observe(agent)) for one in at]
+            completions = sampler.greedy(prompts, limit=limit)
+            for one, completion in zip(at, completions, strict=True):
+                episode = playing[one].episode
+                text = prompter.text(completion)
+                said.setdefault(agent, Counter())[text] += 1
+                applied = episode.apply(agent, text)
+                action = applied.observation.action
+                if agent == TOOL:
+                    proposed[one] = action if any(action.values()) else None
+                elif proposed.get(one) is not None:
+                    proposals += 1
+                    agreed += action == proposed[one]
+                if agent == episode.agents[-1]:
+                    refused[one] += bool(applied.observation.refusals)
+        for one in [one for one, table in playing.items() if table.episode.done]:
+            episode = playing.pop(one).episode
+            solved[one] = episode.verify().solved
+            if not solved[one]:
+                turns = episode.turn
+                failures["refused" if 2 * refused[one] > turns else "out of turns"] += 1
+    return Evaluated(
+        "".join("1" if solved[one] else "0" for one in range(len(tables))),
+        dict(sorted(failures.items())), proposals, agreed,
+        {agent: dict(counts.most_common(MOST_SAID)) for agent, counts in said.items()},
+    )  # fmt: skip
+
+
+def _tried(
+    episode: Episode,
+    agent: Agent,
+    completions: Sequence[Completion],
+    prompter: Prompter,
+    rules: Rules,
+) -> list[_Trial]:
+    """Each candidate on a copy; candidates that say the same do the same."""
+    known: dict[tuple[int, ...], _Trial] = {}
+    for completion in completions:
+        if completion.ids not in known:
+            after = episode.copy()
+            applied = after.apply(agent, prompter.text(completion))
+            total = applied.rewards.total(rules.scheme, rules.alpha)
+            known[completion.ids] = _Trial(after, applied, total)
+    return [known[completion.ids] for completion in completions]
+
+
+def _group(
+    table: Table,
+    agent: Agent,
+    prompt: Sequence[int],
+    completions: Sequence[Completion],
+    rewards: Sequence[float],
+    policy: PolicyRef,
+    rules: Rules,
+    run: str,
+) -> Group:
+    turn = len(table.episode.taken)
+    origin = f"{run}/{table.instance}/{turn}/{agent}"
+    state = hashlib.sha256(repr(prompt).encode()).hexdigest()
+    members = [
+        Member(
+            f"{origin}#{number}",
+            reward,
+            (
+                TokenSequence(
+                    ids=(*prompt, *one.ids),
+                    learned=(*[False] * len(prompt), *[True] * len(one.ids)),
+                    logprobs=(*[0.0] * len(prompt), *one.logprobs),
+                    temperature=rules.temperature,
+                    truncated=one.truncated,
+                ),
+            ),
+        )
+        for number, (one, reward) in enumerate(zip(completions, rewards, strict=True))
+    ]
+    return Group(GroupKey(table.instance, agent, turn, state), policy, tuple(members))
+
+
+def _slices(every: Sequence[int], size: int) -> list[Sequence[int]]:
+    return [every[at : at + size] for at in range(0, len(every), size)]

@@ -1,0 +1,138 @@
+"""Rows that begin alike go through the model as one tree: each id once, whatever the number of
+candidates that share it.
+
+A row of the piece is a tree; an id sees its ancestors alone and stands at its depth, so that every
+log-probability is that of the sequence by itself, but for rounding. Where K short candidates answer
+one long prompt, this is most of a training's time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trainers.grpo.rows import LENGTH_STEP, Piece, Row
+from trainers.network import Network
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class TreePiece(Piece):
+    """A piece whose rows are trees; `sequence` numbers the sampled rows of the whole minibatch."""
+
+    parents: torch.Tensor
+    """[n]: where the hidden state stands, in [rows · length], that each learned id comes from."""
+    children: torch.Tensor
+    """[n]: the learned ids."""
+    positions: torch.Tensor
+    """[rows, length]: depth of each id."""
+    sees: torch.Tensor
+    """[rows, 1, length, length]: whether the one id is the other or an ancestor of it."""
+
+    @property
+    def targets(self) -> torch.Tensor:
+        return self.children
+
+    def logits(self, network: Network) -> torch.Tensor:
+        return network.tree_logits(self.ids, self.positions, self.sees, self.parents)
+
+
+class _Tree:
+    """One tree: its nodes in the order in which they were met."""
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self.parents: list[int] = []
+        self.learned: list[tuple[int, int]] = []
+        """Parent and id of each learned token, row after row."""
+        self.rows: list[tuple[int, Row]] = []
+        self._children: dict[tuple[int, int], int] = {}
+
+    def add(self, number: int, row: Row) -> None:
+        at = -1
+        for token, learned in zip(row.sequence.ids, row.sequence.learned, strict=True):
+            if learned:
+                self.learned.append((at, token))
+            key = (at, token)
+            node = self._children.get(key)
+            if node is None:
+                node = self._children[key] = len(self.ids)
+                self.ids.append(token)
+                self.parents.append(at)
+            at = node
+        self.rows.append((number, row))
+
+
+def tree_pieces_of(rows: Sequence[Row], piece_tokens: int, device: torch.device) -> list[TreePiece]:
+    """The rows as trees, one for each prompt (the ids before the first learned one), cut into
+    pieces of at most so many tokens; a tree that is longer alone is a piece of its own."""
+    by_prompt: dict[tuple[int, ...], _Tree] = {}
+    for number, row in enumerate(rows):
+        prompt = row.sequence.ids[: row.sequence.learned.index(True)]
+        by_prompt.setdefault(prompt, _Tree()).add(number, row)
+    trees = sorted(by_prompt.values(), key=lambda tree: len(tree.ids))
+    pieces: list[TreePiece] = []
+    begin = 0
+    for at in range(1, len(trees) + 1):
+        if at == len(trees) or _length(trees[at]) * (at + 1 - begin) > piece_tokens:
+            pieces.append(_piece(trees[begin:at], device))
+            begin = at
+    return pieces
+
+
+def _length(tree: _Tree) -> int:
+    return -(-len(tree.ids) // LENGTH_STEP) * LENGTH_STEP
+
+
+def _piece(trees: Sequence[_Tree], device: torch.device) -> TreePiece:
+    import numpy as np
+    import torch
+
+    length = _length(trees[-1])
+    ids = np.zeros((len(trees), length), dtype=np.int64)
+    positions = np.zeros((len(trees), length), dtype=np.int64)
+    # What pads sees itself: a softmax over nothing is no number.
+    sees = np.tile(np.eye(length, dtype=np.bool_), (len(trees), 1, 1))
+    parents: list[int] = []
+    children: list[int] = []
+    behaviour: list[float] = []
+    sequence: list[int] = []
+    advantages: list[float] = []
+    temperatures: list[float] = []
+    for number, tree in enumerate(trees):
+        ids[number, : len(tree.ids)] = tree.ids
+        trunk = next((at for at, up in enumerate(tree.parents) if up != at - 1), len(tree.ids))
+        sees[number, :trunk, :trunk] = np.tri(trunk, dtype=np.bool_)
+        positions[number, :trunk] = np.arange(trunk)
+        for at in range(trunk, len(tree.ids)):
+            up = tree.parents[at]
+            if up >= 0:
+                sees[number, at] |= sees[number, up]
+                positions[number, at] = positions[number, up] + 1
+        parents += [number * length + up for up, _ in tree.learned]
+        children += [token for _, token in tree.learned]
+        for row_number, row in tree.rows:
+            own = row.sequence
+            behaviour += [
+                p for p, learned in zip(own.logprobs, own.learned, strict=True) if learned
+            ]
+            sequence += [row_number] * own.count
+            advantages += [row.advantage] * own.count
+            temperatures += [own.temperature] * own.count
+    whole = torch.from_numpy(ids)
+    return TreePiece(
+        ids=whole.to(device),
+        learned=torch.zeros(0, dtype=torch.bool, device=device),
+        behaviour=torch.tensor(behaviour, device=device),
+        advantages=torch.tensor(advantages, device=device),
+        temperatures=torch.tensor(temperatures, device=device),
+        sequence=torch.tensor(sequence, device=device),
+        first=0,
+        parents=torch.tensor(parents, device=device),
+        children=torch.tensor(children, device=device),
+        positions=torch.from_numpy(positions).to(device),
+        sees=torch.from_numpy(sees)[:, None].to(device),
+    )

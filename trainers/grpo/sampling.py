@@ -1,0 +1,139 @@
+"""K completions of each of many prompts at once, in this process, by the weights that are trained.
+
+Candidates that have written the same so far are one row: their next tokens are drawn from one
+distribution. The keys and values of a prompt are computed once for all of its candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One candidate, as it was sampled."""
+
+    ids: tuple[int, ...]
+    """With the token that ends the turn, unless it was cut short."""
+    logprobs: tuple[float, ...]
+    """Of each id, natural, under the whole softmax at the temperature."""
+    truncated: bool
+    """Whether it ran into the limit."""
+
+
+@dataclass
+class _Branch:
+    """Candidates of one prompt that are the same so far."""
+
+    prompt: int
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    count: int
+
+
+class Sampler:
+    """Draws from a causal model of transformers. `tokens` counts what went through the model,
+    padding included."""
+
+    def __init__(self, model: Any, end_ids: frozenset[int], padding: int) -> None:
+        self._model = model
+        self._ends = end_ids
+        self._padding = padding
+        self.tokens = 0
+
+    def sample(
+        self,
+        prompts: Sequence[Sequence[int]],
+        *,
+        count: int,
+        limit: int,
+        temperature: float,
+        generator: torch.Generator,
+    ) -> list[list[Completion]]:
+        """`count` completions of each prompt, at most `limit` tokens each, with full support."""
+        import torch
+
+        def draw(scores: torch.Tensor) -> torch.Tensor:
+            return torch.multinomial(scores.exp(), count, replacement=True, generator=generator)
+
+        return self._completed(prompts, count, limit, temperature, draw)
+
+    def greedy(self, prompts: Sequence[Sequence[int]], *, limit: int) -> list[Completion]:
+        """The most probable completion of each prompt, token by token."""
+
+        def take(scores: torch.Tensor) -> torch.Tensor:
+            return scores.argmax(-1)[:, None]
+
+        return [one for (one,) in self._completed(prompts, 1, limit, 1.0, take)]
+
+    def _completed(
+        self,
+        prompts: Sequence[Sequence[int]],
+        count: int,
+        limit: int,
+        temperature: float,
+        draw: Callable[[torch.Tensor], torch.Tensor],
+    ) -> list[list[Completion]]:
+        import torch
+        from transformers import DynamicCache
+
+        done: list[list[Completion]] = [[] for _ in prompts]
+        branches = [_Branch(at, (), (), count) for at in range(len(prompts))]
+        longest = max(len(prompt) for prompt in prompts)
+        # Padding on the left, so that every row's next token stands in the same column.
+        ids = torch.tensor([[self._padding] * (longest - len(p)) + list(p) for p in prompts])
+        mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
+        positions = (mask.cumsum(1) - 1).clamp(min=0)
+        cache = DynamicCache()
+        with torch.inference_mode():
+            for length in range(1, limit + 1):
+                scores = self._scores(ids, mask, positions, cache) / temperature
+                scores = scores.log_softmax(-1)  # [rows, vocabulary]
+                drawn = draw(scores)  # [rows, count]
+                kept = scores.gather(1, drawn).tolist()
+                parents: list[int] = []
+                following: list[_Branch] = []
+                for row, (branch, tokens) in enumerate(zip(branches, drawn.tolist(), strict=True)):
+                    chosen = tokens[: branch.count]
+                    for token in dict.fromkeys(chosen):
+                        grown = _Branch(
+                            branch.prompt,
+                            (*branch.ids, token),
+                            (*branch.logprobs, kept[row][chosen.index(token)]),
+                            chosen.count(token),
+                        )
+                        ended = token in self._ends
+                        if ended or length == limit:
+                            one = Completion(grown.ids, grown.logprobs, not ended)
+                            done[branch.prompt] += [one] * grown.count
+                        else:
+                            parents.append(row)
+                            following.append(grown)
+                if not following:
+                    break
+                branches = following
+                ids = torch.tensor([[branch.ids[-1]] for branch in branches])
+                chosen_rows = torch.tensor(parents)
+                whole = parents == list(range(len(positions)))
+                positions = positions[chosen_rows, -1:] + 1
+                mask = torch.cat([mask[chosen_rows], mask.new_ones(len(parents), 1)], dim=1)
+                if not whole:
+                    cache.batch_select_indices(chosen_rows)
+        return done
+
+    def _scores(
+        self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: object
+    ) -> torch.Tensor:
+        """Logits of each row's next token [rows, vocabulary]."""
+        self.tokens += ids.numel()
+        inner = getattr(self._model, self._model.base_model_prefix)
+        hidden = inner(
+            input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache,
+            use_cache=True,
+        ).last_hidden_state  # fmt: skip
+        return self._model.get_output_embeddings()(hidden[:, -1]).float()

@@ -1,0 +1,121 @@
+"""The output folder of a search.
+
+OUTPUT/search.json            what everything follows from
+OUTPUT/runs.jsonl             the runs: admitted, then ended
+OUTPUT/candidates/<prompt>/   every candidate, also those that a model wrote
+OUTPUT/prompts/<prompt>.md    what was adopted
+OUTPUT/profile.toml           a profile with it, for `runtime up --profile`
+OUTPUT/report.json            what was found
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from trainers.checkpoints import require_same_recipe
+from trainers.errors import TrainingError, UnreadableData
+from trainers.prompt_search.candidates import Candidate
+from trainers.prompt_search.playing import LOG
+from trainers.prompt_search.report import REPORT
+from trainers.prompt_search.search import Found
+from trainers.prompt_search.settings import SearchSettings
+
+SETTINGS = "search.json"
+CANDIDATES = "candidates"
+PROMPTS = "prompts"
+PROFILE = "profile.toml"
+LOCK = ".lock"
+
+
+@contextmanager
+def locked(output: Path) -> Generator[None]:
+    """Make the folder, and keep a second search off it. Raises `TrainingError`."""
+    output.mkdir(parents=True, exist_ok=True)
+    held = os.open(output / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise TrainingError(
+            f"{output}: another search is at work on this folder; wait for it, or stop it"
+        ) from None
+    finally:
+        os.close(held)
+
+
+def claim(
+    output: Path,
+    settings: SearchSettings,
+    candidates: Mapping[str, Sequence[Candidate]],
+    *,
+    restart: bool,
+) -> None:
+    """Make the folder this search's own. Raises `TrainingError` if it is another one's."""
+    path = output / SETTINGS
+    if restart and path.exists():
+        for folder in (CANDIDATES, PROMPTS):
+            shutil.rmtree(output / folder, ignore_errors=True)
+        for name in (REPORT, PROFILE, LOG, SETTINGS):
+            (output / name).unlink(missing_ok=True)
+    if path.exists():
+        try:
+            found = SearchSettings.model_validate_json(path.read_bytes())
+        except ValidationError as error:
+            why = error.errors(include_url=False)[0]["msg"]
+            raise UnreadableData(f"{path} is damaged ({why}); --restart searches anew") from error
+        require_same_recipe(found, settings, output)
+        return
+    # The candidates are written first: they may stand there alone after a kill.
+    if any(each.name not in (LOCK, CANDIDATES) for each in output.iterdir()):
+        raise TrainingError(f"{output} holds something else; name another folder")
+    write_candidates(output, candidates)
+    _write_whole(path, settings.model_dump_json(indent=1) + "\n")
+
+
+def write_candidates(output: Path, candidates: Mapping[str, Sequence[Candidate]]) -> None:
+    """The files, but for shipped prompts."""
+    for name, each in candidates.items():
+        folder = output / CANDIDATES / name
+        folder.mkdir(parents=True, exist_ok=True)
+        for one in each:
+            if one.content is not None:
+                _write_whole(folder / f"{one.label}.md", one.content)
+
+
+def write_found(output: Path, found: Found, extends: str | None) -> None:
+    """Everything that a search leaves; the report, which says that it is finished, at the end.
+
+    `extends` is the profile of the deployment that it was made on.
+    """
+    write_candidates(output, found.proposed)
+    if found.adopted:
+        (output / PROMPTS).mkdir(exist_ok=True)
+        for name, candidate in found.adopted.items():
+            assert candidate.content is not None
+            _write_whole(output / PROMPTS / f"{name}.md", candidate.content)
+        _write_whole(output / PROFILE, _profile(found.adopted, extends))
+    _write_whole(output / REPORT, found.report.model_dump_json(indent=1) + "\n")
+
+
+def _profile(adopted: Mapping[str, Candidate], extends: str | None) -> str:
+    lines = ["# What `train prompts` adopted, over the profile that it was measured on."]
+    if extends is not None:
+        lines.append(f"extends = {json.dumps(extends)}")
+    lines.append("\n[prompts]")
+    lines += [f'{name} = "{PROMPTS}/{name}.md"' for name in adopted]
+    return "\n".join(lines) + "\n"
+
+
+def _write_whole(path: Path, text: str) -> None:
+    # Bytes: the hash is that of the file, whatever ends its lines.
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(text.encode())
+    part.rename(path)

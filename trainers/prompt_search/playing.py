@@ -1,0 +1,363 @@
+"""Runs of a search on the running deployment, each paid for once.
+
+A run's id is on the disk before the bus hears of the run, so a search that is killed asks for the
+same run again when it goes on: the bus answers with the one it has, or admits it now. What ended is
+in the log and is not asked for any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Protocol, Self
+
+from pydantic import TypeAdapter, ValidationError
+
+from agents.answers import final_text
+from agents.records import Budget, JsonObject, Outcome, Record, Run, Trajectory, UsageEntry
+from agents.workflows import prompt_hashes
+from bus import BusUnavailable, Overloaded, tasks
+from runtime.append_log import AppendLog, damaged, read_log
+from trainers.errors import TrainingError
+from trainers.prompt_search.proposals import WRITER
+from trainers.prompt_search.questions import Question, fault
+
+LOG = "runs.jsonl"
+
+PAUSE_SECONDS = 0.2
+"""First pause after a refused admission or an outage; doubles up to `MAX_PAUSE_SECONDS`."""
+
+MAX_PAUSE_SECONDS = 5.0
+
+OUTAGE_TRIES = 12
+"""How often an unreachable bus is tried again: about a minute. The client itself outlasts shorter
+outages."""
+
+MAX_TEXT = 2_000
+"""Characters of an answer or a fault that are kept."""
+
+Key = tuple[str, str]
+"""What is asked of a deployment: a digest of all prompts in force, and a question's id. Of a
+proposal the name of the prompt, and its number."""
+
+
+class Admitted(Record):
+    """A run that the bus is about to hear of."""
+
+    type: Literal["admitted"] = "admitted"
+    key: Key
+    run_id: str
+
+
+class Lapsed(Record):
+    """A run whose time ran out while nobody waited for it. It says nothing of a prompt, so it is
+    asked for anew; what it used was used."""
+
+    type: Literal["lapsed"] = "lapsed"
+    key: Key
+    run_id: str
+    tokens: int
+    micro_dollars: int
+
+
+class Played(Record):
+    """A run that ended."""
+
+    type: Literal["played"] = "played"
+    key: Key
+    run_id: str
+    fault: str
+    """What is wrong with it; empty if the question is solved. Of a proposal always empty."""
+    outcome: Outcome
+    reason: str
+    answer: str
+    """As long as it was for a proposal, else its beginning."""
+    cut: bool
+    """Whether the last completion ran into the limit of its length."""
+    by: str
+    """Of a proposal: the policy and its version."""
+    tokens: int
+    micro_dollars: int
+
+    @property
+    def solved(self) -> bool:
+        return not self.fault
+
+
+_RECORD: TypeAdapter[Admitted | Lapsed | Played] = TypeAdapter(Admitted | Lapsed | Played)
+
+
+class RunLog:
+    """The runs of one output folder. A context; the folder's lock sees to one writer at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / LOG
+        self._log = AppendLog(self.path, go_on="the same command", failure=TrainingError)
+        self.admitted: dict[Key, str] = {}
+        """Run ids that have not ended."""
+        self.played: dict[Key, Played] = {}
+        self._lapsed: dict[Key, tuple[int, int]] = {}
+
+    def __enter__(self) -> Self:
+        """Raises `TrainingError` for a damaged line."""
+        self._read()
+        self._log.open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._log.close()
+
+    @property
+    def notice(self) -> str | None:
+        """What opening the log had to drop."""
+        return self._log.notice
+
+    async def note(self, record: Admitted | Lapsed | Played) -> None:
+        """Take a record in; it is on the disk when this returns."""
+        self._log.append(record.model_dump(mode="json"))
+        await asyncio.to_thread(self._log.sync)
+        self._take_in(record)
+
+    def lapsed(self, key: Key) -> tuple[int, int]:
+        """Tokens and micro-dollars of the runs that lapsed."""
+        return self._lapsed.get(key, (0, 0))
+
+    def _read(self) -> None:
+        for number, line in read_log(self.path, TrainingError):
+            try:
+                self._take_in(_RECORD.validate_python(line))
+            except ValidationError as error:
+                why = error.errors(include_url=False)[0]["msg"]
+                raise TrainingError(damaged(self.path, number, why)) from error
+
+    def _take_in(self, record: Admitted | Lapsed | Played) -> None:
+        match record:
+            case Admitted():
+                self.admitted[record.key] = record.run_id
+            case Lapsed():
+                self.admitted.pop(record.key, None)
+                tokens, money = self.lapsed(record.key)
+                self._lapsed[record.key] = (
+                    tokens + record.tokens,
+                    money + record.micro_dollars,
+                )
+            case Played():
+                self.played[record.key] = record
+
+
+class Watch(Protocol):
+    """Who is told how it goes."""
+
+    def planned(self, runs: int) -> None:
+        """So many runs more are to be played."""
+        ...
+
+    def ended(self, played: Played) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+
+class RunClient(Protocol):
+    """What a search needs of a deployment: `runtime.client.Client` has it."""
+
+    def new_run(
+        self,
+        prompt: str,
+        *,
+        workflow: str = "delegate",
+        policies: Mapping[str, str] | None = None,
+        options: JsonObject | None = None,
+        seed: int = 0,
+        budget: Budget | None = None,
+        tags: Mapping[str, str] | None = None,
+        environment: str = "question",
+        instance: JsonObject | None = None,
+        run_id: str | None = None,
+        prompt_files: Mapping[str, str] | None = None,
+    ) -> Run: ...
+
+    async def submit(self, run: Run) -> bool: ...
+
+    async def wait(self, run_id: str) -> Trajectory: ...
+
+    async def usage(self, run_id: str) -> list[UsageEntry]: ...
+
+
+class Player:
+    """Plays runs, `concurrency` at once, and counts what they used: each run once, also where it
+    serves several comparisons."""
+
+    def __init__(
+        self,
+        client: RunClient,
+        log: RunLog,
+        watch: Watch,
+        *,
+        workflow: str,
+        options: JsonObject,
+        policies: Mapping[str, str],
+        seed: int,
+        run_seconds: float,
+        concurrency: int,
+    ) -> None:
+        self._client = client
+        self._log = log
+        self._watch = watch
+        self._workflow = workflow
+        self._options = options
+        self._policies = dict(policies)
+        self._seed = seed
+        self._run_seconds = run_seconds
+        self._places = asyncio.Semaphore(concurrency)
+        self._began = time.time()
+        self._counted: set[Key] = set()
+        self.runs = 0
+        self.tokens = 0
+        self.micro_dollars = 0
+
+    async def play(
+        self, files: Mapping[str, str], questions: Sequence[Question]
+    ) -> tuple[Played, ...]:
+        """Every question once, with these prompt files in place of the shipped ones; in order.
+
+        Raises `BusUnavailable` when the bus stays away; what ended is in the log.
+        """
+        hashes = sorted(prompt_hashes(self._workflow, files).items())
+        digest = hashlib.sha256(repr(hashes).encode()).hexdigest()[:16]
+
+        def run(question: Question, run_id: str | None) -> Run:
+            task = question.task
+            return self._client.new_run(
+                task.prompt,
+                workflow=self._workflow,
+                policies=self._policies,
+                options=self._options,
+                seed=_seed_of(self._seed, question.id),
+                budget=Budget(seconds=self._run_seconds),
+                tags={"train": "prompts", "question": question.id},
+                environment=task.environment,
+                instance=task.instance,
+                run_id=run_id,
+                prompt_files=files,
+            )
+
+        working = [
+            asyncio.create_task(
+                self._once(
+                    (digest, question.id),
+                    lambda run_id, question=question: run(question, run_id),
+                    lambda ended, question=question: fault(question, ended),
+                )
+            )
+            for question in questions
+        ]
+        try:
+            return tuple(await asyncio.gather(*working))
+        finally:
+            await tasks.end(working)
+
+    async def propose(self, prompt: str, number: int, policy: str, request: str) -> Played:
+        """What `policy` answers to a proposer's request."""
+
+        def run(run_id: str | None) -> Run:
+            return self._client.new_run(
+                request,
+                workflow="completion",
+                policies={"completion": policy},
+                options={"prompt": WRITER},
+                seed=_seed_of(self._seed, f"{prompt}/{number}"),
+                budget=Budget(seconds=self._run_seconds),
+                tags={"train": "prompts", "proposal": prompt},
+                run_id=run_id,
+            )
+
+        return await self._once((prompt, str(number)), run, lambda ended: "", whole=True)
+
+    async def _once(
+        self,
+        key: Key,
+        make: Callable[[str | None], Run],
+        judge: Callable[[Trajectory], str],
+        *,
+        whole: bool = False,
+    ) -> Played:
+        played = self._log.played.get(key)
+        if played is None:
+            async with self._places:
+                played = await self._play(key, make, judge, whole)
+        if key not in self._counted:
+            self._counted.add(key)
+            self.runs += 1
+            self.tokens += played.tokens
+            self.micro_dollars += played.micro_dollars
+            self._watch.ended(played)
+        return played
+
+    async def _play(
+        self,
+        key: Key,
+        make: Callable[[str | None], Run],
+        judge: Callable[[Trajectory], str],
+        whole: bool,
+    ) -> Played:
+        known = self._log.admitted.get(key)
+        run = make(known)
+        if known is None:
+            await self._log.note(Admitted(key=key, run_id=run.id))
+        ended, entries = await self._ended(run)
+        tokens = sum(entry.usage.prompt + entry.usage.completion for entry in entries)
+        money = sum(entry.cost_micro_dollars for entry in entries)
+        if known and ended.outcome is Outcome.DEADLINE and ended.ended < self._began:
+            await self._log.note(Lapsed(key=key, run_id=run.id, tokens=tokens, micro_dollars=money))
+            return await self._play(key, make, judge, whole)
+        wrong = await asyncio.to_thread(judge, ended)
+        lapsed_tokens, lapsed_money = self._log.lapsed(key)
+        calls = ended.steps[-1].calls if ended.steps else ()
+        answer = (final_text(ended) if whole else ended.answer) or ""
+        played = Played(
+            key=key,
+            run_id=run.id,
+            fault=wrong[:MAX_TEXT],
+            outcome=ended.outcome,
+            reason=(ended.reason or "")[:MAX_TEXT],
+            answer=answer if whole else answer[:MAX_TEXT],
+            cut=bool(calls) and calls[-1].finish_reason == "length",
+            by=f"{calls[-1].policy.name} version {calls[-1].policy.version}" if calls else "",
+            tokens=tokens + lapsed_tokens,
+            micro_dollars=money + lapsed_money,
+        )
+        await self._log.note(played)
+        return played
+
+    async def _ended(self, run: Run) -> tuple[Trajectory, list[UsageEntry]]:
+        pause, tries = PAUSE_SECONDS, 0
+        while True:
+            try:
+                # The same run may be submitted again: it is the same run to the bus.
+                await self._client.submit(run)
+                ended = await self._client.wait(run.id)
+                return ended, await self._client.usage(run.id)
+            except Overloaded:
+                pass
+            except BusUnavailable as error:
+                tries += 1
+                if tries == 1:
+                    self._watch.say(str(error))
+                if tries >= OUTAGE_TRIES:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, MAX_PAUSE_SECONDS)
+
+
+def _seed_of(seed: int, question: str) -> int:
+    """The same question, the same dice, whatever the prompts say."""
+    return int.from_bytes(hashlib.sha256(f"{seed}:{question}".encode()).digest()[:4])

@@ -1,0 +1,254 @@
+"""From what the command line says to a search that can begin: everything that cannot be meant is
+named before a run is paid for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from agents.prompts import replacement
+from agents.records import JsonObject
+from agents.workflows import policies_for, prompts_of, workflows
+from bus import pool_of
+from runtime.config import Settings
+from trainers.errors import TrainingError
+from trainers.prompt_search.candidates import Candidate, in_force, read_variants
+from trainers.prompt_search.questions import (
+    GAMES,
+    Dataset,
+    Game,
+    Questions,
+    from_file,
+    generated,
+    puzzles,
+)
+from trainers.prompt_search.search import questions_needed
+from trainers.prompt_search.settings import CandidateFile, SearchSettings
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line says."""
+
+    workflow: str
+    prompts: tuple[str, ...]
+    variants: tuple[Path, ...]
+    dataset: str | None
+    game: str | None
+    size: int | None
+    difficulty: JsonObject
+    setting: JsonObject
+    data: Path | None
+    options: JsonObject
+    policies: Mapping[str, str]
+    limits: Mapping[str, object]
+    """Of `SearchSettings`: runs, tokens, held_out, alpha, propose, proposer, seed, run_seconds."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A search that can begin."""
+
+    settings: SearchSettings
+    questions: Questions
+    candidates: dict[str, list[Candidate]]
+    files: dict[str, str]
+    """The deployment's own prompt files for the workflow."""
+
+
+def prepared(asked: Asked, deployment: Settings) -> Prepared:
+    """Raises `TrainingError`, and `AgentError` for names that nobody knows."""
+    shipped = prompts_of(asked.workflow)
+    files = {file: text for file, text in deployment.prompt_files.items() if file in shipped}
+    candidates = _candidates(asked, files)
+    proposer = asked.limits["proposer"]
+    policies = policies_for(
+        asked.workflow,
+        {
+            **{
+                role: policy
+                for role, policy in deployment.policies.items()
+                if role in workflows.get(asked.workflow).roles
+            },
+            **asked.policies,
+        },
+    )
+    _require_proposer(asked)
+    models = _models([*policies.values(), *([str(proposer)] if proposer else [])], deployment)
+    served = [*workflows.get(asked.workflow).roles, *(["completion"] if proposer else [])]
+    _require_workers(served, deployment)
+    options = workflows.get(asked.workflow).check_options(
+        {**deployment.options.get(asked.workflow, {}), **asked.options}
+    )
+    try:
+        settings = SearchSettings.model_validate(
+            {
+                "workflow": asked.workflow,
+                "options": options,
+                "policies": policies,
+                "models": models,
+                "prompts": {
+                    name: tuple(CandidateFile(label=one.label, hash=one.hash) for one in each)
+                    for name, each in candidates.items()
+                },
+                "others": {
+                    file: replacement(text, shipped[file].name, origin=file).hash
+                    for file, text in files.items()
+                    if shipped[file].name not in candidates
+                },
+                "source": "",
+                "questions_sha256": "",
+                **asked.limits,
+            }
+        )
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        option = ".".join(map(str, first["loc"])).replace("_", "-")
+        raise TrainingError(f"--{option} {first['input']!r}: {first['msg']}") from error
+    questions = _questions(asked, settings)
+    settings = settings.model_copy(
+        update={"source": questions.source, "questions_sha256": questions.sha256}
+    )
+    return Prepared(settings, questions, candidates, files)
+
+
+def _candidates(asked: Asked, files: Mapping[str, str]) -> dict[str, list[Candidate]]:
+    shipped = {prompt.name: prompt for prompt in prompts_of(asked.workflow).values()}
+    for name in asked.prompts:
+        if name not in shipped:
+            raise TrainingError(
+                f"--prompt {name}: the workflow {asked.workflow!r} has no such prompt; it has: "
+                f"{', '.join(shipped)}"
+            )
+    variants = read_variants(asked.variants, asked.prompts or shipped)
+    chosen = asked.prompts or tuple(
+        name for name in shipped if name in variants or asked.limits["propose"]
+    )
+    found: dict[str, list[Candidate]] = {}
+    for name in chosen:
+        current = in_force(shipped[name], files.get(f"{name}.md"))
+        others = [one for one in variants.get(name, []) if one.prompt.text != current.prompt.text]
+        if not others and not asked.limits["propose"]:
+            continue
+        found[name] = [current, *others]
+    if not found:
+        raise TrainingError(
+            "there is no candidate beside the prompts in force: give files of other texts by "
+            "--variants, or let a model write some by --propose N --proposer POLICY"
+        )
+    return found
+
+
+def _require_proposer(asked: Asked) -> None:
+    propose, proposer = asked.limits["propose"], asked.limits["proposer"]
+    if propose and not proposer:
+        raise TrainingError("--propose: who writes them? Name a policy by --proposer, as in llm")
+    if proposer and not propose:
+        raise TrainingError("--proposer: how many shall it write? Say so by --propose N")
+
+
+def _models(policies: Sequence[str], deployment: Settings) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for policy in policies:
+        pool = pool_of(policy)
+        if pool not in deployment.models:
+            raise TrainingError(
+                f"the deployment has no pool {pool!r} for the policy {policy!r}; it has: "
+                f"{', '.join(deployment.models) or 'none'}"
+            )
+        model = deployment.models[pool]
+        # A path would name this machine; its last part says which weights.
+        name = Path(model.model).name if os.path.isabs(model.model) else model.model
+        found[pool] = f"{model.engine}:{name}"
+    return found
+
+
+def _require_workers(roles: Sequence[str], deployment: Settings) -> None:
+    """Runs whose role nobody takes would wait until their deadline."""
+    taken = {role for worker in deployment.workers.values() for role in worker.roles}
+    for role in roles:
+        if role not in taken:
+            raise TrainingError(
+                f"no worker of the deployment takes the role {role!r} (they take: "
+                f"{', '.join(sorted(taken)) or 'none'}); give a worker of its profile that role"
+            )
+
+
+def _questions(asked: Asked, settings: SearchSettings) -> Questions:
+    given = [
+        option
+        for option, value in (
+            ("--dataset", asked.dataset), ("--game", asked.game), ("--data", asked.data),
+        )
+        if value is not None
+    ]  # fmt: skip
+    if len(given) > 1:
+        raise TrainingError(f"{given[0]} and {given[1]} name different questions: give one")
+    needed = questions_needed(settings)
+    if asked.data is not None:
+        return _of_file(asked.data, settings, needed)
+    game = asked.game or ("plan_path" if asked.workflow == "pair" and not given else None)
+    if game is not None:
+        return puzzles(
+            _game(game),
+            size=asked.size,
+            difficulty=asked.difficulty,
+            setting=asked.setting,
+            seed=settings.seed,
+            train=needed,
+            held_out=settings.held_out,
+        )
+    if asked.size is not None or asked.difficulty or asked.setting:
+        raise TrainingError("--size, --difficulty and --setting are of puzzles: name a --game")
+    worlds = asked.workflow.startswith("umi")
+    dataset = asked.dataset or ("worlds" if worlds else "wordproblems")
+    return generated(_dataset(dataset), settings.seed, needed, settings.held_out)
+
+
+def _of_file(path: Path, settings: SearchSettings, needed: int) -> Questions:
+    questions = from_file(path, settings.held_out)
+    there, kept = len(questions.train), len(questions.held_out)
+    if there < needed:
+        raise TrainingError(
+            f"--runs {settings.runs:,}: the search would ask {needed:,} questions, and {path} has "
+            f"{there:,} for it; take fewer runs (about {settings.runs * there // needed:,})"
+        )
+    if kept < settings.held_out:
+        raise TrainingError(
+            f"--held-out {settings.held_out:,}: {path} has {kept:,} questions to hold out; take "
+            "as many, or more data"
+        )
+    return questions
+
+
+def _game(name: str) -> Game:
+    for game in GAMES:
+        if name == game:
+            return game
+    raise TrainingError(f"--game {name!r}: there is no such game; games: {', '.join(GAMES)}")
+
+
+def _dataset(name: str) -> Dataset:
+    match name:
+        case "worlds" | "wordproblems":
+            return name
+        case _:
+            raise TrainingError(
+                f"--dataset {name!r}: there is no such data set; there are: worlds, wordproblems, "
+                "and files by --data"
+            )
+
+
+def options_of(option: str, words: Sequence[str]) -> JsonObject:
+    """`NAME=VALUE`; a value is JSON (`4`, `true`) or else text. Raises `TrainingError`."""
+    from runtime.commands.ask import parse_options
+    from runtime.errors import InputError
+
+    try:
+        return parse_options(list(words))
+    except InputError as error:
+        raise TrainingError(f"{option} {error}") from error

@@ -1,0 +1,251 @@
+"""What is asked in a search, and what counts as solved.
+
+A search has a training part and a held-out one without a question in common: the splits of the
+generators, and of a file a hash of each question.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from agents.answers import parse_number, plain
+from agents.environments import api_worlds, plan_path, sokoban, sudoku, word_problems
+from agents.environments.puzzle_splits import Split, split_of
+from agents.errors import AgentError
+from agents.records import MAX_PROMPT_CHARS, JsonObject, Outcome, Record, Task, Trajectory
+from agents.roles.pair.episode import episode_of
+from agents.roles.umi.transcript import calls_of
+from trainers.errors import TrainingError, UnreadableData
+
+Dataset = Literal["worlds", "wordproblems"]
+Game = Literal["plan_path", "sokoban", "sudoku"]
+GAMES: tuple[Game, ...] = ("plan_path", "sokoban", "sudoku")
+
+CHECKERS = {
+    "world": "the run's calls leave the world as the instruction wants it, and the answer has the "
+    "facts that it asks for",
+    "puzzle": "the run's actions, carried out anew on the instance, solve it",
+    "answer": "the run's answer is the same number as the right one, or the same text",
+}
+
+MAX_LINE = 4 * MAX_PROMPT_CHARS
+
+
+class Question(Record):
+    """One question. What is right stays here: it never goes on the bus."""
+
+    id: str
+    task: Task
+    gold: str | None = None
+    """The right answer, where the checker is `answer`."""
+
+
+@dataclass(frozen=True)
+class Questions:
+    """The two parts of a search."""
+
+    source: str
+    checker: str
+    """A key of `CHECKERS`."""
+    train: tuple[Question, ...]
+    held_out: tuple[Question, ...]
+
+    @property
+    def sha256(self) -> str:
+        """Of all questions: a search that goes on must ask the same ones."""
+        hashed = hashlib.sha256()
+        for part in (self.train, self.held_out):
+            for question in part:
+                hashed.update(question.model_dump_json().encode() + b"\n")
+            hashed.update(b"\n")
+        return hashed.hexdigest()
+
+
+def fault(question: Question, trajectory: Trajectory) -> str:
+    """What is wrong with a run; empty if it solved the question.
+
+    Nothing that the run says of its own success counts, nor the task that it brings along.
+    """
+    if question.gold is not None:
+        return _answer_fault(question.gold, trajectory)
+    if question.task.environment == api_worlds.ENVIRONMENT:
+        if trajectory.outcome not in (Outcome.ANSWERED, Outcome.GAVE_UP):
+            return _ended_otherwise(trajectory)
+        answer = trajectory.answer if trajectory.outcome is Outcome.ANSWERED else None
+        instance = api_worlds.rebuild(question.task.instance)
+        return instance.verify(answer, calls_of(trajectory.steps)).reason
+    acted = [step for step in trajectory.steps if step.decision.kind == "acted"]
+    try:
+        run = trajectory.run.model_copy(update={"task": question.task})
+        wrong = episode_of(run, acted).verify().reason
+    except (AgentError, ValueError) as error:
+        return str(error)
+    played = not wrong or trajectory.outcome is Outcome.FAILED
+    return wrong if played else _ended_otherwise(trajectory)
+
+
+def _answer_fault(gold: str, trajectory: Trajectory) -> str:
+    if trajectory.outcome is not Outcome.ANSWERED or trajectory.answer is None:
+        return _ended_otherwise(trajectory)
+    wanted, given = parse_number(gold), parse_number(trajectory.answer)
+    if wanted is None:
+        same = plain(trajectory.answer).casefold() == plain(gold).casefold()
+    else:
+        same = given is not None and given.value == wanted.value
+    return "" if same else f"the answer is {trajectory.answer[:200]!r}, right is {gold[:200]!r}"
+
+
+def _ended_otherwise(trajectory: Trajectory) -> str:
+    return f"the run ended as {trajectory.outcome}: {(trajectory.reason or 'no reason')[:300]}"
+
+
+def generated(dataset: Dataset, seed: int, train: int, held_out: int) -> Questions:
+    """Instructions of the API simulator, or word problems; the held-out ones are of all held-out
+    splits in turn."""
+    source = f"{dataset}, generated from seed {seed}"
+    if dataset == "worlds":
+        return Questions(
+            source,
+            "world",
+            tuple(_worlds(api_worlds.Split.TRAIN, seed, train)),
+            _in_turn([*api_worlds.HELD_OUT], held_out, lambda split, n: _worlds(split, seed, n)),
+        )
+    return Questions(
+        source,
+        "answer",
+        tuple(_problems(word_problems.Split.TRAIN, seed, train)),
+        _in_turn([*word_problems.HELD_OUT], held_out, lambda split, n: _problems(split, seed, n)),
+    )
+
+
+def _in_turn(
+    splits: Sequence[str], count: int, draw: Callable[[str, int], Sequence[Question]]
+) -> tuple[Question, ...]:
+    each = -(-count // len(splits))
+    groups = [draw(split, each) for split in splits]
+    return tuple(group[at] for at in range(each) for group in groups)[:count]
+
+
+def _worlds(split: str, seed: int, count: int) -> list[Question]:
+    return [
+        Question(id=f"{split}/{one.id}", task=one.task)
+        for one in api_worlds.instances(split, seed, count)
+    ]
+
+
+def _problems(split: str, seed: int, count: int) -> list[Question]:
+    return [
+        Question(id=f"{split}/{one.id}", task=Task(prompt=one.prompt), gold=one.answer)
+        for one in word_problems.generate(split, count, seed)
+    ]
+
+
+def puzzles(
+    game: Game,
+    *,
+    size: int | None,
+    difficulty: JsonObject,
+    setting: JsonObject,
+    seed: int,
+    train: int,
+    held_out: int,
+) -> Questions:
+    """Puzzles of the training split and of the test split. Raises `TrainingError`."""
+    side = ("size",) if game == "sudoku" else ("rows", "columns")
+    sized = {} if size is None else dict.fromkeys(side, size)
+    wanted = json.dumps({**sized, **difficulty, "setting": setting})
+
+    def drawn(split: Split, count: int) -> tuple[Question, ...]:
+        match game:
+            case "plan_path":
+                levels = plan_path.Difficulty.model_validate_json(wanted)
+                found: Sequence[_Instance] = plan_path.instances(split, seed, count, levels)
+            case "sokoban":
+                boxes = sokoban.Difficulty.model_validate_json(wanted)
+                found = sokoban.instances(split, seed, count, boxes)
+            case "sudoku":
+                blanks = sudoku.Difficulty.model_validate_json(wanted)
+                found = sudoku.instances(split, seed, count, blanks)
+        return tuple(Question(id=f"{split}/{one.id}", task=one.task) for one in found)
+
+    try:
+        parts = drawn(Split.TRAIN, train), drawn(Split.TEST, held_out)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise TrainingError(
+            f"{game}: {where}: {first['msg']}; see --size, --difficulty and --setting"
+        ) from error
+    except ValueError as error:
+        raise TrainingError(f"{game}: {error}") from error
+    return Questions(f"{game}, generated from seed {seed}", "puzzle", *parts)
+
+
+_Instance = plan_path.PlanPathInstance | sokoban.SokobanInstance | sudoku.SudokuInstance
+
+
+def from_file(path: Path, held_out: int) -> Questions:
+    """JSON lines with `question` and `answer`, as GSM8K has them: of an answer with `####` what
+    stands behind it counts. A quarter of the questions, by their hash, is held out.
+
+    Raises `UnreadableData` naming the line.
+    """
+    train: list[Question] = []
+    kept: list[Question] = []
+    seen: set[str] = set()
+    for number, question in _read(path):
+        if question.id in seen:
+            raise UnreadableData(f"{path}:{number}: the question stands in an earlier line, too")
+        seen.add(question.id)
+        test = split_of(question.task.prompt) is Split.TEST
+        (kept if test else train).append(question)
+    if not train or not kept:
+        raise UnreadableData(
+            f"{path} has {len(train)} questions for the search and {len(kept)} held out: it needs "
+            "some of both"
+        )
+    return Questions(path.name, "answer", tuple(train), tuple(kept[:held_out]))
+
+
+def _read(path: Path) -> Iterator[tuple[int, Question]]:
+    try:
+        with path.open("rb") as file:
+            number = 0
+            while raw := file.readline(MAX_LINE + 1):
+                number += 1
+                if len(raw) > MAX_LINE:
+                    raise UnreadableData(f"{path}:{number}: longer than {MAX_LINE:,} bytes")
+                if raw.strip():
+                    yield number, _question(raw, f"{path}:{number}")
+    except OSError as error:
+        raise UnreadableData(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def _question(raw: bytes, where: str) -> Question:
+    try:
+        record = json.loads(raw)
+    except ValueError as error:
+        raise UnreadableData(f"{where}: no JSON ({error})") from error
+    match record:
+        case {"question": str(text), "answer": str() | int() | float() as answer}:
+            gold = str(answer).rpartition("####")[2].strip()
+        case _:
+            raise UnreadableData(f'{where}: expected an object with "question" and "answer"')
+    if not gold:
+        raise UnreadableData(f"{where}: the answer is empty")
+    try:
+        task = Task(prompt=text)
+        text.encode()
+    except ValueError as error:
+        raise UnreadableData(
+            f"{where}: the question is empty, longer than {MAX_PROMPT_CHARS:,} characters, or no "
+            "UTF-8"
+        ) from error
+    return Question(id=hashlib.sha256(text.encode()).hexdigest()[:16], task=task, gold=gold)
