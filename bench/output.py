@@ -23,6 +23,7 @@ from bench.append_log import corrupt, read_log, torn_notice
 from bench.datasets import Item
 from bench.errors import OutputError, UsageError
 from bench.results import Admitted, Result
+from runtime.whole_files import write_whole
 
 MANIFEST_VERSION = 1
 
@@ -207,21 +208,6 @@ class OutputDirectory:
     def transcripts(self) -> dict[str, dict[str, Any]]:
         """Run id → transcript."""
         return {str(record.get("run_id")): record for _, record in read_log(self.transcripts_path)}
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that a reader, or a crash, sees the old one or the new one."""
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def manifest_items(items: Sequence[Item]) -> tuple[ManifestItem, ...]:

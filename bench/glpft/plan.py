@@ -24,9 +24,9 @@ from agents.records import JsonObject
 from bench.append_log import corrupt, read_log
 from bench.datasets import Item, Request
 from bench.errors import OutputError, UsageError
-from bench.output import write_whole
 from bench.results import Result
 from bench.tools import worlds
+from runtime.whole_files import write_whole
 from trainers.glpft.settings import SIZES, Size
 from trainers.glpft.stages import METHODS, Method
 

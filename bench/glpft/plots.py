@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bench.glpft.figures import ALL, SizeFigures
-from bench.report import svg
 from bench.report.figures import points, share, span
 from bench.report.plots import WIDTH
 from bench.statistics import Interval
+from runtime.pages import svg
 
 _ROW = 46.0
 _TOP = 8.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from bench.report import svg
 from bench.report.facts import ArmRuns
 from bench.results import Result
 from bench.taxonomy import CALLED, DELEGATED, ESCALATED, Class
+from runtime.pages import svg
 
 WIDTH = 520.0
 NODE = 12.0

@@ -1,23 +1,21 @@
 """The HTML report: one file without a single external resource.
 
 Model output is hostile. It reaches the page in two ways only: escaped by `html.escape`, or packed
-(gzip, base64) in a data block that the script unpacks and enters as text. A content security
-policy allows this page's own script and style, by their hashes, and nothing else.
+(gzip, base64) in a data block that the script unpacks and enters as text.
 """
 
 from __future__ import annotations
 
 import base64
 import gzip
-import hashlib
 import json
-from html import escape
 from importlib.resources import files
 from typing import Any
 
 from bench.report import sections
 from bench.report.facts import Facts
 from bench.report.plots import arm_class
+from runtime.pages.page import page
 
 CHUNK = 40
 """Questions whose transcripts are packed together: a reader unpacks only what is opened."""
@@ -26,38 +24,14 @@ CHUNK = 40
 def render(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> str:
     """The whole page."""
     resources = files("bench.report")
-    style = resources.joinpath("page.css").read_text(encoding="utf-8")
-    script = resources.joinpath("page.js").read_text(encoding="utf-8")
-    policy = (
-        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
-        "base-uri 'none'; form-action 'none'"
+    return page(
+        sections.title(facts),
+        "\n".join(sections.every_section(facts, transcripts)),
+        style=resources.joinpath("page.css").read_text(encoding="utf-8"),
+        script=resources.joinpath("page.js").read_text(encoding="utf-8"),
+        after='<dialog id="dialog"><div class="sheet" id="sheet"></div></dialog>\n'
+        + _data_blocks(facts, transcripts),
     )
-    title = sections.title(facts)
-    body = "\n".join(sections.every_section(facts, transcripts))
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">
-<meta name="color-scheme" content="light dark">
-<title>{escape(title)}</title>
-<style>{style}</style>
-</head>
-<body>
-<main>
-{body}
-</main>
-<dialog id="dialog"><div class="sheet" id="sheet"></div></dialog>
-{_data_blocks(facts, transcripts)}
-<script>{script}</script>
-</body>
-</html>
-"""
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _pack(value: object) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.report import svg
 from bench.report.facts import ArmRuns, Facts
 from bench.report.figures import seconds
 from bench.results import Result
+from runtime.pages import svg
 
 WIDTH = 460.0
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.report import svg
 from bench.report.facts import Facts
 from bench.report.figures import count, dollars, p_value, points, share, span
+from runtime.pages import svg
 
 WIDTH = 460.0
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
-from bench.output import OutputDirectory, write_whole
+from bench.output import OutputDirectory
 from bench.report import html, markdown
 from bench.report.facts import Facts, facts_of
+from runtime.whole_files import write_whole
 
 
 def write_reports(directory: OutputDirectory) -> Facts:

@@ -21,8 +21,8 @@ from bench.output import OutputDirectory
 from bench.report.facts import facts_of
 from bench.report.figures import dollars, p_value, points, probability, seconds, share
 from bench.report.markdown import cell
-from bench.report.svg import Scale
 from bench.report.writer import write_reports
+from runtime.pages.svg import Scale
 from tests.bench.benchmarks import created, items, manifest, run
 from tests.bench.local_client import LocalClient
 
