@@ -14,8 +14,8 @@ from runtime.pages import svg
 
 WIDTH = 460.0
 HEIGHT = 250.0
-MOST_POINTS = 240
-"""Of one line: about two pixels of the drawing for each."""
+MOST_POINTS = 120
+"""Of one line: a few pixels of the drawing for each."""
 MOST_DOTS = 40
 COLOURS = 6
 _LEFT, _RIGHT, _BOTTOM, _ROW = 58.0, 14.0, 44.0, 17.0

@@ -50,7 +50,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
         f"<tr>{''.join(f'<td class=num>{escape(word)}</td>' for word in row)}</tr>" for row in rows
     )
     top = f"<thead><tr>{first}</tr></thead>"
-    return f'<div class="scroll"><table>{top}<tbody>{body}</tbody></table></div>'
+    return f'<div class="scroll"><table class="dense">{top}<tbody>{body}</tbody></table></div>'
 
 
 def figure(drawing: str, caption: str, heading: str = "") -> str:

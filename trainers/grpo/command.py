@@ -94,6 +94,14 @@ def grpo(
     seed: Annotated[int, typer.Option(help="Of new adapters and of the order of groups.")] = 1,
     threads: Annotated[int, typer.Option(help="Of the CPU.")] = 1,
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")] = 10,
+    keep_ratios: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="TOKENS",
+            help="Keep importance ratios of so many per step and policy, for `runtime runs show`.",
+        ),
+    ] = 0,
     restart: Annotated[bool, typer.Option(help="Forget what is in the folder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="End with a line of JSON.")] = False,
 ) -> None:
@@ -178,6 +186,7 @@ def grpo(
                     loaded,
                     output,
                     checkpoint_every=checkpoint_every,
+                    keep_ratios=keep_ratios,
                     watch=Watch(shown.progress, shown.checkpoint, shown.say),
                     processes=processes,
                 )
@@ -297,6 +306,7 @@ def _show(report: Report, output: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from trainers.grpo.page import PAGE
     from trainers.grpo.report import summaries
 
     table = Table(
@@ -324,7 +334,7 @@ def _show(report: Report, output: Path) -> None:
         f"{_stale(report):,} too old; "
         f"{report.trained_parameters:,} of {report.parameters:,} parameters, "
         f"{report.peak_memory_mb:,.0f} MB, {report.seconds / 60:.1f} minutes; "
-        f"policies in {output / 'policies'}"
+        f"policies in {output / 'policies'}, curves in {output / PAGE}"
     )
 
 

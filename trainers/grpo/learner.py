@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trainers.errors import TrainingError
 from trainers.grpo.groups import Group
-from trainers.grpo.losses import Tokens, behaviour_weights, divergences, policy_losses, shares
+from trainers.grpo.kept_ratios import KeptRatios
+from trainers.grpo.losses import Tokens, divergences, policy_losses, shares, without_gradient
 from trainers.grpo.policies import Policies
 from trainers.grpo.ratios import effective_sample_size, ratio_quantiles
 from trainers.grpo.report import PolicyStep
@@ -65,8 +66,10 @@ class Learner:
     """Trains the policies, batch by batch. `updated` says whether the step in work has changed any
     weights: while it has not, they are those of the step before."""
 
-    def __init__(self, policies: Policies) -> None:
+    def __init__(self, policies: Policies, kept: KeptRatios | None = None) -> None:
+        """`kept`: what is to be recorded of importance ratios."""
         self.policies = policies
+        self.kept = kept
         self.updated = False
 
     @property
@@ -83,6 +86,8 @@ class Learner:
         Raises `NotFinite` before weights are changed by a loss or a gradient that is no number.
         """
         self.updated = False
+        if self.kept is not None:
+            self.kept.begin_step()
         self.policies.network.whole.eval()
         by_policy: dict[str, list[Group]] = {name: [] for name in self.policies.names}
         for group in batch.groups:
@@ -103,6 +108,8 @@ class Learner:
     ) -> PolicyStep:
         began = time.monotonic()
         optimizer = self.policies.put_in(name)
+        if self.kept is not None:
+            self.kept.begin_policy(name, version, groups)
         size = self.settings.minibatch or len(groups)
         parts = [groups[at : at + size] for at in range(0, len(groups), size)]
         minibatches = [rows_of(part, self.settings) for part in parts]
@@ -158,6 +165,9 @@ class Learner:
             whole.backward()
             loss += float(whole.detach())
             self._add(sums, tokens, scores, piece, divergence)
+            if self.kept is not None:
+                own = rows[processes.index :: processes.count]
+                self.kept.add(own[piece.first :][: len(piece.ids)], tokens, objective)
         # All stop, or none: the others would wait for this one's gradients.
         if processes.sum_of(len(sums.bad)):
             raise NotFinite(self._said("loss", sums.bad, where))
@@ -223,16 +233,8 @@ class Learner:
     ) -> None:
         import torch
 
-        objective = self.settings.objective
-        behind = objective.correction in ("clip", "truncated")
         with torch.no_grad():
-            old = tokens.behaviour if behind else tokens.proximal
-            ratio = torch.exp(tokens.logprobs - old)
-            high = (ratio > 1 + objective.clip_high) & (tokens.advantages > 0)
-            low = (ratio < 1 - objective.clip_low) & (tokens.advantages < 0)
-            out = behaviour_weights(tokens, objective) == 0
-            if objective.correction != "truncated":
-                sums.clipped += int((high | low | out).sum())
+            sums.clipped += int(without_gradient(tokens, self.settings.objective).sum())
             sums.entropy += float(scores.entropies.sum())
             if divergence is not None:
                 sums.divergence += float(divergence.sum())

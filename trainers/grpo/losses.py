@@ -96,6 +96,28 @@ def behaviour_weights(tokens: Tokens, objective: Objective) -> torch.Tensor:
     return torch.ones_like(tokens.proximal)
 
 
+def importance_weights(tokens: Tokens, objective: Objective) -> torch.Tensor:
+    """What any objective corrects a token's loss for its sampler with [n], detached: that of
+    `behaviour_weights`, and min(π_θ/π_behav, C) of `truncated`."""
+    if objective.correction == "truncated":
+        return token_weights(tokens.logprobs, tokens.behaviour, objective.cap)
+    return behaviour_weights(tokens, objective)
+
+
+def without_gradient(tokens: Tokens, objective: Objective) -> torch.Tensor:
+    """Whether a token's loss is flat [n]: its ratio is out of bounds on the side to which its
+    advantage pushes, or its weight is 0. `truncated` has no such tokens."""
+    import torch
+
+    if objective.correction == "truncated":
+        return torch.zeros_like(tokens.advantages, dtype=torch.bool)
+    old = tokens.behaviour if objective.correction == "clip" else tokens.proximal
+    ratio = torch.exp(tokens.logprobs - old)
+    high = (ratio > 1 + objective.clip_high) & (tokens.advantages > 0)
+    low = (ratio < 1 - objective.clip_low) & (tokens.advantages < 0)
+    return high | low | (behaviour_weights(tokens, objective) == 0)
+
+
 def clipped_losses(
     logprobs: torch.Tensor,
     old: torch.Tensor,

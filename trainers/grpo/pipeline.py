@@ -6,7 +6,9 @@
     OUTPUT/curves/<policy>/       for TensorBoard
     OUTPUT/policies/<policy>/     the finished policy: a model or an adapter, and training.json
     OUTPUT/last-good/<policy>/    the same of the last good version, where a loss was no number
+    OUTPUT/learned-tokens/        importance ratios, where they are kept
     OUTPUT/report.json            every step
+    OUTPUT/report.html            the same as curves
 
 A folder of policies appears whole or not at all, and a finished training is not done again.
 """
@@ -25,6 +27,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from runtime.learned_tokens import LEARNED_TOKENS
+from runtime.whole_files import write_whole
 from trainers.checkpoints import (
     CheckpointState,
     load_checkpoint,
@@ -38,7 +42,9 @@ from trainers.grpo.advantages import has_signal
 from trainers.grpo.begins import begun_weights
 from trainers.grpo.data import RUNS, GrpoData, RecordedRuns
 from trainers.grpo.facts import PolicyFacts
+from trainers.grpo.kept_ratios import KeptRatios
 from trainers.grpo.learner import Learner, NotFinite
+from trainers.grpo.page import PAGE, render
 from trainers.grpo.policies import Policies
 from trainers.grpo.report import REPORT, Report, StepFacts, read_report
 from trainers.grpo.settings import GrpoSettings
@@ -96,11 +102,12 @@ def train(
     *,
     restart: bool = False,
     checkpoint_every: int = 10,
+    keep_ratios: int = 0,
     watch: Watch | None = None,
     processes: Processes | None = None,
 ) -> Report:
     """Train the policies in `output` on the data, resuming where a checkpoint is; `loaded` is the
-    base, whose weights are changed.
+    base, whose weights are changed. `keep_ratios` are tokens: see `KeptRatios`.
 
     Of several `processes`, which must all see the same `output`, the first one writes and tells.
     Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt. A loss that is no number
@@ -118,7 +125,8 @@ def train(
     import torch
 
     torch.set_num_threads(settings.threads)
-    return _Training(settings, data, loaded, output, checkpoint_every, watch, processes).run()
+    kept = KeptRatios(output, keep_ratios, processes.index)
+    return _Training(settings, data, loaded, output, checkpoint_every, kept, watch, processes).run()
 
 
 def begun(
@@ -156,6 +164,7 @@ class _Training:
         loaded: LoadedModel,
         output: Path,
         checkpoint_every: int,
+        kept: KeptRatios,
         watch: Watch,
         processes: Processes,
     ) -> None:
@@ -164,7 +173,8 @@ class _Training:
         self.checkpoint_every, self.watch = checkpoint_every, watch
         self.base = loaded.weights.folder
         self.policies = begun(settings, policy_names(settings, data), loaded, processes)
-        self.learner = Learner(self.policies)
+        self.kept = kept
+        self.learner = Learner(self.policies, kept)
         self.work = output / CHECKPOINTS
         self.state = GrpoState(
             step=0, settings=settings, version=settings.base_version, seconds=0.0, history=()
@@ -177,6 +187,9 @@ class _Training:
         # Weights and two moments, in two checkpoints.
         require_disk(self.work, 2 * size)
         self._restore()
+        if self.processes.is_first:
+            # Before its first step, without which the others can't end theirs.
+            self.kept.forget_after(self.state.step)
         batches = list(step_batches(self.data.groups, self.settings))
         with ExitStack() as open_curves, deferred_interrupt() as interruption:
             curves = {
@@ -197,7 +210,8 @@ class _Training:
         report = self._report()
         if self.processes.is_first:
             self._write(POLICIES, report)
-            _write_whole(self.output / REPORT, report.model_dump_json(indent=1))
+            write_whole(self.output / PAGE, render(report))
+            write_whole(self.output / REPORT, report.model_dump_json(indent=1) + "\n")
             shutil.rmtree(self.work, ignore_errors=True)
         self.processes.wait()
         return report
@@ -210,6 +224,7 @@ class _Training:
             if not self.processes.is_first:
                 raise
             raise NotFinite(f"step {self.state.step + 1}: {error}; {self._kept()}") from error
+        self.kept.write(self.state.step + 1)
         facts = StepFacts(version=batch.version, stale=batch.stale, policies=made)
         for name, each in made.items():
             curves[name].add(self.state.step + 1, each.curves())
@@ -324,9 +339,9 @@ def claim(output: Path, settings: GrpoSettings, data: GrpoData, *, restart: bool
         )
     path = output / SETTINGS
     if restart and path.exists():
-        for name in (CHECKPOINTS, "curves", POLICIES, LAST_GOOD):
+        for name in (CHECKPOINTS, "curves", POLICIES, LAST_GOOD, LEARNED_TOKENS):
             shutil.rmtree(output / name, ignore_errors=True)
-        for name in (REPORT, RUNS, SETTINGS):
+        for name in (REPORT, PAGE, RUNS, SETTINGS):
             (output / name).unlink(missing_ok=True)
     if path.exists():
         try:
@@ -340,14 +355,8 @@ def claim(output: Path, settings: GrpoSettings, data: GrpoData, *, restart: bool
     if output.exists() and any(each.name != RUNS for each in output.iterdir()):
         raise TrainingError(f"{output} holds something else; name another folder")
     output.mkdir(parents=True, exist_ok=True)
-    _write_whole(output / RUNS, RecordedRuns(runs=data.runs).model_dump_json(indent=1))
-    _write_whole(path, settings.model_dump_json(indent=1))
-
-
-def _write_whole(path: Path, text: str) -> None:
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(text + "\n")
-    part.rename(path)
+    write_whole(output / RUNS, RecordedRuns(runs=data.runs).model_dump_json(indent=1) + "\n")
+    write_whole(path, settings.model_dump_json(indent=1) + "\n")
 
 
 def _folder(name: str) -> str:

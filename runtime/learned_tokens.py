@@ -1,0 +1,131 @@
+"""What a training made of the tokens that it learned from: written by a trainer, shown by the view
+of a run.
+
+    TRAINING/learned-tokens/<step>-<process>.parquet
+
+A row is a sequence as it went through the model: prompts, observations and completions, and of
+each learned token the log-probabilities of the three policies that meet in an importance ratio.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from runtime.errors import InputError
+
+LEARNED_TOKENS = "learned-tokens"
+"""Folder of a training's record."""
+
+
+class LearnedSequence(BaseModel):
+    """One sequence in one step. The lists behind `learned` have an entry for each learned token."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run_id: str
+    sample: str
+    """Run, turn, branch, agent and candidate; run and agent where whole runs compete."""
+    step: int
+    """From 1."""
+    policy: str
+    """That learned."""
+    version: int
+    """Of the weights that learned."""
+    sampled_version: int
+    """Of the weights that sampled."""
+    advantage: float
+    ids: tuple[int, ...]
+    learned: tuple[bool, ...]
+    """As many as `ids`; prompts and observations are not learned."""
+    behaviour: tuple[float, ...]
+    """log π_behav, as sampled."""
+    proximal: tuple[float, ...]
+    """log π_prox: the weights at the step's beginning."""
+    trained: tuple[float, ...]
+    """log π_θ when it was learned from; π_prox in a step of one update."""
+    weights: tuple[float, ...]
+    """What the loss was multiplied with to correct for the sampler: truncated, 0 for a sequence
+    that was left out, 1 where nothing is corrected."""
+    clipped: tuple[bool, ...]
+    """Whether the loss had no gradient."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        counts = {len(each) for each in (self.behaviour, self.proximal, self.trained)}
+        counts |= {len(self.weights), len(self.clipped), sum(self.learned)}
+        if len(counts) != 1 or len(self.ids) != len(self.learned):
+            raise ValueError("its lists are not of one length")
+        return self
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """π_θ/π_behav of each learned token."""
+        pairs = zip(self.trained, self.behaviour, strict=True)
+        return tuple(math.exp(min(now - then, 700.0)) for now, then in pairs)
+
+
+def write_learned(path: Path, sequences: Sequence[LearnedSequence]) -> None:
+    """Write a file of the record, whole or not at all. Raises OSError."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    table = pa.Table.from_pylist([each.model_dump() for each in sequences], schema=_schema())
+    try:
+        pq.write_table(table, part, compression="zstd")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def read_learned(training: Path, run_id: str) -> tuple[LearnedSequence, ...]:
+    """All that a training learned from a run, step by step. Raises `InputError` for a folder
+    without a record, or with one that can't be read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder = training / LEARNED_TOKENS
+    files = sorted(folder.glob("*.parquet"))
+    if not files:
+        raise InputError(
+            f"{training} has no record of learned tokens",
+            hint="`train grpo OUTPUT --keep-ratios TOKENS` writes one; give its OUTPUT.",
+        )
+    found: list[LearnedSequence] = []
+    for file in files:
+        try:
+            table: Any = pq.read_table(file, filters=[("run_id", "=", run_id)])
+            found += [LearnedSequence.model_validate(row) for row in table.to_pylist()]
+        except (OSError, pa.ArrowException, ValidationError) as error:
+            said = " ".join(str(error).split())[:160]
+            raise InputError(f"{file} can't be read ({said})", hint="Remove it.") from error
+    return tuple(found)
+
+
+def _schema() -> Any:
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            ("run_id", pa.string()),
+            ("sample", pa.string()),
+            ("step", pa.int32()),
+            ("policy", pa.string()),
+            ("version", pa.int32()),
+            ("sampled_version", pa.int32()),
+            ("advantage", pa.float64()),
+            ("ids", pa.list_(pa.int32())),
+            ("learned", pa.list_(pa.bool_())),
+            ("behaviour", pa.list_(pa.float32())),
+            ("proximal", pa.list_(pa.float32())),
+            ("trained", pa.list_(pa.float32())),
+            ("weights", pa.list_(pa.float32())),
+            ("clipped", pa.list_(pa.bool_())),
+        ]
+    )

@@ -1,0 +1,103 @@
+"""A record of importance ratios, token by token, for readers: see `runtime.learned_tokens`.
+
+Of each step and policy the first groups are kept that fit into a bound, always whole, so that the
+candidates which competed can be seen beside each other. A step that is taken again after a resume
+writes the same file again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runtime.learned_tokens import LEARNED_TOKENS, LearnedSequence, write_learned
+from trainers.errors import NotEnoughDisk
+from trainers.grpo.groups import Group
+from trainers.grpo.losses import Objective, Tokens, importance_weights, without_gradient
+from trainers.grpo.rows import Row
+
+if TYPE_CHECKING:
+    import torch
+
+
+class KeptRatios:
+    """Collects one step after the other, of one process. With `limit` 0 it keeps nothing."""
+
+    def __init__(self, training: Path, limit: int, process: int = 0) -> None:
+        """`limit`: tokens of a step and policy, prompts included."""
+        self._folder = training / LEARNED_TOKENS
+        self._limit = limit
+        self._process = process
+        self._policy, self._version = "", 0
+        self._wanted: frozenset[str] = frozenset()
+        self._kept: list[LearnedSequence] = []
+
+    def begin_step(self) -> None:
+        """Forget a step that did not come to its end."""
+        self._kept.clear()
+
+    def begin_policy(self, policy: str, version: int, groups: Sequence[Group]) -> None:
+        """Choose among the groups that a policy is about to learn from."""
+        self._policy, self._version = policy, version
+        chosen: list[str] = []
+        left = self._limit
+        for group in groups:
+            members = group.members
+            size = sum(len(each.ids) for member in members for each in member.sequences)
+            if size <= left:
+                left -= size
+                chosen += [member.origin for member in members]
+        self._wanted = frozenset(chosen)
+
+    def add(self, rows: Sequence[Row], tokens: Tokens, objective: Objective) -> None:
+        """Keep what is wanted of a piece; `rows[tokens.sequence[n]]` is the row of token n."""
+        if not any(row.origin in self._wanted for row in rows):
+            return
+        weights = importance_weights(tokens, objective)
+        clipped = without_gradient(tokens, objective)
+        for number, row in enumerate(rows):
+            if row.origin in self._wanted:
+                own = tokens.sequence == number
+                self._kept.append(
+                    LearnedSequence(
+                        run_id=row.origin.partition("/")[0],
+                        sample=row.origin,
+                        step=1,
+                        policy=self._policy,
+                        version=self._version,
+                        sampled_version=row.version,
+                        advantage=row.advantage,
+                        ids=row.sequence.ids,
+                        learned=row.sequence.learned,
+                        behaviour=_listed(tokens.behaviour[own]),
+                        proximal=_listed(tokens.proximal[own]),
+                        trained=_listed(tokens.logprobs[own]),
+                        weights=_listed(weights[own]),
+                        clipped=tuple(clipped[own].tolist()),
+                    )
+                )
+
+    def write(self, step: int) -> None:
+        """Make the step's record durable. Raises `NotEnoughDisk`."""
+        if not self._kept:
+            return
+        numbered = [each.model_copy(update={"step": step}) for each in self._kept]
+        path = self._folder / f"{step:08d}-{self._process}.parquet"
+        try:
+            write_learned(path, numbered)
+        except OSError as error:
+            raise NotEnoughDisk(
+                f"{path} can't be written ({error.strerror or error}): free some space, or leave "
+                "--keep-ratios away; then go on with the same command"
+            ) from error
+
+    def forget_after(self, step: int) -> None:
+        """Remove what was written of later steps: they are taken anew, maybe by fewer processes."""
+        for path in self._folder.glob("*.parquet"):
+            if int(path.name.partition("-")[0]) > step:
+                path.unlink()
+
+
+def _listed(values: torch.Tensor) -> tuple[float, ...]:
+    return tuple(values.detach().float().tolist())
