@@ -18,7 +18,7 @@ from trainers.grpo.rewards import RewardWeights
 from trainers.models import load_tokenizer
 from trainers.store import OTHER_VERSION
 from workers.engines.local.model_files import MICRO_MODELS
-from workers.engines.torch.loading import TokenizerCodec
+from workers.engines.text.tokenizer_codec import TokenizerCodec
 
 from .recorded import a_call, a_candidate, a_run, a_step
 

@@ -26,7 +26,7 @@ from workers.engines.protocol import Completion, Engine
 from workers.engines.settings import ModelSettings
 from workers.engines.text.chat_prompt import TextCodec, build_prompt
 from workers.engines.text.text_stream import TextStream
-from workers.engines.torch.loading import make_codec
+from workers.engines.text.tokenizer_codec import make_codec
 
 # By llguidance's adapter, which still calls it by its old name.
 pytestmark = pytest.mark.filterwarnings("ignore:llama_token_get_attr is deprecated")

@@ -1,0 +1,81 @@
+"""Text and ids of a `tokenizer.json`, by the package tokenizers; no model is needed for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from workers.engines.local.model_files import unusable
+from workers.engines.text.chat_prompt import TextCodec
+from workers.engines.text.sentencepiece import BLANK, SentencePieceCodec
+
+_BYTE = re.compile(r"^<0x([0-9A-F]{2})>$")
+"""The token of one byte."""
+
+
+class TokenizerCodec:
+    """A `TextCodec` over a byte-level tokenizer: special tokens are text like any other."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend = backend
+
+    @property
+    def joins(self) -> bool:
+        """Whether the texts of single tokens, joined, are the text of all: streams rely on it."""
+        ids = self.encode("The answer is 7.")
+        return "".join(self.decode([each]) for each in ids) == self.decode(ids)
+
+    def encode(self, text: str, after: int | None = None) -> list[int]:
+        return list(self._backend.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, ids: Sequence[int], after: int | None = None) -> str:
+        return str(self._backend.decode(list(ids), skip_special_tokens=False))
+
+
+def make_codec(backend: Any, width: int, model: str) -> TextCodec:
+    """Text of the tokens of `model`, whose logits have this width. `backend` is a Tokenizer of the
+    tokenizers package. Raises EngineError `bad_request` for one whose text would not be exact."""
+    if getattr(backend.model, "byte_fallback", False):
+        codec: TextCodec = _sentencepiece_codec(backend, width, model)
+    else:
+        codec = TokenizerCodec(backend)
+        if not codec.joins:
+            raise unusable(
+                model,
+                "its tokenizer writes a token differently alone and behind another, and has no "
+                "byte fallback (SentencePiece style without it); this engine needs one with byte "
+                "fallback, such as Llama 2's, or a byte-level one, such as Qwen's or Llama 3's",
+            )
+    return codec
+
+
+def _sentencepiece_codec(backend: Any, width: int, model: str) -> SentencePieceCodec:
+    added: dict[int, Any] = backend.get_added_tokens_decoder()
+    vocabulary: dict[str, int] = backend.get_vocab(with_added_tokens=True)
+    pieces = [b""] * max(width, *(each + 1 for each in vocabulary.values()))
+    missing = 256
+    for text, token in vocabulary.items():
+        byte = _BYTE.match(text)
+        if token in added:
+            pieces[token] = text.encode()
+        elif byte is not None:
+            pieces[token] = bytes.fromhex(byte[1])
+            missing -= 1
+        else:
+            pieces[token] = text.replace(BLANK, " ").encode()
+    if missing:
+        raise unusable(
+            model, f"its tokenizer falls back to bytes, but has no tokens for {missing} of them"
+        )
+
+    def tokenize(text: str) -> list[int]:
+        return list(backend.encode(text, add_special_tokens=False).ids)
+
+    before: dict[int | None, str] = {None: "", **{k: str(v.content) for k, v in added.items()}}
+    prefixed = [
+        token
+        for token, text in before.items()
+        if pieces[tokenize(f"{text}a")[1 if text else 0]].startswith(b" ")
+    ]
+    return SentencePieceCodec(tokenize, pieces, added, prefixed)
