@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from agents.records import Run, Step, Trajectory
 from bus import Bus
 from runtime.client import RunUnknown, run_of, steps_of, trajectory_of
@@ -139,18 +141,29 @@ def recorded(store: Path, run_id: str) -> KnownRun | None:
 
 
 def from_store(store: Path, run_id: str) -> Trajectory | None:
-    """A trajectory that the recorder wrote; the newest if the run was replayed."""
+    """A trajectory that the recorder wrote; the newest if the run was replayed. A file that can't
+    be read is passed over while others may have the run; then it is an `InputError`."""
     folder = store / "trajectories"
     files = sorted(folder.glob("*.parquet"), reverse=True)
     if not files:
         return None
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
+    damaged = ""
     for file in files:
-        table: Any = pq.read_table(
-            file, columns=["run_id", "trajectory"], filters=[("run_id", "=", run_id)]
+        try:
+            table: Any = pq.read_table(
+                file, columns=["run_id", "trajectory"], filters=[("run_id", "=", run_id)]
+            )
+            if table.num_rows:
+                body: str = table["trajectory"][table.num_rows - 1].as_py()
+                return Trajectory.model_validate_json(body)
+        except (OSError, pa.ArrowException, ValidationError) as error:
+            damaged = damaged or f"{file} can't be read ({' '.join(str(error).split())[:160]})"
+    if damaged:
+        raise InputError(
+            f"no readable file of the store has the run {run_id}, and {damaged}",
+            hint="Restore that file from a copy; a newer program's records need that program.",
         )
-        if table.num_rows:
-            body: str = table["trajectory"][table.num_rows - 1].as_py()
-            return Trajectory.model_validate_json(body)
     return None

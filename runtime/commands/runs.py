@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from runtime.commands.options import AsJson, RedisUrl
+from runtime.errors import InputError
 
 if TYPE_CHECKING:
     from agents.records import Trajectory
@@ -56,15 +58,43 @@ def register(app: typer.Typer) -> None:
 
     @runs.command("show")
     def show(  # pyright: ignore[reportUnusedFunction]
-        run_id: RunId, redis_url: RedisUrl = None, as_json: AsJson = False
+        run_id: RunId,
+        redis_url: RedisUrl = None,
+        store: Annotated[
+            Path | None, typer.Option(help="Folder of recorded runs to look in, and nowhere else.")
+        ] = None,
+        html: Annotated[
+            Path | None,
+            typer.Option(metavar="FILE", help="Write a page with all candidates and tokens."),
+        ] = None,
+        training: Annotated[
+            Path | None,
+            typer.Option(help="OUTPUT of a `train grpo --keep-ratios` that learned from the run."),
+        ] = None,
+        tokenizer: Annotated[
+            list[str] | None,
+            typer.Option(metavar="FOLDER", help="Model of the run's tokens; may be repeated."),
+        ] = None,
+        as_json: AsJson = False,
     ) -> None:
-        """Show a run's dialogue, also while it goes on; by its whole id also after `down`."""
+        """Show a run's dialogue, also while it goes on; by its whole id also after `down`.
+
+        The page needs nothing but a browser: the tree of candidates with the way that was taken,
+        rewards, tool calls, and every token by its log-probability; with --training by its
+        importance ratio, too.
+        """
         from rich.console import Console
 
         from runtime.dialogue import DialoguePrinter, harmless
         from runtime.words import counted
 
-        found = _known(redis_url, run_id)
+        found = _known(redis_url, run_id) if store is None else _recorded(store, run_id)
+        if html is not None:
+            _write_page(found, html, training, tokenizer or [])
+            typer.echo(f"the page of run {found.run.id}: {html}")
+            return
+        if training is not None or tokenizer:
+            raise InputError("--training and --tokenizer are about the page: give --html FILE too")
         if as_json:
             typer.echo(found.trajectory().model_dump_json())
             return
@@ -127,7 +157,6 @@ def register(app: typer.Typer) -> None:
     @runs.command("cancel")
     def cancel(run_id: RunId, redis_url: RedisUrl = None) -> None:  # pyright: ignore[reportUnusedFunction]
         """End a run now; its workers drop what they hold of it."""
-        from runtime.errors import InputError
         from runtime.run_history import resolve
 
         async def cancelled(client: Client, _: Deployment) -> str:
@@ -156,6 +185,42 @@ def _known(redis_url: str | None, run_id: str) -> KnownRun:
                 hint=error.hint,
             ) from None
         return found
+
+
+def _recorded(store: Path, run_id: str) -> KnownRun:
+    """A run of a store by its whole id. Raises `InputError`."""
+    from runtime.run_history import recorded
+
+    found = recorded(store, run_id)
+    if found is None:
+        raise InputError(f"the store in {store} has no run whose whole id is {run_id!r}")
+    return found
+
+
+def _write_page(found: KnownRun, path: Path, training: Path | None, tokenizers: list[str]) -> None:
+    """Raises `InputError` for what can't be read or written."""
+    from runtime.learned_tokens import read_learned
+    from runtime.run_page.page import render
+    from runtime.run_page.tokenizers import Tokenizers
+    from runtime.whole_files import write_whole
+
+    learned = None if training is None else read_learned(training, found.run.id)
+    text = render(found, Tokenizers([*tokenizers, *_models()]), learned)
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        raise InputError(f"{path} can't be written: {error.strerror or error}") from error
+
+
+def _models() -> list[str]:
+    """Models of the deployment that runs, or last ran, in this state directory."""
+    from runtime.config import resolved_file
+    from runtime.state import StateDirectory
+
+    resolved = StateDirectory.from_environment().resolved
+    if not resolved.exists():
+        return []
+    return [each.model for each in resolved_file(resolved).models.values()]
 
 
 async def _found(client: Client, where: Deployment, run_id: str) -> KnownRun:

@@ -1,0 +1,107 @@
+"""The text of single tokens, which the journal does not have: by a tokenizer that fits it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agents.records import Call
+from runtime.errors import InputError
+from workers.engines.protocol import EngineError
+from workers.engines.text.chat_prompt import TextCodec
+from workers.engines.text.text_stream import TextStream
+
+TOKENIZER = "tokenizer.json"
+
+
+class Tokenizers:
+    """Finds, for each model that wrote something, a tokenizer by which its ids say its text.
+
+    `models` are places to look: folders, hub ids, and names of shipped models. Nothing is
+    downloaded; a model of the hub is looked for in the hub's cache.
+    """
+
+    def __init__(self, models: Sequence[str] = ()) -> None:
+        self._models = tuple(models)
+        self._codecs: dict[str, tuple[TextCodec, int] | None] = {}
+        self._fitting: dict[str, str | None] = {}
+        """By a model's name in the records."""
+
+    def codec(self, call: Call) -> TextCodec | None:
+        """The codec of a completion's model; None if no tokenizer at hand fits."""
+        base = call.policy.base
+        if base not in self._fitting and call.output_ids and call.text:
+            places = dict.fromkeys((base, *self._models))
+            self._fitting[base] = next((each for each in places if self._fits(each, call)), None)
+        chosen = self._fitting.get(base)
+        found = self._codec(chosen) if chosen is not None else None
+        if found is None or not all(0 <= each < found[1] for each in _ids(call)):
+            return None
+        return found[0]
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Models that completions were asked for, and whose tokenizer was not found."""
+        return tuple(base for base, chosen in self._fitting.items() if chosen is None)
+
+    def _fits(self, model: str, call: Call) -> bool:
+        found = self._codec(model)
+        if found is None or not all(0 <= each < found[1] for each in _ids(call)):
+            return False
+        return pieces_of(call, found[0], len(call.output_ids)) is not None
+
+    def _codec(self, model: str) -> tuple[TextCodec, int] | None:
+        if model not in self._codecs:
+            path = _file(model)
+            self._codecs[model] = None if path is None else _read(path)
+        return self._codecs[model]
+
+
+def pieces_of(call: Call, codec: TextCodec, count: int) -> list[str] | None:
+    """The text of each of the first `count` tokens that a completion wrote; a character that
+    several of them make up is the last one's. None if they don't say its text."""
+    stream = TextStream(codec, after=call.prompt_ids[-1] if call.prompt_ids else None)
+    pieces = [stream.push(token) for token in call.output_ids[:count]]
+    if count >= len(pieces) == len(call.output_ids) and pieces:
+        pieces[-1] += stream.finish()
+    said = "".join(pieces)
+    # A token that ends the turn is no text, nor is what a stop string ended.
+    return pieces if said.startswith(call.text) or call.text.startswith(said) else None
+
+
+def _ids(call: Call) -> Sequence[int]:
+    return (*call.prompt_ids, *call.output_ids)
+
+
+def _file(model: str) -> Path | None:
+    """Where a model's tokenizer lies on this machine."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    from workers.engines.local.model_files import local_folder
+
+    try:
+        path = local_folder(model) / TOKENIZER
+        if path.is_file():
+            return path
+        cached = try_to_load_from_cache(model, TOKENIZER)
+    except (EngineError, HFValidationError):
+        return None
+    return Path(cached) if isinstance(cached, str) else None
+
+
+def _read(path: Path) -> tuple[TextCodec, int]:
+    """The codec, and how many ids it knows. Raises `InputError` for a damaged file."""
+    from tokenizers import Tokenizer
+
+    from workers.engines.local.model_files import reading
+    from workers.engines.text.tokenizer_codec import make_codec
+
+    try:
+        with reading(str(path)):
+            backend: Any = Tokenizer.from_file(str(path))
+            size = int(backend.get_vocab_size())
+            return make_codec(backend, size, str(path)), size
+    except EngineError as error:
+        raise InputError(str(error), hint="Name another one with --tokenizer FOLDER.") from error
