@@ -9,7 +9,7 @@ from html import escape
 from pydantic import BaseModel
 
 from runtime.pages import svg
-from runtime.pages.curves import Curve, Point, curves_plot, number
+from runtime.pages.curves import MOST_POINTS, Curve, Point, curves_plot, number
 from runtime.pages.page import figure, page, table
 
 _BAR_WIDTH, _BAR_HEIGHT, _BAR_TOP = 940.0, 26.0, 4.0
@@ -62,6 +62,11 @@ def training_page(
         if rows:
             body += [f"<h2>{escape(heading)}</h2>", table(head, rows)]
     body.append("<h2>Curves</h2>")
+    if any(len(curve.points) > MOST_POINTS for each in plots for curve in each.curves):
+        body.append(
+            '<p class="soft small">Lines of many steps are the means of even stretches; their '
+            "bands are the least and the greatest.</p>"
+        )
     body.append(f'<div class="two">{"".join(drawn)}</div>' if drawn else "<p>No step was made.</p>")
     if sum(seconds.values()) > 0:
         body += ["<h2>Where the time went</h2>", figure(_split(seconds), _split_words(seconds))]

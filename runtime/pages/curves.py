@@ -17,6 +17,8 @@ HEIGHT = 250.0
 MOST_POINTS = 120
 """Of one line: a few pixels of the drawing for each."""
 MOST_DOTS = 40
+GREATEST = 1e100
+"""Beyond it a scale could overflow; no loss that means something is there."""
 COLOURS = 6
 _LEFT, _RIGHT, _BOTTOM, _ROW = 58.0, 14.0, 44.0, 17.0
 
@@ -37,7 +39,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """A named line. What is no finite number is left out."""
+    """A named line. What is no finite number, or beyond `GREATEST`, is left out."""
 
     name: str
     points: Sequence[Point]
@@ -143,7 +145,7 @@ def _thinned(points: Sequence[Point]) -> list[Point]:
 
 
 def _finite(point: Point) -> bool:
-    return all(math.isfinite(each) for each in (point.x, point.y, point.low, point.high))
+    return all(abs(each) <= GREATEST for each in (point.x, point.y, point.low, point.high))
 
 
 def _reach(points: Sequence[Point], least: float | None, most: float | None) -> tuple[float, float]:
@@ -170,7 +172,7 @@ def _legend_rows(names: Sequence[str]) -> list[list[tuple[int, str, float]]]:
     place = _LEFT
     for at, name in enumerate(names):
         shown = name if len(name) <= 40 else f"{name[:39]}…"
-        wide = 26 + 6.6 * len(shown)
+        wide = 28 + 7.2 * len(shown)
         if rows[-1] and place + wide > WIDTH:
             rows.append([])
             place = _LEFT

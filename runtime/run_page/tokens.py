@@ -59,10 +59,10 @@ class Lessons:
 def written(call: Call, tokenizers: Tokenizers, room: Room, learned: Learned | None) -> str:
     """A completion's text as HTML, coloured as far as there is room and a tokenizer."""
     codec = tokenizers.codec(call)
-    count = 0 if codec is None else room.coloured(len(call.output_ids))
+    count = room.coloured(len(call.output_ids))
     pieces = None if codec is None or not count else pieces_of(call, codec, count)
     if pieces is None:
-        return f'<div class="said">{room.text(call.text)}</div>{_strip(call, room, learned)}'
+        return f'<div class="said">{room.text(call.text)}</div>{_strip(call, count, learned)}'
     spans: list[str] = []
     position = 0
     for at, piece in enumerate(pieces):
@@ -139,9 +139,8 @@ def _hint(call: Call, at: int, learned: Learned | None) -> str:
     return "; ".join(parts).replace("-", "−")
 
 
-def _strip(call: Call, room: Room, learned: Learned | None) -> str:
+def _strip(call: Call, count: int, learned: Learned | None) -> str:
     """Tokens without their text: a cell each."""
-    count = room.coloured(len(call.output_ids)) if call.logprobs else 0
     cells = "".join(
         f'<i class="{" ".join(_look(call, at, learned))}" '
         f'title="{escape(_hint(call, at, learned))}"></i>'

@@ -177,6 +177,19 @@ def test_runs_are_listed_shown_and_replayed_from_the_journal(
     assert "3 of 3 steps came out as recorded" in shared.ok("runs", "replay", run_id)
 
 
+def test_a_run_on_the_bus_is_written_as_a_page(
+    shared: Deployment, run_id: str, tmp_path: Path
+) -> None:
+    said = shared.ok("runs", "show", run_id[9:], "--html", str(tmp_path / "run.html"))
+    assert f"the page of run {run_id}" in said
+    page = (tmp_path / "run.html").read_text()
+    assert run_id in page
+    assert page.count('<section class="step') == 3
+    done = shared.run("runs", "show", run_id, "--html", str(tmp_path / "nowhere" / "run.html"))
+    assert done.returncode == EXIT_USAGE
+    assert "can't be written: No such file" in one_error(done)
+
+
 @pytest.mark.parametrize("turn", [0, 1, 3])
 def test_a_fork_keeps_the_journal_before_its_turn_and_goes_on_alone(
     shared: Deployment, run_id: str, turn: int

@@ -220,6 +220,8 @@ def _show(report: Report, output: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from trainers.glpft.page import PAGE
+
     table = Table("stage", "weights", "rows", "steps", "tokens", "padding", "loss, kept-out", "MB")
     for each in report.stages:
         before, after = each.validation_before, each.validation_after
@@ -239,5 +241,5 @@ def _show(report: Report, output: Path) -> None:
     typer.echo(
         f"{report.settings.method}: {report.tokens:,} tokens of a budget of {report.budget:,}, "
         f"{report.padding / report.tokens:.1%} padding, {report.seconds / 60:.1f} minutes; "
-        f"models in {output}"
+        f"models in {output}, curves in {output / PAGE}"
     )

@@ -6,6 +6,7 @@
     OUTPUT/checkpoints/<stage>/   of the one in training
     OUTPUT/curves/<stage>/        for TensorBoard
     OUTPUT/report.json            compute and losses of all stages
+    OUTPUT/report.html            the same as curves
 
 What is finished is not done again; a stage's folder appears whole or not at all.
 """
@@ -22,6 +23,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agents.environments.api_worlds import Split
+from runtime.whole_files import write_whole
 from trainers.checkpoints import require_same_recipe
 from trainers.data.datasets import DataSet
 from trainers.errors import TrainingError, UnreadableModel
@@ -29,6 +31,7 @@ from trainers.glpft.copying import copying_rows
 from trainers.glpft.facts import FACTS, StageFacts, read_facts
 from trainers.glpft.fingerprint import weights_sha256
 from trainers.glpft.from_scratch import write_new_model
+from trainers.glpft.page import PAGE, render
 from trainers.glpft.rows import StageRows, rows_of
 from trainers.glpft.settings import COPYING_SHARE, COPYING_TOKENS, GlpftSettings
 from trainers.glpft.stage_training import StageProgress, StageTraining
@@ -125,7 +128,8 @@ def train(
         stages=tuple(facts),
     )
     if processes.is_first:
-        (output / REPORT).write_text(report.model_dump_json(indent=1) + "\n")
+        write_whole(output / PAGE, render(report))
+        write_whole(output / REPORT, report.model_dump_json(indent=1) + "\n")
     return report
 
 
@@ -247,7 +251,8 @@ def _claim(output: Path, settings: GlpftSettings, *, restart: bool) -> None:
     if restart and path.exists():
         for name in ("checkpoints", "curves", INITIAL, *_NAMES):
             shutil.rmtree(output / name, ignore_errors=True)
-        (output / REPORT).unlink(missing_ok=True)
+        for name in (REPORT, PAGE):
+            (output / name).unlink(missing_ok=True)
         path.unlink()
     if path.exists():
         try:
@@ -260,9 +265,7 @@ def _claim(output: Path, settings: GlpftSettings, *, restart: bool) -> None:
     if output.exists() and any(path.name != DATA for path in output.iterdir()):
         raise TrainingError(f"{output} holds something else; name another folder")
     output.mkdir(parents=True, exist_ok=True)
-    part = output / f".{SETTINGS}.part"
-    part.write_text(settings.model_dump_json(indent=1) + "\n")
-    part.rename(path)
+    write_whole(path, settings.model_dump_json(indent=1) + "\n")
 
 
 def _read_report(output: Path) -> Report | None:

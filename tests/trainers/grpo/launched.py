@@ -31,6 +31,7 @@ def launched(
     *,
     count: int = 1,
     held_at: int | None = None,
+    keep_ratios: int = 0,
 ) -> Generator[list[BaseProcess]]:
     """Processes that train together, and keep a checkpoint of every step. With `held_at` they have
     made that many updates of weights, and go no farther, when the block begins. They are killed
@@ -48,7 +49,8 @@ def launched(
             target=_train,
             args=(
                 {**joined_by, "RANK": str(number), "LOCAL_RANK": str(number)},
-                settings.model_dump_json(), store, base, output, held_at, ends[number][1],
+                settings.model_dump_json(), store, base, output, held_at, keep_ratios,
+                ends[number][1],
             ),
         )
         for number in range(count)
@@ -73,6 +75,7 @@ def _train(
     base: Path,
     output: Path,
     held_at: int | None,
+    keep_ratios: int,
     end: Connection,
 ) -> None:
     os.environ.update(environment)
@@ -102,7 +105,7 @@ def _train(
             loaded = load(base)
             train(
                 GrpoSettings.model_validate_json(settings), data_in(store, loaded), loaded, output,
-                checkpoint_every=1, processes=processes,
+                checkpoint_every=1, keep_ratios=keep_ratios, processes=processes,
             )  # fmt: skip
     except TrainingError as error:
         said.write_text(str(error))

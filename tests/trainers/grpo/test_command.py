@@ -41,7 +41,7 @@ def test_the_command_names_what_it_leaves_out_and_ends_with_a_table_and_a_line_o
 ) -> None:
     arguments = (
         tmp_path / "out", "--from-store", store, "--base", base, "--policies", "per-role",
-        "--batch", 2, "--learning-rate", 1e-3, "--checkpoint-every", 2, "--json",
+        "--batch", 2, "--learning-rate", 1e-3, "--checkpoint-every", 2, "--keep-ratios", 1000, "--json",
     )  # fmt: skip
     code, out, err = command(*arguments)
     assert code == 0, err
@@ -56,6 +56,8 @@ def test_the_command_names_what_it_leaves_out_and_ends_with_a_table_and_a_line_o
     assert said["skipped"] == {"records of another schema version": 1}
     assert {row["groups"] for row in said["policies"].values()} == {3}
     assert (tmp_path / "out/policies/coder/model.safetensors").is_file()
+    assert f"curves in {tmp_path / 'out/report.html'}" in out
+    assert len(list((tmp_path / "out/learned-tokens").iterdir())) == 3
     code, again, err = command(*arguments)
     assert code == 0
     assert "is finished; --restart trains anew" in err

@@ -1,0 +1,89 @@
+"""The record of learned tokens: what is written comes back, and what is damaged is named."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from runtime.errors import InputError
+from runtime.learned_tokens import LEARNED_TOKENS, LearnedSequence, read_learned, write_learned
+
+SINGLE = st.floats(-50, 0, width=32)
+
+
+def a_sequence(run_id: str = "run", step: int = 1, **changes: object) -> LearnedSequence:
+    fields: dict[str, object] = {
+        "run_id": run_id,
+        "sample": f"{run_id}/0.0/solo#0",
+        "step": step,
+        "policy": "shared",
+        "version": 3,
+        "sampled_version": 2,
+        "advantage": -0.5,
+        "ids": (1, 2, 3),
+        "learned": (False, True, True),
+        "behaviour": (-1.0, -2.0),
+        "proximal": (-1.0, -2.5),
+        "trained": (-1.0, -3.0),
+        "weights": (1.0, 0.5),
+        "clipped": (False, True),
+    }
+    return LearnedSequence.model_validate({**fields, **changes})
+
+
+@given(st.lists(st.tuples(SINGLE, SINGLE, st.booleans()), max_size=30))
+def test_a_sequence_comes_back_as_it_was_written(
+    tmp_path_factory: pytest.TempPathFactory, tokens: list[tuple[float, float, bool]]
+) -> None:
+    training = tmp_path_factory.mktemp("training")
+    sequence = a_sequence(
+        ids=tuple(range(len(tokens) + 1)),
+        learned=(False, *[True] * len(tokens)),
+        behaviour=[each[0] for each in tokens],
+        proximal=[each[1] for each in tokens],
+        trained=[each[1] for each in tokens],
+        weights=[each[0] for each in tokens],
+        clipped=[each[2] for each in tokens],
+    )
+    write_learned(training / LEARNED_TOKENS / "00000001-0.parquet", [sequence])
+    assert read_learned(training, "run") == (sequence,)
+
+
+def test_only_what_is_of_the_run_is_read_step_by_step(tmp_path: Path) -> None:
+    for step in (2, 1):
+        path = tmp_path / LEARNED_TOKENS / f"{step:08d}-0.parquet"
+        write_learned(path, [a_sequence(step=step), a_sequence("other", step)])
+    assert [each.step for each in read_learned(tmp_path, "run")] == [1, 2]
+    assert read_learned(tmp_path, "nobody") == ()
+
+
+def test_ratios_are_of_the_trained_policy_to_the_sampler() -> None:
+    assert a_sequence().ratios == (1.0, math.exp(-1.0))
+    far = a_sequence(trained=(0.0, 0.0), behaviour=(-1e9, -1.0))
+    assert math.isfinite(far.ratios[0])
+
+
+def test_a_training_without_a_record_is_told_how_to_write_one(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--keep-ratios"):
+        read_learned(tmp_path, "run")
+
+
+def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+    path = tmp_path / LEARNED_TOKENS / "00000001-0.parquet"
+    write_learned(path, [a_sequence()])
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(InputError, match=r"00000001-0\.parquet can't be read"):
+        read_learned(tmp_path, "run")
+
+
+@pytest.mark.parametrize(
+    "changes", [{"weights": (1.0,)}, {"learned": (False, True)}, {"clipped": ()}]
+)
+def test_lists_that_do_not_fit_each_other_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match="not of one length"):
+        a_sequence(**changes)

@@ -1,0 +1,77 @@
+"""The shell of all pages, and lines over steps."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.pages.curves import GREATEST, MOST_POINTS, Curve, Point, curves_plot, number
+from runtime.pages.page import figure, page, table
+from tests.runtime.parsed_page import ParsedPage
+
+EVIL = "</title></script><script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+def test_a_page_runs_its_own_script_and_nothing_else() -> None:
+    body = figure("", EVIL, EVIL) + table([EVIL], [[EVIL]])
+    parsed = ParsedPage(page(EVIL, body, style="p { color: red; }", script="fold();"))
+    parsed.require_harmless()
+    assert parsed.scripts == ["fold();"]
+    assert parsed.text.count(EVIL) == 5
+
+
+def test_a_page_without_a_script_allows_none() -> None:
+    parsed = ParsedPage(page("title", "<p>body</p>"))
+    parsed.require_harmless()
+    assert "script-src" not in str(parsed.of("meta"))
+
+
+def test_a_name_of_a_curve_is_text() -> None:
+    points = [Point.at(1, 2), Point.at(2, 3)]
+    parsed = ParsedPage(curves_plot(EVIL, [Curve(EVIL, points), Curve("other", points)]))
+    assert not parsed.of("script")
+    assert not parsed.of("img")
+
+
+def test_values_that_are_no_numbers_are_left_out() -> None:
+    assert curves_plot("loss", [Curve("a", [Point.at(1, math.nan), Point.at(2, math.inf)])]) == ""
+    drawn = curves_plot("loss", [Curve("a", [Point.at(1, math.nan), Point.at(2, 0.5)])])
+    assert "nan" not in drawn
+    assert drawn.count("<circle") == 1
+
+
+def test_a_long_line_is_drawn_as_means_between_the_least_and_the_greatest() -> None:
+    points = [Point.at(step, 1.0 if step % 2 else 0.0) for step in range(100_000)]
+    drawn = curves_plot("loss", [Curve("a", points)])
+    assert drawn.count("<circle") <= MOST_POINTS
+    assert "spread" in drawn
+    assert "a: 0.5 at step" in drawn
+    assert len(drawn) < 60_000
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(-1e6, 1e6, allow_nan=False), st.floats(allow_nan=True, allow_infinity=True)
+        ),
+        max_size=400,
+    )
+)
+def test_every_line_stays_inside_its_drawing(values: list[tuple[float, float]]) -> None:
+    drawn = curves_plot("any", [Curve("a", [Point.at(x, y) for x, y in values])])
+    if not any(abs(y) <= GREATEST for _, y in values):
+        assert drawn == ""
+        return
+    width, height = map(float, re.findall(r'viewBox="0 0 (\S+) (\S+)"', drawn)[0])
+    for x, y in re.findall(r'cx="([^"]+)" cy="([^"]+)"', drawn):
+        assert 0 <= float(x) <= width
+        assert 0 <= float(y) <= height
+
+
+def test_numbers_have_three_digits_of_meaning() -> None:
+    assert [number(each) for each in (0.0, 0.01234, -0.5, 1234.4, 1e-7, 2e9)] == [
+        "0", "0.0123", "−0.5", "1,234", "1.0e−07", "2e+09",
+    ]  # fmt: skip

@@ -1,0 +1,288 @@
+"""A run as a page: everything is there, nothing of it acts, and it stays small."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from agents.records import Call, Candidate, Outcome, Run, Step, StepTimings, Trajectory
+from agents.workflows import workflows
+from runtime.learned_tokens import LearnedSequence
+from runtime.run_history import KnownRun
+from runtime.run_page.bounds import CALL_TOKENS, MOST_CHARS, MOST_STEPS, PAGE_TOKENS
+from runtime.run_page.page import render
+from runtime.run_page.tokenizers import Tokenizers
+from runtime.run_page.tokens import ratio_class
+from tests.agents.conversations import a_run, says
+from tests.agents.test_pair import BFS, TO_THE_GOAL, a_task, answer, pair_run, play
+from tests.runtime.parsed_page import ParsedPage
+from tests.workers.test_in_process import TEAM, new_run, scripted, started
+from workers.engines.local.model_files import MICRO_MODELS
+from workers.engines.text.chat_prompt import TextCodec
+from workers.engines.text.tokenizer_codec import make_codec
+
+EVIL = "</script></style><script>alert(1)</script><img src=x onerror='alert(2)'>"
+MODEL = str(MICRO_MODELS / "slm")
+
+
+@pytest.fixture(scope="module")
+def codec() -> TextCodec:
+    from tokenizers import Tokenizer
+
+    backend = Tokenizer.from_file(str(MICRO_MODELS / "slm" / "tokenizer.json"))
+    return make_codec(backend, backend.get_vocab_size(), "slm")
+
+
+def wrote(codec: TextCodec, text: str, prompt: str = "What is it?") -> Call:
+    """A completion of the micro model's tokenizer; its tokens are less and less likely."""
+    ids = codec.encode(text)
+    return says(text).model_copy(
+        update={
+            "prompt_ids": tuple(codec.encode(prompt)),
+            "output_ids": tuple(ids),
+            "logprobs": tuple(-0.3 * at for at in range(len(ids))),
+        }
+    )
+
+
+def a_step(*candidates: Candidate, turn: int = 0, selected: int = 0, **changes: object) -> Step:
+    made = Step(
+        run_id="run",
+        turn=turn,
+        agent="solo",
+        candidates=candidates,
+        selected=selected,
+        decision={"kind": "answer", "data": {"answer": "7"}},  # pyright: ignore[reportArgumentType]
+        timings=StepTimings(started=1_000.0, ended=1_001.0),
+        worker="worker",
+    )
+    return made.model_copy(update=changes)
+
+
+def ended(*steps: Step, run: Run | None = None, **changes: object) -> KnownRun:
+    found = Trajectory(
+        run=run or a_run("solo"),
+        steps=steps,
+        outcome=Outcome.ANSWERED,
+        answer="7",
+        ended=1_002.0,
+    )
+    return KnownRun.whole(found.model_copy(update=changes))
+
+
+async def a_trajectory(workflow: str) -> Trajectory:
+    policies = {"umi": TEAM, "pair": dict.fromkeys(("tool_agent", "plan_agent"), "umi")}
+    chosen = policies.get(workflow, dict.fromkeys(workflows.get(workflow).roles, "umi"))
+    changes = {
+        "pair": {"task": a_task(turns=2)},
+        "completion": {"options": {"prompt": "api_call"}},
+    }
+    async with started(umi=scripted()) as team:
+        return await team.play(new_run(workflow, chosen, **changes.get(workflow, {})))
+
+
+@pytest.mark.parametrize("workflow", sorted(workflows.names()))
+async def test_a_run_of_every_workflow_is_a_page_with_all_its_steps(workflow: str) -> None:
+    trajectory = await a_trajectory(workflow)
+    parsed = ParsedPage(render(KnownRun.whole(trajectory)))
+    parsed.require_harmless()
+    assert len(parsed.of("section", "step")) == len(trajectory.steps) > 0
+    assert trajectory.run.task.prompt in parsed.text
+    for step in trajectory.steps:
+        for call in step.calls:
+            assert call.text.strip() in parsed.text
+    ids = [each["id"] for _, each in parsed.tags if "id" in each]
+    assert len(ids) == len(set(ids))
+
+
+async def test_candidates_and_the_way_that_was_taken_are_there() -> None:
+    trajectory, _, _ = await play(
+        pair_run(a_task(), candidates=3),
+        tool=[["nonsense", "#### [step(D)]", BFS]],
+        plan=[[answer("D"), answer("UU"), TO_THE_GOAL]],
+    )
+    parsed = ParsedPage(render(KnownRun.whole(trajectory)))
+    candidates = parsed.of("details", "candidate")
+    assert len(candidates) == 6
+    chosen = [each for each in candidates if "open" in each]
+    assert [each["id"] for each in chosen] == ["s0-0-c2", "s1-0-c2"]
+    assert all("chosen" in each["class"] for each in chosen)
+    assert len(parsed.of("circle", "spot")) == 6
+    assert len(parsed.of("circle", "chosen")) == 2
+    # From the executed candidate to the three of the next turn, one of which was executed.
+    assert (len(parsed.of("path", "way")), len(parsed.of("path", "aside"))) == (1, 2)
+    assert {each["href"] for each in parsed.of("a")} == {f"#{each['id']}" for each in candidates}
+    for text in ("nonsense", "#### [step(D)]", TO_THE_GOAL):
+        assert text in parsed.text
+    assert "local.format" in parsed.text
+    assert parsed.of("rect", "plus")
+
+
+def test_nothing_that_a_model_a_tool_or_a_user_wrote_can_act(codec: TextCodec) -> None:
+    call = wrote(codec, EVIL, EVIL)
+    tool = {"tool": EVIL, "arguments": {EVIL: EVIL}, "output": {"error": EVIL}}
+    step = a_step(
+        Candidate(calls=(call,), action={EVIL: EVIL}, reward_parts={EVIL: 1.0}),
+        Candidate(calls=(says(EVIL),), reward_parts={EVIL: float("nan")}),
+        agent=EVIL,
+        worker=EVIL,
+        input={"type": EVIL, "problem": EVIL, EVIL: EVIL},
+        observation={"turns": [[tool]], "text": EVIL, EVIL: EVIL, "failure": {EVIL: EVIL}},
+    )
+    run = a_run("solo", EVIL).model_copy(
+        update={
+            "id": EVIL,
+            "workflow": EVIL,
+            "policies": {EVIL: EVIL},
+            "tags": {EVIL: EVIL},
+            "parent": EVIL,
+        }
+    )
+    found = ended(step, run=run, answer=EVIL, reason=EVIL, agent_rewards={EVIL: 1.0})
+    for known in (found, ended(step, run=run, outcome=Outcome.ERROR, answer=None, reason=EVIL)):
+        parsed = ParsedPage(render(known, Tokenizers([MODEL])))
+        parsed.require_harmless()
+        assert parsed.text.count("<script>alert(1)</script>") > 15
+
+
+def test_control_characters_are_shown_and_do_nothing() -> None:
+    text = "left\u202eright\x1b[2J\x00"
+    page = render(ended(a_step(Candidate(calls=(says(text),)))))
+    assert "left\\u202eright\\u001b[2J\\u0000" in page
+    assert not set(text) & set("\u202e\x1b\x00") & set(page)
+
+
+def test_each_token_says_how_likely_it_was(codec: TextCodec) -> None:
+    call = wrote(codec, "Two sorts of tickets, then the sum.\nThe answer is 12.")
+    parsed = ParsedPage(render(ended(a_step(Candidate(calls=(call,)))), Tokenizers([MODEL])))
+    tokens = [each for each in parsed.of("span", "t") if "title" in each]
+    assert len(tokens) == len(call.output_ids)
+    for token, id_, logprob in zip(tokens, call.output_ids, call.logprobs, strict=True):
+        assert token["title"].startswith(f"id {id_}; log p {logprob:.4f}".replace("-", "−"))
+    assert tokens[0]["class"].split()[:2] == ["t", "p0"]
+    assert "p5" in tokens[-1]["class"]
+    assert call.text in parsed.text
+    assert "What is it?" in parsed.text, "what the model read is there, too"
+
+
+def test_a_tokenizer_that_does_not_say_the_text_is_not_used(codec: TextCodec) -> None:
+    call = wrote(codec, "Seven.").model_copy(update={"text": "Eight."})
+    page = render(ended(a_step(Candidate(calls=(call,)))), Tokenizers([MODEL]))
+    parsed = ParsedPage(page)
+    assert "Eight." in parsed.text
+    assert "Seven" not in parsed.text
+    assert "The text of single tokens of script is not known" in parsed.text
+    # Their log-probabilities are there all the same, a cell each.
+    assert len(parsed.of("i", "t")) == len(call.output_ids)
+
+
+def learned_from(call: Call, *, step: int = 1, sample: str = "/0.0/solo#0") -> LearnedSequence:
+    count = len(call.output_ids)
+    return LearnedSequence(
+        run_id="run",
+        sample=f"run{sample}",
+        step=step,
+        policy="shared",
+        version=step - 1,
+        sampled_version=0,
+        advantage=1.25 * step,
+        ids=(*call.prompt_ids, *call.output_ids),
+        learned=(*[False] * len(call.prompt_ids), *[True] * count),
+        behaviour=call.logprobs,
+        proximal=tuple(each + 0.5 for each in call.logprobs),
+        trained=tuple(each + (2.0 if at == 0 else 0.0) for at, each in enumerate(call.logprobs)),
+        weights=(1.5,) * count,
+        clipped=tuple(at == 0 for at in range(count)),
+    )
+
+
+def test_what_a_training_learned_is_shown_token_by_token(codec: TextCodec) -> None:
+    call, other = wrote(codec, "The answer is 12."), wrote(codec, "The answer is 13.")
+    known = ended(a_step(Candidate(calls=(call,)), Candidate(calls=(other,))))
+    records = [learned_from(call), learned_from(call, step=3)]
+    parsed = ParsedPage(render(known, Tokenizers([MODEL]), records))
+    first, *rest = [each for each in parsed.of("span", "m1") if "title" in each]
+    assert len(rest) + 1 == len(call.output_ids)
+    assert {"r6", "cut-off"} <= set(first["class"].split())
+    assert "π_θ/π_behav 7.389, weight 1.5; π_θ/π_prox 4.482; no gradient" in first["title"]
+    assert all("r3" in each["class"] for each in rest)
+    assert "step 3, shared v2, advantage 3.75" in parsed.text, "the last step that learned from it"
+    masked = [each for each in parsed.of("span", "m0") if "title" in each]
+    assert len(masked) == len(other.output_ids)
+    assert {each["for"] for each in parsed.of("label")} == {
+        "by-likely", "by-moved", "by-mask", "by-plain",
+    }  # fmt: skip
+
+
+def test_a_run_that_no_training_has_kept_says_so() -> None:
+    known = ended(a_step(Candidate(calls=(says("7"),))))
+    assert "has no token of this run" in render(known, None, [])
+    assert "has no token of this run" not in render(known)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "look"),
+    [(0.0, 0), (0.5, 1), (0.8, 2), (0.95, 3), (1.0, 3), (1.05, 3), (1.1, 4), (1.3, 5), (9.0, 6)],
+)
+def test_a_ratio_of_one_has_no_colour(ratio: float, look: int) -> None:
+    assert ratio_class(ratio) == look
+
+
+def test_huge_texts_are_cut_and_the_page_says_so() -> None:
+    calls = [says("x" * 100_000) for _ in range(300)]
+    candidates = [Candidate(calls=(call,), reward_parts={"team": 0.5}) for call in calls]
+    began = time.monotonic()
+    page = render(ended(a_step(*candidates, selected=299)))
+    assert time.monotonic() - began < 5
+    assert len(page) < 4_000_000
+    parsed = ParsedPage(page)
+    assert f"… {100_000 - MOST_CHARS:,} characters more" in parsed.text
+    assert "300 long texts cut short" in parsed.text
+    # The executed one has its room first.
+    assert "x" * MOST_CHARS in parsed.text[parsed.text.index("candidate 299") :]
+
+
+def test_many_tokens_are_coloured_as_far_as_there_is_room(codec: TextCodec) -> None:
+    long = wrote(codec, "The answer is 12. " * 2_000)
+    count = PAGE_TOKENS // CALL_TOKENS + 3
+    known = ended(a_step(*[Candidate(calls=(long,)) for _ in range(count)]))
+    parsed = ParsedPage(render(known, Tokenizers([MODEL])))
+    assert len([each for each in parsed.of("span", "t") if "title" in each]) == PAGE_TOKENS
+    assert f"{count} completions not coloured, or only at the beginning" in parsed.text
+
+
+def test_a_run_of_very_many_steps_shows_its_first_and_says_so() -> None:
+    steps = [a_step(Candidate(calls=(says("7"),)), turn=at) for at in range(MOST_STEPS + 10)]
+    parsed = ParsedPage(render(ended(*steps)))
+    assert len(parsed.of("section", "step")) == MOST_STEPS
+    assert f"The first {MOST_STEPS} of {MOST_STEPS + 10} steps are shown." in parsed.text
+
+
+def test_a_run_that_goes_on_has_a_page_too() -> None:
+    run = a_run("solo")
+    assert "Still going on: 0 steps so far." in ParsedPage(render(KnownRun(run, (), None))).text
+    page = render(KnownRun(run, (a_step(Candidate(calls=(says("7"),))),), None))
+    assert "Still going on: 1 step so far." in ParsedPage(page).text
+
+
+def test_a_step_without_a_candidate_and_one_that_names_none_of_its_own_are_shown(
+    codec: TextCodec,
+) -> None:
+    failed = a_step(observation={"turns": [], "failure": {"kind": "auth", "message": "wrong key"}})
+    strange = a_step(Candidate(), Candidate(), turn=1, selected=7, observation={"turns": 3})
+    parsed = ParsedPage(render(ended(failed, strange)))
+    parsed.require_harmless()
+    assert "wrong key" in parsed.text
+    assert len(parsed.of("details", "candidate")) == 2
+    assert len(parsed.of("circle", "spot")) == 3
+
+
+def test_a_damaged_tokenizer_is_named(codec: TextCodec, tmp_path: Path) -> None:
+    from runtime.errors import InputError
+
+    (tmp_path / "tokenizer.json").write_text("{")
+    known = ended(a_step(Candidate(calls=(wrote(codec, "7"),))))
+    with pytest.raises(InputError, match="its files are damaged"):
+        render(known, Tokenizers([str(tmp_path)]))

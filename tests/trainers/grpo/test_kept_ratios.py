@@ -1,0 +1,213 @@
+"""The record of importance ratios: what the loss saw, token by token, once for each step."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+from agents.records import PolicyRef
+from runtime.learned_tokens import LEARNED_TOKENS, LearnedSequence, read_learned
+from trainers.errors import NotEnoughDisk
+from trainers.grpo.data import GrpoData
+from trainers.grpo.groups import Group, GroupKey, Member
+from trainers.grpo.kept_ratios import KeptRatios
+from trainers.grpo.losses import Objective, Tokens
+from trainers.grpo.pipeline import Progress, Watch, claim, train
+from trainers.grpo.rows import Row
+from trainers.grpo.sequences import TokenSequence
+
+from .launched import launched
+from .recorded import record
+from .tiny_grpo import SIZE, WRITTEN, data_in, load, rollouts, settings_of, write_base
+
+ALL = 1_000_000
+SEVERAL_UPDATES = settings_of(policies="per-role", minibatch=1, learning_rate=3e-2)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_base(tmp_path_factory.mktemp("kept") / "base")
+
+
+@pytest.fixture(scope="module")
+def store(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("store")
+    asyncio.run(record(folder, rollouts(load(base), 0, count=6, agents=("coder", "tester"))))
+    return folder
+
+
+def data_of(store: Path, base: Path) -> GrpoData:
+    return data_in(store, load(base))
+
+
+def everything(training: Path, data: GrpoData) -> list[LearnedSequence]:
+    """In an order of its own: two processes share a step's rows."""
+    found = [each for run in data.runs for each in read_learned(training, run)]
+    return sorted(found, key=lambda each: (each.step, each.sample))
+
+
+def test_every_learned_token_is_there_once_a_step_with_what_it_was_sampled_with(
+    base: Path, store: Path, tmp_path: Path
+) -> None:
+    data = data_of(store, base)
+    settings = SEVERAL_UPDATES.model_copy(update={"epochs": 2})
+    report = train(settings, data, load(base), tmp_path, keep_ratios=ALL)
+    found = everything(tmp_path, data)
+    assert sum(len(each.weights) for each in found) == sum(
+        each.learned for step in report.steps for each in step.policies.values()
+    )
+    places = [(each.step, each.sample) for each in found]
+    assert len(places) == len(set(places)) == 2 * 12 * SIZE
+    members = {member.origin: member for group in data.groups for member in group.members}
+    for each in found:
+        (sequence,) = members[each.sample].sequences
+        assert (each.ids, each.learned) == (sequence.ids, sequence.learned)
+        assert each.behaviour == pytest.approx(sequence.logprobs[-WRITTEN:], abs=1e-6)
+        assert each.sampled_version == 0
+        assert each.version == each.step - 1
+        assert each.policy == each.sample.split("/")[2].partition("#")[0]
+
+
+def test_ratios_are_one_where_nothing_has_moved_and_clipped_shares_are_the_reports(
+    base: Path, store: Path, tmp_path: Path
+) -> None:
+    data = data_of(store, base)
+    report = train(SEVERAL_UPDATES, data, load(base), tmp_path, keep_ratios=ALL)
+    found = everything(tmp_path, data)
+    first = [each for each in found if each.step == 1]
+    for each in first:
+        assert each.proximal == pytest.approx(each.behaviour, abs=1e-5)
+        assert each.weights == pytest.approx([1.0] * len(each.weights), abs=1e-4)
+    for at, step in enumerate(report.steps, start=1):
+        for name, own in step.policies.items():
+            flags = [c for each in found if (each.step, each.policy) == (at, name)
+                     for c in each.clipped]  # fmt: skip
+            assert sum(flags) / len(flags) == pytest.approx(own.clipped)
+    assert any(each.trained != each.proximal for each in first), "the second update has moved"
+    assert any(any(each.clipped) for each in found)
+
+
+def test_the_first_groups_that_fit_are_kept_whole(base: Path, store: Path, tmp_path: Path) -> None:
+    data = data_of(store, base)
+    sizes = [sum(len(s.ids) for m in group.members for s in m.sequences) for group in data.groups]
+    train(settings_of(batch=12), data, load(base), tmp_path / "some", keep_ratios=2 * max(sizes))
+    kept = everything(tmp_path / "some", data)
+    assert sum(len(each.ids) for each in kept) <= 2 * max(sizes)
+    samples = {each.sample for each in kept}
+    whole = [{member.origin for member in group.members} for group in data.groups]
+    chosen = [each for each in whole if each & samples]
+    assert len(chosen) >= 2
+    assert set().union(*chosen) == samples
+    train(settings_of(batch=12), data, load(base), tmp_path / "none")
+    assert not (tmp_path / "none" / LEARNED_TOKENS).exists()
+
+
+def test_keeping_them_changes_no_weight(base: Path, store: Path, tmp_path: Path) -> None:
+    data = data_of(store, base)
+    for name, tokens in (("kept", ALL), ("plain", 0)):
+        train(SEVERAL_UPDATES, data, load(base), tmp_path / name, keep_ratios=tokens)
+    ours, theirs = (
+        (tmp_path / name / "policies/coder/model.safetensors").read_bytes()
+        for name in ("kept", "plain")
+    )
+    assert ours == theirs
+
+
+def test_steps_that_are_taken_again_are_recorded_once(
+    base: Path, store: Path, tmp_path: Path
+) -> None:
+    """The end comes behind step 3, the last checkpoint is that of step 2."""
+    data, stopped = data_of(store, base), tmp_path / "stopped"
+
+    def stop(now: Progress) -> None:
+        if now.step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(
+            SEVERAL_UPDATES, data, load(base), stopped, checkpoint_every=2, keep_ratios=ALL,
+            watch=Watch(progress=stop),
+        )  # fmt: skip
+    assert {each.step for each in everything(stopped, data)} == {1, 2, 3}
+    # Of a step that is going to be taken again, by one process less.
+    stray = stopped / LEARNED_TOKENS / "00000004-1.parquet"
+    stray.write_bytes(b"")
+    train(SEVERAL_UPDATES, data, load(base), stopped, keep_ratios=ALL)
+    train(SEVERAL_UPDATES, data, load(base), tmp_path / "whole", keep_ratios=ALL)
+    assert not stray.exists()
+    assert everything(stopped, data) == everything(tmp_path / "whole", data)
+
+
+def test_two_processes_keep_together_what_one_keeps(
+    base: Path, store: Path, tmp_path: Path
+) -> None:
+    data, settings = data_of(store, base), settings_of()
+    pair = tmp_path / "pair"
+    with launched(settings, store, base, pair, count=2, keep_ratios=ALL) as both:
+        for each in both:
+            each.join()
+    train(settings, data, load(base), tmp_path / "alone", keep_ratios=ALL)
+    ours, theirs = everything(pair, data), everything(tmp_path / "alone", data)
+    assert [each.sample for each in ours] == [each.sample for each in theirs]
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.trained == pytest.approx(other.trained, abs=1e-4)
+
+
+def test_a_restart_forgets_the_record(base: Path, store: Path, tmp_path: Path) -> None:
+    data = data_of(store, base)
+    train(settings_of(), data, load(base), tmp_path, keep_ratios=ALL)
+    train(settings_of(), data, load(base), tmp_path, restart=True)
+    assert not (tmp_path / LEARNED_TOKENS).exists()
+
+
+def test_a_record_that_can_not_be_written_stops_before_the_step_counts(
+    base: Path, store: Path, tmp_path: Path
+) -> None:
+    data, steps, settings = data_of(store, base), list[int](), settings_of()
+    claim(tmp_path / "out", settings, data, restart=False)
+    (tmp_path / "out" / LEARNED_TOKENS).write_text("in the way")
+    watch = Watch(progress=lambda now: steps.append(now.step))
+    with pytest.raises(NotEnoughDisk, match="leave --keep-ratios away"):
+        train(settings, data, load(base), tmp_path / "out", keep_ratios=ALL, watch=watch)
+    assert steps == []
+
+
+@pytest.mark.parametrize(
+    ("objective", "weights"),
+    [
+        (Objective(correction="token", cap=2.0), [2.0, math.exp(-0.5)]),
+        (Objective(correction="sequence", cap=2.0), [0.0, 0.0]),
+        (Objective(correction="truncated", cap=2.0), [2.0, math.exp(-1.0)]),
+        (Objective(correction="none"), [1.0, 1.0]),
+    ],
+)
+def test_the_weight_is_that_of_the_correction(
+    objective: Objective, weights: Sequence[float], tmp_path: Path
+) -> None:
+    behaviour = [-3.0, -1.0]
+    tokens = Tokens(
+        logprobs=torch.tensor([-1.0, -2.0]),
+        proximal=torch.tensor([-1.0, -1.5]),
+        behaviour=torch.tensor(behaviour),
+        advantages=torch.tensor([1.0, 1.0]),
+        sequence=torch.tensor([0, 0]),
+    )
+    sequence = TokenSequence((5, 6, 7), (False, True, True), (0.0, *behaviour), 1.0, False)
+    kept = KeptRatios(tmp_path, ALL)
+    kept.begin_step()
+    kept.begin_policy("shared", 4, [a_group(sequence)])
+    kept.add([Row(sequence, 1.0, "run/0.0/solo#0", 3)], tokens, objective)
+    kept.write(5)
+    (found,) = read_learned(tmp_path, "run")
+    assert found.weights == pytest.approx(weights)
+    assert (found.step, found.version, found.sampled_version) == (5, 4, 3)
+
+
+def a_group(sequence: TokenSequence) -> Group:
+    member = Member("run/0.0/solo#0", 1.0, (sequence,))
+    return Group(GroupKey("i", "solo", 0, "s"), PolicyRef(name="llm", base="b"), (member,))

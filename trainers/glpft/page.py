@@ -1,0 +1,83 @@
+"""A training's stages as curves: `OUTPUT/report.html`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runtime.words import counted
+from trainers.glpft.facts import StageFacts
+from trainers.glpft.stage_training import REPORT_EVERY
+from trainers.report_page import Plot, over_steps, share, training_page
+
+if TYPE_CHECKING:
+    from trainers.glpft.pipeline import Report
+
+PAGE = "report.html"
+
+
+def render(report: Report) -> str:
+    """The whole page."""
+    settings = report.settings
+    about = (
+        f"{counted(len(report.stages), 'stage')}, {report.tokens:,} tokens of a budget of "
+        f"{report.budget:,}, {share(report.padding / max(report.tokens, 1))} padding, "
+        f"{report.seconds / 60:.1f} minutes"
+    )
+    return training_page(
+        f"{settings.method} from {settings.base or 'random weights'}",
+        about,
+        [
+            Plot(
+                "Loss",
+                "Nats per learned token: the mean of each stretch of steps, by stage.",
+                [over_steps(each.stage, _losses(each)) for each in report.stages],
+            ),
+            Plot(
+                "Validation loss",
+                "Nats per learned token on kept-out instructions, before and after each stage.",
+                [
+                    over_steps(
+                        each.stage,
+                        [(0, each.validation_before), (each.steps, each.validation_after)],
+                    )
+                    for each in report.stages
+                    if each.validation_before is not None and each.validation_after is not None
+                ],
+                least=0.0,
+            ),
+        ],
+        {"Stages": (_HEAD, [_row(each) for each in report.stages])},
+        {each.stage: each.seconds for each in report.stages},
+        settings,
+    )
+
+
+def _losses(stage: StageFacts) -> list[tuple[int, float]]:
+    """With the step at which each stretch ended."""
+    return [
+        (min(stage.steps, at * REPORT_EVERY), loss) for at, loss in enumerate(stage.losses, start=1)
+    ]
+
+
+_HEAD = [
+    "stage", "rows", "steps", "tokens", "padding", "learned", "loss", "validation", "trained",
+    "tokens/s", "MB",
+]  # fmt: skip
+
+
+def _row(stage: StageFacts) -> list[str]:
+    losses = stage.losses
+    before, after = stage.validation_before, stage.validation_after
+    return [
+        stage.stage,
+        f"{stage.rows:,}",
+        f"{stage.steps:,}",
+        f"{stage.tokens:,}",
+        share(stage.padding / max(stage.tokens, 1)),
+        f"{stage.learned:,}",
+        f"{losses[0]:.3f} → {losses[-1]:.3f}" if losses else "–",
+        "–" if before is None or after is None else f"{before:.3f} → {after:.3f}",
+        f"{stage.trained_parameters:,}",
+        f"{stage.tokens / max(stage.seconds, 1e-9):,.0f}",
+        f"{stage.peak_memory_mb:,.0f}",
+    ]
