@@ -9,7 +9,7 @@ from html import escape
 
 from pydantic import JsonValue
 
-from agents.records import Call, Candidate, Step, ToolCall
+from agents.records import Call, Candidate, JsonObject, Step, ToolCall
 from runtime.pages import svg
 from runtime.pages.curves import number
 from runtime.run_page.bounds import Room
@@ -41,14 +41,14 @@ def reward_of(candidate: Candidate) -> float | None:
     parts = candidate.reward_parts
     if not parts:
         return None
-    value = parts[TOTAL] if TOTAL in parts else math.fsum(parts.values())
+    value = parts[TOTAL] if TOTAL in parts else sum(parts.values())
     return value if math.isfinite(value) else None
 
 
 def mean_logprob_of(candidate: Candidate) -> float | None:
     """Nats per token that it wrote; None where the engine doesn't say."""
     found = [each for call in candidate.calls for each in call.logprobs]
-    return math.fsum(found) / len(found) if found else None
+    return sum(found) / len(found) if found else None
 
 
 def body(step: Step, number: int, material: Material, read_above: Sequence[int]) -> str:
@@ -84,12 +84,13 @@ def rewards(parts: Mapping[str, float], step: Step) -> str:
     """Reward parts as bars, on the scale of all candidates of the step; those of 0 in a line."""
     if not parts:
         return ""
-    everything = [abs(v) for each in step.candidates for v in each.reward_parts.values()]
-    reach = max([each for each in everything if math.isfinite(each)], default=0.0) or 1.0
+    values = [value for each in step.candidates for value in each.reward_parts.values()]
+    known = [value for value in values if math.isfinite(value)]
+    scale = svg.Scale(min(0.0, *known), max(0.0, *known), 0.0, _BAR) if any(known) else None
     rows = [(name, value) for name, value in parts.items() if value != 0]
     zero = [name for name, value in parts.items() if value == 0]
     shown = "".join(
-        f"<tr><td>{escape(name)}</td><td>{_bar(value, reach)}</td><td>{_said(value)}</td></tr>"
+        f"<tr><td>{escape(name)}</td><td>{_bar(value, scale)}</td><td>{_said(value)}</td></tr>"
         for name, value in rows
     )
     table = f'<table class="rewards"><tbody>{shown}</tbody></table>' if rows else ""
@@ -97,14 +98,14 @@ def rewards(parts: Mapping[str, float], step: Step) -> str:
     return f'<div class="worth">{table}{none}</div>'
 
 
-def _bar(value: float, reach: float) -> str:
-    middle = _BAR / 2
-    long = 0.0 if not math.isfinite(value) else middle * min(1.0, abs(value) / reach)
-    begin = middle if value >= 0 else middle - long
+def _bar(value: float, scale: svg.Scale | None) -> str:
+    zero = 0.0 if scale is None else scale(0.0)
+    end = zero if scale is None or not math.isfinite(value) else scale(value)
+    look = "plus" if value >= 0 else "minus"
     return svg.tag(
         "svg",
-        svg.rect(begin, 1.0, long, _BAR_HEIGHT - 2, "plus" if value >= 0 else "minus"),
-        svg.line(middle, 0.0, middle, _BAR_HEIGHT, "middle"),
+        svg.rect(min(zero, end), 1.0, abs(end - zero), _BAR_HEIGHT - 2, look),
+        svg.line(zero, 0.0, zero, _BAR_HEIGHT, "middle"),
         viewBox=f"0 0 {_BAR:g} {_BAR_HEIGHT:g}",
         width=_BAR,
         height=_BAR_HEIGHT,
@@ -120,7 +121,7 @@ def _action(step: Step, number: int, room: Room) -> str:
     """What was read from the text, where the decision doesn't say it again."""
     decided = {"kind": step.decision.kind, **step.decision.data}
     action = step.candidates[number].action
-    shown = {key: value for key, value in action.items() if value not in ({}, [], None)}
+    shown: JsonObject = {key: value for key, value in action.items() if value not in ({}, [], None)}
     if len(step.candidates) == 1 and shown.items() <= decided.items():
         return ""
     return f'<div class="action"><b>action</b> {room.json(shown)}</div>' if shown else ""
@@ -142,7 +143,7 @@ def _call(
         parts.append(_tool(asked, outputs[at] if at < len(outputs) else None, material.room))
     facts = facts_of(call)
     if call.logprobs:
-        facts["mean log p"] = number(math.fsum(call.logprobs) / len(call.logprobs))
+        facts["mean log p"] = number(sum(call.logprobs) / len(call.logprobs))
     if learned is not None:
         own = learned.sequence
         facts["learned"] = (

@@ -141,8 +141,8 @@ def _drawn(node: _Node, known: Sequence[float], count: int, colours: dict[str, i
     look = f"arm-{colours.get(node.step.agent, 0) % 6}"
     if reward is not None:
         low, high = min(0.0, *known), max(known)
-        shade = round((reward - low) / (high - low) * (SHADES - 1)) if high > low else 0
-        look = f"worth-{shade}"
+        shade = svg.Scale(low, high, 0.0, SHADES - 1.0)(reward) if high > low else 0.0
+        look = f"worth-{round(shade)}"
     words = _name(node.step)
     if node.number is not None and len(node.step.candidates) > 1:
         words += f", candidate {node.number}{', executed' if node.chosen else ''}"
@@ -159,8 +159,8 @@ def _drawn(node: _Node, known: Sequence[float], count: int, colours: dict[str, i
             class_=f"spot {look}{' chosen' if node.chosen else ''}",
         ),
     ]
-    if reward is not None and count <= (WIDTH - _LEFT) / 34:
-        parts.append(svg.text(node.x + 7, node.y + 16, number(reward), "tick"))
+    if reward is not None and count <= (WIDTH - _LEFT) / _WIDEST:
+        parts.append(svg.text(node.x + 9, node.y + 4, number(reward), "tick"))
     several = node.number is not None and len(node.step.candidates) > 1
     if count == 1 and not several:
         decided = harmless(decision_of(node.step))

@@ -21,7 +21,12 @@ from runtime.run_page.tokenizers import Tokenizers
 from runtime.run_page.tokens import Lessons, legends
 from runtime.words import counted
 
-_WAYS = {"likely": "probability", "moved": "importance ratio", "mask": "mask", "plain": "nothing"}
+_WAYS = {
+    "likely": "probability",
+    "moved": "importance ratio",
+    "mask": "mask",
+    "plain": "nothing",
+}
 
 
 def render(

@@ -2,7 +2,7 @@
 // Folding only; the page says everything without it.
 
 function fold(open) {
-  for (const each of document.querySelectorAll("details.candidate")) each.open = open;
+  for (const each of document.querySelectorAll("details.candidate, details.others")) each.open = open;
 }
 
 function follow() {

@@ -14,6 +14,8 @@ from runtime.run_page.tokens import Lessons
 from runtime.words import counted
 
 COLOURS = 6
+SHOWN_TOGETHER = 8
+"""Candidates of one step; of more, those that were not executed are folded away together."""
 
 
 def every_step(steps: Sequence[Step], material: Material, colours: dict[str, int]) -> str:
@@ -50,12 +52,27 @@ def _step(step: Step, bodies: Sequence[str], material: Material, colours: dict[s
     if shared is not None:
         parts.append(read(shared, step.candidates[0].calls[0], material))
     if several:
-        parts += [_folded(step, at, each, material.lessons) for at, each in enumerate(bodies)]
+        folded = [_folded(step, at, each, material.lessons) for at, each in enumerate(bodies)]
+        if len(folded) > SHOWN_TOGETHER and 0 <= step.selected < len(folded):
+            parts.append(folded.pop(step.selected))
+            folded = [_others(step, folded)]
+        parts += folded
     else:
         parts += bodies
     parts.append(_came_back(step, room))
     own = f"own-{colours.get(step.agent, 0) % COLOURS}"
     return f'<section class="step {own}" id="{anchor(step)}">{"".join(parts)}</section>'
+
+
+def _others(step: Step, folded: Sequence[str]) -> str:
+    """Those that were not executed, under one heading."""
+    others = [each for at, each in enumerate(step.candidates) if at != step.selected]
+    known = [value for each in others if (value := reward_of(each)) is not None]
+    worth = f", rewards {number(min(known))} to {number(max(known))}" if known else ""
+    return (
+        f'<details class="others"><summary>{counted(len(others), "other candidate")}{worth}'
+        f"</summary>{''.join(folded)}</details>"
+    )
 
 
 def _folded(step: Step, at: int, inner: str, lessons: Lessons) -> str:

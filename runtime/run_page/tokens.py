@@ -25,10 +25,10 @@ class Learned:
     """What a training made of one completion."""
 
     sequence: LearnedSequence
-    first: int
-    """Place of the completion's first token in the lists of learned tokens."""
+    places: tuple[int | None, ...]
+    """Of each of the completion's tokens in the lists of learned tokens; None if it was masked."""
     ratios: tuple[float, ...]
-    """π_θ/π_behav of the completion's own tokens."""
+    """Of the whole sequence."""
 
 
 class Lessons:
@@ -45,15 +45,21 @@ class Lessons:
         if none did."""
         places = (f"{step.turn}.{step.branch}/{step.agent}#{number}", step.agent)
         whole = (*call.prompt_ids, *call.output_ids)
-        found: Learned | None = None
+        found: LearnedSequence | None = None
         for each in self._sequences:
-            same = each.sample.partition("/")[2] in places
-            if same and each.ids[: len(whole)] == whole:
-                first = sum(each.learned[: len(call.prompt_ids)])
-                if found is None or each.step >= found.sequence.step:
-                    own = slice(first, first + len(call.output_ids))
-                    found = Learned(each, first, each.ratios[own])
-        return found
+            same = each.sample.partition("/")[2] in places and each.ids[: len(whole)] == whole
+            if same and (found is None or each.step >= found.step):
+                found = each
+        return None if found is None else _learned(found, call)
+
+
+def _learned(sequence: LearnedSequence, call: Call) -> Learned:
+    begin, end = len(call.prompt_ids), len(call.prompt_ids) + len(call.output_ids)
+    count, places = sum(sequence.learned[:begin]), list[int | None]()
+    for learned in sequence.learned[begin:end]:
+        places.append(count if learned else None)
+        count += learned
+    return Learned(sequence, tuple(places), sequence.ratios)
 
 
 def written(call: Call, tokenizers: Tokenizers, room: Room, learned: Learned | None) -> str:
@@ -108,11 +114,12 @@ def _look(call: Call, at: int, learned: Learned | None) -> list[str]:
     if at < len(call.logprobs):
         likely = math.exp(min(0.0, call.logprobs[at]))
         look.append(f"p{sum(likely < bound for bound in LIKELY)}")
-    if learned is None:
+    place = None if learned is None else learned.places[at]
+    if learned is None or place is None:
         look.append("m0")
     else:
-        look += [f"r{ratio_class(learned.ratios[at])}", "m1"]
-        if learned.sequence.clipped[learned.first + at]:
+        look += [f"r{ratio_class(learned.ratios[place])}", "m1"]
+        if learned.sequence.clipped[place]:
             look.append("cut-off")
     return look
 
@@ -128,9 +135,10 @@ def _hint(call: Call, at: int, learned: Learned | None) -> str:
     if at < len(call.logprobs):
         logprob = call.logprobs[at]
         parts.append(f"log p {logprob:.4f}, p {math.exp(min(0.0, logprob)):.3g}")
-    if learned is not None:
-        own, place = learned.sequence, learned.first + at
-        parts.append(f"π_θ/π_behav {learned.ratios[at]:.4g}, weight {own.weights[place]:.4g}")
+    place = None if learned is None else learned.places[at]
+    if learned is not None and place is not None:
+        own = learned.sequence
+        parts.append(f"π_θ/π_behav {learned.ratios[place]:.4g}, weight {own.weights[place]:.4g}")
         if own.trained[place] != own.proximal[place]:
             apart = math.exp(min(own.trained[place] - own.proximal[place], 700.0))
             parts.append(f"π_θ/π_prox {apart:.4g}")

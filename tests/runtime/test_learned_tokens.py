@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,7 @@ from runtime.learned_tokens import LEARNED_TOKENS, LearnedSequence, read_learned
 SINGLE = st.floats(-50, 0, width=32)
 
 
-def a_sequence(run_id: str = "run", step: int = 1, **changes: object) -> LearnedSequence:
+def a_sequence(run_id: str = "run", step: int = 1, **changes: Any) -> LearnedSequence:
     fields: dict[str, object] = {
         "run_id": run_id,
         "sample": f"{run_id}/0.0/solo#0",
@@ -84,6 +85,6 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changes", [{"weights": (1.0,)}, {"learned": (False, True)}, {"clipped": ()}]
 )
-def test_lists_that_do_not_fit_each_other_are_refused(changes: dict[str, object]) -> None:
+def test_lists_that_do_not_fit_each_other_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="not of one length"):
         a_sequence(**changes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from runtime.run_page.tokens import ratio_class
 from tests.agents.conversations import a_run, says
 from tests.agents.test_pair import BFS, TO_THE_GOAL, a_task, answer, pair_run, play
 from tests.runtime.parsed_page import ParsedPage
-from tests.workers.test_in_process import TEAM, new_run, scripted, started
+from tests.workers.test_in_process import new_run, scripted, started
 from workers.engines.local.model_files import MICRO_MODELS
 from workers.engines.text.chat_prompt import TextCodec
 from workers.engines.text.tokenizer_codec import make_codec
@@ -73,14 +74,13 @@ def ended(*steps: Step, run: Run | None = None, **changes: object) -> KnownRun:
 
 
 async def a_trajectory(workflow: str) -> Trajectory:
-    policies = {"umi": TEAM, "pair": dict.fromkeys(("tool_agent", "plan_agent"), "umi")}
-    chosen = policies.get(workflow, dict.fromkeys(workflows.get(workflow).roles, "umi"))
-    changes = {
+    policies = dict.fromkeys(map(str, workflows.get(workflow).roles), "umi")
+    changes: dict[str, dict[str, Any]] = {
         "pair": {"task": a_task(turns=2)},
         "completion": {"options": {"prompt": "api_call"}},
     }
     async with started(umi=scripted()) as team:
-        return await team.play(new_run(workflow, chosen, **changes.get(workflow, {})))
+        return await team.play(new_run(workflow, policies, **changes.get(workflow, {})))
 
 
 @pytest.mark.parametrize("workflow", sorted(workflows.names()))
@@ -214,6 +214,37 @@ def test_what_a_training_learned_is_shown_token_by_token(codec: TextCodec) -> No
     assert {each["for"] for each in parsed.of("label")} == {
         "by-likely", "by-moved", "by-mask", "by-plain",
     }  # fmt: skip
+
+
+def test_a_token_that_was_masked_is_no_learned_one(codec: TextCodec) -> None:
+    call = wrote(codec, "The answer is 12.")
+    whole = learned_from(call)
+    lists = ("behaviour", "proximal", "trained", "weights", "clipped")
+    masked = {name: getattr(whole, name)[1:] for name in lists}
+    flags = [*whole.learned]
+    flags[len(call.prompt_ids)] = False
+    record = LearnedSequence.model_validate({**whole.model_dump(), **masked, "learned": flags})
+    known = ended(a_step(Candidate(calls=(call,))))
+    parsed = ParsedPage(render(known, Tokenizers([MODEL]), [record]))
+    first, second, *_ = [each for each in parsed.of("span", "t") if "title" in each]
+    assert "m0" in first["class"].split()
+    assert "weight" not in first["title"]
+    assert {"m1", "r3"} <= set(second["class"].split())
+
+
+def test_rewards_beyond_all_numbers_do_not_spoil_the_page() -> None:
+    worth = ({"a": 1e308, "b": 1e308}, {"a": -1e308}, {"a": float("nan")}, {"total": 1e308})
+    page = render(ended(a_step(*[Candidate(reward_parts=each) for each in worth])))
+    assert "no number" in page
+    assert 'width="nan"' not in page
+
+
+def test_of_many_candidates_those_that_were_not_executed_are_folded_together() -> None:
+    candidates = [Candidate(calls=(says(f"text {at}"),), reward_parts={"a": at}) for at in range(9)]
+    parsed = ParsedPage(render(ended(a_step(*candidates, selected=4))))
+    assert "8 other candidates, rewards 0 to 8" in parsed.text
+    assert "open" not in parsed.of("details", "others")[0]
+    assert [each["id"] for each in parsed.of("details", "candidate")][:2] == ["s0-0-c4", "s0-0-c0"]
 
 
 def test_a_run_that_no_training_has_kept_says_so() -> None:

@@ -41,7 +41,8 @@ def test_the_command_names_what_it_leaves_out_and_ends_with_a_table_and_a_line_o
 ) -> None:
     arguments = (
         tmp_path / "out", "--from-store", store, "--base", base, "--policies", "per-role",
-        "--batch", 2, "--learning-rate", 1e-3, "--checkpoint-every", 2, "--keep-ratios", 1000, "--json",
+        "--batch", 2, "--learning-rate", 1e-3, "--checkpoint-every", 2, "--keep-ratios", 1000,
+        "--json",
     )  # fmt: skip
     code, out, err = command(*arguments)
     assert code == 0, err
