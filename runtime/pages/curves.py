@@ -153,7 +153,7 @@ def _reach(points: Sequence[Point], least: float | None, most: float | None) -> 
     low, high = min(each.low for each in points), max(each.high for each in points)
     low = low if least is None else min(low, least)
     high = high if most is None else max(high, most)
-    room = (high - low) * 0.06 or max(abs(high) * 0.1, 1e-9)
+    room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
     return (
         low if least is not None and low == least else low - room,
         high if most is not None and high == most else high + room,

@@ -43,6 +43,13 @@ def test_values_that_are_no_numbers_are_left_out() -> None:
     assert drawn.count("<circle") == 1
 
 
+def test_a_line_of_zeros_has_an_axis_that_can_be_read() -> None:
+    points = [Point.at(step, 0.0) for step in range(5)]
+    drawn = curves_plot("share", [Curve("a", points)], least=0.0)
+    assert ">0.5<" in drawn
+    assert "e−" not in drawn
+
+
 def test_a_long_line_is_drawn_as_means_between_the_least_and_the_greatest() -> None:
     points = [Point.at(step, 1.0 if step % 2 else 0.0) for step in range(100_000)]
     drawn = curves_plot("loss", [Curve("a", points)])

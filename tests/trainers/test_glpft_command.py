@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tests.runtime.parsed_page import ParsedPage
 from trainers.cli import app
 from trainers.data.datasets import write
 
@@ -39,7 +40,11 @@ def test_the_command_states_compute_padding_and_losses_and_does_nothing_twice(
     assert "single: reading global_steps…" in said
     assert "checkpoint of single at step" in said
     assert "tokens of a budget of 20,000" in said
-    assert f"models in {tmp_path / 'out'}" in said
+    assert f"models in {tmp_path / 'out'}, curves in {tmp_path / 'out/report.html'}" in said
+    page = (tmp_path / "out" / "report.html").read_text()
+    ParsedPage(page).require_harmless()
+    assert "single from random weights" in page
+    assert 'aria-label="Loss"' in page
     code, again = command(*arguments)
     assert code == 0
     assert "is finished; --restart trains anew" in again

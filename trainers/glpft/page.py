@@ -8,6 +8,7 @@ from runtime.words import counted
 from trainers.glpft.facts import StageFacts
 from trainers.glpft.stage_training import REPORT_EVERY
 from trainers.report_page import Plot, over_steps, share, training_page
+from workers.engines.local.model_files import model_name
 
 if TYPE_CHECKING:
     from trainers.glpft.pipeline import Report
@@ -18,13 +19,14 @@ PAGE = "report.html"
 def render(report: Report) -> str:
     """The whole page."""
     settings = report.settings
+    begun = "random weights" if settings.base is None else model_name(settings.base)
     about = (
         f"{counted(len(report.stages), 'stage')}, {report.tokens:,} tokens of a budget of "
         f"{report.budget:,}, {share(report.padding / max(report.tokens, 1))} padding, "
         f"{report.seconds / 60:.1f} minutes"
     )
     return training_page(
-        f"{settings.method} from {settings.base or 'random weights'}",
+        f"{settings.method} from {begun}",
         about,
         [
             Plot(

@@ -8,6 +8,7 @@ from runtime.pages.curves import Curve, Point
 from runtime.words import counted
 from trainers.grpo.report import PolicyStep, Report, summaries
 from trainers.report_page import Plot, over_steps, share, training_page
+from workers.engines.local.model_files import model_name
 
 PAGE = "report.html"
 _LOW, _MIDDLE, _HIGH = 1, 2, 3
@@ -19,7 +20,7 @@ def render(report: Report, seconds: Mapping[str, float] | None = None) -> str:
     names = ", ".join(summaries(report)) or "no policy"
     about = (
         f"{names}: version {report.settings.base_version} → {report.version} of "
-        f"{report.settings.base} in {counted(len(report.steps), 'step')}; "
+        f"{model_name(report.settings.base)} in {counted(len(report.steps), 'step')}; "
         f"{counted(report.groups, 'group')} of {counted(report.runs, 'run')}, {report.flat:,} with "
         f"all rewards the same; {report.trained_parameters:,} of {report.parameters:,} parameters, "
         f"{report.peak_memory_mb:,.0f} MB, {report.seconds / 60:.1f} minutes"
