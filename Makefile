@@ -59,7 +59,7 @@ compose-check:
 	else echo "compose.yaml: not checked (no docker-compose on PATH)"; fi
 
 test: lint types floors compose-check $(VENV)/bfcl-eval
-	$(BIN)/pytest --numprocesses 2 --dist loadfile
+	$(BIN)/pytest --numprocesses 2 --dist loadfile --durations 40
 
 clean:
 	rm -rf $(VENV)

@@ -16,7 +16,9 @@ from tests.redis_process import RedisProcess, running, servers
 FLAVOURS = ("valkey", "redis")
 
 # How long an example takes depends on what else the machine does: no test asserts it.
-hypothesis.settings.register_profile("suite", deadline=None)
+hypothesis.settings.register_profile(
+    "suite", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("suite")
 
 

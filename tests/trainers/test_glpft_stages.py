@@ -97,6 +97,14 @@ def test_whatever_begins_with_random_weights_is_trained_as_the_backbone_is() -> 
     assert on_base.schedule("planner", begins=True) == on_base.schedule("planner")
 
 
+def test_a_micro_base_goes_on_at_the_rates_that_it_began_with_and_has_learned_to_copy() -> None:
+    random = GlpftSettings(data_sha256="")
+    further = GlpftSettings(data_sha256="", base="somewhere", schedules="micro")
+    for stage in ("multitask", "planner"):
+        assert further.schedule(stage) == random.schedule(stage)
+    assert further.copying(100_000) == 0
+
+
 def test_copying_is_learned_in_small_steps_at_a_rate_that_does_not_fall() -> None:
     copying = GlpftSettings(data_sha256="").schedule("copying", begins=True)
     assert copying.batch == 8
