@@ -112,9 +112,11 @@ def test_names_and_reasons_are_text() -> None:
 
 
 def test_all_settings_are_on_the_page_and_the_time_adds_up() -> None:
-    page = render(a_report(a_step(), a_step()), {"rollout": 30.0, "wait": 1.0, "train": 9.0})
-    parsed = ParsedPage(page)
-    assert "40.0 seconds: rollout 30.0 s (75 %), wait 1.0 s (2.5 %), train 9.0 s" in parsed.text
+    parsed = ParsedPage(render(a_report(a_step(), a_step(seconds=4.0))))
+    assert (
+        "20.0 seconds: learning of coder 5.0 s (25 %), learning of tester 5.0 s (25 %), "
+        "between steps 10.0 s (50 %)."
+    ) in parsed.text
     settings = json.loads(settings_of().model_dump_json())
     for name in settings:
         assert name in parsed.text

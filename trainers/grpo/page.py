@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from runtime.pages.curves import Curve, Point
 from runtime.words import counted
-from trainers.grpo.report import PolicyStep, Report, summaries
+from trainers.grpo.report import PolicyStep, PolicySummary, Report, StepFacts, summaries
 from trainers.report_page import Plot, over_steps, share, training_page
 from workers.engines.local.model_files import model_name
 
@@ -15,9 +15,10 @@ _LOW, _MIDDLE, _HIGH = 1, 2, 3
 """Places in `PolicyStep.ratios` of the 5, 50 and 95 % quantiles."""
 
 
-def render(report: Report, seconds: Mapping[str, float] | None = None) -> str:
-    """The whole page; `seconds` by what took them, where more is known than the steps say."""
-    names = ", ".join(summaries(report)) or "no policy"
+def render(report: Report) -> str:
+    """The whole page."""
+    found = summaries(report)
+    names = ", ".join(found) or "no policy"
     about = (
         f"{names}: version {report.settings.base_version} → {report.version} of "
         f"{model_name(report.settings.base)} in {counted(len(report.steps), 'step')}; "
@@ -28,128 +29,132 @@ def render(report: Report, seconds: Mapping[str, float] | None = None) -> str:
     return training_page(
         f"AT-GRPO: {names}",
         about,
-        _plots(report),
-        {"Policies": _policies(report), "Left out": _left_out(report)},
-        _seconds(report) if seconds is None else seconds,
+        step_plots(report.steps, report.settings.clip),
+        {"Policies": policy_table(found), "Left out": _left_out(report)},
+        _seconds(report),
         report.settings,
     )
 
 
-def _plots(report: Report) -> list[Plot]:
+def step_plots(steps: Sequence[StepFacts], clip: float) -> list[Plot]:
+    """What is drawn of the steps of any training, offline or in a loop; `clip` is the largest norm
+    of the gradient."""
     return [
         Plot(
             "Reward",
             "Mean over the members of the groups that were learned from. Groups whose rewards are "
             "all the same are not among them.",
-            _by_policy(report, lambda step: step.reward),
+            _by_policy(steps, lambda step: step.reward),
         ),
-        Plot("Loss", "Mean over the updates of a step.", _by_policy(report, lambda s: s.loss)),
+        Plot("Loss", "Mean over the updates of a step.", _by_policy(steps, lambda s: s.loss)),
         Plot(
             "Zero-variance groups",
             "Share of the groups whose rewards are all the same: nothing can be learned from them.",
-            _by_policy(report, lambda step: step.flat / (step.flat + step.groups)),
+            _by_policy(steps, lambda step: step.flat / (step.flat + step.groups)),
             share, 0.0,
         ),
         Plot(
             "Effective sample size",
             "Share of the tokens that the importance ratios π_prox/π_behav leave: 100 % on policy.",
-            _by_policy(report, lambda step: step.effective_samples),
+            _by_policy(steps, lambda step: step.effective_samples),
             share, None, 1.0,
         ),
         Plot(
             "Importance ratios",
             "Median of π_prox/π_behav over the learned tokens; the band is from the 5 % to the "
             "95 % quantile.",
-            _ratios(report),
+            _ratios(steps),
         ),
         Plot(
             "Clipped tokens",
             "Share of the learned tokens without a gradient: the ratio is out of bounds, or the "
             "sequence was left out.",
-            _by_policy(report, lambda step: step.clipped),
+            _by_policy(steps, lambda step: step.clipped),
             share, 0.0,
         ),
         Plot(
             "KL of sampler to trainer",
             "KL(π_behav ‖ π_prox), nats per token: 0 on policy, but for the rounding of two "
             "programs.",
-            _by_policy(report, lambda step: step.behind),
+            _by_policy(steps, lambda step: step.behind),
             least=0.0,
         ),
         Plot(
             "KL to the reference",
             "From the weights that the training began with, nats per token.",
-            _by_policy(report, lambda step: step.divergence),
+            _by_policy(steps, lambda step: step.divergence),
             least=0.0,
         ),
         Plot(
             "Staleness",
             "Versions by which the groups are behind: the mean, and in the band the youngest and "
             "the oldest.",
-            _ages(report),
+            _ages(steps),
             least=0.0,
         ),
         Plot(
             "Groups too old",
             "Left out of a step because they are staler than allowed, of all policies.",
-            [over_steps("all", [(at, step.stale) for at, step in enumerate(report.steps, 1)])]
-            if any(step.stale for step in report.steps)
+            [over_steps("all", [(at, step.stale) for at, step in enumerate(steps, 1)])]
+            if any(step.stale for step in steps)
             else [],
             least=0.0,
         ),
-        Plot("Entropy", "Nats per token.", _by_policy(report, lambda s: s.entropy), least=0.0),
+        Plot("Entropy", "Nats per token.", _by_policy(steps, lambda s: s.entropy), least=0.0),
         Plot(
             "Gradient norm",
-            f"Before it is clipped to {report.settings.clip:g}.",
-            _by_policy(report, lambda step: step.gradient_norm),
+            f"Before it is clipped to {clip:g}.",
+            _by_policy(steps, lambda step: step.gradient_norm),
             least=0.0,
         ),
         Plot(
             "Truncated sequences",
             "Share of the sequences that ran into their limit of tokens.",
-            _by_policy(report, lambda step: step.truncated),
+            _by_policy(steps, lambda step: step.truncated),
             share, 0.0,
         ),
         Plot(
             "Tokens per second",
             "That went through the model, padding included.",
-            _by_policy(report, lambda step: step.tokens / max(step.seconds, 1e-9)),
+            _by_policy(steps, lambda step: step.tokens / max(step.seconds, 1e-9)),
             least=0.0,
         ),
     ]  # fmt: skip
 
 
-def _steps(report: Report) -> dict[str, list[tuple[int, PolicyStep]]]:
+def _own_steps(steps: Sequence[StepFacts]) -> dict[str, list[tuple[int, PolicyStep]]]:
     """By policy, its steps with their numbers."""
     found: dict[str, list[tuple[int, PolicyStep]]] = {}
-    for at, step in enumerate(report.steps, start=1):
+    for at, step in enumerate(steps, start=1):
         for name, own in step.policies.items():
             found.setdefault(name, []).append((at, own))
     return found
 
 
-def _by_policy(report: Report, value: Callable[[PolicyStep], float | None]) -> list[Curve]:
+def _by_policy(
+    steps: Sequence[StepFacts], value: Callable[[PolicyStep], float | None]
+) -> list[Curve]:
     curves: list[Curve] = []
-    for name, steps in _steps(report).items():
-        known = [(at, found) for at, step in steps if (found := value(step)) is not None]
+    for name, own in _own_steps(steps).items():
+        known = [(at, found) for at, step in own if (found := value(step)) is not None]
         curves.append(over_steps(name, known))
     return curves
 
 
-def _ratios(report: Report) -> list[Curve]:
+def _ratios(steps: Sequence[StepFacts]) -> list[Curve]:
     return [
         Curve(
             name,
             [
                 Point(float(at), step.ratios[_MIDDLE], step.ratios[_LOW], step.ratios[_HIGH])
-                for at, step in steps
+                for at, step in own
             ],
         )
-        for name, steps in _steps(report).items()
+        for name, own in _own_steps(steps).items()
     ]
 
 
-def _ages(report: Report) -> list[Curve]:
+def _ages(steps: Sequence[StepFacts]) -> list[Curve]:
     return [
         Curve(
             name,
@@ -160,14 +165,15 @@ def _ages(report: Report) -> list[Curve]:
                     low=float(min(step.ages)),
                     high=float(max(step.ages)),
                 )
-                for at, step in steps
+                for at, step in own
             ],
         )
-        for name, steps in _steps(report).items()
+        for name, own in _own_steps(steps).items()
     ]
 
 
-def _policies(report: Report) -> tuple[list[str], list[list[str]]]:
+def policy_table(policies: Mapping[str, PolicySummary]) -> tuple[list[str], list[list[str]]]:
+    """What became of each policy, as a heading and rows."""
     head = [
         "policy", "steps", "groups", "zero-variance", "learned tokens", "loss", "reward",
         "ESS, least", "clipped", "oldest", "tokens/s",
@@ -186,7 +192,7 @@ def _policies(report: Report) -> tuple[list[str], list[list[str]]]:
             f"{row.oldest:,}",
             f"{row.tokens_per_second:,.0f}",
         ]
-        for name, row in summaries(report).items()
+        for name, row in policies.items()
     ]
     return head, rows
 
@@ -199,6 +205,6 @@ def _seconds(report: Report) -> dict[str, float]:
     """Of each policy's learning, and of what is around it."""
     own = {
         f"learning of {name}": sum(step.seconds for _, step in steps)
-        for name, steps in _steps(report).items()
+        for name, steps in _own_steps(report.steps).items()
     }
     return {**own, "between steps": max(0.0, report.seconds - sum(own.values()))}
