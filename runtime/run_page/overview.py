@@ -160,7 +160,7 @@ def _drawn(node: _Node, known: Sequence[float], count: int, colours: dict[str, i
         ),
     ]
     if reward is not None and count <= (WIDTH - _LEFT) / _WIDEST:
-        parts.append(svg.text(node.x + 9, node.y + 4, number(reward), "tick"))
+        parts.append(svg.text(node.x + 9, node.y + 4, number(round(reward, 2)), "tick"))
     several = node.number is not None and len(node.step.candidates) > 1
     if count == 1 and not several:
         decided = harmless(decision_of(node.step))
