@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -264,9 +263,7 @@ def test_a_ratio_of_one_has_no_colour(ratio: float, look: int) -> None:
 def test_huge_texts_are_cut_and_the_page_says_so() -> None:
     calls = [says("x" * 100_000) for _ in range(300)]
     candidates = [Candidate(calls=(call,), reward_parts={"team": 0.5}) for call in calls]
-    began = time.monotonic()
     page = render(ended(a_step(*candidates, selected=299)))
-    assert time.monotonic() - began < 5
     assert len(page) < 4_000_000
     parsed = ParsedPage(page)
     assert f"… {100_000 - MOST_CHARS:,} characters more" in parsed.text
