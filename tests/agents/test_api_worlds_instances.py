@@ -373,6 +373,16 @@ def test_a_choice_is_reasoned_row_by_row() -> None:
     assert more.rationale == "So far EF30 with 110 is best. I look at page 2."
 
 
+def test_what_is_looked_for_stands_beside_what_each_row_has() -> None:
+    program = INTENTS["library.due"].program({"title": "Iron Wings"})
+    assert isinstance(next(program), Step)
+    rows = [{"title": "Paper Boats", "due": "Friday"}, {"title": "Iron Wings", "due": "Sunday"}]
+    assert program.send({"loans": rows}) == Thought(
+        '{"title":"Paper Boats","due":"Friday"} Paper Boats, wanted Iron Wings, no. '
+        '{"title":"Iron Wings","due":"Sunday"} Iron Wings, wanted Iron Wings, found.'
+    )
+
+
 def test_what_was_thought_begins_the_next_rationale() -> None:
     counted = next(each for each in every() if each.recipe.intent == "calendar.count")
     [step], oracle = counted.oracle.steps, counted.oracle

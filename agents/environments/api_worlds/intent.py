@@ -224,6 +224,11 @@ def quoted(row: Any) -> str:
     return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
 
 
+def matched(row: str, value: object, wanted: object) -> str:
+    """A row's value beside the one that is looked for."""
+    return f"{row} {value}, wanted {wanted}, {'found' if value == wanted else 'no'}."
+
+
 def numbered(names: Iterable[str], number: int = 0) -> Thought:
     """Names, counted on from a number."""
     told = ", ".join(f"{count} {name}" for count, name in enumerate(names, number + 1))
@@ -306,9 +311,9 @@ def find_row(
         read: list[str] = []
         for row in observation[key]:
             if row[field] == value:
-                yield Thought(" ".join((*read, f"{quoted(row)} is it.")))
+                yield Thought(" ".join((*read, matched(quoted(row), value, value))))
                 return row
-            read.append(f"{quoted(row)} no.")
+            read.append(matched(quoted(row), row[field], value))
         yield Thought(" ".join(read) or "Nothing.")
         if "next_page" not in observation:
             raise Unsolvable(f"There is no {value}.")

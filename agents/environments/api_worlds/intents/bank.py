@@ -15,6 +15,7 @@ from agents.environments.api_worlds.intent import (
     Thought,
     Unsolvable,
     lookup,
+    matched,
     plan,
     quoted,
     two_weighed,
@@ -82,10 +83,16 @@ def two_accounts(rng: random.Random, world: World) -> Slots | None:
 def bill_amount(slots: Slots) -> Program:
     bill = slots["bill"]
     observation = yield Step("I need the unpaid bills.", "list_bills", {})
-    amount = observation["bills"].get(bill)
-    if amount is None:
-        raise Unsolvable(f"There is no {bill} bill.")
-    return Answer(f"The {bill} bill is {amount} dollars.", (amount,), f"{bill} is {amount}.")
+    read: list[str] = []
+    for name, amount in observation["bills"].items():
+        read.append(matched(f"{quoted(name)}:{amount}", name, bill))
+        if name == bill:
+            yield Thought(" ".join(read))
+            return Answer(
+                f"The {bill} bill is {amount} dollars.", (amount,), f"{bill} is {amount}."
+            )
+    yield Thought(" ".join(read) or "Nothing.")
+    raise Unsolvable(f"There is no {bill} bill.")
 
 
 def account_of(slots: Slots) -> Program:
@@ -94,12 +101,12 @@ def account_of(slots: Slots) -> Program:
     read: list[str] = []
     for account, left in observation["accounts"].items():
         if left == balance:
-            yield Thought(" ".join((*read, f"{quoted(account)}:{left} is it.")))
+            yield Thought(" ".join((*read, matched(f"{quoted(account)}:{left}", left, balance))))
             return Answer(
                 f"Your {account} account has {balance} dollars.", (account,),
                 f"{account} has {balance}.",
             )  # fmt: skip
-        read.append(f"{quoted(account)}:{left} no.")
+        read.append(matched(f"{quoted(account)}:{left}", left, balance))
     yield Thought(" ".join(read))
     raise Unsolvable(f"No account has {balance}.")
 
