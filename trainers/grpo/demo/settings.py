@@ -70,7 +70,7 @@ class Reinforced(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    steps: int = Field(default=32, ge=1)
+    steps: int = Field(default=20, ge=1)
     """Versions of the policy: each plays its own puzzles, to their end."""
     episodes: int = Field(default=48, ge=1)
     """Puzzles per version."""
@@ -101,9 +101,9 @@ class DemoSettings(BaseModel):
     reinforced: Reinforced = Reinforced()
     held_out: int = Field(default=400, ge=1)
     """Puzzles of the split `test` that every arm is measured on at its end."""
-    looks: int = Field(default=6, ge=1)
+    looks: int = Field(default=5, ge=1)
     """Points of a learning curve: greedy success on puzzles of the split `validation`."""
-    looked_at: int = Field(default=100, ge=1)
+    looked_at: int = Field(default=80, ge=1)
     """Puzzles of each look."""
     checkpoint_every: int = Field(default=10, ge=1)
     """Steps between checkpoints."""
