@@ -31,8 +31,7 @@ class NetworkSize(BaseModel):
     heads: int = 4
     context: int = 256
     spread: float = 0.08
-    """Standard deviation of the random matrices. With the usual 0.02 so small a model needs twice
-    the steps to read a grid."""
+    """Standard deviation of the random matrices; the usual 0.02 is that of far wider ones."""
 
 
 class WeakTeam(BaseModel):
