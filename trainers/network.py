@@ -93,6 +93,11 @@ class Network:
     ) -> torch.Tensor:
         """Of trees of ids: see `trainers.grpo.prefix_trees.TreePiece`. The logits
         [n, vocabulary] at `parents` [n]."""
+        if any(getattr(self.whole.config, name, None) for name in _CHANGES_LOGITS):
+            made = self.whole(
+                input_ids=ids, position_ids=positions, attention_mask=sees, use_cache=False
+            )
+            return made.logits.flatten(0, 1)[parents]
         inner = getattr(self.whole, self.whole.base_model_prefix)
         hidden = inner(
             input_ids=ids, position_ids=positions, attention_mask=sees, use_cache=False

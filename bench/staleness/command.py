@@ -26,6 +26,7 @@ from bench.staleness.plan import (
     cells_of,
     read_result,
 )
+from runtime.words import counted
 from trainers.errors import TrainingError
 from trainers.grpo.demo.results import read_result as read_arm
 from trainers.job_processes import Told, do_jobs
@@ -127,7 +128,8 @@ def show(findings: Findings, output: Path) -> None:
     settings, warm = findings.settings, findings.warm_start
     typer.echo(
         f"{settings.updates} updates, {settings.demo.reinforced.episodes} puzzles each, "
-        f"{settings.demo.held_out:,} held-out puzzles of {len(settings.demo.seeds)} seeds; warm "
+        f"{settings.demo.held_out:,} held-out puzzles of "
+        f"{counted(len(settings.demo.seeds), 'seed')}; warm "
         f"start {warm[0]:.1%} ({100 * warm[1]:.1f}–{100 * warm[2]:.1f}); "
         f"{findings.tokens:,} tokens, {findings.cpu_minutes:.1f} CPU-minutes; {output / REPORT}"
     )

@@ -100,11 +100,13 @@ def roll_out(
     generator: torch.Generator,
     run: str,
 ) -> Played:
-    """Play every episode to its end. `put_in` puts an agent's policy into the sampler's model;
-    `run` names the rollout in what members come from."""
+    """Play every episode, from its beginning to its end. `put_in` puts an agent's policy into the
+    sampler's model; `run` names the rollout in what members come from."""
     groups: list[Group] = []
+    solved = 0
     playing = dict(enumerate(tables))
     while playing:
+        # Episodes end at the end of a turn: all that go on are at the same agent.
         agent = next(iter(playing.values())).episode.agent
         put_in(agent)
         for at in _slices(list(playing), ROWS):
@@ -124,10 +126,8 @@ def roll_out(
                     _group(table, agent, prompt, completions, rewards, policy(agent), rules, run)
                 )
                 playing[one] = table._replace(episode=trials[rewards.index(max(rewards))].after)
-        ended = [one for one, table in playing.items() if table.episode.done]
-        for one in ended:
-            tables = [*tables[:one], playing.pop(one), *tables[one + 1 :]]
-    solved = sum(table.episode.verify().solved for table in tables)
+        for one in [one for one, table in playing.items() if table.episode.done]:
+            solved += playing.pop(one).episode.verify().solved
     return Played(tuple(groups), solved, len(tables))
 
 
@@ -138,7 +138,8 @@ class Evaluated:
     outcomes: str
     """`1` for each puzzle solved, `0` for each that was not, in order."""
     failures: dict[str, int]
-    """Of the puzzles that were not solved, how the last turn of each ended."""
+    """Of the puzzles that were not solved: `refused` where more than half of the actions on the
+    real state were, walls above all, else `out of turns`."""
     proposals: int
     """Turns in which the tool agent proposed something."""
     agreed: int

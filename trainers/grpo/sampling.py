@@ -6,6 +6,7 @@ distribution. The keys and values of a prompt are computed once for all of its c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -31,9 +32,19 @@ class _Branch:
     """Candidates of one prompt that are the same so far."""
 
     prompt: int
-    ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
     count: int
+    ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    row: int = 0
+    """Of the branch that it grew from."""
+
+    def grown(self, row: int, tokens: Sequence[int], logprobs: Sequence[float]) -> list[_Branch]:
+        """One for each different token that its candidates, in `row`, go on with."""
+        scores = dict(zip(tokens, logprobs, strict=True))
+        return [
+            _Branch(self.prompt, count, (*self.ids, token), (*self.logprobs, scores[token]), row)
+            for token, count in Counter(tokens).items()
+        ]
 
 
 class Sampler:
@@ -83,7 +94,7 @@ class Sampler:
         from transformers import DynamicCache
 
         done: list[list[Completion]] = [[] for _ in prompts]
-        branches = [_Branch(at, (), (), count) for at in range(len(prompts))]
+        branches = [_Branch(at, count) for at in range(len(prompts))]
         longest = max(len(prompt) for prompt in prompts)
         # Padding on the left, so that every row's next token stands in the same column.
         ids = torch.tensor([[self._padding] * (longest - len(p)) + list(p) for p in prompts])
@@ -95,35 +106,22 @@ class Sampler:
                 scores = self._scores(ids, mask, positions, cache) / temperature
                 scores = scores.log_softmax(-1)  # [rows, vocabulary]
                 drawn = draw(scores)  # [rows, count]
-                kept = scores.gather(1, drawn).tolist()
-                parents: list[int] = []
-                following: list[_Branch] = []
-                for row, (branch, tokens) in enumerate(zip(branches, drawn.tolist(), strict=True)):
-                    chosen = tokens[: branch.count]
-                    for token in dict.fromkeys(chosen):
-                        grown = _Branch(
-                            branch.prompt,
-                            (*branch.ids, token),
-                            (*branch.logprobs, kept[row][chosen.index(token)]),
-                            chosen.count(token),
-                        )
-                        ended = token in self._ends
-                        if ended or length == limit:
-                            one = Completion(grown.ids, grown.logprobs, not ended)
-                            done[branch.prompt] += [one] * grown.count
-                        else:
-                            parents.append(row)
-                            following.append(grown)
-                if not following:
+                grown = _all_grown(branches, drawn.tolist(), scores.gather(1, drawn).tolist())
+                branches = []
+                for branch in grown:
+                    ended = branch.ids[-1] in self._ends
+                    if ended or length == limit:
+                        one = Completion(branch.ids, branch.logprobs, truncated=not ended)
+                        done[branch.prompt] += [one] * branch.count
+                    else:
+                        branches.append(branch)
+                if not branches:
                     break
-                branches = following
-                ids = torch.tensor([[branch.ids[-1]] for branch in branches])
-                chosen_rows = torch.tensor(parents)
-                whole = parents == list(range(len(positions)))
-                positions = positions[chosen_rows, -1:] + 1
-                mask = torch.cat([mask[chosen_rows], mask.new_ones(len(parents), 1)], dim=1)
-                if not whole:
-                    cache.batch_select_indices(chosen_rows)
+                rows = torch.tensor([branch.row for branch in branches])
+                ids = torch.tensor([branch.ids[-1:] for branch in branches])
+                positions = positions[rows, -1:] + 1
+                mask = torch.cat([mask[rows], mask.new_ones(len(rows), 1)], dim=1)
+                cache.batch_select_indices(rows)
         return done
 
     def _scores(
@@ -131,9 +129,19 @@ class Sampler:
     ) -> torch.Tensor:
         """Logits of each row's next token [rows, vocabulary]."""
         self.tokens += ids.numel()
-        inner = getattr(self._model, self._model.base_model_prefix)
-        hidden = inner(
+        made = self._model(
             input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache,
-            use_cache=True,
-        ).last_hidden_state  # fmt: skip
-        return self._model.get_output_embeddings()(hidden[:, -1]).float()
+            use_cache=True, logits_to_keep=1,
+        )  # fmt: skip
+        return made.logits[:, -1].float()
+
+
+def _all_grown(
+    branches: Sequence[_Branch], drawn: list[list[int]], logprobs: list[list[float]]
+) -> list[_Branch]:
+    """Each branch by as many of the tokens drawn for its row as it has candidates."""
+    return [
+        grown
+        for row, branch in enumerate(branches)
+        for grown in branch.grown(row, drawn[row][: branch.count], logprobs[row][: branch.count])
+    ]

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import islice
 
 import pytest
 
-from agents.environments.game import TOOL, Agent
+from agents.environments.game import AGENTS, TOOL, Agent
+from agents.environments.plan_path import stream
 from agents.environments.puzzle_splits import Split
 from agents.records import Message
-from trainers.grpo.demo.demonstrations import tables
+from trainers.grpo.demo.demonstrations import opened, tables
 from trainers.grpo.groups import Group
 from trainers.grpo.in_process import Prompter, evaluate
+from workers.engines.factory import build_engine
+from workers.engines.settings import ModelSettings
 from workers.engines.text.chat_prompt import build_prompt
 from workers.engines.torch.loading import LoadedModel
+from workers.in_process import EnginePool, InProcess
 
+from .recorded import a_run
 from .tiny_puzzles import PUZZLE, a_model, played, sampler_of
 
 
@@ -72,6 +78,37 @@ def test_the_best_candidate_is_executed_before_the_next_agent_observes(
             assert group.rewards == tuple(rewards)
             episode.apply(agent, texts[rewards.index(max(rewards))])
         assert episode.done
+
+
+async def test_a_model_plays_as_it_does_when_it_is_served(model: LoadedModel) -> None:
+    settings = ModelSettings(
+        engine="torch", model=str(model.weights.folder), device="cpu", dtype="float32",
+        plain_logprobs=True, constrain_tools=False,
+    )  # fmt: skip
+    engine = build_engine(settings)
+    await engine.start()
+    try:
+        served = InProcess({"pair": EnginePool(settings, engine)})
+        for instance in islice(stream(Split.TEST, 5, PUZZLE), 2):
+            run = a_run(1).run.model_copy(
+                update={
+                    "task": instance.task, "deadline": 4e9,
+                    "policies": dict.fromkeys(AGENTS, "pair"),
+                    "options": {"greedy": True, "instructions": False, "max_tokens": 5},
+                }
+            )  # fmt: skip
+            trajectory = await served.play(run)
+            said = [step.candidates[0].calls[0].output_ids for step in trajectory.steps]
+            episode, prompter, sampler = opened(instance), Prompter(model), sampler_of(model)
+            here: list[tuple[int, ...]] = []
+            while not episode.done:
+                agent = episode.agent
+                (one,) = sampler.greedy([prompter.ids(episode.observe(agent))], limit=5)
+                here.append(one.ids)
+                episode.apply(agent, prompter.text(one))
+            assert [tuple(ids) for ids in said] == here
+    finally:
+        await engine.close()
 
 
 def test_one_seed_plays_the_same_and_another_seed_does_not(model: LoadedModel) -> None:

@@ -18,7 +18,13 @@ def demonstrate(output: Path, *, restart: bool, as_json: bool) -> None:
 
     from trainers.grpo.demo.pipeline import run
     from trainers.grpo.demo.progress import ArmProgress
-    from trainers.grpo.demo.report import compute_table, conclusion, findings_table, last_line
+    from trainers.grpo.demo.report import (
+        behaviour,
+        compute_table,
+        conclusion,
+        findings_table,
+        last_line,
+    )
     from trainers.grpo.demo.settings import DemoSettings
 
     try:
@@ -31,7 +37,7 @@ def demonstrate(output: Path, *, restart: bool, as_json: bool) -> None:
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     console.print(findings_table(report))
     console.print(compute_table(report))
-    for line in conclusion(report):
+    for line in (*behaviour(report), *conclusion(report)):
         typer.echo(line)
     typer.echo(f"models, curves and report.json in {output}")
     if as_json:

@@ -36,7 +36,7 @@ class ArmProgress:
             self._bar = Progress(
                 TextColumn("{task.description}"), BarColumn(bar_width=20),
                 TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn(),
-                TextColumn("{task.fields[said]}"), console=self._console,
+                TextColumn("{task.fields[said]}", markup=False), console=self._console,
             )  # fmt: skip
             self._bar.start()
         return self

@@ -169,6 +169,19 @@ def conclusion(report: DemoReport) -> list[str]:
     ]
 
 
+def behaviour(report: DemoReport) -> list[str]:
+    """What the agents of the first seed say most often: whether success was learned by reading, or
+    by one answer that fits everywhere."""
+    lines: list[str] = []
+    for one in report.results:
+        if one.seed != report.settings.seeds[0]:
+            continue
+        for agent, said in one.said.items():
+            listed = ", ".join(f"{text!r} {count:,}" for text, count in said.items())
+            lines.append(f"seed {one.seed}, {one.arm}, {agent} says: {listed}")
+    return lines
+
+
 def last_line(report: DemoReport) -> dict[str, object]:
     """For `--json`."""
     return {

@@ -31,8 +31,7 @@ class NetworkSize(BaseModel):
     heads: int = 4
     context: int = 256
     spread: float = 0.08
-    """Standard deviation of the random matrices. With the usual 0.02 so small a model needs twice
-    the steps to read a grid."""
+    """Standard deviation of the random matrices; the usual 0.02 is that of far wider ones."""
 
 
 class WeakTeam(BaseModel):
@@ -70,7 +69,7 @@ class Reinforced(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    steps: int = Field(default=32, ge=1)
+    steps: int = Field(default=20, ge=1)
     """Versions of the policy: each plays its own puzzles, to their end."""
     episodes: int = Field(default=48, ge=1)
     """Puzzles per version."""
@@ -101,9 +100,9 @@ class DemoSettings(BaseModel):
     reinforced: Reinforced = Reinforced()
     held_out: int = Field(default=400, ge=1)
     """Puzzles of the split `test` that every arm is measured on at its end."""
-    looks: int = Field(default=6, ge=1)
+    looks: int = Field(default=5, ge=1)
     """Points of a learning curve: greedy success on puzzles of the split `validation`."""
-    looked_at: int = Field(default=100, ge=1)
+    looked_at: int = Field(default=80, ge=1)
     """Puzzles of each look."""
     checkpoint_every: int = Field(default=10, ge=1)
     """Steps between checkpoints."""
