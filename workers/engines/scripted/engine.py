@@ -212,11 +212,20 @@ class ScriptedEngine:
         if rest := performance.finish():
             yield Delta(text=rest)
 
+    def _by_heart(self, request: GenerateRequest, index: int) -> str | None:
+        asked = "\n".join(message.content for message in request.messages)
+        for answer in self._options.answers:
+            if all(text in asked for text in answer.where):
+                return answer.says[index % len(answer.says)]
+        return None
+
     def _output_ids(
         self, request: GenerateRequest, index: int, prompt_tokens: int, fault: FaultKind | None
     ) -> tuple[list[int], bool]:
         """What the script says before stop strings, and whether a limit cuts it."""
-        known = self._worlds.reply(request.messages, as_json=request.json_schema is not None)
+        known = self._by_heart(request, index)
+        if known is None:
+            known = self._worlds.reply(request.messages, as_json=request.json_schema is not None)
         reply = (
             ScriptedReply(known)
             if known is not None
