@@ -45,6 +45,14 @@ def judge_of(manifest: Manifest, problems: Path) -> Generator[Judge]:
         yield scorer
 
 
+def require_means(manifest: Manifest) -> None:
+    """Raises UsageError where the judge of a benchmark lacks what it runs programs in."""
+    if manifest.benchmark in (CODE, MATH):
+        from bench.teams.problem_judge import may_run_unsafe, require_sandbox
+
+        require_sandbox(unsafe_exec=may_run_unsafe(manifest))
+
+
 def checkers_of(manifest: Manifest) -> dict[str, str]:
     """Checker → its rule; the primary one first."""
     if manifest.benchmark == PUZZLES:

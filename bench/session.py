@@ -23,7 +23,7 @@ from bench.client import RunClient
 from bench.datasets import Dataset, Request, load
 from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, OutputError, UsageError
 from bench.journal import Journal
-from bench.judges import judge_of
+from bench.judges import judge_of, require_means
 from bench.ledger import read_ledger, total
 from bench.output import Manifest, OutputDirectory, PoolFacts, manifest_items
 from bench.progress import RunProgress
@@ -90,6 +90,7 @@ def start(asked: Asked) -> Ended:
     # The data first: whoever lacks them need not start a deployment to be told.
     dataset = load(asked.benchmark, asked.request)
     manifest = manifest_of(asked, dataset)
+    require_means(manifest)
     found = _deployment(asked.profile, asked.redis_url)
     manifest = with_deployment(manifest, asked.arms, found.settings)
     profile = found.run.profile if found.run else asked.profile

@@ -145,7 +145,6 @@ def play(
     from bench.datasets import Request
     from bench.errors import UsageError
     from bench.session import Asked, show, start
-    from bench.teams.problem_judge import require_sandbox
     from bench.teams.sampling import named_values, sampling
 
     if not 0 < run_seconds <= 86_400:
@@ -157,12 +156,10 @@ def play(
         "attempts": 1 if attempts is None else attempts,
         "unsafe_exec": unsafe_exec,
     }
-    chosen = parse_arms(arms, benchmark)
-    require_sandbox(unsafe_exec=unsafe_exec)
     ended = start(
         Asked(
             benchmark=benchmark,
-            arms=chosen,
+            arms=parse_arms(arms, benchmark),
             request=Request(split=split, samples=samples, seed=seed, data=data, choices=choices),
             concurrency=concurrency,
             budget_dollars=budget_usd,

@@ -48,6 +48,11 @@ _IN_ORDER = (
 )
 
 
+def may_run_unsafe(manifest: Manifest) -> bool:
+    """Whether the user has said `--unsafe-exec`."""
+    return manifest.reference.get("unsafe_exec") is True
+
+
 def require_sandbox(*, unsafe_exec: bool) -> None:
     """Raises UsageError where generated programs can't be run isolated, and need not be not."""
     if unsafe_exec:
@@ -62,7 +67,7 @@ def require_sandbox(*, unsafe_exec: bool) -> None:
 def problem_judge(manifest: Manifest, folder: Path) -> Generator[Judge]:
     """The judge of `bench code` or `bench math`; `folder` holds the problems. Raises UsageError
     without a sandbox, or without Math-Verify for mathematics."""
-    unsafe = manifest.reference.get("unsafe_exec") is True
+    unsafe = may_run_unsafe(manifest)
     with BackgroundLoop() as loop:
         opening = judge_service(ProblemFolder(folder), SandboxSettings(unsafe_exec=unsafe))
         service = loop.run(opening.__aenter__())
