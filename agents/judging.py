@@ -1,9 +1,10 @@
 """What the roles of a team ask a judge: how programs, tests and answers hold up.
 
-A judge is a tool of the host that no model is offered. It alone knows hidden tests and gold
-answers; a request names the problem by the hash that the run's instance has, and brings what models
-wrote. What comes back are figures and what a program did with a *generated* test, never a word of a
-hidden one. Whoever serves it runs programs in a sandbox (`workers.judging`).
+A judge is a tool of the host that no model can be offered: its names have a dot, which the name of
+a `ToolSpec` has not. It alone knows hidden tests and gold answers; a request names the problem by
+the hash that the run's instance has, and brings what models wrote. What comes back are figures and
+what a program did with a *generated* test, never a word of a hidden one. Whoever serves it runs
+programs in a sandbox (`workers.judging`).
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class ProgramVerdicts(Record):
 class JudgePrograms(JudgeRequest):
     """Hold programs (empty: none was written) against the hidden tests of a problem."""
 
-    tool = "judge_programs"
+    tool = "judge.programs"
 
     programs: tuple[Program, ...] = Field(min_length=1, max_length=MAX_TOGETHER)
 
@@ -100,7 +101,7 @@ class TestVerdicts(Record):
 class JudgeTests(JudgeRequest):
     """Hold generated tests against a golden program, and against the team's."""
 
-    tool = "judge_tests"
+    tool = "judge.tests"
 
     program: Program
     """The team's; may be empty."""
@@ -116,7 +117,7 @@ class AnswerVerdicts(Record):
 class JudgeAnswers(JudgeRequest):
     """Compare answers (empty: there is none) with the gold one."""
 
-    tool = "judge_answers"
+    tool = "judge.answers"
 
     answers: tuple[str, ...] = Field(min_length=1, max_length=MAX_TOGETHER)
 
@@ -149,7 +150,7 @@ class JudgeOutputs(JudgeRequest):
     """Run programs (empty: none was written), and compare what they print last with the gold answer
     and with the reasoner's."""
 
-    tool = "judge_outputs"
+    tool = "judge.outputs"
 
     programs: tuple[Program, ...] = Field(min_length=1, max_length=MAX_TOGETHER)
     seconds: float = Field(gt=0, le=600)

@@ -209,12 +209,12 @@ def _judge(manifest: Manifest, service: JudgeService, loop: BackgroundLoop) -> J
 
 def _said_of_tests(trajectory: Trajectory) -> dict[str, float]:
     """By the run's own judge."""
-    worth = [
-        parts["local.right_test"]
+    written = [
+        step.candidates[step.selected].reward_parts
         for step in trajectory.steps
         if step.agent == "tester" and step.decision.kind == "acted"
-        if "local.right_test" in (parts := step.candidates[step.selected].reward_parts)
     ]
+    worth = [parts["local.right_test"] for parts in written if "local.right_test" in parts]
     known = {"right_tests": sum(worth) / len(worth)} if worth else {}
     return {**_agreed(trajectory, "tester"), **known}
 

@@ -175,11 +175,11 @@ class Praising(ManyHost):
         many = next(v for k, v in arguments.items() if k in ("programs", "tests", "answers"))
         assert isinstance(many, list)
         match name:
-            case "judge_programs":
+            case "judge.programs":
                 return {"verdicts": [{"pass_rate": 1.0} for _ in many]}
-            case "judge_tests":
+            case "judge.tests":
                 return {"verdicts": [{"right": True, "agrees": True} for _ in many]}
-            case "judge_answers":
+            case "judge.answers":
                 return {"right": [True for _ in many]}
             case _:
                 return {"verdicts": [{"answer": "2", "agrees": True} for _ in many]}

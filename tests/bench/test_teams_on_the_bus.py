@@ -103,10 +103,8 @@ def scripted() -> ModelSettings:
         program = f"```python\ndef {name}(n):\n    {body}\n```" if body else "I give up."
         answers.append({"where": [f"defines `{name}`"], "says": [program]})
     for asked, (solution, program, _) in SUMS.items():
-        answers += [
-            {"where": [asked, "Reason step by step, and put"], "says": [solution]},
-            {"where": [asked], "says": [f"```python\n{program}\n```"]},
-        ]
+        answers.append({"where": [asked, "Reason step by step, and put"], "says": [solution]})
+        answers.append({"where": [asked], "says": [f"```python\n{program}\n```"]})
     return ModelSettings.model_validate(
         {
             "engine": "scripted",
@@ -188,10 +186,11 @@ def overheard(url: str) -> Generator[Overheard]:
     with client.monitor() as monitor:
 
         def listen() -> None:
-            for command in monitor.listen():
-                if end in command["command"]:
+            for event in monitor.listen():
+                command = str(event["command"])
+                if end in command:
                     return
-                heard.commands.append(command["command"])
+                heard.commands.append(command)
 
         listener = threading.Thread(target=listen)
         listener.start()
@@ -233,7 +232,7 @@ async def test_golden_programs_all_count_wrong_ones_never_and_hostile_ones_are_c
     [pair] = line["pairs"]
     assert (pair["both"], pair["only_a"], pair["only_b"]) == (2, 0, 0)
     assert "Three times n" in heard
-    assert "judge_programs" in heard
+    assert "judge.programs" in heard
     assert not [word for word in (*HIDDEN, SECRET) if word in heard]
 
 

@@ -126,8 +126,8 @@ async def test_a_request_that_is_none_is_answered_with_what_is_wrong(tmp_path: P
     unknown = JudgePrograms(problem="0" * 64, programs=("x",))
     async with judge_service(folder, SandboxSettings(parallel=1, ready=1)) as service:
         assert "no problem 000000000000" in str((await asked(service, unknown))["error"])
-        said = await service.call("judge_programs", {"problem": folder.add(CODE), "programs": []})
-        assert "judge_programs: programs" in str(said["error"])
+        said = await service.call("judge.programs", {"problem": folder.add(CODE), "programs": []})
+        assert "judge.programs: programs" in str(said["error"])
         assert "knows no 'calculate'" in str((await service.call("calculate", {}))["error"])
 
 
