@@ -4,6 +4,11 @@ FROM python:3.11-slim
 ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 SWITCHYARD_STATE=/state
 WORKDIR /app
 
+# The judge runs generated programs in it.
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends bubblewrap \
+ && rm -rf /var/lib/apt/lists/*
+
 COPY constraints.txt pyproject.toml README.md ./
 COPY bus bus
 COPY agents agents

@@ -1,19 +1,20 @@
 """Who judges a benchmark's runs, by which checkers, and into which classes they fall.
 
-The benches of tool use and of puzzles bring their own; every other benchmark asks for a number.
+The benches of tool use and of teams bring their own; every other benchmark asks for a number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import Path
 
 from bench.checkers import DESCRIPTIONS, Scorer
 from bench.judgement import Judge
 from bench.output import Manifest
-from bench.puzzles import BENCHMARK as PUZZLES
 from bench.results import Result
 from bench.taxonomy import Class, classify
+from bench.teams import CODE, MATH, PUZZLES
 from bench.tools.suites import SUITES
 
 Classifier = Callable[[Result, str], Class]
@@ -21,8 +22,9 @@ Classifier = Callable[[Result, str], Class]
 
 
 @contextmanager
-def judge_of(manifest: Manifest) -> Generator[Judge]:
-    """The judge of a benchmark, ready to work."""
+def judge_of(manifest: Manifest, problems: Path) -> Generator[Judge]:
+    """The judge of a benchmark, ready to work; `problems` is the folder of those that have hidden
+    tests or gold answers. Raises UsageError for a judge that lacks something here."""
     suite = SUITES.get(manifest.benchmark)
     if suite is not None:
         yield suite.judge(manifest.reference)
@@ -32,9 +34,23 @@ def judge_of(manifest: Manifest) -> Generator[Judge]:
 
         yield PuzzlesJudge()
         return
+    if manifest.benchmark in (CODE, MATH):
+        from bench.teams.problem_judge import problem_judge
+
+        with problem_judge(manifest, problems) as judge:
+            yield judge
+        return
     with Scorer() as scorer:
         scorer.prepare()
         yield scorer
+
+
+def require_means(manifest: Manifest) -> None:
+    """Raises UsageError where the judge of a benchmark lacks what it runs programs in."""
+    if manifest.benchmark in (CODE, MATH):
+        from bench.teams.problem_judge import may_run_unsafe, require_sandbox
+
+        require_sandbox(unsafe_exec=may_run_unsafe(manifest))
 
 
 def checkers_of(manifest: Manifest) -> dict[str, str]:
@@ -43,6 +59,10 @@ def checkers_of(manifest: Manifest) -> dict[str, str]:
         from bench.puzzles.judge import CHECKERS
 
         return CHECKERS
+    if manifest.benchmark in (CODE, MATH):
+        from bench.teams.problem_judge import CODE_CHECKERS, MATH_CHECKERS
+
+        return CODE_CHECKERS if manifest.benchmark == CODE else MATH_CHECKERS
     suite = SUITES.get(manifest.benchmark)
     return DESCRIPTIONS if suite is None else suite.checkers
 
@@ -57,6 +77,10 @@ def classifier_of(manifest: Manifest) -> Classifier:
         from bench.puzzles.judge import class_of as class_of_play
 
         return lambda result, gold: class_of_play(result.outcome, result.right, result.signals)
+    if manifest.benchmark in (CODE, MATH):
+        from bench.teams.problem_judge import class_of as class_of_problem
+
+        return lambda result, gold: class_of_problem(result.outcome, result.right, result.signals)
     return _by_answer
 
 

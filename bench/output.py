@@ -4,6 +4,7 @@ manifest.json      what was asked: command, arms, the questions themselves, mode
 items.jsonl        admitted run ids (on the disk before admission), then results
 transcripts.jsonl  the dialogue of each run, for readers
 ledger.jsonl       one line per model call that was paid for
+problems/          with hidden tests and gold answers, for the judge; where there are such
 report.html|md|json
 """
 
@@ -84,6 +85,8 @@ class Manifest(Record):
     pools: dict[str, PoolFacts] = Field(default_factory=dict)
     prompts: dict[str, str] = Field(default_factory=dict)
     """Prompt file → hash, of the deployment's own in place of shipped ones."""
+    policies: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """Arm → role → policy, of arms that play with other policies than the deployment's roles."""
     versions: dict[str, str] = Field(default_factory=dict)
     items: tuple[ManifestItem, ...]
 
@@ -126,6 +129,10 @@ class OutputDirectory:
     @property
     def ledger_path(self) -> Path:
         return self.path / "ledger.jsonl"
+
+    @property
+    def problems(self) -> Path:
+        return self.path / "problems"
 
     def create(self, manifest: Manifest) -> None:
         """Make the directory with its manifest. Raises UsageError if it holds a benchmark."""

@@ -9,10 +9,10 @@ from bench.append_log import AppendLog
 from bench.checkers import CHECKERS, Scorer
 from bench.errors import UsageError
 from bench.output import OutputDirectory
-from bench.puzzles import BENCHMARK as PUZZLES
 from bench.report.facts import Facts
 from bench.report.writer import write_reports
 from bench.results import Result
+from bench.teams import BENCHMARKS as TEAMS
 from bench.tools.suites import SUITES
 
 
@@ -25,7 +25,7 @@ def rescore_all(path: Path) -> tuple[list[JsonObject], Facts]:
     directory = OutputDirectory(path)
     manifest = directory.manifest()
     gold = {item.id: item.gold for item in manifest.items}
-    if manifest.benchmark in (*SUITES, PUZZLES):
+    if manifest.benchmark in (*SUITES, *TEAMS):
         raise UsageError(
             f"{path}: {manifest.benchmark} is judged by what a run did, which its directory does "
             "not hold; run it again"

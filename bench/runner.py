@@ -229,7 +229,7 @@ class Runner:
         run = self._client.new_run(
             job.item.question,
             workflow=job.arm.workflow,
-            policies=job.arm.policies,
+            policies={**job.arm.policies, **self._manifest.policies.get(job.arm.name, {})},
             options=self._manifest.workflow_options,
             seed=seed_of(self._manifest.seed, job.item.id),
             budget=Budget(seconds=self._manifest.run_seconds),

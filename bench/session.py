@@ -20,25 +20,33 @@ from typing import TYPE_CHECKING, Any
 from agents.prompts import replacement
 from agents.records import JsonObject
 from agents.workflows import prompts_of
-from bench.arms import Arm, named
+from bench.arms import Arm, exchanged, named
 from bench.client import RunClient
-from bench.datasets import Request, load
-from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UsageError
+from bench.datasets import Dataset, Request, load
+from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, OutputError, UsageError
 from bench.journal import Journal
-from bench.judges import judge_of
+from bench.judges import judge_of, require_means
 from bench.ledger import read_ledger, total
 from bench.output import Manifest, OutputDirectory, PoolFacts, manifest_items
 from bench.progress import RunProgress
-from bench.puzzles import BENCHMARK as PUZZLES
 from bench.report.facts import Facts
 from bench.report.writer import write_reports
 from bench.runner import GRACE_SECONDS, Ending, Runner
+from bench.teams import BENCHMARKS as TEAMS
+from bench.teams import CODE, MATH
 from runtime.words import counted
+from workers.judging.problems import ProblemFolder, ProblemUnknown
 
 if TYPE_CHECKING:
     from runtime.config import Settings
+    from runtime.deployment import Deployment
+    from runtime.state import StateDirectory
 
 PACKAGES = ("switchyard", "torch", "transformers", "math-verify", "redis", "openai")
+
+
+JUDGED = (CODE, MATH)
+"""Benchmarks whose runs ask a judge for what only it knows."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +90,19 @@ Connect = Callable[[], AbstractAsyncContextManager[RunClient]]
 def start(asked: Asked) -> Ended:
     """Run a new benchmark on the deployment that is found. Raises BenchError, `UserError`."""
     # The data first: whoever lacks them need not start a deployment to be told.
-    manifest = manifest_of(asked)
-    settings, profile = _settings(asked.profile, asked.redis_url)
-    manifest = with_deployment(manifest, asked.arms, settings)
+    dataset = load(asked.benchmark, asked.request)
+    manifest = manifest_of(asked, dataset)
+    require_means(manifest)
+    found = _deployment(asked.profile, asked.redis_url)
+    manifest = with_deployment(manifest, asked.arms, found.settings)
+    profile = found.run.profile if found.run else asked.profile
     manifest = manifest.model_copy(update={"profile": profile})
     directory = OutputDirectory(asked.output or _default_output(asked.benchmark))
     directory.create(manifest)
-    return asyncio.run(conduct(directory, _connector(settings)))
+    ours = ProblemFolder(directory.problems)
+    keys = [ours.add(problem) for problem in dataset.problems]
+    _lend(ours, keys, found.state)
+    return asyncio.run(conduct(directory, _connector(found.settings)))
 
 
 def resume(
@@ -102,7 +116,8 @@ def resume(
     started with. Raises UsageError when other models serve its pools now."""
     directory = OutputDirectory(path)
     manifest = directory.manifest()
-    settings, _ = _settings(None, redis_url)
+    found = _deployment(None, redis_url)
+    settings = found.settings
     arms = named(manifest.arms, manifest.benchmark)
     today = with_deployment(manifest, arms, settings)
     for arm in arms:
@@ -125,9 +140,21 @@ def resume(
         changes["concurrency"] = _concurrency(concurrency)
     if budget_dollars is not None:
         changes["budget_micro_dollars"] = _budget(budget_dollars)
+    if directory.problems.is_dir():
+        ours = ProblemFolder(directory.problems)
+        _lend(ours, [path.stem for path in directory.problems.glob("*.json")], found.state)
     return asyncio.run(
         conduct(directory, _connector(settings), manifest=manifest.model_copy(update=changes))
     )
+
+
+def _lend(ours: ProblemFolder, keys: list[str], state: StateDirectory) -> None:
+    """Put the problems where the deployment's judge looks for them. One on another machine needs a
+    copy of the folder, which it says to whoever asks it. Raises OutputError."""
+    try:
+        ours.copy_to(ProblemFolder(state.problems), keys)
+    except (OSError, ProblemUnknown) as error:
+        raise OutputError(f"{state.problems}: the problems can't be put there: {error}") from error
 
 
 async def conduct(
@@ -145,7 +172,7 @@ async def conduct(
     """
     manifest = manifest or directory.manifest()
     progress = progress or RunProgress(manifest.arms)
-    with Journal(directory) as journal, judge_of(manifest) as judge:
+    with Journal(directory) as journal, judge_of(manifest, directory.problems) as judge:
         for notice in journal.notices:
             progress.notice(notice)
         stored = directory.stored()
@@ -179,13 +206,12 @@ async def conduct(
     return Ended(ending, directory, facts)
 
 
-def manifest_of(asked: Asked) -> Manifest:
-    """The manifest without what only a deployment knows. Raises DataError or UsageError."""
+def manifest_of(asked: Asked, dataset: Dataset) -> Manifest:
+    """The manifest without what only a deployment knows. Raises UsageError."""
     concurrency = _concurrency(asked.concurrency)
     budget = None if asked.budget_dollars is None else _budget(asked.budget_dollars)
     if not 0 <= asked.request.seed < 2**32:
         raise UsageError(f"--seed must lie between 0 and 4294967295; got {asked.request.seed}")
-    dataset = load(asked.benchmark, asked.request)
     return Manifest(
         benchmark=asked.benchmark,
         command=_command(),
@@ -213,6 +239,11 @@ def with_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Setting
     leaves them open. Raises UsageError when an arm's pool is missing, or a worker for one of its
     roles."""
     pools = dict(settings.models)
+    if manifest.benchmark in JUDGED and "judge" not in settings.workers:
+        raise UsageError(
+            f"bench {manifest.benchmark} needs a worker of the kind 'judge', which the running "
+            "deployment does not have; start one whose profile has it (petting has)"
+        )
     for arm in arms:
         _require_roles(arm, settings)
         for pool in needed_pools(arm, settings.policies):
@@ -235,6 +266,11 @@ def with_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Setting
         )
         for name, pool in pools.items()
     }
+    swaps = {
+        arm.name: exchanged(arm, _policies_of(arm, settings.policies))
+        for arm in arms
+        if arm.swapped
+    }
     options = manifest.options
     if options is not None:
         theirs = [settings.options.get(arm.workflow, {}) for arm in arms]
@@ -244,7 +280,9 @@ def with_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Setting
         replacement(file.content, name, origin=file.path) for name, file in settings.prompts.items()
     )
     prompts = {prompt.file: prompt.hash for prompt in own if prompt.file in asked}
-    return manifest.model_copy(update={"pools": facts, "options": options, "prompts": prompts})
+    return manifest.model_copy(
+        update={"pools": facts, "options": options, "prompts": prompts, "policies": swaps}
+    )
 
 
 def _prompts(manifest: Manifest) -> str:
@@ -254,10 +292,8 @@ def _prompts(manifest: Manifest) -> str:
 
 def _require_roles(arm: Arm, settings: Settings) -> None:
     """Runs whose role nobody takes would wait until their deadline."""
-    from agents.workflows import workflows
-
     taken = {role for worker in settings.workers.values() for role in worker.roles}
-    missing = [role for role in workflows.get(arm.workflow).roles if role not in taken]
+    missing = [role for role in _roles_of(arm) if role not in taken]
     if missing:
         raise UsageError(
             f"arm {arm.name} needs the role {missing[0]!r}, which no worker of the running "
@@ -268,12 +304,25 @@ def _require_roles(arm: Arm, settings: Settings) -> None:
 
 def needed_pools(arm: Arm, policies: dict[str, str]) -> set[str]:
     """The pools that an arm's roles are served by."""
-    from agents.workflows import policies_for, workflows
     from bus import pool_of
 
+    by_role = _policies_of(arm, policies)
+    return {pool_of(by_role[role]) for role in _roles_of(arm)}
+
+
+def _roles_of(arm: Arm) -> tuple[str, ...]:
+    from agents.workflows import workflows
+
+    return arm.roles or workflows.get(arm.workflow).roles
+
+
+def _policies_of(arm: Arm, policies: dict[str, str]) -> dict[str, str]:
+    """Role → policy of an arm on a deployment with these."""
+    from agents.workflows import policies_for, workflows
+
     roles = workflows.get(arm.workflow).roles
-    ours = {role: pool for role, pool in policies.items() if role in roles}
-    return {pool_of(each) for each in policies_for(arm.workflow, {**ours, **arm.policies}).values()}
+    ours = {role: policy for role, policy in policies.items() if role in roles}
+    return policies_for(arm.workflow, {**ours, **arm.policies})
 
 
 def brief(ended: Ended) -> dict[str, Any]:
@@ -306,7 +355,7 @@ def brief(ended: Ended) -> dict[str, Any]:
             for name, arm in results["arms"].items()
         },
         "pairs": results["pairs"],
-        **({PUZZLES: results[PUZZLES]} if PUZZLES in results else {}),
+        **{name: results[name] for name in TEAMS if name in results},
         "pace": ended.facts.timings["pace"],
         "notices": ended.facts.notices,
     }
@@ -365,9 +414,9 @@ def _budget(dollars: float) -> int:
     return max(1, round(dollars * 1e6))
 
 
-def _settings(profile: str | None, redis_url: str | None) -> tuple[Settings, str | None]:
-    """The deployment's configuration and profile. Raises `runtime.errors.UserError` when no
-    deployment is found."""
+def _deployment(profile: str | None, redis_url: str | None) -> Deployment:
+    """The deployment that runs here, or behind the URL. Raises `runtime.errors.UserError` when
+    there is none."""
     from runtime.deployment import find
 
     found = find(redis_url=redis_url, profile=profile if redis_url else None)
@@ -377,7 +426,7 @@ def _settings(profile: str | None, redis_url: str | None) -> tuple[Settings, str
             f"{found.run.profile}; stop it (`runtime down`) and start the other "
             f"(`runtime up --detach --profile {profile}`), or leave --profile away"
         )
-    return found.settings, found.run.profile if found.run else profile
+    return found
 
 
 def _connector(settings: Settings) -> Connect:

@@ -50,6 +50,10 @@ class Class(StrEnum):
     WRONG_ARGUMENTS = "wrong_arguments"
     ILLEGAL = "illegal_action"
     OUT_OF_TURNS = "out_of_turns"
+    NO_CODE = "no_code"
+    REFUSED = "refused"
+    TIMED_OUT = "timed_out"
+    CRASHED = "crashed"
 
 
 MEANINGS: dict[Class, str] = {
@@ -75,7 +79,8 @@ MEANINGS: dict[Class, str] = {
     Class.NOT_DONE: "answered, but what was asked for was not done in the world",
     Class.NO_WAY: "answered where there is no way, and giving up was right",
     Class.NOT_TRIED: "no tool was asked that could know",
-    Class.WRONG_ANSWER: "the world is right, the answer is not",
+    Class.WRONG_ANSWER: "the answer is not right (of a simulated world: though what was done in it "
+    "is; of a program: on a hidden test that it ran to its end)",
     Class.WRONG_DECISION: "called, answered or gave up where the reference does something else",
     Class.NO_CALL: "wrote no call that can be read where one is wanted",
     Class.UNWANTED_CALL: "called where nothing is to be called",
@@ -83,6 +88,11 @@ MEANINGS: dict[Class, str] = {
     Class.WRONG_ARGUMENTS: "the function is right, its arguments are not",
     Class.ILLEGAL: "wanted something that the rules of the puzzle refuse, and did not solve it",
     Class.OUT_OF_TURNS: "all that was done was legal, and the turns ran out",
+    Class.NO_CODE: "wrote no program that can be found in the text",
+    Class.REFUSED: "the sandbox refused what the program wanted, or ended it over its memory or "
+    "its output",
+    Class.TIMED_OUT: "the program's time was used up",
+    Class.CRASHED: "the program ended by an exception, an error of syntax, an exit code, a signal",
 }
 
 ENDED_OTHERWISE = {

@@ -35,10 +35,11 @@ from runtime.config_sources import (
 from runtime.errors import ConfigError
 from runtime.prompt_files import prompt_content, shipped_prompt
 from workers.engines.settings import ModelSettings
+from workers.sandbox import SandboxSettings
 from workers.tool_sources.settings import SourceName, ToolSourceSettings
 
 DEFAULT_PROFILE = "micro"
-SINGLE_KINDS = ("tool", "recorder", "jobs")
+SINGLE_KINDS = ("tool", "judge", "recorder", "jobs")
 """Worker kinds that need neither roles nor models."""
 
 
@@ -162,6 +163,8 @@ class Settings(BaseSettings):
     """Role → policy that serves its completions: a pool, or pool/adapter."""
     tools: dict[SourceName, ToolSourceSettings] = Field(default_factory=dict)
     """MCP servers and HTTP APIs whose tools the tool workers call."""
+    sandbox: SandboxSettings = SandboxSettings()
+    """How the judge runs the programs that models write."""
     workers: dict[str, WorkerSettings] = Field(default_factory=dict)
     """Worker processes by kind."""
     workflow: str = "delegate"

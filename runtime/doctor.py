@@ -45,7 +45,7 @@ def examine(settings: Settings, state: StateDirectory, *, online: bool = False) 
         *_models(settings, online=online),
         *tool_findings(settings, online=online),
         *_gpu(settings),
-        *_sandbox(),
+        *_sandbox(settings),
         *_cost(settings),
     ]
 
@@ -309,7 +309,15 @@ def _cuda() -> str:
     return f"{count} × {properties.name}, {properties.total_memory / 1024**3:.0f} GiB"
 
 
-def _sandbox() -> Iterator[Finding]:
+def _sandbox(settings: Settings) -> Iterator[Finding]:
+    if settings.sandbox.unsafe_exec:
+        yield Finding(
+            "warn",
+            "sandbox",
+            "sandbox.unsafe_exec: generated programs run without isolation",
+            "leave it away where bubblewrap works.",
+        )
+        return
     try:
         Bubblewrap(disk_bytes=0).check()
     except SandboxUnavailable as error:

@@ -1,8 +1,9 @@
 """The state directory of one deployment on this machine, and who owns it.
 
 `.switchyard/` in the working directory, or `SWITCHYARD_STATE`. Layout: `redis/` (append-only
-file, configuration), `logs/`, `store/` (Parquet), `jobs/`, `resolved.json` (the configuration in
-force), `run.json` (who runs it), `lock` (held by that process for as long as it lives).
+file, configuration), `logs/`, `store/` (Parquet), `jobs/`, `problems/` (what the judge knows),
+`resolved.json` (the configuration in force), `run.json` (who runs it), `lock` (held by that process
+for as long as it lives).
 """
 
 from __future__ import annotations
@@ -70,6 +71,10 @@ class StateDirectory:
     @property
     def jobs(self) -> Path:
         return self.path / "jobs"
+
+    @property
+    def problems(self) -> Path:
+        return self.path / "problems"
 
     @property
     def resolved(self) -> Path:

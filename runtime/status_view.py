@@ -100,6 +100,9 @@ def _does(worker: WorkerStatus) -> str:
         return ", ".join(f"{pool}: {base}" for pool, base in models.items())
     if "rows" in worker.details:
         return f"{worker.details['rows']} rows written"
+    if "refuses" in worker.details:
+        refused = "; ".join(worker.details["refuses"])
+        return f"refuses: {refused}" if refused else "judges programs and answers"
     sources = worker.details.get("sources")
     if isinstance(sources, dict):
         return ", ".join(f"{name}: {_source(state)}" for name, state in sources.items())

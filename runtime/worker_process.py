@@ -17,6 +17,7 @@ from runtime.state import StateDirectory
 from runtime.worker_name import worker_name
 from workers.settings import (
     GpuWorkerSettings,
+    JudgeWorkerSettings,
     RecorderSettings,
     RoleWorkerSettings,
     ToolWorkerSettings,
@@ -51,6 +52,14 @@ def worker_settings_of(
     if kind == "tool":
         return ToolWorkerSettings(
             bus=bus, name=name, concurrency=concurrency, sources=settings.tools
+        )
+    if kind == "judge":
+        return JudgeWorkerSettings(
+            bus=bus,
+            name=name,
+            concurrency=concurrency,
+            problems=state.problems,
+            sandbox=settings.sandbox,
         )
     if kind == "recorder":
         return RecorderSettings(bus=bus, name=name, concurrency=concurrency, store=state.store)

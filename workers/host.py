@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agents.errors import RequestFailed
+from agents.judging import JUDGE_TOOLS
 from agents.records import Call, JsonObject, Message, Run, SamplingParams, ToolSpec
 from agents.workflows import policy_of
 from bus import (
@@ -18,6 +19,7 @@ from bus import (
 )
 from workers.completions import agent_seed, request_key
 from workers.messages import (
+    JUDGE_STREAM,
     TOOL_STREAM,
     CompletionPayload,
     ToolPayload,
@@ -75,8 +77,9 @@ class BusHost:
     async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
         """See `agents.protocols.Host.call_tool`."""
         payload = ToolPayload(agent=self._agent, name=name, arguments=arguments)
+        stream = JUDGE_STREAM if name in JUDGE_TOOLS else TOOL_STREAM
         try:
-            reply = await self._ask(TOOL_STREAM, "tool", payload.model_dump(mode="json"))
+            reply = await self._ask(stream, "tool", payload.model_dump(mode="json"))
         except RequestFailed as error:
             if error.retryable:
                 raise

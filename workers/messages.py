@@ -9,6 +9,8 @@ from agents.records import Call, JsonObject, Message, Record, SamplingParams, To
 from bus import Bus, Registry, present
 
 TOOL_STREAM = "tools"
+JUDGE_STREAM = "judge"
+"""What `agents.judging` asks: of workers of their own, which alone have the problems."""
 OFFERED_TOOLS = "offered_tools"
 """In the details of a tool worker's presence: the specs of tools that its sources offer now."""
 

@@ -34,9 +34,17 @@ from workers.engines import build_engine
 from workers.engines.protocol import EngineBroken, EngineError
 from workers.garbage import collect_rarely
 from workers.gpu import Pool
-from workers.messages import OFFERED_TOOLS, TOOL_STREAM, inference_stream, registry, role_stream
+from workers.messages import (
+    JUDGE_STREAM,
+    OFFERED_TOOLS,
+    TOOL_STREAM,
+    inference_stream,
+    registry,
+    role_stream,
+)
 from workers.settings import (
     GpuWorkerSettings,
+    JudgeWorkerSettings,
     RecorderSettings,
     RoleWorkerSettings,
     ToolWorkerSettings,
@@ -154,6 +162,8 @@ class Worker:
                 await self._build_gpu(self.settings, stack)
             case ToolWorkerSettings():
                 await self._build_tool(self.settings, stack)
+            case JudgeWorkerSettings():
+                await self._build_judge(self.settings, stack)
             case RecorderSettings():
                 self._build_recorder(self.settings)
 
@@ -182,6 +192,15 @@ class Worker:
             OFFERED_TOOLS: [spec.model_dump(mode="json") for spec in sources.specs],
         }
         self._consume([TOOL_STREAM], tool_handler(sources), settings.concurrency)
+
+    async def _build_judge(self, settings: JudgeWorkerSettings, stack: AsyncExitStack) -> None:
+        from workers.judging.problems import ProblemFolder
+        from workers.judging.service import judge_service
+
+        folder = ProblemFolder(settings.problems)
+        service = await stack.enter_async_context(judge_service(folder, settings.sandbox))
+        self._details = lambda: {"refuses": service.refuses}
+        self._consume([JUDGE_STREAM], service.handle, settings.concurrency)
 
     async def _build_gpu(self, settings: GpuWorkerSettings, stack: AsyncExitStack) -> None:
         pools: list[Pool] = []

@@ -9,6 +9,7 @@ from pydantic import Field, TypeAdapter
 
 from bus import BusSettings
 from workers.engines.settings import ModelSettings, SettingsModel
+from workers.sandbox import SandboxSettings
 from workers.tool_sources.settings import SourceName, ToolSourceSettings
 
 
@@ -47,6 +48,16 @@ class ToolWorkerSettings(WorkerBase):
     """MCP servers and HTTP APIs by name."""
 
 
+class JudgeWorkerSettings(WorkerBase):
+    """Holds what models wrote against hidden tests and gold answers."""
+
+    kind: Literal["judge"] = "judge"
+    problems: Path
+    """Folder of the problems that it knows (`workers.judging.problems`)."""
+    sandbox: SandboxSettings = SandboxSettings()
+    """How generated programs are run."""
+
+
 class RecorderSettings(WorkerBase):
     """Writes trajectories and the ledger to Parquet."""
 
@@ -58,7 +69,11 @@ class RecorderSettings(WorkerBase):
 
 
 WorkerSettings = Annotated[
-    RoleWorkerSettings | GpuWorkerSettings | ToolWorkerSettings | RecorderSettings,
+    RoleWorkerSettings
+    | GpuWorkerSettings
+    | ToolWorkerSettings
+    | JudgeWorkerSettings
+    | RecorderSettings,
     Field(discriminator="kind"),
 ]
 

@@ -10,6 +10,8 @@ from agents.prompts import Prompt
 from agents.registry import Registry
 from agents.roles.completion import Completion
 from agents.roles.expert import Expert
+from agents.roles.pair.code_team import Coder, UnitTester
+from agents.roles.pair.math_team import Reasoner, ToolUser
 from agents.roles.pair.puzzle_agent import PuzzleAgent
 from agents.roles.planner import Planner
 from agents.roles.protocol import Role, StepContext, StepResult
@@ -41,6 +43,10 @@ roles.register(UmiSingle())
 roles.register(Completion())
 for _agent in AGENTS:
     roles.register(PuzzleAgent(_agent))
+roles.register(Coder())
+roles.register(UnitTester())
+roles.register(Reasoner())
+roles.register(ToolUser())
 
 
 def every_prompt() -> dict[str, Prompt]:

@@ -1,47 +1,63 @@
-"""`pair`: a tool agent and a plan agent solve a puzzle turn by turn (PettingLLMs, AT-GRPO).
+"""`pair`: two agents solve a task turn by turn (PettingLLMs, AT-GRPO). The task's environment says
+which two.
 
-    tool_agent (K candidates) ──▶ plan_agent (K candidates) ──▶ tool_agent … solved | out of turns
+    puzzles   tool_agent ──▶ plan_agent ──▶ tool_agent … solved | out of turns
+    code      coder ──▶ tester ──▶ coder …               program and test agree | out of turns
+    math      reasoner ──▶ tool_user ──▶ reasoner …      both answers agree | out of turns
 
-Each agent's K completions come from one observation; each is scored on a copy, and the best one is
-executed before the next agent observes (Algorithm 1 of AT-GRPO). All K stay in the journal with
-their reward parts: a group of `train grpo` is one step. A task whose instance names one agent is
-played by that one alone.
+Each agent's K completions come from one observation; each is scored (a puzzle's on a copy, the
+others by the judge), and the best one is executed before the next agent observes (Algorithm 1 of
+AT-GRPO). All K stay in the journal with their reward parts: a group of `train grpo` is one step. A
+task whose instance names one agent is played by that one alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from agents.environments import math_team
+from agents.environments.code import team as code_team
 from agents.environments.game import AGENTS, TOOL
 from agents.payloads import QuestionPayload
 from agents.records import JsonObject, Outcome, Run, Step, Trajectory
-from agents.roles.pair.episode import episode_of, taken_in
+from agents.roles.pair.code_team import code_instance
+from agents.roles.pair.episode import episode_of, text_of
+from agents.roles.pair.math_team import math_instance
 from agents.roles.pair.settings import PairOptions
 from agents.workflows.endings import no_route
 from agents.workflows.routing import Continue, Finish, Handoff, Routing, parse_options
 
 
 class PairWorkflow:
-    """Ends `solved`, or `failed` with what the verifier says; the answer is the last action's
-    text. The verifier is the environment itself, which holds no secret answer."""
+    """Ends `solved`, or `failed` with what the verifier says. A puzzle's answer is the last
+    action's text, and its verifier the environment itself, which holds no secret; the other teams
+    hand in a program or an answer, which the judge has held against what only it knows."""
 
     name = "pair"
-    roles = AGENTS
-    default_policies: Mapping[str, str] = {"tool_agent": "pair/tool", "plan_agent": "pair/plan"}
+    roles = (*AGENTS, *code_team.MEMBERS, *math_team.MEMBERS)
+    default_policies: Mapping[str, str] = {
+        "tool_agent": "pair/tool",
+        "plan_agent": "pair/plan",
+        "coder": "pair/coder",
+        "tester": "pair/tester",
+        "reasoner": "pair/reasoner",
+        "tool_user": "pair/tool_user",
+    }
 
     def check_options(self, options: JsonObject) -> JsonObject:
         return parse_options(self.name, PairOptions, options).model_dump(mode="json")
 
     def first(self, run: Run) -> tuple[Handoff, ...]:
-        """Raises `InvalidTask`: a run whose puzzle can't be played is not let in."""
-        return (Handoff(role=episode_of(run).agent, turn=0, payload=QuestionPayload()),)
+        """Raises `InvalidTask`: a run whose task can't be played is not let in."""
+        return (Handoff(role=_first_agent(run), turn=0, payload=QuestionPayload()),)
 
     def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
         data = step.decision.data
         if step.agent not in self.roles or step.decision.kind != "acted":
             raise no_route(self.name, step)
         if data.get("done") is True:
-            answer = taken_in(step).text
+            handed_in = data.get("answer")
+            answer = handed_in if isinstance(handed_in, str) else text_of(step)
             if data.get("solved") is True:
                 return Finish(Outcome.SOLVED, answer=answer)
             return Finish(Outcome.FAILED, answer=answer, reason=str(data.get("reason")))
@@ -53,6 +69,16 @@ class PairWorkflow:
     def rewarded(self, trajectory: Trajectory) -> Trajectory:
         """See `rewarded` below."""
         return rewarded(trajectory)
+
+
+def _first_agent(run: Run) -> str:
+    match run.task.environment:
+        case code_team.ENVIRONMENT:
+            return code_instance(run).setting.team[0]
+        case math_team.ENVIRONMENT:
+            return math_instance(run).setting.team[0]
+        case _:
+            return episode_of(run).agent
 
 
 def rewarded(trajectory: Trajectory) -> Trajectory:

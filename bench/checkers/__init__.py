@@ -13,8 +13,8 @@ from typing import Self
 
 from agents.records import Trajectory
 from bench.checkers import delegate, lm_eval, numeric
-from bench.checkers.math_verify import MathVerifier
 from bench.judgement import Judgement, Question, prediction_of
+from workers.judging.math_verify import MathVerifier
 
 CHECKERS = ("numeric", "strict", "flexible", "math_verify", "delegate")
 PRIMARY = "numeric"

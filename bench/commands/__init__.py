@@ -16,6 +16,7 @@ _MODULES = (
     "run",
     "tools",
     "puzzles",
+    "teams",
     "glpft",
     "staleness",
     "resume",

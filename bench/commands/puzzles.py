@@ -29,7 +29,13 @@ Split = Annotated[
     ),
 ]
 Samples = Annotated[int, typer.Option(help="How many instances.")]
-Arms = Annotated[str, typer.Option(help="pair, plan_agent_alone, tool_agent_alone.")]
+Arms = Annotated[
+    str,
+    typer.Option(
+        help="pair, plan_agent_alone, tool_agent_alone, swapped. swapped: the pair with each "
+        "other's policies."
+    ),
+]
 Greedy = Annotated[
     bool | None,
     typer.Option(
@@ -97,8 +103,8 @@ def puzzles(
     from bench.datasets import Request
     from bench.errors import UsageError
     from bench.puzzles import BENCHMARK
-    from bench.puzzles.choice import named_values, sampling
     from bench.session import Asked, show, start
+    from bench.teams.sampling import named_values, sampling
 
     if not 0 < run_seconds <= 86_400:
         raise UsageError(f"--run-seconds must lie between 0 and 86400; got {run_seconds}")

@@ -110,7 +110,7 @@ def run(
     """A data set of your own through the arms, paired: one that a package of yours registers under
     the entry point group `switchyard.datasets`."""
     from bench.arms import parse_arms
-    from bench.datasets import Request
+    from bench.datasets import Request, load
     from bench.errors import UsageError
     from bench.session import Asked, manifest_of, show, start
 
@@ -137,7 +137,7 @@ def run(
         from bench.queued import enqueue
 
         # What cannot be read here will not be readable in the job either: say so now.
-        manifest_of(asked)
+        manifest_of(asked, load(asked.benchmark, asked.request))
         enqueue(asked)
         return
     ended = start(asked)

@@ -12,6 +12,8 @@ from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from agents.environments.code import CodeProblem
+from agents.environments.math_team import MathProblem
 from agents.records import JsonObject
 from bench.errors import UsageError
 
@@ -57,6 +59,8 @@ class Dataset:
     """Where they came from, without machine-specific folders."""
     reference: JsonObject = field(default_factory=dict)
     """What the judge needs beside the items."""
+    problems: tuple[CodeProblem | MathProblem, ...] = ()
+    """With what decides them, for the judge: neither on the bus nor in a manifest."""
 
 
 Loader = Callable[[Request], Dataset]
@@ -85,6 +89,14 @@ def loader(name: str) -> Loader:
         from bench.puzzles import instances
 
         return instances.load
+    if name == "code":
+        from bench.teams import code_problems
+
+        return code_problems.load
+    if name == "math":
+        from bench.teams import math_problems
+
+        return math_problems.load
     from bench.tools.suites import SUITES
 
     if name in SUITES:
@@ -102,7 +114,7 @@ def names() -> list[str]:
     from bench.tools.suites import SUITES
 
     return sorted(
-        {"aime24", "aime25", "gsm8k", "puzzles", "wordproblems", *SUITES}
+        {"aime24", "aime25", "code", "gsm8k", "math", "puzzles", "wordproblems", *SUITES}
         | {entry.name for entry in entry_points(group=GROUP)}
     )
 

@@ -2,9 +2,9 @@
 
 AIME's answers are whole numbers from 0 to 999, those of 2024 with leading zeros. OlympiadBench's
 are LaTeX: a number, an expression, a tuple or an interval, sometimes several; Math-Verify compares
-them (`bench.checkers.math_verify`). Held against themselves by it, AIME's are all right, and so are
-OlympiadBench's but 1965, which is a sentence, and, in a box without dollar signs, 1970 (it ends in
-a full stop) and 2349 (`$221,$8$`, as published).
+them (`workers.judging.math_verify`). Held against themselves by it, AIME's are all right, and so
+are OlympiadBench's but 1965, which is a sentence, and, in a box without dollar signs, 1970 (it ends
+in a full stop) and 2349 (`$221,$8$`, as published).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`bench puzzles`: how many held-out puzzles are solved, by which policies, beside players by hand.
 
 The modules: `choice` (which puzzles, and how they are played), `instances` (where they come from),
-`judge` (a run's actions carried out anew), `baselines`, `findings` (pass@k, and success by policy
-version), `tables` (how a report shows them).
+`judge` (a run's actions carried out anew), `baselines`. What it shares with the benches of the
+other teams is in `bench.teams`.
 """
 
 from __future__ import annotations

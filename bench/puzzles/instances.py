@@ -18,10 +18,10 @@ from bench.errors import DataError, UsageError
 from bench.puzzles import BENCHMARK
 from bench.puzzles.baselines import baselines_of
 from bench.puzzles.choice import Choice, Instance, chosen
+from bench.teams.sampling import MAX_RUNS
 
 DEFAULT_SAMPLES = 200
 MAX_SAMPLES = 10_000
-MAX_RUNS = 100_000
 BOXOBAN = "boxoban"
 SOURCE = "https://github.com/google-deepmind/boxoban-levels"
 

@@ -1,8 +1,6 @@
 """Is the puzzle solved? The judge plays the run's actions anew, on the instance that was asked.
 
-Nothing that the run says of itself counts: neither its outcome, nor its rewards, nor the instance
-that it brings along, but for who plays (an arm's own choice). A run that played another instance,
-with other rules or more turns, has solved nothing.
+Nothing that the run says of itself counts (`bench.teams.playing`).
 """
 
 from __future__ import annotations
@@ -10,17 +8,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
-from pydantic import JsonValue
-
 from agents.environments import games
 from agents.environments.game import TOOL, Episode, Observation, OutOfTurn
 from agents.errors import InvalidTask, JournalIncomplete, UnknownName
-from agents.records import JsonObject, Outcome, Trajectory
+from agents.records import Outcome, Trajectory
 from agents.roles.pair.episode import taken_in
-from bench.arms import with_setting
 from bench.errors import OutputError
 from bench.judgement import Judgement, Question
 from bench.taxonomy import ENDED_OTHERWISE, Class
+from bench.teams.playing import OTHER_INSTANCE, asked_and_played, solved_nothing
 
 CHECKERS = {
     "solved": "the run's actions, carried out anew on the instance, solve it, says its verifier"
@@ -35,15 +31,13 @@ class PuzzlesJudge:
     (share of the proposals that the plan agent did exactly)."""
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
-        environment, asked = _task_of(question)
-        task = trajectory.run.task
-        instance = with_setting(asked, {"team": _team_of(task.instance)})
-        if (task.environment, task.instance) != (environment, instance):
-            return _nothing("the run played another instance than it was asked")
+        instance = asked_and_played(trajectory, question)
+        if instance is None:
+            return solved_nothing(OTHER_INSTANCE)
         # A step that failed has no action.
         steps = [step for step in trajectory.steps if step.decision.kind == "acted"]
         try:
-            episode = games.get(environment).reset(instance)
+            episode = games.get(trajectory.run.task.environment).reset(instance)
         except (UnknownName, InvalidTask) as error:
             raise OutputError(f"the item can't be played: {error}") from error
         try:
@@ -52,7 +46,7 @@ class PuzzlesJudge:
                 taken = taken_in(step)
                 made.append((taken.agent, episode.apply(taken.agent, taken.text).observation))
         except (OutOfTurn, JournalIncomplete) as error:
-            return _nothing(str(error))
+            return solved_nothing(str(error))
         verdict = episode.verify()
         real = [observation for agent, observation in made if agent == episode.agents[-1]]
         said = episode.taken[-1].text if episode.taken else None
@@ -73,25 +67,6 @@ def class_of(outcome: Outcome, right: bool, signals: Collection[str]) -> Class:
     if outcome in ENDED_OTHERWISE:
         return ENDED_OTHERWISE[outcome]
     return next((name for name in _IN_ORDER if name in signals), Class.OUT_OF_TURNS)
-
-
-def _task_of(question: Question) -> tuple[str, JsonObject]:
-    match question.about.get("task"):
-        case {"environment": str(environment), "instance": dict(instance)}:
-            return environment, instance
-        case _:
-            raise OutputError("the item is no puzzle: its manifest is damaged")
-
-
-def _team_of(instance: JsonObject) -> JsonValue:
-    setting = instance.get("setting")
-    return setting.get("team") if isinstance(setting, dict) else None
-
-
-def _nothing(why: str) -> Judgement:
-    return Judgement(
-        verdicts={"solved": False}, prediction=None, signals=(Class.ILLEGAL,), detail=why
-    )
 
 
 def _why(real: Sequence[Observation]) -> list[str]:

@@ -19,7 +19,6 @@ from bench.errors import OutputError
 from bench.judges import checkers_of, classifier_of
 from bench.ledger import Sum, read_ledger, sum_of, total
 from bench.output import Manifest, ManifestItem, OutputDirectory, Stored
-from bench.puzzles.findings import findings_of, repeated
 from bench.report.measures import measured_pair, measured_results
 from bench.report.oracle import oracle_of
 from bench.report.pace import pace
@@ -33,6 +32,7 @@ from bench.statistics import (
     wilson,
 )
 from bench.taxonomy import Class
+from bench.teams.findings import findings_of, repeated
 
 REPORT_VERSION = 1
 BROKEN = (Outcome.ERROR, Outcome.DEADLINE)

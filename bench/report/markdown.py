@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bench.puzzles import tables as puzzles
 from bench.report import figures as say
 from bench.report.facts import Facts
 from bench.report.measures import names_of, pair_rows, shown
 from bench.report.sections import compat_figure, headline, title
+from bench.teams import tables as teams
 
 
 def render(facts: Facts) -> str:
@@ -29,11 +29,11 @@ def render(facts: Facts) -> str:
         lines += [verdict, ""]
     lines += main_table(facts)
     lines += ["", "## Accuracy by checker", "", *_checkers(facts)]
-    players = puzzles.rows(facts)
+    players = teams.rows(facts)
     if players:
         rows = [list(row) for row in players]
-        lines += ["", "## Who solves how many", "", *table(list(puzzles.HEAD), rows)]
-        lines += ["", puzzles.CAPTION]
+        lines += ["", "## Who solves how many", "", *table(list(teams.HEAD), rows)]
+        lines += ["", teams.caption(facts)]
     if any(arm["measures"] for arm in facts.results["arms"].values()):
         lines += ["", "## Measures", "", *_measures(facts)]
     if facts.results["pairs"]:

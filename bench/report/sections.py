@@ -10,7 +10,6 @@ from typing import Any
 
 from agents.records import JsonObject
 from bench.checkers import PRIMARY
-from bench.puzzles.tables import puzzles_section
 from bench.report import figures as say
 from bench.report.facts import ArmRuns, Facts
 from bench.report.flow import failure_flow
@@ -23,6 +22,7 @@ from bench.report.plots import (
     differences,
 )
 from bench.taxonomy import MEANINGS, Class
+from bench.teams.tables import players_section
 
 NAMES = {
     "gsm8k": "GSM8K",
@@ -32,6 +32,8 @@ NAMES = {
     "bfcl": "BFCL, by syntax tree",
     "apibench": "APIBench, by syntax tree",
     "puzzles": "Puzzles",
+    "code": "Programs",
+    "math": "Competition mathematics",
 }
 SHOWN_DISAGREEMENTS = 200
 
@@ -49,7 +51,7 @@ def every_section(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> Itera
     yield _cost(facts)
     yield _pairs(facts)
     yield _checkers(facts)
-    yield puzzles_section(facts)
+    yield players_section(facts)
     yield measures_section(facts)
     yield _latency(facts, transcripts)
     yield _ledger(facts)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.puzzles import tables as puzzles
 from bench.report import figures as say
 from bench.report.facts import Facts
 from bench.report.measures import names_of, pair_rows, shown
 from bench.report.sections import compat_figure, headline, title
+from bench.teams import tables as players
 from runtime.tables import figures
 
 if TYPE_CHECKING:
@@ -55,12 +55,12 @@ def print_report(facts: Facts, path: Path | None = None) -> None:
 
 
 def print_players(facts: Facts, console: Console) -> None:
-    """Who solves how many puzzles, where puzzles were played."""
+    """Who solves how many, where teams played."""
     from rich.markup import escape
 
-    found = puzzles.rows(facts)
+    found = players.rows(facts)
     if found:
-        table = figures(*puzzles.HEAD, words=("player",), title=escape(facts.manifest.source))
+        table = figures(*players.HEAD, words=("player",), title=escape(facts.manifest.source))
         for row in found:
             table.add_row(*map(escape, row))
         console.print(table)

@@ -31,3 +31,11 @@ Set = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Override one key; may be repeated."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
+UnsafeExec = Annotated[
+    bool,
+    typer.Option(
+        "--unsafe-exec",
+        help="Run generated programs though bubblewrap is missing: they can read your files and use"
+        " the network.",
+    ),
+]

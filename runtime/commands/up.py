@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runtime.commands.options import Profile, RedisUrl, Set
+from runtime.commands.options import Profile, RedisUrl, Set, UnsafeExec
 
 if TYPE_CHECKING:
     from runtime.config import Settings
@@ -21,16 +21,18 @@ def register(app: typer.Typer) -> None:
             bool, typer.Option("--detach", "-d", help="Return once every worker is ready.")
         ] = False,
         redis_url: RedisUrl = None,
+        unsafe_exec: UnsafeExec = False,
         overrides: Set = None,
     ) -> None:
         """Start Redis (unless one is named) and the workers; Ctrl-C drains, twice kills."""
         from runtime.config import DEFAULT_PROFILE, load
 
-        settings = load(profile, overrides=overrides or (), redis_url=redis_url)
+        chosen = [*(overrides or ()), *(["sandbox.unsafe_exec=true"] if unsafe_exec else ())]
+        settings = load(profile, overrides=chosen, redis_url=redis_url)
         if detach:
             from runtime.detached import start_detached
 
-            start_detached(profile, overrides or [], redis_url, settings)
+            start_detached(profile, chosen, redis_url, settings)
             return
         _foreground(settings, profile or DEFAULT_PROFILE)
 

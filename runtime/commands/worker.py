@@ -13,7 +13,9 @@ from runtime.commands.options import Profile, RedisUrl, Set
 def register(app: typer.Typer) -> None:
     @app.command("worker")
     def worker(  # pyright: ignore[reportUnusedFunction]
-        kind: Annotated[str, typer.Argument(help="planner, slm, gpu, tool, recorder, jobs.")],
+        kind: Annotated[
+            str, typer.Argument(help="planner, slm, gpu, tool, judge, recorder, jobs.")
+        ],
         profile: Profile = None,
         redis_url: RedisUrl = None,
         overrides: Set = None,

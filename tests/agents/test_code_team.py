@@ -8,6 +8,7 @@ from agents.environments.code import (
     AssertionTest,
     CallTest,
     CodeProblem,
+    CodeQuestion,
     CodeTest,
     ProgramTest,
     extract_code,
@@ -15,7 +16,15 @@ from agents.environments.code import (
     show_test,
     team,
 )
-from agents.environments.code.team import MEMBERS, Facts, Turn, done, observe, solved
+from agents.environments.code.team import (
+    MEMBERS,
+    CodeSetting,
+    Facts,
+    Turn,
+    done,
+    observe,
+    verdict,
+)
 
 PROGRAM = CodeProblem(
     id="t/program", statement="Double the number.", solutions=("print(2*int(input()))#golden",),
@@ -26,6 +35,9 @@ CALLED = CodeProblem(
     id="t/call", statement="Double the number.", starter_code="def f(n):\n",
     tests=(CallTest(function="f", arguments=(31415,), expected=62830),),
 )  # fmt: skip
+
+WHOLE, FUNCTION = PROGRAM.question, CALLED.question
+BOTH = CodeSetting()
 
 
 def written(given: str, wanted: str) -> str:
@@ -44,14 +56,14 @@ def turn(rate: float = 0.5, *, right: bool | None = True, agree: bool = False) -
 
 
 def test_a_generated_test_is_of_the_kind_that_the_problem_asks_for() -> None:
-    assert read_test(PROGRAM, written("3\n4", "6")) == ProgramTest(stdin="3\n4\n", stdout="6")
-    assert read_test(CALLED, written("[1, 2]\n'a'", "(True, None)")) == CallTest(
+    assert read_test(WHOLE, written("3\n4", "6")) == ProgramTest(stdin="3\n4\n", stdout="6")
+    assert read_test(FUNCTION, written("[1, 2]\n'a'", "(True, None)")) == CallTest(
         function="f", arguments=([1, 2], "a"), expected=[True, None]
     )
     assertions = CodeProblem(
         id="t/a", statement="?", tests=(AssertionTest(source="assert f(1)"),), names=("Node", "f")
     )
-    assert read_test(assertions, written("1", "true")) == CallTest(
+    assert read_test(assertions.question, written("1", "true")) == CallTest(
         function="f", arguments=(1,), expected=True
     )
 
@@ -65,7 +77,7 @@ def test_a_generated_test_is_of_the_kind_that_the_problem_asks_for() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_whole_test_is_none(completion: str) -> None:
-    assert read_test(PROGRAM, completion) is None
+    assert read_test(WHOLE, completion) is None
 
 
 @pytest.mark.parametrize(
@@ -73,24 +85,24 @@ def test_what_is_no_whole_test_is_none(completion: str) -> None:
 )
 def test_arguments_and_value_must_be_values(given: str, wanted: str) -> None:
     """Never an expression that would have to be evaluated."""
-    assert read_test(CALLED, written(given, wanted)) is None
+    assert read_test(FUNCTION, written(given, wanted)) is None
 
 
 def test_the_last_test_counts_however_it_is_decorated() -> None:
     text = written("1", "2") + "No:\n### Test input\n```text\n5\n```\nTest output:\n```\n10\n```"
-    assert read_test(PROGRAM, text) == ProgramTest(stdin="5\n", stdout="10")
+    assert read_test(WHOLE, text) == ProgramTest(stdin="5\n", stdout="10")
 
 
 @pytest.mark.parametrize(
-    ("problem", "test"),
-    [(PROGRAM, ProgramTest(stdin="a b\n\n1\n", stdout="x\ny")),
-     (PROGRAM, ProgramTest(stdin="", stdout="")),
-     (CALLED, CallTest(function="f", arguments=([1, {"a": None}], "ä"), expected=1.5))],
+    ("question", "test"),
+    [(WHOLE, ProgramTest(stdin="a b\n\n1\n", stdout="x\ny")),
+     (WHOLE, ProgramTest(stdin="", stdout="")),
+     (FUNCTION, CallTest(function="f", arguments=([1, {"a": None}], "ä"), expected=1.5))],
 )  # fmt: skip
 def test_a_test_that_is_shown_reads_as_itself(
-    problem: CodeProblem, test: ProgramTest | CallTest
+    question: CodeQuestion, test: ProgramTest | CallTest
 ) -> None:
-    assert read_test(problem, show_test(test)) == test
+    assert read_test(question, show_test(test)) == test
 
 
 @pytest.mark.parametrize(
@@ -101,7 +113,7 @@ def test_a_test_that_is_shown_reads_as_itself(
 )  # fmt: skip
 def test_reading_takes_no_longer_for_a_text_that_is_made_to_be_slow(hostile: str) -> None:
     """Linear in its length; the suite's time limit would tell of more."""
-    read_test(PROGRAM, hostile)
+    read_test(WHOLE, hostile)
     extract_code(hostile)
 
 
@@ -114,34 +126,50 @@ def test_rewards_are_the_published_ones(
     rate: float, right: bool | None, coder: float, tester: float
 ) -> None:
     """2 · golden pass rate; a right test + golden pass rate."""
-    facts = turn(rate, right=right).facts
-    assert sum(team.coder_rewards(facts).values()) == coder
-    assert sum(team.tester_rewards(facts).values()) == tester
+    assert team.coder_rewards("print()", rate).total() == coder
+    paid = team.tester_rewards(rate, written=True, right=right, agrees=False)
+    assert paid.total() == tester
+    # α weighs the team's part.
+    assert team.coder_rewards("print()", rate).total(alpha=3.0) == 2 * coder
+    assert paid.total(alpha=0.0) == tester - rate
 
 
 def test_agreeing_with_a_wrong_program_pays_a_tester_nothing() -> None:
     """The published code pays for it."""
-    facts = turn(0.0, right=False, agree=True).facts
-    assert sum(team.tester_rewards(facts).values()) == 0
+    paid = team.tester_rewards(0.0, written=True, right=False, agrees=True)
+    assert paid.total() == 0
+    assert paid.total("dense") == 1
+
+
+def test_a_missing_test_earns_no_local_part() -> None:
+    paid = team.tester_rewards(0.5, written=False, right=False, agrees=False)
+    assert (paid.total(), paid.mask) == (0.5, 0.0)
 
 
 def test_an_episode_ends_when_both_agree_or_after_its_turns() -> None:
     """To agree is not to solve."""
-    assert not done([])
-    assert not done([turn()])
-    assert done([turn(), turn(agree=True)])
-    assert done([turn()] * 5)
-    assert not done([turn()] * 4)
-    assert not solved([turn(0.99, agree=True)])
-    assert solved([turn(0.5), turn(1.0)])
-    assert not solved([])
+    assert not done([], BOTH)
+    assert not done([turn()], BOTH)
+    assert done([turn(), turn(agree=True)], BOTH)
+    assert done([turn()] * 5, BOTH)
+    assert not done([turn()] * 4, BOTH)
+    assert done([turn()] * 2, CodeSetting(turns=2))
+    assert verdict([turn(0.99, agree=True)]).reason == "the last program passes 99% of the tests"
+    assert verdict([turn(0.5), turn(1.0)]).solved
+    assert verdict([]).reason == "there is no program"
+
+
+def test_a_coder_alone_has_one_turn() -> None:
+    assert done([turn()], CodeSetting(team=("coder",)))
+    with pytest.raises(ValueError, match="or the coder alone"):
+        CodeSetting(team=("tester",))
 
 
 @pytest.mark.parametrize("member", MEMBERS)
 @pytest.mark.parametrize("turns", [[], [turn()]])
 def test_no_one_sees_a_golden_test_or_program(member: str, turns: list[Turn]) -> None:
-    for problem in (PROGRAM, CALLED):
-        seen = observe("coder" if member == "coder" else "tester", problem, turns)
+    for question in (WHOLE, FUNCTION):
+        seen = observe("coder" if member == "coder" else "tester", question, turns)
         assert "31415" not in seen
         assert "62830" not in seen
         assert "golden" not in seen
@@ -151,26 +179,26 @@ def test_no_one_sees_a_golden_test_or_program(member: str, turns: list[Turn]) ->
 def test_the_second_turn_shows_both_where_they_disagree() -> None:
     """The program, the test, what the program did; also when one of them is missing."""
     for member in MEMBERS:
-        seen = observe(member, PROGRAM, [turn()])
+        seen = observe(member, WHOLE, [turn()])
         assert all(part in seen for part in ("print(6)", show_test(turn().test or _none()), "6"))
     missing = turn().model_copy(update={"code": "", "test": None})
-    seen = observe("coder", PROGRAM, [missing])
+    seen = observe("coder", WHOLE, [missing])
     assert "no program" in seen
     assert "no test" in seen
 
 
 def test_examples_are_shown_in_the_form_of_a_test() -> None:
-    seen = observe("tester", PROGRAM, [])
+    seen = observe("tester", WHOLE, [])
     assert show_test(ProgramTest(stdin="1\n", stdout="2\n")) in seen
     asserted: tuple[CodeTest, ...] = (AssertionTest(source="assert f(1) == 2"),)
     problem = CodeProblem(id="t/b", statement="?", tests=asserted, examples=asserted, names=("f",))
-    assert "assert f(1) == 2" in observe("coder", problem, [])
-    assert "`f`" in observe("coder", problem, [])
+    assert "assert f(1) == 2" in observe("coder", problem.question, [])
+    assert "`f`" in observe("coder", problem.question, [])
 
 
 def test_the_form_that_a_tester_is_shown_is_read_as_no_values() -> None:
     """A tester that repeats it has not written a test of a function."""
-    assert read_test(CALLED, observe("tester", CALLED, [])) is None
+    assert read_test(FUNCTION, observe("tester", FUNCTION, [])) is None
 
 
 def _none() -> ProgramTest:

@@ -4,39 +4,37 @@ from __future__ import annotations
 
 import pytest
 
-from agents.answers import parse_number
 from agents.environments.math_team import (
     MEMBERS,
+    Facts,
     MathSetting,
     Turn,
-    agreed,
     done,
     observe,
     program_answer,
     reasoner_rewards,
     reasoning_answer,
-    solved,
     team_answer,
     tool_rewards,
+    verdict,
 )
 
 GOLD = "116"
 SETTING = MathSetting()
 
 
-def equal(answer: str, reference: str) -> bool:
-    """As numbers, else as text."""
-    assert answer
-    one, other = parse_number(answer), parse_number(reference)
-    if one is None or other is None:
-        return answer == reference
-    return one.value == other.value
-
-
 def turn(reasoner: str, tool_user: str) -> Turn:
-    """A turn with these answers."""
+    """A turn with these answers, and what a judge says of them that compares texts."""
     return Turn(
-        solution=f"So it is {reasoner}.", reasoner=reasoner, program="print(1)", tool_user=tool_user
+        solution=f"So it is {reasoner}.",
+        reasoner=reasoner,
+        program="print(1)",
+        tool_user=tool_user,
+        facts=Facts(
+            reasoner_right=reasoner == GOLD,
+            tool_right=tool_user == GOLD,
+            agree=bool(reasoner) and reasoner == tool_user,
+        ),
     )
 
 
@@ -61,42 +59,47 @@ def test_a_programs_answer_is_its_last_line(output: str, well: bool, answer: str
 
 @pytest.mark.parametrize(
     ("reasoner", "tool_user", "earned"),
-    [("116", "116.0", (2, 2)), ("116", "5", (2, 1)), ("116", "", (2, 0)), ("5", "116", (0, 1)),
+    [("116", "116", (2, 2)), ("116", "5", (2, 1)), ("116", "", (2, 0)), ("5", "116", (0, 1)),
      ("5", "5", (0, 0)), ("5", "", (0, -1)), ("", "116", (0, 1)), ("", "", (0, -1))],
 )  # fmt: skip
 def test_rewards_are_the_published_ones(
     reasoner: str, tool_user: str, earned: tuple[float, float]
 ) -> None:
     """2 · right; own (1, 0, -1) + the reasoner's."""
-    taken = turn(reasoner, tool_user)
+    right, own = reasoner == GOLD, tool_user == GOLD
     assert (
-        sum(reasoner_rewards(taken, GOLD, equal).values()),
-        sum(tool_rewards(taken, GOLD, equal).values()),
+        reasoner_rewards(reasoner, right=right).total(),
+        tool_rewards(tool_user, right=own, reasoner_right=right).total(),
     ) == earned
 
 
 def test_an_episode_ends_when_both_agree_or_after_its_turns() -> None:
     """Two that have no answer do not agree."""
-    assert not done([], SETTING, equal)
-    assert not done([turn("1", "2")], SETTING, equal)
-    assert not done([turn("", "")], SETTING, equal)
-    assert done([turn("1", "2"), turn("0.5", "1/2")], SETTING, equal)
-    assert done([turn("1", "2")] * 4, SETTING, equal)
-    assert done([turn("1", "2")], MathSetting(turns=1), equal)
+    assert not done([], SETTING)
+    assert not done([turn("1", "2")], SETTING)
+    assert not done([turn("", "")], SETTING)
+    assert done([turn("1", "2"), turn("7", "7")], SETTING)
+    assert done([turn("1", "2")] * 4, SETTING)
+    assert done([turn("1", "2")], MathSetting(turns=1))
+
+
+def test_a_reasoner_alone_has_one_turn() -> None:
+    assert done([turn("1", "")], MathSetting(team=("reasoner",)))
+    with pytest.raises(ValueError, match="or the reasoner alone"):
+        MathSetting(team=("tool_user",))
 
 
 def test_to_agree_is_not_to_be_right() -> None:
-    both_wrong = [turn("5", "5")]
-    assert agreed(both_wrong[0], equal)
-    assert not solved(both_wrong, GOLD, equal)
+    assert verdict([turn("5", "5")]).reason == "the answer is wrong"
 
 
 def test_the_teams_answer_is_the_reasoners_last_one() -> None:
     """The tool user's where the reasoner has none; a missing one is wrong."""
     assert team_answer([turn("116", "116"), turn("7", "116")]) == "7"
-    assert solved([turn("", "116")], GOLD, equal)
-    assert not solved([turn("", "")], GOLD, equal)
-    assert not solved([], GOLD, equal)
+    assert not verdict([turn("116", "116"), turn("7", "116")]).solved
+    assert verdict([turn("", "116")]).solved
+    assert verdict([turn("", "")]).reason == "there is no answer"
+    assert not verdict([]).solved
 
 
 @pytest.mark.parametrize("member", MEMBERS)

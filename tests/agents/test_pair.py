@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from agents.environments import games, plan_path, sokoban, sudoku
+from agents.environments import games, math_team, plan_path, sokoban, sudoku
+from agents.environments.code import team as code_team
 from agents.environments.game import AGENTS, PLAN, TOOL, replayed
 from agents.environments.plan_path import PlanPathInstance, PlanPathSetting
 from agents.errors import InvalidOptions, InvalidTask, MalformedModelOutput, NoRoute, RequestFailed
@@ -325,9 +326,17 @@ async def test_a_request_that_fails_for_good_ends_the_run() -> None:
 @pytest.mark.parametrize(
     ("task", "told"),
     [
-        (Task(prompt="What is 3 * 4?"), "plays puzzles: there is no environment 'question'"),
+        (
+            Task(prompt="What is 3 * 4?"),
+            "there is no environment 'question'",
+        ),
         (Task(environment="plan_path", prompt="?"), "no plan_path instance: grid"),
         (Task(environment="sudoku", instance={"givens": 3}, prompt="?"), "no sudoku instance"),
+        (
+            Task(environment="code", instance={"tests": []}, prompt="?"),
+            "no code instance",
+        ),
+        (Task(environment="math", prompt="?"), "no math instance: question"),
     ],
 )
 def test_a_task_that_can_t_be_played_is_not_let_in(task: Task, told: str) -> None:
@@ -363,5 +372,5 @@ async def test_an_unknown_decision_has_no_route() -> None:
             workflows.get("pair").route(run, (), step.model_copy(update={"decision": decision}))
 
 
-def test_the_roles_are_the_agents_of_the_protocol() -> None:
-    assert workflows.get("pair").roles == AGENTS
+def test_the_roles_are_the_agents_of_all_teams() -> None:
+    assert workflows.get("pair").roles == (*AGENTS, *code_team.MEMBERS, *math_team.MEMBERS)

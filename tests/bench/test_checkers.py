@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.checkers import CHECKERS, Scorer, delegate, lm_eval, numeric
-from bench.checkers.math_verify import MathVerifier
 from bench.checkers.numbers import MAX_DIGITS, clean, find_numbers
 from tests.bench.checker_cases import GROUPS
+from workers.judging.math_verify import MathVerifier
 
 LETTERS = "nsfmd"
 CASES = [

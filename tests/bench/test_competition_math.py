@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from bench.checkers.math_verify import MathVerifier
 from bench.datasets import Request, competition_math, load, names
 from bench.datasets.gsm8k import VARIABLE
 from bench.errors import DataError, UsageError
+from workers.judging.math_verify import MathVerifier
 
 needs_data = pytest.mark.skipif(
     not os.environ.get(VARIABLE), reason=f"{VARIABLE} does not point to the published data"

@@ -14,7 +14,7 @@ import pytest
 from bench.arms import parse_arms
 from bench.checkers import Scorer
 from bench.comparison import compare_directories
-from bench.datasets import Request
+from bench.datasets import Request, load
 from bench.errors import OutputError, UsageError
 from bench.output import OutputDirectory
 from bench.progress import RunProgress
@@ -263,4 +263,5 @@ def test_a_job_is_told_outright_what_this_terminal_knows(
     argv = argv_of(asked, tmp_path / "out")
     assert argv[argv.index("--data") + 1] == str(tmp_path)
     assert argv[argv.index("--budget-usd") + 1] == "2.0"
-    assert manifest_of(asked).budget_micro_dollars == 2_000_000
+    manifest = manifest_of(asked, load(asked.benchmark, asked.request))
+    assert manifest.budget_micro_dollars == 2_000_000

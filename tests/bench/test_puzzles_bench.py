@@ -24,13 +24,13 @@ from bench.datasets import Item, Request, load
 from bench.errors import DataError, OutputError, UsageError
 from bench.output import OutputDirectory
 from bench.puzzles.baselines import baselines_of
-from bench.puzzles.choice import named_values, sampling
-from bench.puzzles.findings import ladder, pass_at, success
 from bench.puzzles.judge import PuzzlesJudge, class_of
 from bench.rescoring import rescore_all
 from bench.runner import Ending
 from bench.session import Ended, brief
 from bench.taxonomy import Class
+from bench.teams.findings import ladder, pass_at, success
+from bench.teams.sampling import named_values, sampling
 from tests.agents.conversations import a_run
 from tests.agents.test_pair import ManyHost
 from tests.bench.command_line import bench

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents.workflows import workflows
-from bench.arms import PUZZLE_ARMS
+from bench.arms import TEAM_ARMS
 from bench.session import needed_pools
 from runtime import config
 
@@ -21,6 +21,6 @@ def test_both_agents_are_served_by_adapters_of_one_model_that_begin_with_it_alon
 
 def test_it_serves_every_arm_of_bench_puzzles() -> None:
     settings = config.load("petting", environ={})
-    for arm in PUZZLE_ARMS.values():
+    for arm in TEAM_ARMS["puzzles"].values():
         assert needed_pools(arm, settings.policies) <= set(settings.models)
     workflows.get("pair").check_options(settings.options["pair"])

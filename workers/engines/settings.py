@@ -51,6 +51,16 @@ class ScriptedHeed(SettingsModel):
     """Said in place of everything else."""
 
 
+class ScriptedAnswer(SettingsModel):
+    """What the script says to one kind of input."""
+
+    where: tuple[str, ...] = Field(min_length=1)
+    """Texts that must all stand in the conversation."""
+    says: tuple[str, ...] = Field(min_length=1)
+    """Word for word. Of several completions of one request each has its own; they begin again
+    where there are more."""
+
+
 class ScriptedOptions(SettingsModel):
     """How the scripted engine behaves."""
 
@@ -66,6 +76,8 @@ class ScriptedOptions(SettingsModel):
     """Errors to inject."""
     worlds: tuple[ScriptedWorlds, ...] = ()
     """What it answers as the simulator's oracle would, in every role of `umi` and `umi_single`."""
+    answers: tuple[ScriptedAnswer, ...] = ()
+    """What it has learnt by heart: the first that fits is said, before everything else."""
 
 
 AdapterName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]

@@ -38,13 +38,13 @@ _IDS = 4096
 _CHECK_SECONDS = 60
 _INSTALL = (
     "install it (Debian and Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap), "
-    "or set unsafe_exec to run generated programs without isolation"
+    "or say --unsafe-exec (sandbox.unsafe_exec) to run generated programs without isolation"
 )
 _NAMESPACES = (
     "user namespaces may be off: on Debian and Ubuntu see `sysctl kernel.unprivileged_userns_clone "
     "kernel.apparmor_restrict_unprivileged_userns user.max_user_namespaces`; in a container allow "
-    "them (docker: --security-opt seccomp=unconfined --cap-add SYS_ADMIN). Or set unsafe_exec to "
-    "run generated programs without isolation"
+    "them (docker: --security-opt seccomp=unconfined --cap-add SYS_ADMIN). Or say --unsafe-exec "
+    "(sandbox.unsafe_exec) to run generated programs without isolation"
 )
 
 
@@ -86,8 +86,8 @@ class Bubblewrap:
             raise SandboxUnavailable(
                 f"the sandbox has no filter of system calls for {platform.machine()} (it has "
                 "x86_64 and aarch64)",
-                "run on such a machine, or set unsafe_exec to run generated programs without "
-                "isolation",
+                "run on such a machine, or say --unsafe-exec (sandbox.unsafe_exec) to run "
+                "generated programs without isolation",
             )
         self._path = found
         self._disk_bytes = disk_bytes

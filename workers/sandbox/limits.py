@@ -17,7 +17,7 @@ def cores() -> int:
 class Limits(BaseModel):
     """Bounds of one program. A program is one process: it may start threads, and no process."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     wall_seconds: float = Field(default=10.0, gt=0, le=3600)
     """From handing over the program to its end."""
@@ -28,6 +28,7 @@ class Limits(BaseModel):
     threads: int = Field(default=16, ge=1, le=1024)
     """Beside the main one."""
     open_files: int = Field(default=64, ge=16, le=4096)
+    """Held open at once, sockets and pipes included."""
     disk_bytes: int = Field(default=0, ge=0, le=2**30)
     """Size of `/tmp`, the working directory. 0: there is no place to write to. It is memory, and
     an empty file costs about a KiB that is not counted, so give it only to whom needs it."""
@@ -38,7 +39,7 @@ class Limits(BaseModel):
 class SandboxSettings(BaseModel):
     """How sandboxes are had on this machine."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     limits: Limits = Limits()
     """For a program that comes without limits of its own."""

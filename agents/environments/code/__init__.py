@@ -12,12 +12,13 @@ from agents.environments.code.problem import (
     AssertionTest,
     CallTest,
     CodeProblem,
+    CodeQuestion,
     CodeTest,
     ProgramTest,
     assembled,
 )
 
 __all__ = [
-    "AssertionTest", "CallTest", "CodeProblem", "CodeTest", "ProgramTest", "assembled",
-    "extract_code", "outputs_agree", "read_test", "show_test", "values_agree",
+    "AssertionTest", "CallTest", "CodeProblem", "CodeQuestion", "CodeTest", "ProgramTest",
+    "assembled", "extract_code", "outputs_agree", "read_test", "show_test", "values_agree",
 ]  # fmt: skip

@@ -26,7 +26,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from agents.environments.code.problem import CallTest, CodeProblem, ProgramTest
+from agents.environments.code.problem import CallTest, CodeQuestion, ProgramTest
 
 MAX_TEST_CHARS = 20_000
 """Of input and output together; a test of a model's is small."""
@@ -35,9 +35,9 @@ _FENCE = "```"
 _OPENING = re.compile(r"[\s:*]{0,20}+```[^\n`]*+\n")
 
 
-def read_test(problem: CodeProblem, completion: str) -> ProgramTest | CallTest | None:
-    """The last test of a completion, for a program or a function as the problem's own tests are;
-    None where there is none that can be used."""
+def read_test(question: CodeQuestion, completion: str) -> ProgramTest | CallTest | None:
+    """The last test of a completion, for a program or a function as the question asks for; None
+    where there is none that can be used."""
     text = completion.replace("\r\n", "\n")
     output = _last_block(text, "test output")
     before = _last_block(text[: output[0]], "test input") if output else None
@@ -46,12 +46,11 @@ def read_test(problem: CodeProblem, completion: str) -> ProgramTest | CallTest |
     given, wanted = before[1], output[1]
     if len(given) + len(wanted) > MAX_TEST_CHARS:
         return None
-    function = function_of(problem)
-    if function is None:
+    if question.function is None:
         return ProgramTest(stdin=f"{given}\n" if given else "", stdout=wanted)
     try:
         arguments = tuple(_value(line) for line in given.split("\n") if line.strip())
-        return CallTest(function=function, arguments=arguments, expected=_value(wanted))
+        return CallTest(function=question.function, arguments=arguments, expected=_value(wanted))
     except (ValueError, ValidationError):
         return None
 
@@ -64,17 +63,6 @@ def show_test(test: ProgramTest | CallTest) -> str:
         given = "\n".join(json.dumps(each, ensure_ascii=False) for each in test.arguments)
         wanted = json.dumps(test.expected, ensure_ascii=False)
     return f"**Test Input:**\n```\n{given}\n```\n**Test Output:**\n```\n{wanted}\n```"
-
-
-def function_of(problem: CodeProblem) -> str | None:
-    """The function that a generated test calls; None where programs are run as a whole."""
-    for test in problem.tests:
-        if isinstance(test, ProgramTest):
-            return None
-        if isinstance(test, CallTest):
-            return test.function
-    # A class among the names is for setting up; the function comes last in a golden program.
-    return problem.names[-1] if problem.names else None
 
 
 def _last_block(text: str, heading: str) -> tuple[int, str] | None:

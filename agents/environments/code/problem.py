@@ -1,7 +1,7 @@
 """A programming problem with the tests that decide whether a program solves it.
 
 A problem is the judge's: its tests and solutions go neither on the bus nor into a sandbox with a
-candidate's program. What an agent sees is the statement, the starter code and the examples.
+candidate's program. What agents and the bus get to see is its `question`.
 """
 
 from __future__ import annotations
@@ -48,6 +48,20 @@ class AssertionTest(Record):
 CodeTest = Annotated[ProgramTest | CallTest | AssertionTest, Field(discriminator="kind")]
 
 
+class CodeQuestion(Record):
+    """What is asked of a team, without anything that decides."""
+
+    id: str = Field(min_length=1, max_length=200)
+    """With its data set: `mbpp/17`."""
+    statement: str = Field(min_length=1, max_length=MAX_TEXT)
+    starter_code: str = Field(default="", max_length=MAX_TEXT)
+    """What a program must begin with, or the head of the function that it must define."""
+    examples: tuple[CodeTest, ...] = Field(default=(), max_length=MAX_TESTS)
+    """Tests that the statement tells."""
+    function: str | None = Field(default=None, min_length=1, max_length=200)
+    """The function that is called; None where programs are run as a whole."""
+
+
 class CodeProblem(Record):
     """What is asked, and what decides."""
 
@@ -72,6 +86,27 @@ class CodeProblem(Record):
     wall_seconds: float | None = Field(default=None, gt=0)
     """For one test, as the problem says."""
     memory_bytes: int | None = Field(default=None, gt=0)
+
+    @property
+    def question(self) -> CodeQuestion:
+        """The part that may be shown."""
+        return CodeQuestion(
+            id=self.id,
+            statement=self.statement,
+            starter_code=self.starter_code,
+            examples=self.examples,
+            function=self._function,
+        )
+
+    @property
+    def _function(self) -> str | None:
+        for test in self.tests:
+            if isinstance(test, ProgramTest):
+                return None
+            if isinstance(test, CallTest):
+                return test.function
+        # A class among the names is for setting up; the function comes last in a golden program.
+        return self.names[-1] if self.names else None
 
     @property
     def functions(self) -> frozenset[str]:

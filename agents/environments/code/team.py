@@ -5,17 +5,18 @@ In the first turn both have the problem alone; later both see the last program, 
 where they disagree. They stop when the program passes the generated test, or after the last turn.
 What they never see is a golden test or a golden program.
 
-Running programs is not pure, so the host does it (`workers.sandbox.code_team`) and hands `Facts`
-in.
+A coder alone has one turn: nobody is there who could tell it anything new.
+
+Running programs is not pure, so a judge does it (`agents.judging`) and what it says are `Facts`.
 
 Rewards (PettingLLMs; its paper's team and local parts, as its code has them):
 
-    coder  = 2 · p             p: the share of golden tests that its program passes
-    tester = g + p             g: 1 if a golden program passes its test, else 0
+    coder  = α · p + p         p: the share of golden tests that its program passes
+    tester = α · p + g         g: 1 if a golden program passes its test, else 0
 
 The published code has another g (the generated program against the generated test), which pays a
-tester for agreeing with a wrong program; this one pays for tests that are right. Where a problem
-has no golden program g is not known and its part is left out.
+tester for agreeing with a wrong program; it is the scheme `dense` here. This one pays for tests
+that are right. Where a problem has no golden program g is not known and its part is left out.
 """
 
 from __future__ import annotations
@@ -23,18 +24,56 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from agents.environments.code.generated_test import function_of, show_test
-from agents.environments.code.problem import CallTest, CodeProblem, ProgramTest
-from agents.records import Record
+from agents.environments.code.generated_test import show_test
+from agents.environments.code.problem import CallTest, CodeQuestion, ProgramTest
+from agents.environments.game import Part, Rewards, Verdict
+from agents.records import Record, Task
+
+ENVIRONMENT = "code"
 
 Member = Literal["coder", "tester"]
 MEMBERS: tuple[Member, ...] = ("coder", "tester")
+"""In the order of a turn."""
 
-TURNS = 5
 MAX_SHOWN = 2_000
 """Of what a program wrote, in what agents see."""
+
+
+class CodeSetting(Record):
+    """How it is played; part of the instance, so that a run is rebuilt as it was."""
+
+    turns: int = Field(default=5, ge=1, le=100)
+    """Most turns of both. The published code has 5."""
+    team: tuple[Member, ...] = MEMBERS
+    """Who acts in a turn, in order: both, or the coder alone."""
+
+    @field_validator("team")
+    @classmethod
+    def _of_two_or_the_coder(cls, team: tuple[Member, ...]) -> tuple[Member, ...]:
+        if team not in (MEMBERS, MEMBERS[:1]):
+            raise ValueError("a team is coder, then tester; or the coder alone")
+        return team
+
+
+class CodeInstance(Record):
+    """What a run of the team is about."""
+
+    question: CodeQuestion
+    judged_as: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """Under which the judge knows the whole problem: a hash that binds its tests and says nothing
+    of them."""
+    setting: CodeSetting = CodeSetting()
+
+    @property
+    def task(self) -> Task:
+        """The record of it."""
+        return Task(
+            environment=ENVIRONMENT,
+            instance=self.model_dump(mode="json"),
+            prompt=self.question.statement,
+        )
 
 
 class Facts(Record):
@@ -61,45 +100,69 @@ class Turn(Record):
     facts: Facts
 
 
-def coder_rewards(facts: Facts) -> dict[str, float]:
-    """Parts of the coder's reward; their sum is the reward, 0–2."""
-    return {"team.golden": facts.golden_pass_rate, "local.golden": facts.golden_pass_rate}
+def coder_rewards(code: str, golden_pass_rate: float) -> Rewards:
+    """0–2 with α = 1; the mask is 0 without a program."""
+    rate = golden_pass_rate
+    return Rewards(
+        parts=(
+            Part("team", "golden", rate, 1.0),
+            Part("local", "golden", rate, 1.0),
+            Part("dense", "golden", rate, 2.0),
+            Part("sparse", "solved", float(rate == 1.0), 1.0),
+        ),
+        mask=float(bool(code)),
+    )
 
 
-def tester_rewards(facts: Facts) -> dict[str, float]:
-    """Parts of the tester's reward; their sum is the reward, 0–2 (0–1 without a golden
-    program)."""
-    parts = {"team.golden": facts.golden_pass_rate}
-    if facts.golden_passes_test is not None:
-        parts["local.right_test"] = float(facts.golden_passes_test)
-    return parts
+def tester_rewards(
+    golden_pass_rate: float, *, written: bool, right: bool | None, agrees: bool
+) -> Rewards:
+    """0–2 with α = 1 (0–1 without a golden program). `golden_pass_rate` is that of the turn's
+    program; `written`: there is a test that can be used; `right`: a golden program passes it;
+    `agrees`: the turn's program does."""
+    rate = golden_pass_rate
+    known = () if right is None else (Part("local", "right_test", float(right), 1.0),)
+    return Rewards(
+        parts=(
+            Part("team", "golden", rate, 1.0),
+            *known,
+            Part("dense", "golden", rate, 1.0),
+            Part("dense", "agrees", float(agrees), 1.0),
+            Part("sparse", "solved", float(rate == 1.0), 1.0),
+        ),
+        mask=float(written),
+    )
 
 
-def done(turns: Sequence[Turn], most: int = TURNS) -> bool:
+def done(turns: Sequence[Turn], setting: CodeSetting) -> bool:
     """Whether the episode has ended."""
+    most = setting.turns if len(setting.team) > 1 else 1
     return bool(turns) and (turns[-1].facts.agree or len(turns) >= most)
 
 
-def solved(turns: Sequence[Turn]) -> bool:
+def verdict(turns: Sequence[Turn]) -> Verdict:
     """Whether the last program passes all golden tests. That both agree says nothing of it."""
-    return bool(turns) and turns[-1].facts.golden_pass_rate == 1.0
+    if not turns or not turns[-1].code:
+        return Verdict("there is no program")
+    rate = turns[-1].facts.golden_pass_rate
+    return Verdict("" if rate == 1.0 else f"the last program passes {rate:.0%} of the tests")
 
 
-def observe(member: Member, problem: CodeProblem, turns: Sequence[Turn]) -> str:
+def observe(member: Member, question: CodeQuestion, turns: Sequence[Turn]) -> str:
     """What a member of the team is asked, as plain text."""
-    lines = [problem.statement.strip()]
-    if problem.starter_code.strip() and problem.starter_code.strip() not in problem.statement:
-        lines += ["", "The program begins like this:", _fenced(problem.starter_code, "python")]
-    lines += _examples(problem)
+    lines = [question.statement.strip()]
+    if question.starter_code.strip() and question.starter_code.strip() not in question.statement:
+        lines += ["", "The program begins like this:", _fenced(question.starter_code, "python")]
+    lines += _examples(question)
     if turns:
         lines += _disagreement(turns[-1])
-    lines += ["", _coder_form(problem) if member == "coder" else _tester_form(problem)]
+    lines += ["", _coder_form(question) if member == "coder" else _tester_form(question)]
     return "\n".join(lines)
 
 
-def _examples(problem: CodeProblem) -> list[str]:
+def _examples(question: CodeQuestion) -> list[str]:
     lines: list[str] = []
-    for test in problem.examples:
+    for test in question.examples:
         told = test.source if test.kind == "assertion" else show_test(test)
         lines += ["", told]
     return ["", "Examples:", *lines] if lines else []
@@ -121,15 +184,15 @@ def _disagreement(turn: Turn) -> list[str]:
     return [*lines, f"They disagree ({turn.facts.why[:MAX_SHOWN]}): one of them is wrong."]
 
 
-def _coder_form(problem: CodeProblem) -> str:
-    function = function_of(problem)
+def _coder_form(question: CodeQuestion) -> str:
+    function = question.function
     whole = "a whole program that reads standard input and writes standard output"
     asked = whole if function is None else f"Python that defines `{function}`"
     return f"Write {asked}, in one block that begins with ```python."
 
 
-def _tester_form(problem: CodeProblem) -> str:
-    if function_of(problem) is None:
+def _tester_form(question: CodeQuestion) -> str:
+    if question.function is None:
         test = ProgramTest(stdin="(all that is read)", stdout="(all that must be written)")
         shown, said = show_test(test), ""
     else:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from agents.environments.math_team.team import (
+    ENVIRONMENT,
     MEMBERS,
-    Equal,
+    Facts,
+    MathInstance,
+    MathProblem,
+    MathQuestion,
     MathSetting,
     Member,
     Turn,
-    agreed,
     done,
     observe,
     program_answer,
     reasoner_rewards,
     reasoning_answer,
-    solved,
     team_answer,
     tool_rewards,
+    verdict,
 )
 
 __all__ = [
-    "MEMBERS", "Equal", "MathSetting", "Member", "Turn", "agreed", "done", "observe",
-    "program_answer", "reasoner_rewards", "reasoning_answer", "solved", "team_answer",
-    "tool_rewards",
+    "ENVIRONMENT", "MEMBERS", "Facts", "MathInstance", "MathProblem", "MathQuestion", "MathSetting",
+    "Member", "Turn", "done", "observe", "program_answer", "reasoner_rewards", "reasoning_answer",
+    "team_answer", "tool_rewards", "verdict",
 ]  # fmt: skip

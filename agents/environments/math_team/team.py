@@ -2,43 +2,102 @@ r"""What each sees, what each earns, when they are done.
 
 A turn is one solution in words, which ends in `\boxed{…}`, and one Python program, which prints its
 answer; neither sees the other's of the same turn. Later both see the last of both and that they
-differ. They stop when both answers are equal, or after the last turn. Programs are run by the host
-(20 s in PettingLLMs); whether answers are equal is a function that it hands in, for example by
-Math-Verify. The gold answer is the judge's and in no observation.
+differ. They stop when both answers are equal, or after the last turn. A reasoner alone has one
+turn. Running programs (20 s in PettingLLMs) and comparing answers is not pure, so a judge does both
+(`agents.judging`) and what it says are `Facts`. The gold answer is the judge's and in no
+observation.
 
 Rewards (PettingLLMs):
 
-    reasoner = 2 · c_r          c: 1 for a right answer, else 0
-    tool     = own + c_r        own: 1 for a right answer, 0 for a wrong one, -1 for none
+    reasoner = α · c_r + c_r    c: 1 for a right answer, else 0
+    tool     = α · c_r + own    own: 1 for a right answer, 0 for a wrong one, -1 for none
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from agents.answers import last_boxed
-from agents.records import Record
+from agents.environments.game import Part, Rewards, Verdict
+from agents.records import Record, Task
+
+ENVIRONMENT = "math"
 
 Member = Literal["reasoner", "tool_user"]
 MEMBERS: tuple[Member, ...] = ("reasoner", "tool_user")
+"""In the order of a turn."""
 
-Equal = Callable[[str, str], bool]
-"""Whether an answer, the first, is the reference, the second. It need not be symmetric. It gets no
-empty answer."""
-
+MAX_STATEMENT_CHARS = 200_000
 MAX_ANSWER_CHARS = 2_000
 MAX_SHOWN = 4_000
 """Of a solution or an output, in what agents see."""
 
 
+class MathQuestion(Record):
+    """What is asked of a team, without its answer."""
+
+    id: str = Field(min_length=1, max_length=200)
+    """With its data set: `aime24/60`."""
+    statement: str = Field(min_length=1, max_length=MAX_STATEMENT_CHARS)
+
+
+class MathProblem(Record):
+    """What is asked, and what decides. A problem is the judge's; agents and the bus get to see its
+    `question`."""
+
+    question: MathQuestion
+    answer: str = Field(min_length=1, max_length=MAX_ANSWER_CHARS)
+    """A number, or LaTeX between dollar signs."""
+    tolerance: float | None = Field(default=None, gt=0)
+    """How far a number may be off, where the problem says so."""
+
+
 class MathSetting(Record):
-    """How it is played."""
+    """How it is played; part of the instance, so that a run is rebuilt as it was."""
 
     turns: int = Field(default=4, ge=1, le=100)
+    """Most turns of both."""
     program_seconds: float = Field(default=20.0, gt=0, le=600)
+    """Of one program."""
+    team: tuple[Member, ...] = MEMBERS
+    """Who acts in a turn, in order: both, or the reasoner alone."""
+
+    @field_validator("team")
+    @classmethod
+    def _of_two_or_the_reasoner(cls, team: tuple[Member, ...]) -> tuple[Member, ...]:
+        if team not in (MEMBERS, MEMBERS[:1]):
+            raise ValueError("a team is reasoner, then tool_user; or the reasoner alone")
+        return team
+
+
+class MathInstance(Record):
+    """What a run of the team is about."""
+
+    question: MathQuestion
+    judged_as: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """Under which the judge knows the answer."""
+    setting: MathSetting = MathSetting()
+
+    @property
+    def task(self) -> Task:
+        """The record of it."""
+        return Task(
+            environment=ENVIRONMENT,
+            instance=self.model_dump(mode="json"),
+            prompt=self.question.statement,
+        )
+
+
+class Facts(Record):
+    """What a judge says of a turn's answers. A missing answer is not right and agrees with none."""
+
+    reasoner_right: bool
+    tool_right: bool = False
+    agree: bool = False
+    """Whether both are the same answer."""
 
 
 class Turn(Record):
@@ -48,14 +107,15 @@ class Turn(Record):
     """The reasoner's text."""
     reasoner: str
     """Its answer."""
-    program: str
+    program: str = ""
     """Empty where the tool user wrote none."""
     output: str = ""
     """What the program wrote."""
     trouble: str = ""
     """How it ended, if not well: `timed_out`, or the exception."""
-    tool_user: str
+    tool_user: str = ""
     """The answer of the program."""
+    facts: Facts
 
 
 def reasoning_answer(text: str) -> str:
@@ -73,14 +133,10 @@ def program_answer(output: str, *, ended_well: bool) -> str:
     return last_boxed(lines[-1]) or lines[-1].strip()
 
 
-def agreed(turn: Turn, equal: Equal) -> bool:
-    """Whether both have an answer and it is the same."""
-    return bool(turn.reasoner and turn.tool_user) and equal(turn.tool_user, turn.reasoner)
-
-
-def done(turns: Sequence[Turn], setting: MathSetting, equal: Equal) -> bool:
+def done(turns: Sequence[Turn], setting: MathSetting) -> bool:
     """Whether the episode has ended."""
-    return bool(turns) and (len(turns) >= setting.turns or agreed(turns[-1], equal))
+    most = setting.turns if len(setting.team) > 1 else 1
+    return bool(turns) and (turns[-1].facts.agree or len(turns) >= most)
 
 
 def team_answer(turns: Sequence[Turn]) -> str:
@@ -88,24 +144,41 @@ def team_answer(turns: Sequence[Turn]) -> str:
     return (turns[-1].reasoner or turns[-1].tool_user) if turns else ""
 
 
-def solved(turns: Sequence[Turn], gold: str, equal: Equal) -> bool:
+def verdict(turns: Sequence[Turn]) -> Verdict:
     """Whether the team's answer is right. That both agree says nothing of it."""
-    return _right(team_answer(turns), gold, equal)
+    if not team_answer(turns):
+        return Verdict("there is no answer")
+    last = turns[-1]
+    right = last.facts.reasoner_right if last.reasoner else last.facts.tool_right
+    return Verdict("" if right else "the answer is wrong")
 
 
-def reasoner_rewards(turn: Turn, gold: str, equal: Equal) -> dict[str, float]:
-    """Parts of the reasoner's reward; their sum is the reward, 0 or 2."""
-    right = float(_right(turn.reasoner, gold, equal))
-    return {"team.reasoner_right": right, "local.right": right}
+def reasoner_rewards(answer: str, *, right: bool) -> Rewards:
+    """0 or 2 with α = 1; the mask is 0 without an answer."""
+    return Rewards(
+        parts=(
+            Part("team", "reasoner_right", float(right), 1.0),
+            Part("local", "right", float(right), 1.0),
+            Part("dense", "right", float(right), 2.0),
+            Part("sparse", "right", float(right), 1.0),
+        ),
+        mask=float(bool(answer)),
+    )
 
 
-def tool_rewards(turn: Turn, gold: str, equal: Equal) -> dict[str, float]:
-    """Parts of the tool user's reward; their sum is the reward, -1 to 2."""
-    own = float(_right(turn.tool_user, gold, equal)) if turn.tool_user else -1.0
-    return {
-        "team.reasoner_right": float(_right(turn.reasoner, gold, equal)),
-        "local.right": own,
-    }
+def tool_rewards(answer: str, *, right: bool, reasoner_right: bool) -> Rewards:
+    """-1 to 2 with α = 1. `right`: of its own answer. The mask stays 1, as to have no answer costs
+    something."""
+    own = float(right) if answer else -1.0
+    return Rewards(
+        parts=(
+            Part("team", "reasoner_right", float(reasoner_right), 1.0),
+            Part("local", "right", own, 1.0),
+            Part("dense", "reasoner_right", float(reasoner_right), 1.0),
+            Part("dense", "right", own, 1.0),
+            Part("sparse", "right", float(right), 1.0),
+        )
+    )
 
 
 def observe(member: Member, question: str, turns: Sequence[Turn]) -> str:
@@ -131,7 +204,3 @@ def _last(turn: Turn) -> list[str]:
         lines.append(f"It ended badly: {turn.trouble[:MAX_SHOWN]}")
     lines.append(f"Its answer: {turn.tool_user or '(none)'}")
     return [*lines, "The two do not agree: at least one of them is wrong."]
-
-
-def _right(answer: str, gold: str, equal: Equal) -> bool:
-    return bool(answer) and equal(answer, gold)

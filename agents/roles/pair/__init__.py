@@ -1,1 +1,2 @@
-"""The two agents of `pair` on puzzles: one proposes by calls, the other acts."""
+"""The agents of `pair`: tool agent and plan agent on puzzles, coder and unit tester on programs,
+reasoner and tool user on mathematics."""

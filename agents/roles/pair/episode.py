@@ -18,14 +18,23 @@ def episode_of(run: Run, journal: Iterable[Step] = ()) -> Episode:
     try:
         game = games.get(run.task.environment)
     except UnknownName as error:
-        raise InvalidTask(f"workflow {run.workflow!r} plays puzzles: {error}") from error
+        raise InvalidTask(
+            f"workflow {run.workflow!r} plays puzzles, code and math: {error}"
+        ) from error
     ordered = sorted(journal, key=lambda step: step.turn)
     return replayed(game, run.task.instance, map(taken_in, ordered))
 
 
 def taken_in(step: Step) -> Taken:
-    """The action that a step executed: the text of its selected candidate."""
+    """The action that a step of a puzzle executed. Raises `JournalIncomplete`."""
     agent = _AGENTS.get(step.agent)
-    if agent is None or step.selected >= len(step.candidates):
+    if agent is None:
+        raise JournalIncomplete(f"turn {step.turn} of {step.agent!r} is no puzzle's")
+    return Taken(agent, text_of(step))
+
+
+def text_of(step: Step) -> str:
+    """The text of the candidate that a step executed. Raises `JournalIncomplete`."""
+    if step.selected >= len(step.candidates):
         raise JournalIncomplete(f"turn {step.turn} of {step.agent!r} has no selected action")
-    return Taken(agent, step.candidates[step.selected].calls[-1].text)
+    return step.candidates[step.selected].calls[-1].text

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import zlib
-
 from agents.environments.game import PLAN, Agent, Applied, Episode
 from agents.environments.puzzle_splits import content_hash
-from agents.errors import MalformedModelOutput
-from agents.prompts import Prompt, load_prompt, prompt_for
+from agents.prompts import Prompt, load_prompt
 from agents.protocols import Host
-from agents.records import Call, Candidate, Decision, JsonObject, Message, SamplingParams
+from agents.records import Call, Decision, JsonObject
+from agents.roles.pair.candidates import Scored, best_of, completions
 from agents.roles.pair.episode import episode_of
-from agents.roles.pair.settings import PairOptions, options_of
+from agents.roles.pair.settings import options_of
 from agents.roles.protocol import StepContext, StepResult
 from agents.roles.umi.step import refuse_other_payloads
 
@@ -36,12 +34,16 @@ class PuzzleAgent:
         options = options_of(context.run)
         episode = episode_of(context.run, context.journal)
         text = episode.observe(self._agent)
-        calls = await self._completions(context, host, options, text)
+        calls = await completions(context, host, options, self.prompts[0], text)
         trials = [self._tried(episode, call) for call in calls]
-        totals = [applied.rewards.total(options.scheme, options.alpha) for _, applied in trials]
-        selected = totals.index(max(totals))
-        after, applied = trials[selected]
-        action = _action(applied)
+        choice = best_of(
+            [
+                Scored(call, _action(applied), applied.rewards)
+                for call, (_, applied) in zip(calls, trials, strict=True)
+            ],
+            options,
+        )
+        after, applied = trials[choice.selected]
         data: JsonObject = {
             "turn": episode.turn,
             "observed": content_hash(text)[:16],
@@ -49,50 +51,16 @@ class PuzzleAgent:
             "solved": after.done and after.verify().solved,
             "reason": after.verify().reason,
             "next": None if after.done else after.agent,
-            "reward": totals[selected],
+            "reward": choice.reward,
         }
         if self._agent == PLAN:
-            data["agrees"] = self._agrees(context, action)
-        candidates = tuple(
-            Candidate(
-                calls=(call,),
-                action=_action(trial),
-                reward_parts={**trial.rewards.scores(), "total": total},
-            )
-            for call, (_, trial), total in zip(calls, trials, totals, strict=True)
-        )
+            data["agrees"] = self._agrees(context, _action(applied))
         return StepResult(
-            candidates=candidates,
+            candidates=choice.candidates,
             decision=Decision(kind="acted", data=data),
-            selected=selected,
+            selected=choice.selected,
             observation={"text": applied.observation.text},
         )
-
-    async def _completions(
-        self, context: StepContext, host: Host, options: PairOptions, text: str
-    ) -> tuple[Call, ...]:
-        """K completions of the same prompt. Raises `RequestFailed` if there are none.
-
-        The seed differs from turn to turn: a turn that changed nothing would otherwise draw the
-        very same candidates again.
-        """
-        wanted = 1 if options.greedy else options.candidates
-        sampling = SamplingParams(
-            temperature=0.0 if options.greedy else options.temperature,
-            max_tokens=options.max_tokens,
-            seed=zlib.crc32(f"{context.run.seed}/{self.name}/{context.turn}".encode()),
-            n=wanted,
-        )
-        messages = [Message(role="user", content=text)]
-        if options.instructions:
-            prompt = prompt_for(context.run, self.prompts[0])
-            messages.insert(0, Message(role="system", content=prompt))
-        calls = await host.complete(messages, sampling=sampling)
-        if len(calls) != wanted:
-            raise MalformedModelOutput(
-                f"{wanted} completions were asked for, {len(calls)} came back"
-            )
-        return calls
 
     def _tried(self, episode: Episode, call: Call) -> tuple[Episode, Applied]:
         """A copy of the episode on which the completion was applied, and what it earned."""

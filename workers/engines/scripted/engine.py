@@ -212,6 +212,13 @@ class ScriptedEngine:
         if rest := performance.finish():
             yield Delta(text=rest)
 
+    def _by_heart(self, request: GenerateRequest, index: int) -> str | None:
+        asked = "\n".join(message.content for message in request.messages)
+        for answer in self._options.answers:
+            if all(text in asked for text in answer.where):
+                return answer.says[index % len(answer.says)]
+        return None
+
     def _output_ids(
         self, request: GenerateRequest, index: int, prompt_tokens: int, fault: FaultKind | None
     ) -> tuple[list[int], bool]:
@@ -234,6 +241,9 @@ class ScriptedEngine:
         return ids[:room], len(ids) > room
 
     def _reply(self, request: GenerateRequest, index: int) -> ScriptedReply:
+        by_heart = self._by_heart(request, index)
+        if by_heart is not None:
+            return ScriptedReply(by_heart)
         first = request.messages[0]
         system = first.content if first.role == "system" else ""
         heed = next((heed for heed in self._options.heeds if heed.phrase in system), None)

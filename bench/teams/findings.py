@@ -1,4 +1,5 @@
-"""What `bench puzzles` finds beside right and wrong: pass@k, success by policy version, baselines.
+"""What the benches of teams find beside right and wrong: pass@k, success by policy version, players
+by hand.
 
 An estimate over instances that were played once has Wilson's interval. Where an instance was played
 several times its attempts are not independent, so instances are drawn, each with all its attempts
@@ -13,51 +14,59 @@ from math import comb
 from typing import TYPE_CHECKING, Any
 
 from agents.records import UsageEntry
-from bench.output import Manifest
-from bench.puzzles import BENCHMARK
+from bench.output import Manifest, ManifestItem
 from bench.results import Result
 from bench.statistics import Interval, bootstrap_difference, wilson
+from bench.teams import BENCHMARKS
 
 if TYPE_CHECKING:
     from bench.report.facts import ArmRuns
 
 Attempts = dict[str, list[bool]]
 """Instance → whether each of its attempts solved it."""
+_NAMES = ("game", "dataset")
+"""What was played, as a manifest's reference says it."""
 
 
 def findings_of(
     manifest: Manifest, arms: Sequence[ArmRuns], entries: Sequence[UsageEntry]
 ) -> dict[str, Any]:
-    """For the results of a report; nothing of another benchmark."""
-    if manifest.benchmark != BENCHMARK:
+    """For the results of a report, under the benchmark's name; nothing of one without teams."""
+    if manifest.benchmark not in BENCHMARKS:
         return {}
-    puzzle_of = {item.id: str(item.about.get("puzzle", item.id)) for item in manifest.items}
+    instance_of = {item.id: _instance(item) for item in manifest.items}
     attempts = _attempts_of(manifest)
     played_by = _policies(entries)
     found: dict[str, Any] = {
-        "game": manifest.reference.get("game"),
+        **{name: manifest.reference[name] for name in _NAMES if name in manifest.reference},
         "versions": {
-            arm.name: _by_version(arm.results, puzzle_of, played_by, manifest.seed) for arm in arms
+            arm.name: _by_version(arm.results, instance_of, played_by, manifest.seed)
+            for arm in arms
         },
         "baselines": dict(_baselines(manifest)),
     }
     if attempts > 1:
         found["pass_at_k"] = {
-            arm.name: _curve(_attempts(arm.results, puzzle_of), attempts, manifest.seed)
+            arm.name: _curve(_attempts(arm.results, instance_of), attempts, manifest.seed)
             for arm in arms
         }
-    return {BENCHMARK: found}
+    return {manifest.benchmark: found}
 
 
 def repeated(manifest: Manifest) -> list[str]:
     """What a reader of the other figures must know where instances were played several times."""
     attempts = _attempts_of(manifest)
-    if manifest.benchmark != BENCHMARK or attempts == 1:
+    if manifest.benchmark not in BENCHMARKS or attempts == 1:
         return []
     return [
         f"each instance was played {attempts} times: intervals and tests over questions take the "
         "attempts for independent, which makes them too narrow; those of pass@k are over instances"
     ]
+
+
+def _instance(item: ManifestItem) -> str:
+    """What an item is an attempt at."""
+    return str(item.about.get("puzzle") or item.about.get("problem") or item.id)
 
 
 def pass_at(k: int, n: int, solved: int) -> float:
@@ -108,7 +117,7 @@ def _curve(attempts: Attempts, wanted: int, seed: int) -> dict[str, Any]:
 
 def _by_version(
     results: Sequence[Result],
-    puzzle_of: Mapping[str, str],
+    instance_of: Mapping[str, str],
     played_by: Mapping[str, str],
     seed: int,
 ) -> list[dict[str, Any]]:
@@ -117,7 +126,7 @@ def _by_version(
     for result in results:
         groups[played_by.get(result.run_id, "no policy answered")].append(result)
     return [
-        {"policies": policies, **success(_attempts(group, puzzle_of), seed)}
+        {"policies": policies, **success(_attempts(group, instance_of), seed)}
         for policies, group in sorted(groups.items())
     ]
 
@@ -134,10 +143,10 @@ def _policies(entries: Sequence[UsageEntry]) -> dict[str, str]:
     return {run_id: ", ".join(sorted(names)) for run_id, names in found.items()}
 
 
-def _attempts(results: Sequence[Result], puzzle_of: Mapping[str, str]) -> Attempts:
+def _attempts(results: Sequence[Result], instance_of: Mapping[str, str]) -> Attempts:
     found: Attempts = {}
     for result in results:
-        found.setdefault(puzzle_of[result.item], []).append(result.right)
+        found.setdefault(instance_of[result.item], []).append(result.right)
     return found
 
 

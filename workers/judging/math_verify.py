@@ -98,7 +98,7 @@ class MathVerifier:
             return
         self._stop()
         child = subprocess.Popen(
-            [sys.executable, "-m", "bench.checkers.math_verify_child"],
+            [sys.executable, "-m", "workers.judging.math_verify_child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -1,4 +1,4 @@
-"""The findings of `bench puzzles` as one table, in the three forms that a report has."""
+"""The findings of a bench of teams as one table, in the three forms that a report has."""
 
 from __future__ import annotations
 
@@ -6,26 +6,32 @@ import html
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from bench.puzzles import BENCHMARK
+from bench.teams import PUZZLES
 
 if TYPE_CHECKING:
     from bench.report.facts import Facts
 
 HEAD = ("player", "solved", "95 %", "of")
-CAPTION = (
-    "Policies with the version that played; by hand: single moves without memory, as many as four "
-    "times the longer side. Intervals: Wilson's where each instance was played once, else a "
-    "bootstrap over instances."
+_CAPTION = (
+    "Policies with the version that played. Intervals: Wilson's where each instance was played "
+    "once, else a bootstrap over instances. pass@k: the unbiased estimate of Chen et al. 2021 "
+    "(Evaluating Large Language Models Trained on Code, equation 1)."
 )
+_BY_HAND = " By hand: single moves without memory, as many as four times the longer side."
+
+
+def caption(facts: Facts) -> str:
+    """What a reader must know of the table."""
+    return _CAPTION + (_BY_HAND if facts.manifest.benchmark == PUZZLES else "")
 
 
 def rows(facts: Facts) -> list[tuple[str, str, str, str]]:
     """Player, share, interval and number; none of another benchmark."""
-    found = facts.results.get(BENCHMARK)
+    found = facts.results.get(facts.manifest.benchmark)
     return [] if found is None else list(_rows(found))
 
 
-def puzzles_section(facts: Facts) -> str:
+def players_section(facts: Facts) -> str:
     """For the HTML report; empty for another benchmark."""
     found = rows(facts)
     if not found:
@@ -40,7 +46,7 @@ def puzzles_section(facts: Facts) -> str:
     return (
         '<h2 id="players">Who solves how many</h2><div class="scroll"><table><thead><tr>'
         f"{head}</tr></thead><tbody>{body}</tbody></table></div>"
-        f'<p class="small soft">{html.escape(CAPTION)}</p>'
+        f'<p class="small soft">{html.escape(caption(facts))}</p>'
     )
 
 

@@ -1,0 +1,183 @@
+"""What the roles of a team ask a judge: how programs, tests and answers hold up.
+
+A judge is a tool of the host that no model can be offered: its names have a dot, which the name of
+a `ToolSpec` has not. It alone knows hidden tests and gold answers; a request names the problem by
+the hash that the run's instance has, and brings what models wrote. What comes back are figures and
+what a program did with a *generated* test, never a word of a hidden one. Whoever serves it runs
+programs in a sandbox (`workers.judging`).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, ClassVar, TypeVar
+
+from pydantic import Field, ValidationError
+
+from agents.environments.code.problem import CallTest, ProgramTest
+from agents.errors import RequestFailed
+from agents.protocols import Host
+from agents.records import JsonObject, Record
+
+MAX_TOGETHER = 64
+"""Programs, tests or answers of one request: the candidates of one step."""
+MAX_PROGRAM_CHARS = 60_000
+"""A longer program counts as none. The longest golden one has 20 kB, and a step with its candidates
+must fit into a message."""
+
+Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Program = Annotated[str, Field(max_length=MAX_PROGRAM_CHARS)]
+
+
+class Failure(StrEnum):
+    """Why a program fails a test, or has no answer."""
+
+    NO_CODE = "no_code"
+    REFUSED = "refused"
+    """The sandbox refused what it wanted, or ended it over its memory or its output."""
+    TIMED_OUT = "timed_out"
+    CRASHED = "crashed"
+    """An exception, a syntax error, another exit code, or a signal."""
+    WRONG_ANSWER = "wrong_answer"
+
+
+class JudgeRequest(Record):
+    """Base of what a judge is asked."""
+
+    tool: ClassVar[str]
+    """The name that the host knows it by."""
+
+    problem: Key
+
+
+R = TypeVar("R", bound=Record)
+
+
+class ProgramVerdict(Record):
+    """How one program did against the hidden tests."""
+
+    pass_rate: float = Field(ge=0, le=1)
+    failures: dict[Failure, int] = Field(default_factory=dict)
+    """Tests that it fails, by why."""
+
+
+class ProgramVerdicts(Record):
+    """In the order of the programs."""
+
+    verdicts: tuple[ProgramVerdict, ...]
+
+
+class JudgePrograms(JudgeRequest):
+    """Hold programs (empty: none was written) against the hidden tests of a problem."""
+
+    tool = "judge.programs"
+
+    programs: tuple[Program, ...] = Field(min_length=1, max_length=MAX_TOGETHER)
+
+
+class TestVerdict(Record):
+    """What a generated test is worth."""
+
+    __test__: ClassVar[bool] = False
+
+    right: bool | None
+    """Whether a golden program passes it; None where there is none to ask."""
+    agrees: bool = False
+    """Whether the team's program passes it."""
+    actual: str = ""
+    """What that program did with its input."""
+    why: str = ""
+    """Why it did not pass."""
+
+
+class TestVerdicts(Record):
+    """In the order of the tests."""
+
+    __test__: ClassVar[bool] = False
+
+    verdicts: tuple[TestVerdict, ...]
+
+
+class JudgeTests(JudgeRequest):
+    """Hold generated tests against a golden program, and against the team's."""
+
+    tool = "judge.tests"
+
+    program: Program
+    """The team's; may be empty."""
+    tests: tuple[ProgramTest | CallTest | None, ...] = Field(min_length=1, max_length=MAX_TOGETHER)
+
+
+class AnswerVerdicts(Record):
+    """In the order of the answers."""
+
+    right: tuple[bool, ...]
+
+
+class JudgeAnswers(JudgeRequest):
+    """Compare answers (empty: there is none) with the gold one."""
+
+    tool = "judge.answers"
+
+    answers: tuple[str, ...] = Field(min_length=1, max_length=MAX_TOGETHER)
+
+
+class OutputVerdict(Record):
+    """What came of a program that works an answer out."""
+
+    output: str = ""
+    """The end of what it wrote."""
+    trouble: str = ""
+    """How it ended, if not well."""
+    failure: Failure | None = None
+    """Why it has no answer; `wrong_answer` for one that is not right."""
+    answer: str = ""
+    agrees: bool = False
+    """Whether it is the reasoner's answer."""
+
+    @property
+    def right(self) -> bool:
+        return self.failure is None
+
+
+class OutputVerdicts(Record):
+    """In the order of the programs."""
+
+    verdicts: tuple[OutputVerdict, ...]
+
+
+class JudgeOutputs(JudgeRequest):
+    """Run programs (empty: none was written), and compare what they print last with the gold answer
+    and with the reasoner's."""
+
+    tool = "judge.outputs"
+
+    programs: tuple[Program, ...] = Field(min_length=1, max_length=MAX_TOGETHER)
+    seconds: float = Field(gt=0, le=600)
+    """Of one program."""
+    reasoner: str
+    """Its answer; may be empty."""
+
+
+REQUESTS = (JudgePrograms, JudgeTests, JudgeAnswers, JudgeOutputs)
+JUDGE_TOOLS = frozenset(request.tool for request in REQUESTS)
+
+
+async def ask_judge(host: Host, asked: JudgeRequest, expected: type[R]) -> tuple[R, JsonObject]:
+    """The judge's answer, and what a step's observation keeps of it, so that the step can be
+    replayed.
+
+    Raises `RequestFailed` (for good) when no judge can answer: it has no sandbox, or does not know
+    the problem.
+    """
+    arguments = asked.model_dump(mode="json")
+    output = await host.call_tool(asked.tool, arguments)
+    if "error" in output:
+        raise RequestFailed("judge", str(output["error"]))
+    try:
+        reply = expected.model_validate(output)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise RequestFailed("judge", f"its answer is none: {where}: {first['msg']}") from error
+    return reply, {"tool": asked.tool, "arguments": arguments, "output": output}

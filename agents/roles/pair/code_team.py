@@ -1,0 +1,168 @@
+"""Coder and unit tester: K programs, or K tests, of one observation; the judge scores them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agents.environments.code import CallTest, ProgramTest, read_test
+from agents.environments.code.team import (
+    CodeInstance,
+    Facts,
+    Turn,
+    coder_rewards,
+    done,
+    observe,
+    tester_rewards,
+    verdict,
+)
+from agents.environments.team_episode import parse_instance
+from agents.judging import (
+    JudgePrograms,
+    JudgeTests,
+    ProgramVerdict,
+    ProgramVerdicts,
+    TestVerdict,
+    TestVerdicts,
+    ask_judge,
+)
+from agents.prompts import Prompt, load_prompt
+from agents.protocols import Host
+from agents.records import JsonObject, Run, Step
+from agents.roles.pair.candidates import Scored, best_of, completions
+from agents.roles.pair.settings import options_of
+from agents.roles.pair.teamwork import Chosen, Standing, acted, chosen_by_turn, program_in
+from agents.roles.protocol import StepContext, StepResult
+from agents.roles.umi.step import refuse_other_payloads
+
+
+class Coder:
+    """Decides `acted`; `judged` is the program's verdict."""
+
+    name = "coder"
+    version = 1
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        return (load_prompt("coder", "agents.roles.pair"),)
+
+    async def step(self, context: StepContext, host: Host) -> StepResult:
+        refuse_other_payloads(context, self.name)
+        options, instance = options_of(context.run), code_instance(context.run)
+        turns = code_turns(instance, context.journal)
+        text = observe("coder", instance.question, turns)
+        calls = await completions(context, host, options, self.prompts[0], text)
+        programs = [program_in(call.text) for call in calls]
+        asked = JudgePrograms(problem=instance.judged_as, programs=tuple(programs))
+        reply, entry = await ask_judge(host, asked, ProgramVerdicts)
+        choice = best_of(
+            [
+                Scored(call, {"code": code}, coder_rewards(code, one.pass_rate))
+                for call, code, one in zip(calls, programs, reply.verdicts, strict=True)
+            ],
+            options,
+        )
+        judged = reply.verdicts[choice.selected]
+        after = (*turns, _turn(programs[choice.selected], judged, None, None))
+        alone = len(instance.setting.team) == 1
+        standing = Standing(
+            turn=len(turns),
+            following=None if alone else "tester",
+            verdict=verdict(after),
+            answer=programs[choice.selected],
+        )
+        return acted(choice, text, judged.model_dump(mode="json"), entry, standing)
+
+
+class UnitTester:
+    """Decides `acted`; `judged` is the test's verdict. Its observation is that of the coder of the
+    same turn: it does not see this turn's program."""
+
+    name = "tester"
+    version = 1
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        return (load_prompt("tester", "agents.roles.pair"),)
+
+    async def step(self, context: StepContext, host: Host) -> StepResult:
+        refuse_other_payloads(context, self.name)
+        options, instance = options_of(context.run), code_instance(context.run)
+        played = list(chosen_by_turn(context.journal, instance.setting.team))
+        turns = tuple(_rebuilt(instance, turn) for turn in played[:-1])
+        program = program_in(played[-1]["coder"].text)
+        of_program = ProgramVerdict.model_validate(played[-1]["coder"].judged)
+        text = observe("tester", instance.question, turns)
+        calls = await completions(context, host, options, self.prompts[0], text)
+        tests = [read_test(instance.question, call.text) for call in calls]
+        asked = JudgeTests(problem=instance.judged_as, program=program, tests=tuple(tests))
+        reply, entry = await ask_judge(host, asked, TestVerdicts)
+        choice = best_of(
+            [
+                Scored(
+                    call,
+                    {"test": None if test is None else test.model_dump(mode="json")},
+                    tester_rewards(
+                        of_program.pass_rate,
+                        written=test is not None,
+                        right=one.right,
+                        agrees=one.agrees,
+                    ),
+                )
+                for call, test, one in zip(calls, tests, reply.verdicts, strict=True)
+            ],
+            options,
+        )
+        judged = reply.verdicts[choice.selected]
+        after = (*turns, _turn(program, of_program, tests[choice.selected], judged))
+        standing = Standing(
+            turn=len(turns),
+            following=None if done(after, instance.setting) else "coder",
+            verdict=verdict(after),
+            answer=program,
+        )
+        return acted(choice, text, judged.model_dump(mode="json"), entry, standing)
+
+
+def code_instance(run: Run) -> CodeInstance:
+    """Raises `InvalidTask`."""
+    return parse_instance("code", CodeInstance, run.task.instance)
+
+
+def code_turns(instance: CodeInstance, journal: Sequence[Step]) -> tuple[Turn, ...]:
+    """The turns of the team so far, the last one perhaps without its test. Raises
+    `JournalIncomplete`."""
+    played = chosen_by_turn(journal, instance.setting.team)
+    return tuple(_rebuilt(instance, turn) for turn in played)
+
+
+def _rebuilt(instance: CodeInstance, members: dict[str, Chosen]) -> Turn:
+    coder, tester = members["coder"], members.get("tester")
+    of_program = ProgramVerdict.model_validate(coder.judged)
+    if tester is None:
+        return _turn(program_in(coder.text), of_program, None, None)
+    return _turn(
+        program_in(coder.text),
+        of_program,
+        read_test(instance.question, tester.text),
+        TestVerdict.model_validate(tester.judged),
+    )
+
+
+def _turn(
+    code: str,
+    of_program: ProgramVerdict,
+    test: ProgramTest | CallTest | None,
+    of_test: TestVerdict | None,
+) -> Turn:
+    known: JsonObject = (
+        {"golden_passes_test": None, "agree": False}
+        if of_test is None
+        else {
+            "golden_passes_test": of_test.right,
+            "agree": of_test.agrees,
+            "actual": of_test.actual,
+            "why": of_test.why,
+        }
+    )
+    facts = Facts.model_validate({"golden_pass_rate": of_program.pass_rate, **known})
+    return Turn(code=code, test=test, facts=facts)

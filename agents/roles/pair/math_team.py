@@ -1,0 +1,157 @@
+"""Reasoner and tool user: K solutions, or K programs, of one observation; the judge scores them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agents.environments.math_team import (
+    Facts,
+    MathInstance,
+    Turn,
+    done,
+    observe,
+    reasoner_rewards,
+    reasoning_answer,
+    team_answer,
+    tool_rewards,
+    verdict,
+)
+from agents.environments.team_episode import parse_instance
+from agents.judging import (
+    AnswerVerdicts,
+    JudgeAnswers,
+    JudgeOutputs,
+    OutputVerdict,
+    OutputVerdicts,
+    ask_judge,
+)
+from agents.prompts import Prompt, load_prompt
+from agents.protocols import Host
+from agents.records import Run, Step
+from agents.roles.pair.candidates import Scored, best_of, completions
+from agents.roles.pair.settings import options_of
+from agents.roles.pair.teamwork import Chosen, Standing, acted, chosen_by_turn, program_in
+from agents.roles.protocol import StepContext, StepResult
+from agents.roles.umi.step import refuse_other_payloads
+
+
+class Reasoner:
+    """Decides `acted`; `judged` {right}."""
+
+    name = "reasoner"
+    version = 1
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        return (load_prompt("reasoner", "agents.roles.pair"),)
+
+    async def step(self, context: StepContext, host: Host) -> StepResult:
+        refuse_other_payloads(context, self.name)
+        options, instance = options_of(context.run), math_instance(context.run)
+        turns = math_turns(instance, context.journal)
+        text = observe("reasoner", instance.question.statement, turns)
+        calls = await completions(context, host, options, self.prompts[0], text)
+        answers = [reasoning_answer(call.text) for call in calls]
+        asked = JudgeAnswers(problem=instance.judged_as, answers=tuple(answers))
+        reply, entry = await ask_judge(host, asked, AnswerVerdicts)
+        choice = best_of(
+            [
+                Scored(call, {"answer": answer}, reasoner_rewards(answer, right=right))
+                for call, answer, right in zip(calls, answers, reply.right, strict=True)
+            ],
+            options,
+        )
+        right = reply.right[choice.selected]
+        after = (*turns, _turn(Chosen(calls[choice.selected].text, {"right": right}), None))
+        alone = len(instance.setting.team) == 1
+        standing = Standing(
+            turn=len(turns),
+            following=None if alone else "tool_user",
+            verdict=verdict(after),
+            answer=team_answer(after),
+        )
+        return acted(choice, text, {"right": right}, entry, standing)
+
+
+class ToolUser:
+    """Decides `acted`; `judged` is the verdict of what its program printed. Its observation is that
+    of the reasoner of the same turn: it does not see this turn's solution."""
+
+    name = "tool_user"
+    version = 1
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        return (load_prompt("tool_user", "agents.roles.pair"),)
+
+    async def step(self, context: StepContext, host: Host) -> StepResult:
+        refuse_other_payloads(context, self.name)
+        options, instance = options_of(context.run), math_instance(context.run)
+        played = list(chosen_by_turn(context.journal, instance.setting.team))
+        turns = tuple(_rebuilt(turn) for turn in played[:-1])
+        reasoner = played[-1]["reasoner"]
+        text = observe("tool_user", instance.question.statement, turns)
+        calls = await completions(context, host, options, self.prompts[0], text)
+        programs = [program_in(call.text) for call in calls]
+        asked = JudgeOutputs(
+            problem=instance.judged_as,
+            programs=tuple(programs),
+            seconds=instance.setting.program_seconds,
+            reasoner=reasoning_answer(reasoner.text),
+        )
+        reply, entry = await ask_judge(host, asked, OutputVerdicts)
+        choice = best_of(
+            [
+                Scored(
+                    call,
+                    {"code": program, "answer": one.answer},
+                    tool_rewards(one.answer, right=one.right, reasoner_right=_is_right(reasoner)),
+                )
+                for call, program, one in zip(calls, programs, reply.verdicts, strict=True)
+            ],
+            options,
+        )
+        judged = reply.verdicts[choice.selected].model_dump(mode="json")
+        after = (*turns, _turn(reasoner, Chosen(calls[choice.selected].text, judged)))
+        standing = Standing(
+            turn=len(turns),
+            following=None if done(after, instance.setting) else "reasoner",
+            verdict=verdict(after),
+            answer=team_answer(after),
+        )
+        return acted(choice, text, judged, entry, standing)
+
+
+def math_instance(run: Run) -> MathInstance:
+    """Raises `InvalidTask`."""
+    return parse_instance("math", MathInstance, run.task.instance)
+
+
+def math_turns(instance: MathInstance, journal: Sequence[Step]) -> tuple[Turn, ...]:
+    """The turns of the team so far, the last one perhaps without its program. Raises
+    `JournalIncomplete`."""
+    return tuple(_rebuilt(turn) for turn in chosen_by_turn(journal, instance.setting.team))
+
+
+def _rebuilt(members: dict[str, Chosen]) -> Turn:
+    return _turn(members["reasoner"], members.get("tool_user"))
+
+
+def _turn(reasoner: Chosen, tool_user: Chosen | None) -> Turn:
+    answer, right = reasoning_answer(reasoner.text), _is_right(reasoner)
+    if tool_user is None:
+        return Turn(solution=reasoner.text, reasoner=answer, facts=Facts(reasoner_right=right))
+    ran = OutputVerdict.model_validate(tool_user.judged)
+    return Turn(
+        solution=reasoner.text,
+        reasoner=answer,
+        program=program_in(tool_user.text),
+        output=ran.output,
+        trouble=ran.trouble,
+        tool_user=ran.answer,
+        facts=Facts(reasoner_right=right, tool_right=ran.right, agree=ran.agrees),
+    )
+
+
+def _is_right(reasoner: Chosen) -> bool:
+    return reasoner.judged.get("right") is True

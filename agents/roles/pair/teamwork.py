@@ -1,0 +1,93 @@
+"""What a step of the code team and of the math team is made of, whoever takes it.
+
+Both play turns of two steps. In the journal a step holds the texts of its candidates and what the
+judge said of the chosen one; the turns are rebuilt from these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from agents.environments.code import extract_code
+from agents.environments.game import Verdict
+from agents.environments.puzzle_splits import content_hash
+from agents.errors import JournalIncomplete
+from agents.judging import MAX_PROGRAM_CHARS
+from agents.records import Decision, JsonObject, Step
+from agents.roles.pair.candidates import Choice
+from agents.roles.pair.episode import text_of
+from agents.roles.protocol import StepResult
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The executed candidate of an earlier step."""
+
+    text: str
+    judged: JsonObject
+    """What the judge said of it."""
+
+
+def chosen(step: Step) -> Chosen:
+    """Raises `JournalIncomplete` for a step that executed nothing."""
+    judged = step.decision.data.get("judged")
+    if not isinstance(judged, dict):
+        raise JournalIncomplete(f"turn {step.turn} of {step.agent!r} has no verdict")
+    return Chosen(text_of(step), judged)
+
+
+def chosen_by_turn(journal: Sequence[Step], team: Sequence[str]) -> Iterator[dict[str, Chosen]]:
+    """Member → what it did, turn by turn; the last one may lack those who come later. Raises
+    `JournalIncomplete` for steps that are not of this team in its order."""
+    ordered = sorted(journal, key=lambda step: step.turn)
+    for place, step in enumerate(ordered):
+        if step.agent != team[place % len(team)]:
+            raise JournalIncomplete(f"turn {step.turn} is of {step.agent!r}, which is not its turn")
+    for first in range(0, len(ordered), len(team)):
+        yield {step.agent: chosen(step) for step in ordered[first : first + len(team)]}
+
+
+def program_in(text: str) -> str:
+    """The program of a completion; empty without one that can be judged."""
+    code = extract_code(text)
+    return code if len(code) <= MAX_PROGRAM_CHARS else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where the episode is after a step."""
+
+    turn: int
+    """That the step belongs to."""
+    following: str | None
+    """Whose step is next; None at the end."""
+    verdict: Verdict
+    answer: str
+    """What the team would hand in now."""
+
+
+def acted(
+    choice: Choice, observed: str, judged: JsonObject, entry: JsonObject, standing: Standing
+) -> StepResult:
+    """The step's result: the decision `acted`, as that of a puzzle's agents, with what the judge
+    said of the chosen candidate, and `answer` at the end."""
+    done = standing.following is None
+    data: JsonObject = {
+        "turn": standing.turn,
+        "observed": content_hash(observed)[:16],
+        "done": done,
+        "solved": done and standing.verdict.solved,
+        "reason": standing.verdict.reason,
+        "next": standing.following,
+        "reward": choice.reward,
+        "judged": judged,
+    }
+    if done:
+        data["answer"] = standing.answer
+    return StepResult(
+        candidates=choice.candidates,
+        decision=Decision(kind="acted", data=data),
+        selected=choice.selected,
+        observation={"turns": [[entry]]},
+    )

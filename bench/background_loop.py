@@ -1,0 +1,39 @@
+"""An event loop in a thread of its own, for what is asynchronous behind a judge, who is not."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+T = TypeVar("T")
+
+
+class BackgroundLoop:
+    """A context. Its thread lives as long, so that processes which die with the thread that started
+    them (`prctl(2)`, PR_SET_PDEATHSIG) live as long too."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """What the work comes to, or raises; from any other thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.run(self._loop.shutdown_default_executor())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

@@ -1,0 +1,90 @@
+"""Which problems a team is asked, and how they are played: what the command line says, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agents.records import JsonObject, Record
+from bench.datasets import Item, Request, sample
+from bench.errors import UsageError
+from bench.teams.sampling import MAX_ATTEMPTS, MAX_RUNS
+from trainers.data.json_files import Skipped
+
+S = TypeVar("S", bound=Record)
+
+
+class TeamChoice(BaseModel):
+    """`Request.choices` of the data sets `code` and `math`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dataset: str
+    setting: JsonObject = Field(default_factory=dict)
+    """How a problem is played: `turns`, …"""
+    attempts: int = Field(default=1, ge=1, le=MAX_ATTEMPTS)
+    """How often each problem is played."""
+    unsafe_exec: bool = False
+    """The bench's own judge may run programs without bubblewrap."""
+
+
+def chosen(request: Request, known: Sequence[str]) -> TeamChoice:
+    """Raises UsageError, naming the option."""
+    try:
+        choice = TeamChoice.model_validate(request.choices)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"--{where}: {first['msg']}; got {first['input']!r}") from error
+    if choice.dataset not in known:
+        raise UsageError(
+            f"--dataset: there is no {choice.dataset!r} here; there are: {', '.join(known)}"
+        )
+    return choice
+
+
+def setting_of(model: type[S], choice: TeamChoice) -> S:
+    """The setting, with its defaults. Raises UsageError."""
+    if "team" in choice.setting:
+        raise UsageError("--setting team: who plays is chosen by --arms")
+    try:
+        return model.model_validate(choice.setting)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageError(
+            f"--setting {where}: {first['msg']}; a setting is one of: "
+            f"{', '.join(name for name in model.model_fields if name != 'team')}"
+        ) from error
+
+
+def drawn(names: Sequence[str], request: Request, choice: TeamChoice) -> list[str]:
+    """The problems that are asked, by id. Raises UsageError."""
+    items = [Item(id=name, question="", gold="") for name in names]
+    found = [item.id for item in sample(items, request.samples, request.seed)]
+    if len(found) * choice.attempts > MAX_RUNS:
+        raise UsageError(
+            f"{len(found):,} problems with {choice.attempts} attempts are more than {MAX_RUNS:,} "
+            "runs; lower --samples or --attempts"
+        )
+    return found
+
+
+def repeated(item: Item, attempts: int) -> list[Item]:
+    """An item for each attempt, one after the other: a run that stops early has whole instances."""
+    if attempts == 1:
+        return [item]
+    return [
+        Item(f"{item.id}#{attempt}", item.question, item.gold, item.about)
+        for attempt in range(1, attempts + 1)
+    ]
+
+
+def left_out(skipped: Sequence[Skipped]) -> str:
+    """How many records of a file were not read, as a source says it."""
+    if not skipped:
+        return ""
+    reasons = ", ".join(sorted({one.reason for one in skipped}))
+    return f" ({len(skipped):,} records left out: {reasons})"

@@ -1,0 +1,130 @@
+"""Programming problems as questions to coder and unit tester.
+
+What goes into an item, a manifest and onto the bus is a problem's question and the hash by which a
+judge knows the rest. MBPP's assertions are its examples, as its models were shown them: there
+nothing is hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from agents.environments.code import CodeProblem
+from agents.environments.code.team import CodeInstance, CodeSetting
+from bench.datasets import (
+    Dataset,
+    Item,
+    Request,
+    apps,
+    code_contests,
+    humaneval,
+    livecodebench,
+    mbpp,
+)
+from bench.errors import DataError, UsageError
+from bench.teams import CODE
+from bench.teams.choice import chosen, drawn, left_out, repeated, setting_of
+from trainers.data.json_files import Reading
+from workers.judging.problems import key_of
+
+Reader = Callable[[str, Path | None], Reading[CodeProblem]]
+
+_MBPP_SPLITS = {
+    "prompt": range(1, 11),
+    "test": range(11, 511),
+    "validation": range(511, 601),
+    "train": range(601, 975),
+}
+"""By task id, as its paper and its page have them (Austin et al. 2021)."""
+
+
+def load(request: Request) -> Dataset:
+    """The same problems for the same data set, split, number and seed. Raises UsageError, and
+    DataError for files that can't be read."""
+    choice = chosen(request, list(READERS))
+    setting = setting_of(CodeSetting, choice)
+    reading = READERS[choice.dataset](request.split, request.data)
+    if not reading.records:
+        first = reading.skipped[0] if reading.skipped else None
+        why = f" ({first.where}: {first.reason})" if first else ""
+        raise DataError(f"{choice.dataset}: there is no problem in it{why}")
+    by_id = {problem.id: problem for problem in reading.records}
+    asked = [by_id[name] for name in drawn(list(by_id), request, choice)]
+    items: list[Item] = []
+    for problem in asked:
+        items += repeated(_item(problem, request.split, setting), choice.attempts)
+    return Dataset(
+        name=CODE,
+        split=request.split,
+        items=tuple(items),
+        available=len(by_id) * choice.attempts,
+        source=f"{choice.dataset}, {request.split}{left_out(reading.skipped)}",
+        reference={
+            "dataset": choice.dataset,
+            "attempts": choice.attempts,
+            "unsafe_exec": choice.unsafe_exec,
+        },
+        problems=tuple(asked),
+    )
+
+
+def _item(problem: CodeProblem, split: str, setting: CodeSetting) -> Item:
+    instance = CodeInstance(question=problem.question, judged_as=key_of(problem), setting=setting)
+    task = instance.task
+    return Item(
+        id=f"{CODE}/{problem.id}",
+        question=task.prompt,
+        gold=f"passes {len(problem.tests):,} tests",
+        about={
+            "split": split,
+            "problem": problem.id,
+            "task": {"environment": task.environment, "instance": task.instance},
+        },
+    )
+
+
+def _only_test(name: str, load: Callable[[Path | None], Reading[CodeProblem]]) -> Reader:
+    def read(split: str, data: Path | None) -> Reading[CodeProblem]:
+        _require(name, split, ("test",))
+        return load(data)
+
+    return read
+
+
+def _mbpp(version: str) -> Reader:
+    def read(split: str, data: Path | None) -> Reading[CodeProblem]:
+        _require("mbpp", split, tuple(_MBPP_SPLITS))
+        reading = mbpp.load(version, data)
+        ids = _MBPP_SPLITS[split]
+        kept = tuple(one for one in reading.records if int(one.id.rpartition("/")[2]) in ids)
+        return Reading(kept, reading.skipped)
+
+    return read
+
+
+def _apps(split: str, data: Path | None) -> Reading[CodeProblem]:
+    _require("apps", split, ("test", "train"))
+    return apps.load_selected(data) if split == "test" else apps.load_training(data)
+
+
+def _livecodebench(split: str, data: Path | None) -> Reading[CodeProblem]:
+    releases = {name.removesuffix(".jsonl"): name for name in livecodebench.FILES}
+    _require("livecodebench", split, tuple(releases))
+    return livecodebench.load(data, releases[split])
+
+
+def _require(name: str, split: str, known: Sequence[str]) -> None:
+    if split not in known:
+        raise UsageError(f"--split: {name} has no {split!r}; it has: {', '.join(known)}")
+
+
+READERS: dict[str, Reader] = {
+    "humaneval": _only_test("humaneval", humaneval.load),
+    "mbpp": _mbpp("full"),
+    "mbpp_sanitized": _mbpp("sanitized"),
+    "apps": _apps,
+    "codecontests": _only_test("codecontests", code_contests.load),
+    "livecodebench": _livecodebench,
+}
+"""Data set → its problems of a split. LiveCodeBench's splits are its files, one a release."""

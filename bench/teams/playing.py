@@ -1,0 +1,67 @@
+"""Whether a run played what it was asked, and what it did, by nobody's word but its actions.
+
+What a run says of itself, its outcome and its rewards, counts for nothing here, nor does the
+instance that it brings along, but for who plays (an arm's own choice). A run that played another
+instance, with other rules or more turns, has solved nothing.
+"""
+
+from __future__ import annotations
+
+from pydantic import JsonValue
+
+from agents.errors import JournalIncomplete
+from agents.records import JsonObject, Trajectory
+from agents.roles.pair.episode import text_of
+from bench.arms import with_setting
+from bench.errors import OutputError
+from bench.judgement import Judgement, Question
+from bench.taxonomy import Class
+
+OTHER_INSTANCE = "the run played another instance than it was asked"
+
+
+def asked_and_played(trajectory: Trajectory, question: Question) -> JsonObject | None:
+    """The instance that was asked and played, with the team that played it; None where the run
+    played another one. Raises OutputError for an item that no team plays."""
+    match question.about.get("task"):
+        case {"environment": str(environment), "instance": dict(asked)}:
+            task = trajectory.run.task
+            instance = with_setting(asked, {"team": _team_of(task.instance)})
+            same = (task.environment, task.instance) == (environment, instance)
+            return instance if same else None
+        case _:
+            raise OutputError("the item is nothing that a team plays: its manifest is damaged")
+
+
+def written_by(trajectory: Trajectory, role: str) -> list[str]:
+    """The text of each action that a role executed, in order. Raises `JournalIncomplete`."""
+    # A step that failed has no action.
+    steps = [
+        step for step in trajectory.steps if step.agent == role and step.decision.kind == "acted"
+    ]
+    return [text_of(step) for step in sorted(steps, key=lambda step: step.turn)]
+
+
+def turns_of(trajectory: Trajectory, team: tuple[str, ...], most: int) -> list[list[str]]:
+    """By member of the team, what it wrote turn by turn. Raises `JournalIncomplete` for a run of
+    more turns than it has, or of other agents."""
+    written = [written_by(trajectory, role) for role in team]
+    allowed = most if len(team) > 1 else 1
+    if len(written[0]) > allowed:
+        raise JournalIncomplete(f"{len(written[0])} turns were played, and {allowed} are allowed")
+    strangers = {step.agent for step in trajectory.steps} - set(team)
+    if strangers:
+        raise JournalIncomplete(f"{min(strangers)!r} took part, who is not of the team")
+    return written
+
+
+def solved_nothing(why: str) -> Judgement:
+    """The judgement of a run that did not play what it was asked, by its rules."""
+    return Judgement(
+        verdicts={"solved": False}, prediction=None, signals=(Class.ILLEGAL,), detail=why
+    )
+
+
+def _team_of(instance: JsonObject) -> JsonValue:
+    setting = instance.get("setting")
+    return setting.get("team") if isinstance(setting, dict) else None

@@ -1,0 +1,227 @@
+"""Is the problem solved? The judge runs a run's last program, or compares its last answer, anew.
+
+It is the bench's own: a sandbox and a Math-Verify of this process, and the problems that lie in the
+output directory. Nothing that the run or its deployment's judge says decides anything; only what is
+told as a measure beside the verdict (`agreed`, `right_tests`) is theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from agents.environments.code.team import CodeInstance
+from agents.environments.math_team import MathInstance, reasoning_answer
+from agents.errors import JournalIncomplete
+from agents.judging import OutputVerdict
+from agents.records import Outcome, Trajectory
+from agents.roles.pair.teamwork import program_in
+from bench.background_loop import BackgroundLoop
+from bench.errors import OutputError, UsageError
+from bench.judgement import Judge, Judgement, Question
+from bench.output import Manifest
+from bench.taxonomy import ENDED_OTHERWISE, Class
+from bench.teams import CODE
+from bench.teams.playing import OTHER_INSTANCE, asked_and_played, solved_nothing, turns_of
+from workers.judging.answers import AnswerJudge
+from workers.judging.outputs import judged_outputs
+from workers.judging.problems import ProblemFolder, ProblemUnknown
+from workers.judging.programs import ProgramJudge
+from workers.judging.service import JudgeService, judge_service
+from workers.sandbox import Sandbox, SandboxSettings, SandboxUnavailable
+from workers.sandbox.bubblewrap import Bubblewrap
+
+CODE_CHECKERS = {"solved": "the run's last program passes every hidden test, run anew by the bench"}
+MATH_CHECKERS = {
+    "solved": "the run's last answer is the gold one: the same text, within the problem's "
+    "tolerance, or by Math-Verify"
+}
+
+_IN_ORDER = (
+    Class.ILLEGAL,
+    Class.NO_CODE,
+    Class.REFUSED,
+    Class.TIMED_OUT,
+    Class.CRASHED,
+    Class.WRONG_ANSWER,
+)
+
+
+def may_run_unsafe(manifest: Manifest) -> bool:
+    """Whether the user has said `--unsafe-exec`."""
+    return manifest.reference.get("unsafe_exec") is True
+
+
+def require_sandbox(*, unsafe_exec: bool) -> None:
+    """Raises UsageError where generated programs can't be run isolated, and need not be not."""
+    if unsafe_exec:
+        return
+    try:
+        Bubblewrap(disk_bytes=0).check()
+    except SandboxUnavailable as error:
+        raise UsageError(str(error)) from error
+
+
+@contextmanager
+def problem_judge(manifest: Manifest, folder: Path) -> Generator[Judge]:
+    """The judge of `bench code` or `bench math`; `folder` holds the problems. Raises UsageError
+    without a sandbox, or without Math-Verify for mathematics."""
+    unsafe = may_run_unsafe(manifest)
+    with BackgroundLoop() as loop:
+        opening = judge_service(ProblemFolder(folder), SandboxSettings(unsafe_exec=unsafe))
+        service = loop.run(opening.__aenter__())
+        try:
+            yield _judge(manifest, service, loop)
+        finally:
+            loop.run(opening.__aexit__(None, None, None))
+
+
+def class_of(outcome: Outcome, right: bool, signals: Collection[str]) -> Class:
+    """The class of one finished run: how it ended, else what became of its program or answer. Of
+    several failures on several tests the first in the order of `Class` stands."""
+    if right:
+        return Class.RIGHT
+    if outcome in ENDED_OTHERWISE:
+        return ENDED_OTHERWISE[outcome]
+    return next((name for name in _IN_ORDER if name in signals), Class.NO_ANSWER)
+
+
+class CodeJudge:
+    """Verdict `solved`; measures `pass_rate` (of the last program), `turns`, and of a team `agreed`
+    (the last program passes the last generated test) and `right_tests` (share of the generated
+    tests that a golden program passes)."""
+
+    def __init__(
+        self, problems: ProblemFolder, programs: ProgramJudge, loop: BackgroundLoop
+    ) -> None:
+        self._problems = problems
+        self._programs = programs
+        self._loop = loop
+
+    def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
+        played = asked_and_played(trajectory, question)
+        if played is None:
+            return solved_nothing(OTHER_INSTANCE)
+        instance = CodeInstance.model_validate(played)
+        try:
+            written = turns_of(trajectory, instance.setting.team, instance.setting.turns)[0]
+            problem = self._problems.code(instance.judged_as)
+        except JournalIncomplete as error:
+            return solved_nothing(str(error))
+        except ProblemUnknown as error:
+            raise OutputError(str(error)) from error
+        program = program_in(written[-1]) if written else ""
+        verdict = self._loop.run(self._programs.program(problem, program))
+        total = len(problem.tests)
+        passed = total - sum(verdict.failures.values())
+        counted = ", ".join(f"{count:,} {name}" for name, count in verdict.failures.items())
+        return Judgement(
+            verdicts={"solved": passed == total},
+            prediction=written[-1] if written else None,
+            answer=f"passes {passed:,} tests" if program else "",
+            signals=tuple(str(Class(failure)) for failure in verdict.failures),
+            measures={
+                "pass_rate": verdict.pass_rate,
+                "turns": float(len(written)),
+                **_said_of_tests(trajectory),
+            },
+            detail=f"of {total:,} tests: {counted}" if counted else "",
+        )
+
+
+class MathJudge:
+    """Verdict `solved`; measures `turns`, and of a team `agreed` (both last answers are one)."""
+
+    def __init__(
+        self,
+        problems: ProblemFolder,
+        answers: AnswerJudge,
+        sandbox: Sandbox,
+        loop: BackgroundLoop,
+    ) -> None:
+        self._problems = problems
+        self._answers = answers
+        self._sandbox = sandbox
+        self._loop = loop
+
+    def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
+        played = asked_and_played(trajectory, question)
+        if played is None:
+            return solved_nothing(OTHER_INSTANCE)
+        instance = MathInstance.model_validate(played)
+        setting = instance.setting
+        try:
+            written = turns_of(trajectory, setting.team, setting.turns)
+            problem = self._problems.math(instance.judged_as)
+        except JournalIncomplete as error:
+            return solved_nothing(str(error))
+        except ProblemUnknown as error:
+            raise OutputError(str(error)) from error
+        solutions, programs = written[0], written[1] if len(written) > 1 else []
+        answer = reasoning_answer(solutions[-1]) if solutions else ""
+        said, signals = (solutions[-1] if solutions else None), tuple[str, ...]()
+        if answer:
+            right = self._loop.run(self._answers.right(answer, problem))
+        elif programs:
+            # The team's answer is then the program's: it is run again, whatever was said of it.
+            ran = self._ran(instance, programs[-1])
+            answer, right, said = ran.answer, ran.right, programs[-1]
+            if ran.failure is not None:
+                signals = (str(Class(ran.failure)),)
+        else:
+            right = False
+        if answer and not right:
+            signals = (str(Class.WRONG_ANSWER),)
+        return Judgement(
+            verdicts={"solved": right},
+            prediction=said,
+            answer=answer[:200],
+            signals=signals,
+            measures={"turns": float(len(solutions)), **_agreed(trajectory, "tool_user")},
+            detail="" if right else "the answer is wrong" if answer else "there is no answer",
+        )
+
+    def _ran(self, instance: MathInstance, text: str) -> OutputVerdict:
+        problem = self._problems.math(instance.judged_as)
+        (ran,) = self._loop.run(
+            judged_outputs(
+                self._sandbox,
+                self._answers,
+                problem,
+                [program_in(text)],
+                seconds=instance.setting.program_seconds,
+                reasoner="",
+            )
+        )
+        return ran
+
+
+def _judge(manifest: Manifest, service: JudgeService, loop: BackgroundLoop) -> Judge:
+    if isinstance(service.sandbox, str) or service.programs is None:
+        raise UsageError(str(service.sandbox))
+    if manifest.benchmark == CODE:
+        return CodeJudge(service.problems, service.programs, loop)
+    if isinstance(service.answers, str):
+        raise UsageError(service.answers)
+    return MathJudge(service.problems, service.answers, service.sandbox, loop)
+
+
+def _said_of_tests(trajectory: Trajectory) -> dict[str, float]:
+    """By the run's own judge."""
+    written = [
+        step.candidates[step.selected].reward_parts
+        for step in trajectory.steps
+        if step.agent == "tester" and step.decision.kind == "acted"
+    ]
+    worth = [parts["local.right_test"] for parts in written if "local.right_test" in parts]
+    known = {"right_tests": sum(worth) / len(worth)} if worth else {}
+    return {**_agreed(trajectory, "tester"), **known}
+
+
+def _agreed(trajectory: Trajectory, last: str) -> dict[str, float]:
+    """By the run's own judge: whether its last turn ended in agreement."""
+    judged = [step.decision.data.get("judged") for step in trajectory.steps if step.agent == last]
+    if not judged or not isinstance(judged[-1], dict):
+        return {}
+    return {"agreed": float(judged[-1].get("agrees") is True)}

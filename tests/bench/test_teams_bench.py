@@ -1,0 +1,328 @@
+"""`bench code` and `bench math` without a bus: what they ask, whom they believe, what they refuse;
+and arms of every team that play with swapped policies."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.environments.code import CodeProblem, ProgramTest, show_test
+from agents.environments.code.team import CodeInstance, CodeSetting
+from agents.environments.math_team import MathInstance, MathProblem, MathQuestion, MathSetting
+from agents.judging import JUDGE_TOOLS
+from agents.local import run_locally
+from agents.records import JsonObject, Outcome, Run, Task, Trajectory
+from agents.workflows import workflows
+from agents.workflows.routing import Handoff
+from bench.arms import TEAM_ARMS, parse_arms, with_setting
+from bench.datasets import Item, Request, load
+from bench.errors import DataError, OutputError, UsageError
+from bench.judgement import Judge
+from bench.output import Manifest
+from bench.session import needed_pools, with_deployment
+from bench.taxonomy import Class
+from bench.teams.problem_judge import class_of, problem_judge
+from runtime import config
+from tests.agents.conversations import a_run
+from tests.agents.test_pair import ManyHost
+from tests.bench.command_line import bench
+from tests.bench.puzzle_client import PuzzleClient, manifest, measured, oracle
+from tests.workers.sandbox.conftest import needs_bubblewrap
+from workers.judging.problems import ProblemFolder
+
+GOOD, BAD = "```python\nprint(2 * int(input()))\n```", "```python\nprint(input())\n```"
+RIGHT = show_test(ProgramTest(stdin="2", stdout="4"))
+DOUBLE = CodeProblem(id="t/d", statement="Double.", tests=(ProgramTest(stdin="3", stdout="6"),))
+SUM = MathProblem(question=MathQuestion(id="t/s", statement="1 + 1?"), answer="2")
+needs_data = pytest.mark.skipif(
+    "SWITCHYARD_DATA" not in os.environ, reason="SWITCHYARD_DATA is not set"
+)
+
+
+# ---- swapped policies ----
+
+
+def swapped(made: Manifest, **policies: str) -> Manifest:
+    """The manifest as a deployment of the profile `petting` completes it."""
+    settings = config.load("petting", environ={})
+    chosen = settings.model_copy(update={"policies": {**settings.policies, **policies}})
+    arms = parse_arms(",".join(made.arms), made.benchmark)
+    return with_deployment(made, arms, chosen).model_copy(update={"options": made.options})
+
+
+def test_swapped_policies_play_the_other_role_and_are_compared_in_pairs(tmp_path: Path) -> None:
+    """Here the policy of the plan agent alone can solve, whatever its role."""
+
+    def player(run: Run, handoff: Handoff) -> str:
+        knows = run.policies[handoff.role] == "pair/plan"
+        return oracle(run, handoff) if knows else "I do not know."
+
+    request = Request("test", 6, seed=7, choices={"game": "sudoku", "setting": {"turns": 1}})
+    made = swapped(manifest(request, "pair,swapped"))
+    assert made.policies == {"swapped": {"tool_agent": "pair/plan", "plan_agent": "pair/tool"}}
+    client = PuzzleClient(player=player)
+    facts = measured(tmp_path / "out", made, client)
+    [pair] = facts.results["pairs"]
+    assert (pair["a"], pair["b"], pair["n"]) == ("pair", "swapped", 6)
+    assert (pair["only_a"], pair["only_b"]) == (6, 0)
+    assert (pair["difference"]["estimate"], pair["p"]) == (1.0, 0.03125)
+    played = {run.tags["arm"]: run.policies["tool_agent"] for run in client.runs.values()}
+    assert played == {"pair": "pair/tool", "swapped": "pair/plan"}
+
+
+def test_one_policy_in_both_roles_has_nothing_to_swap() -> None:
+    request = Request("test", 1, seed=7, choices={"game": "sudoku"})
+    with pytest.raises(UsageError, match=r"both served by the policy 'pair/tool'.*nothing to swap"):
+        swapped(manifest(request, "swapped"), plan_agent="pair/tool")
+
+
+@pytest.mark.parametrize("benchmark", TEAM_ARMS)
+def test_the_profile_petting_serves_every_arm_of_every_team(benchmark: str) -> None:
+    settings = config.load("petting", environ={})
+    taken = {role for worker in settings.workers.values() for role in worker.roles}
+    for arm in TEAM_ARMS[benchmark].values():
+        assert needed_pools(arm, settings.policies) == {"pair"}
+        assert set(arm.roles) <= taken
+        assert set(arm.roles) == set(arm.setting["team"])  # type: ignore[arg-type]
+
+
+# ---- what is asked ----
+
+
+def write_humaneval(folder: Path, tests: str = "    assert candidate(4711) == 9422\n") -> None:
+    row = {
+        "task_id": "HumanEval/0", "prompt": "def f(n):\n    'Double.'\n", "entry_point": "f",
+        "canonical_solution": "    return 2 * n\n", "test": f"def check(candidate):\n{tests}",
+    }  # fmt: skip
+    (folder / "HumanEval.jsonl").write_text(json.dumps(row) + "\n")
+
+
+def test_an_item_holds_the_question_and_a_hash_of_the_rest(tmp_path: Path) -> None:
+    write_humaneval(tmp_path)
+    request = Request(data=tmp_path, choices={"dataset": "humaneval", "attempts": 2})
+    dataset = load("code", request)
+    assert [item.id for item in dataset.items] == [
+        "code/humaneval/0#1", "code/humaneval/0#2",
+    ]  # fmt: skip
+    assert "4711" not in repr(dataset.items)
+    assert "4711" in repr(dataset.problems)
+    write_humaneval(tmp_path, "    assert candidate(4712) == 9424\n")
+    assert load("code", request).items[0].about["task"] != dataset.items[0].about["task"]
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("benchmark", "dataset", "split", "count"),
+    [
+        ("code", "humaneval", "test", 164), ("code", "mbpp", "test", 500),
+        ("code", "mbpp", "validation", 90), ("code", "mbpp_sanitized", "test", 257),
+        ("code", "apps", "test", 128), ("code", "apps", "train", 5),
+        ("code", "codecontests", "test", 165), ("math", "aime24", "test", 30),
+        ("math", "aime25", "test", 30), ("math", "olympiadbench", "test", 675),
+    ],
+)  # fmt: skip
+def test_published_problems_are_asked_with_what_their_judge_needs(
+    tmp_path: Path, benchmark: str, dataset: str, split: str, count: int
+) -> None:
+    found = load(benchmark, Request(split, 3, seed=7, choices={"dataset": dataset}))
+    assert (found.available, len(found.items), len(found.problems)) == (count, 3, 3)
+    folder = ProblemFolder(tmp_path)
+    for item, problem in zip(found.items, found.problems, strict=True):
+        task = item.about["task"]
+        assert isinstance(task, dict)
+        instance = task["instance"]
+        assert isinstance(instance, dict)
+        assert instance["judged_as"] == folder.add(problem)
+
+
+# ---- the judge ----
+
+
+@pytest.fixture(scope="module", params=["code", "math"])
+def judged(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Judge, Item, dict[str, list[str]]]]:
+    """A judge, an item of its benchmark, and by role what solves it."""
+    folder = ProblemFolder(tmp_path_factory.mktemp("problems"))
+    if request.param == "code":
+        key = folder.add(DOUBLE)
+        task = CodeInstance(
+            question=DOUBLE.question, judged_as=key, setting=CodeSetting(turns=2)
+        ).task
+        solution = {"coder": [GOOD], "tester": [RIGHT]}
+    else:
+        key = folder.add(SUM)
+        task = MathInstance(question=SUM.question, judged_as=key, setting=MathSetting(turns=2)).task
+        solution = {"reasoner": ["\\boxed{2}"], "tool_user": ["```python\nprint(2)\n```"]}
+    about: JsonObject = {
+        "problem": "t", "task": {"environment": task.environment, "instance": task.instance},
+    }  # fmt: skip
+    made = Manifest.model_construct(benchmark=request.param, reference={})
+    with problem_judge(made, folder.path) as judge:
+        yield judge, Item("x", task.prompt, "", about), solution
+
+
+class Praising(ManyHost):
+    """A host whose judge finds everything right, and all in agreement."""
+
+    async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
+        assert name in JUDGE_TOOLS
+        many = next(v for k, v in arguments.items() if k in ("programs", "tests", "answers"))
+        assert isinstance(many, list)
+        match name:
+            case "judge.programs":
+                return {"verdicts": [{"pass_rate": 1.0} for _ in many]}
+            case "judge.tests":
+                return {"verdicts": [{"right": True, "agrees": True} for _ in many]}
+            case "judge.answers":
+                return {"right": [True for _ in many]}
+            case _:
+                return {"verdicts": [{"answer": "2", "agrees": True} for _ in many]}
+
+
+async def praised(item: Item, said: dict[str, list[str]], **changes: Any) -> Trajectory:
+    """A run of the item whose deployment's judge praises everything."""
+    task = item.about["task"]
+    assert isinstance(task, dict)
+    instance = task["instance"]
+    assert isinstance(instance, dict)
+    team: JsonObject = {"team": list(said), **changes}
+    run = a_run("pair", item.question, greedy=True)
+    options = workflows.get("pair").check_options(run.options)
+    asked = Task(
+        environment=str(task["environment"]),
+        instance=with_setting(instance, team),
+        prompt=item.question,
+    )
+    run = run.model_copy(update={"task": asked, "options": options})
+    hosts = {role: Praising([[text] for text in texts]) for role, texts in said.items()}
+    return await run_locally(run, hosts)
+
+
+@needs_bubblewrap
+async def test_what_the_run_and_its_judge_say_counts_for_nothing(
+    judged: tuple[Judge, Item, dict[str, list[str]]],
+) -> None:
+    judge, item, solution = judged
+    first, second = solution
+    wrong = {first: [BAD if first == "coder" else "\\boxed{5}"], second: solution[second]}
+    lost = await praised(item, wrong)
+    assert (lost.outcome, lost.team_reward) == (Outcome.SOLVED, 1.0)
+    found = judge.judge(lost, item)
+    assert (found.verdicts, found.signals) == ({"solved": False}, ("wrong_answer",))
+    won = (await praised(item, solution)).model_copy(update={"outcome": Outcome.FAILED})
+    found = judge.judge(won, item)
+    assert (found.verdicts, found.signals) == ({"solved": True}, ())
+    assert found.measures["agreed"] == 1.0
+
+
+@needs_bubblewrap
+async def test_a_run_of_another_instance_or_with_more_turns_has_solved_nothing(
+    judged: tuple[Judge, Item, dict[str, list[str]]],
+) -> None:
+    judge, item, solution = judged
+    longer = await praised(item, solution, turns=9)
+    assert "another instance" in judge.judge(longer, item).detail
+    won = await praised(item, solution)
+    repeated = won.model_copy(update={"steps": won.steps * 3})
+    assert judge.judge(repeated, item).detail == "3 turns were played, and 2 are allowed"
+    first = next(iter(solution))
+    alone = await praised(item, {first: solution[first]})
+    assert judge.judge(alone, item).verdicts["solved"]
+    assert (
+        "who is not of the team"
+        in judge.judge(alone.model_copy(update={"steps": won.steps}), item).detail
+    )
+
+
+@needs_bubblewrap
+def test_a_directory_without_its_problems_is_damaged(
+    judged: tuple[Judge, Item, dict[str, list[str]]],
+) -> None:
+    judge, item, _ = judged
+    trajectory = Trajectory(
+        run=a_run("pair", item.question), steps=(), outcome=Outcome.ERROR, ended=1.0
+    )
+    with pytest.raises(OutputError, match="its manifest is damaged"):
+        judge.judge(trajectory, Item("x", "?", ""))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "signals", "expected"),
+    [
+        (Outcome.FAILED, ("wrong_answer", "timed_out"), Class.TIMED_OUT),
+        (Outcome.FAILED, ("crashed", "refused"), Class.REFUSED),
+        (Outcome.FAILED, ("no_code",), Class.NO_CODE),
+        (Outcome.FAILED, (), Class.NO_ANSWER),
+        (Outcome.ERROR, ("no_code",), Class.ERROR),
+    ],
+)
+def test_a_failure_has_one_class(
+    outcome: Outcome, signals: tuple[str, ...], expected: Class
+) -> None:
+    assert class_of(outcome, False, signals) is expected
+    assert class_of(outcome, True, signals) is Class.RIGHT
+
+
+# ---- the command line ----
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["code", "--dataset", "gsm8k"], "there is no 'gsm8k' here"),
+        (["math", "--dataset", "humaneval"], "there are: aime24"),
+        (["code", "--arms", "pair"], "there is no arm 'pair'"),
+        (["math", "--arms", "tool_user_alone"], "there is no arm"),
+        (["code", "--setting", "turns=0"], "--setting turns"),
+        (["code", "--setting", "speed=2"], "--setting speed"),
+        (["math", "--setting", 'team=["reasoner"]'], "chosen by --arms"),
+        (["code", "--split", "train"], "humaneval has no 'train'"),
+        (["math", "--split", "train"], "aime24 has no 'train'"),
+        (["code", "--greedy", "--attempts", "4"], "--greedy draws nothing"),
+        (["code", "--attempts", "0"], "--attempts"),
+    ],
+)
+def test_what_can_not_be_played_is_said_before_any_deployment_is_looked_for(
+    arguments: list[str], said: str
+) -> None:
+    done = bench(*arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_data_that_are_not_there_are_named(tmp_path: Path) -> None:
+    done = bench("code", "--data", str(tmp_path))
+    assert done.returncode != 0
+    assert "HumanEval.jsonl" in done.stderr
+    (tmp_path / "HumanEval.jsonl").write_text("{}\n")
+    with pytest.raises(DataError, match="there is no problem in it"):
+        load("code", Request(data=tmp_path, choices={"dataset": "humaneval"}))
+
+
+def test_without_bubblewrap_a_bench_of_programs_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_humaneval(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path / "state"))
+    done = bench("code", "--data", str(tmp_path))
+    assert done.returncode == 2
+    assert "apt-get install bubblewrap" in done.stderr
+    assert "--unsafe-exec" in done.stderr
+    done = bench("code", "--data", str(tmp_path), "--unsafe-exec")
+    assert "runtime up" in done.stderr, "the next thing that is missing is a deployment"
+
+
+def test_a_deployment_without_a_judge_is_refused(tmp_path: Path) -> None:
+    write_humaneval(tmp_path)
+    dataset = load("code", Request(data=tmp_path, choices={"dataset": "humaneval"}))
+    assert dataset.problems
+    made = Manifest.model_construct(benchmark="code", arms=("team",), options=None, policies={})
+    with pytest.raises(UsageError, match="needs a worker of the kind 'judge'"):
+        with_deployment(made, parse_arms("team", "code"), config.load("micro", environ={}))

@@ -1,0 +1,118 @@
+"""What the judge says of programs and of generated tests, and which class a failure falls into."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from agents.environments.code import AssertionTest, CallTest, CodeProblem, CodeTest, ProgramTest
+from agents.judging import Failure, ProgramVerdict, TestVerdict
+from tests.workers.sandbox.conftest import needs_bubblewrap
+from workers.judging.failures import failure_of
+from workers.judging.programs import PATIENCE, ProgramJudge
+from workers.sandbox import Limits, Sandbox, SandboxSettings
+from workers.sandbox.judge import Judge, Outcome
+
+# One sandbox serves all tests here: each program has an interpreter of its own anyway.
+pytestmark = [needs_bubblewrap, pytest.mark.asyncio(loop_scope="module")]
+
+GOOD = "print(2 * int(input()))"
+HALF = "n = int(input())\nprint(2 * n if n < 5 else n)"
+PROBLEM = CodeProblem(
+    id="t/1", statement="Double.", solutions=("return 1", GOOD),
+    tests=(ProgramTest(stdin="3", stdout="6"), ProgramTest(stdin="7", stdout="14")),
+)  # fmt: skip
+RIGHT, WRONG = ProgramTest(stdin="10", stdout="20"), ProgramTest(stdin="10", stdout="10")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def judge() -> AsyncIterator[ProgramJudge]:
+    limits = Limits(wall_seconds=20, cpu_seconds=1, memory_bytes=128 * 2**20)
+    settings = SandboxSettings(limits=limits, parallel=2, ready=1)
+    async with Sandbox(settings=settings) as sandbox:
+        yield ProgramJudge(Judge(sandbox))
+
+
+async def test_programs_have_their_share_of_the_tests_in_their_own_order(
+    judge: ProgramJudge,
+) -> None:
+    half = ProgramVerdict(pass_rate=0.5, failures={Failure.WRONG_ANSWER: 1})
+    assert await judge.programs(PROBLEM, [HALF, "", GOOD, HALF]) == (
+        half,
+        ProgramVerdict(pass_rate=0.0, failures={Failure.NO_CODE: 2}),
+        ProgramVerdict(pass_rate=1.0),
+        half,
+    )
+
+
+@pytest.mark.parametrize(
+    ("program", "failure"),
+    [
+        ("print(1)", Failure.WRONG_ANSWER),
+        ("print(", Failure.CRASHED),
+        ("raise ValueError(3)", Failure.CRASHED),
+        ("import os; os.abort()", Failure.CRASHED),
+        ("while True: pass", Failure.TIMED_OUT),
+        ("import os\nwhile True: os.fork()", Failure.REFUSED),
+        ("open('/usr/x', 'w')", Failure.REFUSED),
+        ("import urllib.request as u; u.urlopen('http://example.org')", Failure.REFUSED),
+        ("x = bytearray(2**30)", Failure.REFUSED),
+        ("while True: print('x' * 9999)", Failure.REFUSED),
+    ],
+)
+async def test_a_failure_has_the_class_of_what_happened(
+    judge: ProgramJudge, program: str, failure: Failure
+) -> None:
+    one = PROBLEM.model_copy(update={"tests": PROBLEM.tests[:1]})
+    assert (await judge.program(one, program)).failures == {failure: 1}
+
+
+@pytest.mark.parametrize(
+    ("why", "test", "failure"),
+    [
+        ("AssertionError: ", AssertionTest(source="assert f()"), Failure.WRONG_ANSWER),
+        ("the test: timed_out", AssertionTest(source="assert f()"), Failure.TIMED_OUT),
+        ("AssertionError: ", CallTest(function="f", arguments=(), expected=1), Failure.CRASHED),
+        ("wrong answer: far too long", CallTest(function="f", arguments=(), expected=1),
+         Failure.WRONG_ANSWER),
+        ("it ended without an answer", CallTest(function="f", arguments=(), expected=1),
+         Failure.CRASHED),
+    ],
+)  # fmt: skip
+async def test_an_assertion_of_a_test_is_a_wrong_answer_and_one_of_a_program_is_not(
+    why: str, test: CodeTest, failure: Failure
+) -> None:
+    assert failure_of(Outcome(False, "", why), test) is failure
+
+
+async def test_a_program_that_hangs_is_not_tried_on_every_test(judge: ProgramJudge) -> None:
+    """It would hold its judge up for as many time limits as there are tests."""
+    many = tuple(ProgramTest(stdin="1", stdout=str(n)) for n in range(400))
+    asked = PROBLEM.model_copy(update={"tests": many, "wall_seconds": 0.1})
+    verdict = await judge.program(asked, "import time; time.sleep(60)")
+    assert verdict.failures == {Failure.TIMED_OUT: 400}
+    assert PATIENCE < 400
+
+
+async def test_generated_tests_are_held_against_a_golden_program_and_the_teams(
+    judge: ProgramJudge,
+) -> None:
+    """Golden programs that are none themselves are passed over."""
+    of_half = await judge.tests(PROBLEM, HALF, [RIGHT, None, WRONG])
+    assert of_half == (
+        TestVerdict(right=True, agrees=False, actual="10\n", why="wrong answer"),
+        TestVerdict(right=False),
+        TestVerdict(right=False, agrees=True, actual="10\n"),
+    )
+    (without,) = await judge.tests(PROBLEM, "", [RIGHT])
+    assert without == TestVerdict(right=True)
+
+
+async def test_without_a_golden_program_nobody_knows_whether_a_test_is_right(
+    judge: ProgramJudge,
+) -> None:
+    asked = PROBLEM.model_copy(update={"id": "t/2", "solutions": ()})
+    (found,) = await judge.tests(asked, GOOD, [RIGHT])
+    assert found == TestVerdict(right=None, agrees=True, actual="20\n")

@@ -1,0 +1,167 @@
+"""The judge's folder, its answers by Math-Verify, and what it does without a sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from agents.environments.code import CodeProblem, ProgramTest
+from agents.environments.math_team import MathProblem, MathQuestion
+from agents.judging import JudgeOutputs, JudgePrograms, JudgeRequest
+from agents.records import JsonObject
+from tests.workers.sandbox.conftest import needs_bubblewrap
+from workers.judging.answers import AnswerJudge
+from workers.judging.problems import ProblemFolder, ProblemUnknown, key_of
+from workers.judging.service import JudgeService, judge_service
+from workers.sandbox import SandboxSettings
+
+CODE = CodeProblem(
+    id="t/1", statement="Double.", tests=(ProgramTest(stdin="3", stdout="6"),)
+)  # fmt: skip
+MATH = MathProblem(question=MathQuestion(id="t/2", statement="Half of 1?"), answer="$\\frac{1}{2}$")
+DOUBLED = "print(2 * int(input()))"
+
+
+async def asked(service: JudgeService, request: JudgeRequest) -> JsonObject:
+    return await service.call(request.tool, request.model_dump(mode="json"))
+
+
+# ---- the folder ----
+
+
+def test_a_problem_is_known_by_the_hash_of_all_that_decides_it(tmp_path: Path) -> None:
+    folder, other = ProblemFolder(tmp_path / "a"), ProblemFolder(tmp_path / "b")
+    keys = [folder.add(CODE), folder.add(MATH), folder.add(CODE)]
+    assert keys == [key_of(CODE), key_of(MATH), key_of(CODE)]
+    harder = CODE.model_copy(update={"tests": (ProgramTest(stdin="4", stdout="8"),)})
+    assert key_of(harder) != key_of(CODE)
+    other.copy_to(folder, [])
+    folder.copy_to(other, keys)
+    assert (ProblemFolder(other.path).code(keys[0]), other.math(keys[1])) == (CODE, MATH)
+
+
+def test_what_the_folder_does_not_have_or_has_damaged_is_named(tmp_path: Path) -> None:
+    folder = ProblemFolder(tmp_path)
+    key = key_of(CODE)
+    with pytest.raises(ProblemUnknown, match=f"copy the file {key}.json there"):
+        folder.code(key)
+    with pytest.raises(ProblemUnknown, match="no problem's hash"):
+        folder.code("../../etc/passwd")
+    folder.add(CODE)
+    with pytest.raises(ProblemUnknown, match="no problem of mathematics"):
+        folder.math(key)
+    path = tmp_path / f"{key}.json"
+    path.write_bytes(path.read_bytes().replace(b'"6"', b'"7"'))
+    with pytest.raises(ProblemUnknown, match="is damaged"):
+        ProblemFolder(tmp_path).code(key)
+
+
+# ---- answers ----
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def answers() -> AsyncIterator[AnswerJudge]:
+    async with AnswerJudge() as judge:
+        yield judge
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    ("answer", "gold", "right"),
+    [
+        ("0.5", "$\\frac{1}{2}$", True), ("\\frac12", "$\\frac{1}{2}$", True), ("2", "204", False),
+        ("204", "204", True), ("x^2+1", "$1+x^2$", True), ("", "204", False), ("  ", "0", False),
+        ("(1,2)", "$(1, 2)$", True),
+    ],
+)  # fmt: skip
+async def test_an_answer_is_right_if_it_says_the_same(
+    answers: AnswerJudge, answer: str, gold: str, right: bool
+) -> None:
+    assert await answers.right(answer, MATH.model_copy(update={"answer": gold})) is right
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_number_may_be_off_by_what_the_problem_says(answers: AnswerJudge) -> None:
+    problem = MATH.model_copy(update={"answer": "$4.2$", "tolerance": 0.1})
+    said = [await answers.right(answer, problem) for answer in ("4.3", "4.31", "4.1", "four")]
+    assert said == [True, False, True, False]
+
+
+# ---- requests ----
+
+
+async def test_a_judge_without_bubblewrap_runs_nothing_and_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = ProblemFolder(tmp_path / "problems")
+    mark = tmp_path / "ran"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    programs = JudgePrograms(
+        problem=folder.add(CODE), programs=(f"open({str(mark)!r}, 'w'); {DOUBLED}",)
+    )
+    outputs = JudgeOutputs(
+        problem=folder.add(MATH), programs=("print(1/2)",), seconds=20, reasoner=""
+    )
+    async with judge_service(folder, SandboxSettings(parallel=1, ready=1)) as service:
+        for request in (programs, outputs):
+            said = str((await asked(service, request))["error"])
+            assert "no `bwrap` on PATH" in said
+            assert "--unsafe-exec" in said
+        assert service.refuses
+    assert not mark.exists()
+    unsafe = SandboxSettings(parallel=1, ready=1, unsafe_exec=True)
+    async with judge_service(folder, unsafe) as service:
+        assert (await asked(service, programs))["verdicts"] == [{"pass_rate": 1.0, "failures": {}}]
+        assert not service.refuses
+    assert mark.exists()
+
+
+@needs_bubblewrap
+async def test_a_request_that_is_none_is_answered_with_what_is_wrong(tmp_path: Path) -> None:
+    folder = ProblemFolder(tmp_path)
+    unknown = JudgePrograms(problem="0" * 64, programs=("x",))
+    async with judge_service(folder, SandboxSettings(parallel=1, ready=1)) as service:
+        assert "no problem 000000000000" in str((await asked(service, unknown))["error"])
+        said = await service.call("judge.programs", {"problem": folder.add(CODE), "programs": []})
+        assert "judge.programs: programs" in str(said["error"])
+        assert "knows no 'calculate'" in str((await service.call("calculate", {}))["error"])
+
+
+@needs_bubblewrap
+async def test_a_tool_users_program_is_run_and_its_last_line_compared(tmp_path: Path) -> None:
+    folder = ProblemFolder(tmp_path)
+    programs = ("print('so:')\nprint(1/2)", "print(2)", "", "1/0", "x = 1", "import os; os.fork()")
+    request = JudgeOutputs(
+        problem=folder.add(MATH), programs=programs, seconds=20, reasoner="\\frac{2}{4}"
+    )
+    async with judge_service(folder, SandboxSettings(parallel=2, ready=2)) as service:
+        found = (await asked(service, request))["verdicts"]
+    assert isinstance(found, list)
+    said = [
+        (one["answer"], one["failure"], one["agrees"]) for one in found if isinstance(one, dict)
+    ]
+    assert said == [
+        ("0.5", None, True), ("2", "wrong_answer", False), ("", "no_code", False),
+        ("", "crashed", False), ("", "crashed", False), ("", "refused", False),
+    ]  # fmt: skip
+
+
+@needs_bubblewrap
+async def test_a_golden_program_is_found_though_who_asked_first_is_gone(tmp_path: Path) -> None:
+    """A worker that loses its lease cancels; others wait for the same finding."""
+    problem = CODE.model_copy(update={"solutions": (DOUBLED,)})
+    async with judge_service(
+        ProblemFolder(tmp_path), SandboxSettings(parallel=1, ready=1)
+    ) as service:
+        assert service.programs is not None
+        test = ProgramTest(stdin="4", stdout="8")
+        first = asyncio.create_task(service.programs.tests(problem, "", [test]))
+        second = asyncio.create_task(service.programs.tests(problem, "", [test]))
+        await asyncio.sleep(0)
+        first.cancel()
+        (found,) = await second
+    assert found.right is True

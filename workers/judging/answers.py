@@ -1,0 +1,68 @@
+"""Whether an answer is another one: the same text, a number within a tolerance, or as Math-Verify
+says."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from types import TracebackType
+from typing import Self
+
+from agents.answers import parse_number
+from agents.environments.math_team import MathProblem
+from workers.judging.math_verify import MathVerifier
+
+
+class AnswerJudge:
+    """Owner of a Math-Verify child process, which the first question starts. A context, to be used
+    from one event loop."""
+
+    def __init__(self) -> None:
+        """Raises `MathVerifyMissing`."""
+        self._verifier = MathVerifier()
+        # The child serves one question at a time.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="math-verify")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._verifier.close()
+
+    async def right(self, answer: str, problem: MathProblem) -> bool:
+        """Whether it is the gold answer; a missing one (empty) is not. Raises RuntimeError when the
+        child does not come up."""
+        if problem.tolerance is not None and _within(answer, problem.answer, problem.tolerance):
+            return True
+        return await self.equal(answer, problem.answer)
+
+    async def equal(self, answer: str, reference: str) -> bool:
+        """Whether an answer is the reference. It need not be symmetric: Math-Verify takes the
+        reference for well-formed. Raises as `right`."""
+        if not answer.strip():
+            return False
+        if answer.strip() == _bare(reference):
+            return True
+        boxed = f"\\boxed{{{answer}}}"
+        gold = reference if "$" in reference else f"${reference}$"
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._verifier.check, boxed, gold)
+
+
+def _within(answer: str, gold: str, tolerance: float) -> bool:
+    one, other = parse_number(answer), parse_number(_bare(gold))
+    if one is None or other is None:
+        return False
+    # The decimal that was written: 4.3 lies within 0.1 of 4.2, whatever binary fractions say.
+    return abs(one.value - other.value) <= Fraction(str(tolerance))
+
+
+def _bare(text: str) -> str:
+    return text.strip().strip("$").strip()

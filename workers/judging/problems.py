@@ -1,0 +1,132 @@
+"""Problems with what decides them, in a folder of the judge's machine.
+
+A file holds one problem and is named by the SHA-256 of its content: a run names that hash, so it is
+judged by the very tests that it was made for, wherever and whenever it is judged. Files are written
+whole and never changed; folders can be copied and merged as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from agents.environments.code import CodeProblem
+from agents.environments.math_team import MathProblem
+from agents.records import Record
+
+MAX_FILE_BYTES = 256 * 2**20
+_KEPT = 256
+_KEY = re.compile(r"[0-9a-f]{64}")
+
+
+class ProblemUnknown(LookupError):
+    """The folder has no such problem; the message says what to do."""
+
+
+class _Code(Record):
+    kind: Literal["code"] = "code"
+    problem: CodeProblem
+
+
+class _Math(Record):
+    kind: Literal["math"] = "math"
+    problem: MathProblem
+
+
+_file: TypeAdapter[_Code | _Math] = TypeAdapter(
+    Annotated[_Code | _Math, Field(discriminator="kind")]
+)
+
+
+class ProblemFolder:
+    """A folder of problems; made when the first one is added."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._known: OrderedDict[str, CodeProblem | MathProblem] = OrderedDict()
+
+    def add(self, problem: CodeProblem | MathProblem) -> str:
+        """Keep a problem; the key that it has from now on. Raises OSError."""
+        content = _content(problem)
+        key = hashlib.sha256(content).hexdigest()
+        path = self._file(key)
+        if not path.exists():
+            self.path.mkdir(parents=True, exist_ok=True)
+            partial = self.path / f".{key}.{os.getpid()}"
+            partial.write_bytes(content)
+            partial.replace(path)
+        return key
+
+    def copy_to(self, other: ProblemFolder, keys: Iterable[str]) -> None:
+        """Let another folder have these. Raises ProblemUnknown, or OSError."""
+        for key in keys:
+            other.add(self._get(key))
+
+    def code(self, key: str) -> CodeProblem:
+        """Raises ProblemUnknown."""
+        found = self._get(key)
+        if not isinstance(found, CodeProblem):
+            raise ProblemUnknown(f"problem {key[:12]} is no programming problem")
+        return found
+
+    def math(self, key: str) -> MathProblem:
+        """Raises ProblemUnknown."""
+        found = self._get(key)
+        if not isinstance(found, MathProblem):
+            raise ProblemUnknown(f"problem {key[:12]} is no problem of mathematics")
+        return found
+
+    def _get(self, key: str) -> CodeProblem | MathProblem:
+        if key not in self._known:
+            self._known[key] = self._read(key)
+            if len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+        self._known.move_to_end(key)
+        return self._known[key]
+
+    def _read(self, key: str) -> CodeProblem | MathProblem:
+        if _KEY.fullmatch(key) is None:
+            raise ProblemUnknown(f"{key[:80]!r} is no problem's hash")
+        path = self._file(key)
+        try:
+            if path.stat().st_size > MAX_FILE_BYTES:
+                raise ProblemUnknown(f"{path.name} in the judge's folder is too large")
+            content = path.read_bytes()
+        except FileNotFoundError:
+            raise ProblemUnknown(
+                f"no problem {key[:12]} is in this judge's folder: copy the file {path.name} there "
+                "from the folder `problems` of the benchmark that asks for it"
+            ) from None
+        except OSError as error:
+            raise ProblemUnknown(f"{path.name} in the judge's folder: {error.strerror}") from error
+        if hashlib.sha256(content).hexdigest() != key:
+            raise ProblemUnknown(f"{path.name} in the judge's folder is damaged: write it again")
+        try:
+            return _file.validate_json(content).problem
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            raise ProblemUnknown(
+                f"{path.name} in the judge's folder does not fit this version: {where}: "
+                f"{first['msg']}"
+            ) from error
+
+    def _file(self, key: str) -> Path:
+        return self.path / f"{key}.json"
+
+
+def key_of(problem: CodeProblem | MathProblem) -> str:
+    """The key that every folder knows a problem by."""
+    return hashlib.sha256(_content(problem)).hexdigest()
+
+
+def _content(problem: CodeProblem | MathProblem) -> bytes:
+    whole = _Code(problem=problem) if isinstance(problem, CodeProblem) else _Math(problem=problem)
+    return whole.model_dump_json().encode()
