@@ -6,6 +6,6 @@ are measured by greedy play of the same held-out puzzles.
 
 The modules: `settings`, `beginning` (tokenizer and random weights), `demonstrations` (the weak
 team), `supervised` and `reinforced` (one step of either training), `arm` (a training from its first
-step to its result, resumable), `plan` (who begins with what), `worker` and `processes` (several at
-once), `report`.
+step to its result, resumable), `results`, `baselines` (players by hand), `pipeline` and `worker`
+(all arms, two at a time), `report`.
 """
