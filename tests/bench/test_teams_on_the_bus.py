@@ -149,8 +149,8 @@ async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Deplo
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setenv("SECRET_TOKEN", SECRET)
-        # A judge that is killed is soon replaced.
-        bus = BusSettings(redis_url=server.url, lease_seconds=1.0, sweep_seconds=0.1)
+        # A judge that is killed is soon replaced, and a busy machine takes none for dead.
+        bus = BusSettings(redis_url=server.url, lease_seconds=6.0, sweep_seconds=0.1)
         problems(folder / "data")
         workers: list[WorkerBase] = [
             RoleWorkerSettings(bus=bus, name="roles", roles=ROLES),

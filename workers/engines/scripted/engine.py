@@ -213,8 +213,8 @@ class ScriptedEngine:
             yield Delta(text=rest)
 
     def _by_heart(self, request: GenerateRequest, index: int) -> str | None:
-        asked = "\n".join(message.content for message in request.messages)
         for answer in self._options.answers:
+            asked = "\n".join(message.content for message in request.messages)
             if all(text in asked for text in answer.where):
                 return answer.says[index % len(answer.says)]
         return None
