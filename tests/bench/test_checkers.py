@@ -161,11 +161,11 @@ def test_trailing_noughts_never_matter(value: object) -> None:
 )
 def test_hostile_text_costs_no_more_than_its_length(text: str) -> None:
     """A quadratic pattern would need minutes for these."""
-    began = time.perf_counter()
+    began = time.process_time()
     numeric.check(text, "18")
     delegate.check(text, "18")
     lm_eval.flexible(text, "18")
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize(
