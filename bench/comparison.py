@@ -9,7 +9,8 @@ from typing import Any
 
 from bench.errors import UsageError
 from bench.output import OutputDirectory
-from bench.report.facts import ArmRuns, Facts, facts_of
+from bench.report.computation import facts_of
+from bench.report.facts import ArmRuns, Facts
 from bench.statistics import (
     Interval,
     PairedTable,

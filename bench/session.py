@@ -22,7 +22,8 @@ from agents.records import JsonObject
 from agents.workflows import prompts_of
 from bench.arms import Arm, exchanged, named
 from bench.client import RunClient
-from bench.datasets import Dataset, Request, load
+from bench.datasets import Dataset, Request
+from bench.datasets.registry import load
 from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, OutputError, UsageError
 from bench.journal import Journal
 from bench.judges import judge_of, require_means

@@ -110,7 +110,8 @@ def run(
     """A data set of your own through the arms, paired: one that a package of yours registers under
     the entry point group `switchyard.datasets`."""
     from bench.arms import parse_arms
-    from bench.datasets import Request, load
+    from bench.datasets import Request
+    from bench.datasets.registry import load
     from bench.errors import UsageError
     from bench.session import Asked, manifest_of, show, start
 

@@ -6,7 +6,8 @@ import json
 
 from bench.output import OutputDirectory
 from bench.report import html, markdown
-from bench.report.facts import Facts, facts_of
+from bench.report.computation import facts_of
+from bench.report.facts import Facts
 from runtime.whole_files import write_whole
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from bench.datasets import Request, competition_math, load, names
+from bench.datasets import Request, competition_math
 from bench.datasets.gsm8k import VARIABLE
+from bench.datasets.registry import load, names
 from bench.errors import DataError, UsageError
 from workers.judging.math_verify import MathVerifier
 

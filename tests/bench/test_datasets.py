@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.datasets import Item, Request, load, names, sample
+from bench.datasets import Item, Request, sample
 from bench.datasets.gsm8k import VARIABLE, gold_of
+from bench.datasets.registry import load, names
 from bench.errors import DataError, UsageError
 
 REAL = os.environ.get(VARIABLE)

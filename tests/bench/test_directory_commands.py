@@ -14,7 +14,8 @@ import pytest
 from bench.arms import parse_arms
 from bench.checkers import Scorer
 from bench.comparison import compare_directories
-from bench.datasets import Request, load
+from bench.datasets import Request
+from bench.datasets.registry import load
 from bench.errors import OutputError, UsageError
 from bench.output import OutputDirectory
 from bench.progress import RunProgress

@@ -18,7 +18,7 @@ from agents.records import Trajectory
 from bench.checkers import Scorer
 from bench.compat import compare_books
 from bench.output import OutputDirectory
-from bench.report.facts import facts_of
+from bench.report.computation import facts_of
 from bench.report.figures import dollars, p_value, points, probability, seconds, share
 from bench.report.markdown import cell
 from bench.report.writer import write_reports

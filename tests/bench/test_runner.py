@@ -15,7 +15,7 @@ from bench.errors import OutputError, UsageError
 from bench.journal import GroupFlush, Journal
 from bench.ledger import read_ledger, total
 from bench.output import OutputDirectory
-from bench.report.facts import facts_of
+from bench.report.computation import facts_of
 from bench.runner import Ending, Runner, seed_of
 from bus import BusUnavailable, Overloaded
 from tests.bench.benchmarks import Watched, created, items, manifest, run

@@ -20,7 +20,8 @@ from agents.records import JsonObject, Outcome, Run, Task, Trajectory
 from agents.workflows import workflows
 from agents.workflows.routing import Handoff
 from bench.arms import TEAM_ARMS, parse_arms, with_setting
-from bench.datasets import Item, Request, load
+from bench.datasets import Item, Request
+from bench.datasets.registry import load
 from bench.errors import DataError, OutputError, UsageError
 from bench.judgement import Judge
 from bench.output import Manifest

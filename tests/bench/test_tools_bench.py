@@ -17,7 +17,8 @@ from agents.local import run_locally
 from agents.records import JsonObject, Outcome, Run, Trajectory
 from agents.roles.umi.output import written_call, written_plan
 from bench.arms import parse_arms
-from bench.datasets import Request, load
+from bench.datasets import Request
+from bench.datasets.registry import load
 from bench.errors import UsageError
 from bench.output import ManifestItem, manifest_items
 from bench.report.measures import win

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from agents.records import JsonObject
 from bench.arms import parse_arms
-from bench.datasets import Request, load
+from bench.datasets import Request
+from bench.datasets.registry import load
 from bench.output import Manifest, OutputDirectory, manifest_items
 from bench.progress import RunProgress
 from bench.report.facts import Facts

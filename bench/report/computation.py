@@ -1,0 +1,355 @@
+"""From an output directory to the facts of its report.
+
+`results` is a pure function of what was answered: the same answers give the same bytes, whether
+the benchmark was interrupted or not. `timings` is what clocks and retries said.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+from agents.records import UsageEntry
+from bench.checkers import PRIMARY
+from bench.compat import compare_books
+from bench.errors import OutputError
+from bench.judges import checkers_of, classifier_of
+from bench.ledger import Sum, read_ledger, sum_of, total
+from bench.output import Manifest, ManifestItem, OutputDirectory, Stored
+from bench.report.facts import ArmRuns, Facts
+from bench.report.measures import measured_pair, measured_results
+from bench.report.oracle import oracle_of
+from bench.report.pace import pace
+from bench.results import Result
+from bench.statistics import (
+    Interval,
+    bootstrap_difference,
+    mcnemar_exact,
+    paired_table,
+    quantile,
+    wilson,
+)
+from bench.teams.findings import findings_of, repeated
+
+
+def facts_of(directory: OutputDirectory) -> Facts:
+    """Read a directory and compute. Raises OutputError or UsageError."""
+    manifest = directory.manifest()
+    stored = directory.stored()
+    entries = read_ledger(directory.ledger_path)
+    return compute(manifest, stored, entries)
+
+
+def compute(manifest: Manifest, stored: Stored, entries: Sequence[UsageEntry]) -> Facts:
+    """The facts of what is stored."""
+    items = {item.id: item for item in manifest.items}
+    unknown = [item for _, item in stored.results if item not in items]
+    if unknown:
+        raise OutputError(
+            f"items.jsonl has a result for {unknown[0]!r}, which the manifest does not ask"
+        )
+    arms = [_arm(name, manifest, stored, items) for name in manifest.arms]
+    _charge(arms, stored, entries)
+    notices = [*stored.notices, *_broken(arms), *_checks(arms, stored, entries)]
+    notices += repeated(manifest)
+    return Facts(
+        manifest,
+        arms,
+        items,
+        {**_results(manifest, arms, items), **findings_of(manifest, arms, entries)},
+        _timings(manifest, arms, stored, entries),
+        notices,
+    )
+
+
+def _arm(name: str, manifest: Manifest, stored: Stored, items: dict[str, ManifestItem]) -> ArmRuns:
+    arm = ArmRuns(name)
+    classify = classifier_of(manifest)
+    for item in manifest.items:
+        result = stored.results.get((name, item.id))
+        if result is None:
+            continue
+        arm.results.append(result)
+        arm.classes[item.id] = classify(result, items[item.id].gold)
+    return arm
+
+
+def _charge(arms: list[ArmRuns], stored: Stored, entries: Sequence[UsageEntry]) -> None:
+    """Sum the ledger by arm and pool."""
+    owner = {run_id: arm for run_id, (arm, _) in stored.runs.items()}
+    by_name = {arm.name: arm for arm in arms}
+    finished = {result.run_id for arm in arms for result in arm.results}
+    for entry in entries:
+        arm = by_name.get(owner.get(entry.run_id, ""))
+        if arm is None or entry.run_id not in finished:
+            continue
+        if entry.discarded:
+            arm.discarded += sum_of(entry)
+            continue
+        one = sum_of(entry)
+        arm.paid += one
+        arm.pools[entry.policy.name] = arm.pools.get(entry.policy.name, Sum()) + one
+        arm.per_run[entry.run_id] = arm.per_run.get(entry.run_id, Sum()) + one
+
+
+def _broken(arms: list[ArmRuns]) -> list[str]:
+    """That runs broke, which a table of right answers does not tell from wrong ones."""
+    broken = [result for arm in arms for result in arm.broken()]
+    if not broken:
+        return []
+    counts = Counter(str(result.outcome) for result in broken)
+    parts = ", ".join(f"{outcome} {count:,}" for outcome, count in counts.most_common())
+    buried = any((result.reason or "").startswith("dead letter") for result in broken)
+    where = "`runtime dead ls` lists the dead letters" if buried else "the report says why"
+    runs = sum(len(arm.results) for arm in arms)
+    return [f"{len(broken):,} of {runs:,} runs ended in errors ({parts}): {where}"]
+
+
+def _checks(arms: list[ArmRuns], stored: Stored, entries: Sequence[UsageEntry]) -> list[str]:
+    """What does not add up, in words."""
+    notices: list[str] = []
+    known = set(stored.runs)
+    strange = sum(entry.run_id not in known for entry in entries)
+    if strange:
+        notices.append(f"{strange} ledger entries belong to no run of this benchmark; left out")
+    for arm in arms:
+        recorded = Sum(
+            sum(result.calls for result in arm.results),
+            sum(result.prompt_tokens for result in arm.results),
+            0,
+            sum(result.completion_tokens for result in arm.results),
+            0,
+            sum(result.micro_dollars for result in arm.results),
+        )
+        booked = arm.paid + arm.discarded
+        pairs = (
+            ("calls", recorded.calls, booked.calls),
+            ("prompt tokens", recorded.prompt, booked.prompt),
+            ("completion tokens", recorded.completion, booked.completion),
+            ("micro-dollars", recorded.micro_dollars, booked.micro_dollars),
+        )
+        for what, seen, sums in pairs:
+            # Discarded calls may be booked after the run's own line was written: never fewer.
+            if sums < seen or (sums != seen and not arm.discarded.calls):
+                notices.append(
+                    f"arm {arm.name}: the runs report {seen:,} {what}, the ledger {sums:,}"
+                )
+    return notices
+
+
+def _results(
+    manifest: Manifest, arms: list[ArmRuns], items: dict[str, ManifestItem]
+) -> dict[str, Any]:
+    checkers = tuple(checkers_of(manifest))
+    missing = {
+        arm.name: [item.id for item in manifest.items if item.id not in arm.classes] for arm in arms
+    }
+    return {
+        "benchmark": manifest.benchmark,
+        "split": manifest.split,
+        "seed": manifest.seed,
+        "source": manifest.source,
+        "available": manifest.available,
+        "questions": len(manifest.items),
+        "calculator": manifest.calculator,
+        "complete": not any(missing.values()),
+        "not_done": {name: ids for name, ids in missing.items() if ids},
+        "arms": {arm.name: _arm_results(arm, manifest, checkers) for arm in arms},
+        "pairs": [_pair(a, b, manifest.seed) for a, b in combinations(arms, 2)],
+        "oracle": oracle_of(arms),
+        "groups": _groups(arms, items),
+        "disagreements": [
+            {
+                "item": result.item,
+                "arm": arm.name,
+                "gold": items[result.item].gold,
+                "answer": result.answer,
+                "verdicts": result.verdicts,
+            }
+            for arm in arms
+            for result in arm.results
+            if _disagree(result)
+        ],
+        "delegate": [
+            row.as_dict()
+            for arm in arms
+            if "delegate" in checkers
+            for row in compare_books(arm.name, arm.results, items, arm.paid)
+        ],
+        "items": _items(manifest, arms),
+    }
+
+
+def _items(manifest: Manifest, arms: list[ArmRuns]) -> list[dict[str, Any]]:
+    runs = {arm.name: arm.by_item() for arm in arms}
+    return [
+        {
+            "item": item.id,
+            "gold": item.gold,
+            "arms": {
+                arm.name: {
+                    "value": result.value,
+                    "class": str(arm.classes[item.id]),
+                    "verdicts": result.verdicts,
+                }
+                for arm in arms
+                if (result := runs[arm.name].get(item.id)) is not None
+            },
+        }
+        for item in manifest.items
+    ]
+
+
+def _arm_results(arm: ArmRuns, manifest: Manifest, checkers: Sequence[str]) -> dict[str, Any]:
+    n, seed = len(arm.results), manifest.seed
+    return {
+        "n": n,
+        "accuracy": {
+            name: {"right": arm.right(name), **_interval(wilson(arm.right(name), n))}
+            for name in checkers
+        },
+        "measures": measured_results(arm.results, seed),
+        "classes": dict(Counter(str(arm.classes[r.item]) for r in arm.results)),
+        "outcomes": dict(Counter(str(r.outcome) for r in arm.results)),
+        "signals": dict(Counter(name for r in arm.results for name in r.signals)),
+        "delegations": sum(r.delegations for r in arm.results),
+        "escalations": sum(r.escalations for r in arm.results),
+        "tools": sum(r.tools for r in arm.results),
+        "usage": arm.paid.as_dict(),
+        "pools": {name: arm.pools[name].as_dict() for name in sorted(arm.pools)},
+        "per_question": {
+            "micro_dollars": _mean(arm, "micro_dollars", seed),
+            "tokens": _mean(arm, "tokens", seed),
+        },
+        "tokens_per_question": arm.paid.tokens / n if n else None,
+        "micro_dollars_per_question": arm.paid.micro_dollars / n if n else None,
+        "dollars_per_right_answer": (
+            arm.paid.micro_dollars / 1e6 / arm.right() if arm.right() else None
+        ),
+    }
+
+
+def _mean(arm: ArmRuns, what: str, seed: int) -> dict[str, float | None]:
+    """Mean over the questions with its bootstrap interval."""
+    values = [float(getattr(arm.spent_on(result), what)) for result in arm.results]
+    return _interval(bootstrap_difference(values, [0.0] * len(values), seed=seed))
+
+
+def _pair(a: ArmRuns, b: ArmRuns, seed: int) -> dict[str, Any]:
+    ours, theirs = a.by_item(), b.by_item()
+    shared = [result.item for result in a.results if result.item in theirs]
+    right_a = [ours[item].right for item in shared]
+    right_b = [theirs[item].right for item in shared]
+    table = paired_table(right_a, right_b)
+    difference = bootstrap_difference(
+        [float(x) for x in right_a], [float(x) for x in right_b], seed=seed
+    )
+    costs = [
+        [float(arm.spent_on(runs[item]).micro_dollars) for item in shared]
+        for arm, runs in ((a, ours), (b, theirs))
+    ]
+    tokens = [
+        [float(arm.spent_on(runs[item]).tokens) for item in shared]
+        for arm, runs in ((a, ours), (b, theirs))
+    ]
+    return {
+        "a": a.name,
+        "b": b.name,
+        "n": table.n,
+        "both": table.both,
+        "only_a": table.only_a,
+        "only_b": table.only_b,
+        "neither": table.neither,
+        "p": mcnemar_exact(table.only_a, table.only_b),
+        "difference": _interval(difference),
+        **measured_pair([ours[item] for item in shared], [theirs[item] for item in shared], seed),
+        "micro_dollars": _interval(bootstrap_difference(*costs, seed=seed)),
+        "tokens": _interval(bootstrap_difference(*tokens, seed=seed)),
+    }
+
+
+def _groups(arms: list[ArmRuns], items: dict[str, ManifestItem]) -> list[dict[str, Any]]:
+    """Accuracy by what the data set says about its items: split and number of steps."""
+    groups: list[dict[str, Any]] = []
+    for key in ("split", "steps"):
+        names = sorted({str(i.about[key]) for i in items.values() if key in i.about})
+        if not 1 < len(names) <= 12:
+            continue
+        for name in names:
+            row: dict[str, Any] = {"by": key, "group": name, "arms": {}}
+            for arm in arms:
+                chosen = [r for r in arm.results if str(items[r.item].about.get(key)) == name]
+                right = sum(r.right for r in chosen)
+                if chosen:
+                    row["arms"][arm.name] = {
+                        "n": len(chosen),
+                        "right": right,
+                        **_interval(wilson(right, len(chosen))),
+                    }
+            groups.append(row)
+    return groups
+
+
+def _timings(
+    manifest: Manifest, arms: list[ArmRuns], stored: Stored, entries: Sequence[UsageEntry]
+) -> dict[str, Any]:
+    times = [entry.at for entry in entries]
+    found = pace(entries, manifest.concurrency)
+    return {
+        "created": manifest.created,
+        "command": list(manifest.command),
+        "versions": manifest.versions,
+        "profile": manifest.profile,
+        "concurrency": manifest.concurrency,
+        "pools": {name: facts.model_dump() for name, facts in manifest.pools.items()},
+        "first_call": min(times, default=None),
+        "last_call": max(times, default=None),
+        "pace": found and {"wall": found.wall, "ideal": found.ideal, "ratio": found.ratio},
+        "arms": {arm.name: _arm_timings(arm) for arm in arms},
+        "paid": total(entries).as_dict(),
+        "discarded": total(entry for entry in entries if entry.discarded).as_dict(),
+        "run_ids": {f"{arm}/{item}": run for (arm, item), run in stored.admitted.items()},
+    }
+
+
+def _arm_timings(arm: ArmRuns) -> dict[str, Any]:
+    walls = [result.seconds.wall for result in arm.results]
+    n = len(walls) or 1
+    pools: Counter[str] = Counter()
+    for result in arm.results:
+        pools.update(result.seconds.pools)
+    return {
+        "wall": {
+            "mean": sum(walls) / n,
+            "p50": quantile(walls, 0.5) if walls else None,
+            "p90": quantile(walls, 0.9) if walls else None,
+            "p99": quantile(walls, 0.99) if walls else None,
+        },
+        "mean_seconds": {
+            "queue": sum(r.seconds.queue for r in arm.results) / n,
+            **{f"pool:{name}": pools[name] / n for name in sorted(pools)},
+            "other": sum(r.seconds.other for r in arm.results) / n,
+        },
+    }
+
+
+def _disagree(result: Result) -> bool:
+    """As `Verdicts.disagree`: `strict` asks for a marker that nobody is told to write."""
+    if PRIMARY not in result.verdicts:
+        # Checkers of tool use judge different things; the answer checkers judge one.
+        return False
+    return len({says for name, says in result.verdicts.items() if name != "strict"}) > 1
+
+
+def _interval(interval: Interval) -> dict[str, float | None]:
+    def known(value: float) -> float | None:
+        # NaN is no JSON.
+        return None if value != value else value
+
+    return {
+        "estimate": known(interval.estimate),
+        "low": known(interval.low),
+        "high": known(interval.high),
+    }
