@@ -23,7 +23,7 @@ from bench.results import Result
 from bench.statistics import Interval, bootstrap_difference
 from bench.tools.classes import class_of
 from trainers.glpft.facts import StageFacts
-from trainers.glpft.pipeline import REPORT, Report
+from trainers.glpft.report import REPORT, Report
 from trainers.glpft.stages import BACKBONE
 
 ALL = "held_out"

@@ -39,7 +39,7 @@ from tests.bench.command_line import bench
 from tests.trainers.tiny_glpft import SIZE, changed
 from trainers.data.datasets import read
 from trainers.glpft.facts import StageFacts
-from trainers.glpft.pipeline import REPORT, Report
+from trainers.glpft.report import REPORT, Report
 from trainers.glpft.settings import SIZES
 from trainers.glpft.stages import METHODS, ROLES, Method
 from trainers.job_processes import Told

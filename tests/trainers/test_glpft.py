@@ -21,7 +21,8 @@ from trainers.data.datasets import build, write
 from trainers.data.examples import SETS
 from trainers.data.sources import from_worlds
 from trainers.errors import TrainingError, UnreadableModel
-from trainers.glpft.pipeline import Report, Watch, train
+from trainers.glpft.pipeline import Watch, train
+from trainers.glpft.report import Report
 from trainers.glpft.rows import StageRows, TokenRow, rows_of, token_row
 from trainers.glpft.settings import Size
 from trainers.glpft.stage_training import StageTraining

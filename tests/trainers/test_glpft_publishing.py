@@ -10,8 +10,9 @@ import pytest
 from tests.runtime.conftest import Deployment
 from tests.runtime.conftest import deployment as deployment
 from trainers.errors import TrainingError
-from trainers.glpft.pipeline import Report, train
+from trainers.glpft.pipeline import train
 from trainers.glpft.publishing import publications, publish, require_publishable
+from trainers.glpft.report import Report
 from trainers.glpft.stages import ROLES
 
 from .tiny_glpft import DATA, changed

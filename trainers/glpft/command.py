@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from trainers.data.datasets import DataSet
-    from trainers.glpft.pipeline import Report
+    from trainers.glpft.report import Report
     from trainers.glpft.settings import GlpftSettings
     from trainers.glpft.stage_training import StageProgress
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from runtime.words import counted
 from trainers.glpft.facts import StageFacts
+from trainers.glpft.report import Report
 from trainers.glpft.stage_training import REPORT_EVERY
 from trainers.report_page import Plot, over_steps, share, training_page
 from workers.engines.local.model_files import model_name
-
-if TYPE_CHECKING:
-    from trainers.glpft.pipeline import Report
 
 PAGE = "report.html"
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from agents.environments.api_worlds import Split
 from runtime.whole_files import write_whole
@@ -32,6 +32,7 @@ from trainers.glpft.facts import FACTS, StageFacts, read_facts
 from trainers.glpft.fingerprint import weights_sha256
 from trainers.glpft.from_scratch import write_new_model
 from trainers.glpft.page import PAGE, render
+from trainers.glpft.report import REPORT, Report, read_report
 from trainers.glpft.rows import StageRows, rows_of
 from trainers.glpft.settings import COPYING_SHARE, COPYING_TOKENS, GlpftSettings
 from trainers.glpft.stage_training import StageProgress, StageTraining
@@ -42,27 +43,11 @@ from trainers.processes import Processes
 from workers.engines.torch.loading import LoadedModel
 
 SETTINGS = "settings.json"
-REPORT = "report.json"
 INITIAL = "initial"
 DATA = "data"
 """A data set that was made for this training alone."""
 _NAMES = (BACKBONE, "single", "multitask", *ROLES, COPYING)
 """Of all stages that there are."""
-
-
-class Report(BaseModel):
-    """What was trained, and with how much compute."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    settings: GlpftSettings
-    budget: int
-    """Tokens, padding included, for all stages together."""
-    tokens: int
-    """That went through a model."""
-    padding: int
-    seconds: float
-    stages: tuple[StageFacts, ...]
 
 
 @dataclass(frozen=True)
@@ -95,7 +80,7 @@ def train(
     _require_possible(settings, processes)
     with processes.in_turn():
         _claim(output, settings, restart=restart and processes.is_first)
-    finished = _read_report(output)
+    finished = read_report(output)
     if finished is not None:
         watch.say(f"the training in {output} is finished; --restart trains anew")
         return finished
@@ -266,17 +251,6 @@ def _claim(output: Path, settings: GlpftSettings, *, restart: bool) -> None:
         raise TrainingError(f"{output} holds something else; name another folder")
     output.mkdir(parents=True, exist_ok=True)
     write_whole(path, settings.model_dump_json(indent=1) + "\n")
-
-
-def _read_report(output: Path) -> Report | None:
-    path = output / REPORT
-    if not path.exists():
-        return None
-    try:
-        return Report.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        why = error.errors()[0]["msg"]
-        raise UnreadableModel(f"{path} is damaged ({why}); --restart trains anew") from error
 
 
 def _require_possible(settings: GlpftSettings, processes: Processes) -> None:

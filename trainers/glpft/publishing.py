@@ -11,7 +11,7 @@ from bus import Policy
 from trainers.errors import TrainingError
 from trainers.glpft.facts import StageFacts
 from trainers.glpft.fingerprint import weights_sha256
-from trainers.glpft.pipeline import Report
+from trainers.glpft.report import Report
 from trainers.glpft.settings import GlpftSettings
 from trainers.glpft.stages import ROLES
 from trainers.network import base_folder
