@@ -97,8 +97,9 @@ def puzzles(
     from bench.datasets import Request
     from bench.errors import UsageError
     from bench.puzzles import BENCHMARK
-    from bench.puzzles.choice import named_values, sampling
+    from bench.puzzles.choice import sampling
     from bench.session import Asked, show, start
+    from runtime.named_values import named_values
 
     if not 0 < run_seconds <= 86_400:
         raise UsageError(f"--run-seconds must lie between 0 and 86400; got {run_seconds}")

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from typing import Literal
-
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agents.environments import plan_path, sokoban, sudoku
+from agents.environments.puzzles import Difficulty, Game, difficulty_of
 from agents.errors import InvalidOptions
 from agents.records import JsonObject
 from agents.workflows import workflows
 from bench.errors import UsageError
-from runtime.config import option_value
 
 MAX_ATTEMPTS = 256
-
-Difficulty = plan_path.Difficulty | sokoban.Difficulty | sudoku.Difficulty
-Instance = plan_path.PlanPathInstance | sokoban.SokobanInstance | sudoku.SudokuInstance
 
 
 class Choice(BaseModel):
@@ -25,7 +18,7 @@ class Choice(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    game: Literal["plan_path", "sokoban", "sudoku"]
+    game: Game
     size: int | None = None
     """Cells along a side; none: the generator's own default."""
     difficulty: JsonObject = Field(default_factory=dict)
@@ -38,28 +31,10 @@ class Choice(BaseModel):
     @property
     def levels(self) -> Difficulty:
         """What the generator is asked for. Raises UsageError that names the option."""
-        side = ("size",) if self.game == "sudoku" else ("rows", "columns")
-        sized = {} if self.size is None else dict.fromkeys(side, self.size)
-        wanted = json.dumps({**sized, **self.difficulty, "setting": self.setting})
         try:
-            match self.game:
-                case "plan_path":
-                    return plan_path.Difficulty.model_validate_json(wanted)
-                case "sokoban":
-                    return sokoban.Difficulty.model_validate_json(wanted)
-                case "sudoku":
-                    return sudoku.Difficulty.model_validate_json(wanted)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            names = [str(part) for part in first["loc"]]
-            given = ".".join(names)
-            if names[:1] == ["setting"]:
-                given = f"--setting {'.'.join(names[1:])}"
-            elif names and names[0] in side and names[0] not in self.difficulty:
-                given = f"--size {self.size}"
-            elif names:
-                given = f"--difficulty {given}"
-            raise UsageError(f"{self.game}: {given or '--difficulty'}: {first['msg']}") from error
+            return difficulty_of(self.game, self.size, self.difficulty, self.setting)
+        except InvalidOptions as error:
+            raise UsageError(str(error)) from error
 
 
 def chosen(choices: JsonObject) -> Choice:
@@ -97,14 +72,3 @@ def sampling(
     except InvalidOptions as error:
         raise UsageError(str(error)) from error
     return options
-
-
-def named_values(option: str, words: list[str]) -> JsonObject:
-    """`NAME=VALUE`; a value is JSON (`4`, `true`) or else text. Raises UsageError."""
-    found: JsonObject = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not (name and equals):
-            raise UsageError(f"{option}: {word!r} is not NAME=VALUE, as in turns=40")
-        found[name] = option_value(value)
-    return found

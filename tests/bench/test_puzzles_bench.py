@@ -24,7 +24,7 @@ from bench.datasets import Item, Request, load
 from bench.errors import DataError, OutputError, UsageError
 from bench.output import OutputDirectory
 from bench.puzzles.baselines import baselines_of
-from bench.puzzles.choice import named_values, sampling
+from bench.puzzles.choice import sampling
 from bench.puzzles.findings import ladder, pass_at, success
 from bench.puzzles.judge import PuzzlesJudge, class_of
 from bench.rescoring import rescore_all
@@ -344,12 +344,6 @@ def test_greedy_is_the_default_and_anything_about_drawing_means_drawn() -> None:
     assert sampling(None, None, None, None) == {"greedy": True}
     assert sampling(None, None, None, 4) == {"greedy": False, "candidates": 1, "temperature": 1.0}
     assert sampling(False, 8, 0.5, None) == {"greedy": False, "candidates": 8, "temperature": 0.5}
-
-
-def test_values_of_options_are_json_or_text() -> None:
-    assert named_values("--setting", ["turns=4", "brief=true", "team=[1]", "x=y=z"]) == {
-        "turns": 4, "brief": True, "team": [1], "x": "y=z",
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
