@@ -20,7 +20,7 @@ def grpo_faults(
     seed: Annotated[
         int | None, typer.Option(help="Of the plan of faults; a random one if not given.")
     ] = None,
-    puzzles: Annotated[int, typer.Option(min=2, max=1_000, help="Of a round.")] = 16,
+    puzzles: Annotated[int, typer.Option(min=2, max=1_000, help="Of a round.")] = 24,
     staleness: Annotated[int, typer.Option(min=0, max=8, help="Of the loop.")] = 0,
     only_kills: Annotated[
         bool, typer.Option(help="Kill workers and the trainer; stop nobody, leave Redis alone.")

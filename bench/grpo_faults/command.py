@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +67,9 @@ def attack(plan: Plan, *, as_json: bool) -> None:
         raise typer.Exit(EXIT_FAILED)
 
 
-def attacked(plan: Plan, folder: Path, progress: Any) -> tuple[LoopAttack, list[Violation]]:
+def attacked(
+    plan: Plan, folder: Path, progress: Callable[[str], None]
+) -> tuple[LoopAttack, list[Violation]]:
     """One attack in `folder`, and what is wrong with its history."""
     driver = LoopDriver(
         folder,
@@ -79,7 +81,7 @@ def attacked(plan: Plan, folder: Path, progress: Any) -> tuple[LoopAttack, list[
         progress=progress,
     )
     progress(f"seed {plan.seed}: {driver.rounds} rounds of {plan.puzzles} puzzles")
-    found = asyncio.run(driver.run())
+    found = driver.attack()
     scratch = folder / "trained-anew"
     scratch.mkdir()
     return found, check(found.evidence, scratch)

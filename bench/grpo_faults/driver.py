@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
 from collections import Counter
@@ -43,8 +44,11 @@ TURNS = 2
 GROUPS_PER_PUZZLE = 3.5
 """Two agents, two turns; some puzzles are solved in the first."""
 K = 4
-TRAINER_LIVES = (4.0, 40.0)
-"""Seconds between two kills of the trainer."""
+TRAINER_COMMITS = (1.0, 120.0)
+"""Steps that are committed in one life of the trainer, at least: a slow machine, on which it takes
+long to start, must get on with its work too."""
+TRAINER_SECONDS = (0.0, 8.0)
+"""After which it is killed then: so that it is met at everything that it does."""
 SECONDS_PER_GROUP = 3.0
 """On the slowest machine that is waited for."""
 LEAST_SECONDS = 600.0
@@ -81,6 +85,30 @@ class LoopAttack:
     seconds: float
 
 
+class _Mortal:
+    """The lives of a trainer: each ends some steps and some seconds after it began."""
+
+    def __init__(self, seed: int, trainer: Trainer, commits: Callable[[], int]) -> None:
+        self.killed = 0
+        self._trainer, self._commits = trainer, commits
+        self._random = random.Random(seed)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._until = self._commits() + self._random.uniform(*TRAINER_COMMITS)
+        self._seconds = self._random.uniform(*TRAINER_SECONDS)
+        self._dies: float | None = None
+
+    def strike(self) -> None:
+        """Kill it, and start it again, if its time has come."""
+        if self._dies is None and self._commits() >= self._until:
+            self._dies = time.monotonic() + self._seconds
+        if self._dies is not None and time.monotonic() >= self._dies and self._trainer.kill():
+            self.killed += 1
+            self._trainer.start()
+            self._begin()
+
+
 class LoopDriver:
     """Runs one attack in `folder`."""
 
@@ -107,7 +135,7 @@ class LoopDriver:
         )  # fmt: skip
         self._fleet = players(self._settings, folder, model)
         self._lookout = Lookout(self._fleet, WORK)
-        profile = _profile(folder / "profile.toml", self._settings, model)
+        profile = write_profile(folder / "profile.toml", self._settings, model)
         arguments = (
             str(self._output), "--loop", "--base", str(base), "--weights", "lora", "--rank", "2",
             "--game", "plan_path", "--size", "5", "--setting", f"turns={TURNS}",
@@ -120,8 +148,11 @@ class LoopDriver:
         self._blows = {"kill": 100} if only_kills else BLOWS
         self._limit = LEAST_SECONDS + SECONDS_PER_GROUP * groups
 
-    async def run(self) -> LoopAttack:
+    def attack(self) -> LoopAttack:
         """Raises `BenchError` if a process can't be started, never drains, or gives up."""
+        return asyncio.run(self._attack())
+
+    async def _attack(self) -> LoopAttack:
         began = time.monotonic()
         await asyncio.to_thread(self._server.start)
         try:
@@ -153,9 +184,8 @@ class LoopDriver:
         """Until the loop is finished; how often its trainer was killed."""
         enough = asyncio.Event()
         striking = asyncio.create_task(chaos.run(enough))
-        lives = random.Random(self._seed)
         until = time.monotonic() + self._limit
-        killed, dies, said = 0, time.monotonic() + lives.uniform(*TRAINER_LIVES), -1
+        mortal, said = _Mortal(self._seed, self._trainer, lambda: self._lookout.commits), -1
         self._trainer.start()
         try:
             while not self._trainer.finished():
@@ -165,12 +195,9 @@ class LoopDriver:
                     said = done
                     self._progress(
                         f"{done} of {self.rounds} rounds sealed, {self._lookout.commits} steps, "
-                        f"struck {dict(chaos.struck)}, trainer killed {killed} times"
+                        f"struck {dict(chaos.struck)}, trainer killed {mortal.killed} times"
                     )
-                if time.monotonic() > dies:
-                    killed += self._trainer.kill()
-                    self._trainer.start()
-                    dies = time.monotonic() + lives.uniform(*TRAINER_LIVES)
+                mortal.strike()
                 if time.monotonic() > until:
                     raise BenchError(
                         f"{done} of {self.rounds} rounds in {self._limit:.0f} s; the trainer's log "
@@ -180,7 +207,7 @@ class LoopDriver:
         finally:
             enough.set()
             await striking
-        return killed
+        return mortal.killed
 
     async def _evidence(
         self, client: Client, consumers: list[str], alive: list[str]
@@ -226,10 +253,10 @@ def players(bus: BusSettings, folder: Path, model: ModelSettings) -> Fleet:
     return Fleet(FLEET, folder, settings_of)
 
 
-def _profile(path: Path, bus: BusSettings, model: ModelSettings) -> Path:
-    """The deployment as the trainer finds it: `petting`, on this bus and with this model."""
+def write_profile(path: Path, bus: BusSettings, model: ModelSettings) -> Path:
+    """The deployment as a trainer finds it: `petting`, on this bus and with this model."""
     told = bus.model_dump(mode="json", exclude_unset=True)
-    served = {"model": model.model, "device": model.device, "constrain_tools": False}
+    served = model.model_dump(mode="json", exclude_unset=True)
     lines = ['extends = "petting"', "[bus]", *_toml(told), f"[models.{POOL}]", *_toml(served)]
     path.write_text("\n".join(lines) + "\n")
     return path
@@ -237,6 +264,4 @@ def _profile(path: Path, bus: BusSettings, model: ModelSettings) -> Path:
 
 def _toml(values: dict[str, object]) -> list[str]:
     # A TOML value of these kinds is written as in JSON.
-    import json
-
     return [f"{name} = {json.dumps(value)}" for name, value in values.items()]

@@ -13,6 +13,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from subprocess import Popen
 
+from bench.grpo_faults.driver import write_profile
 from bus import BusSettings
 from runtime.config import Settings, load
 from tests.workers.processes import spawn
@@ -44,6 +45,8 @@ class Deployed:
     settings: Settings
     base: Path
     store: Path
+    profile: Path
+    """Of the commands that find it."""
     processes: dict[str, Popen[bytes]]
 
 
@@ -54,19 +57,18 @@ def deployed(bus: BusSettings, base: Path, folder: Path) -> Generator[Deployed]:
         engine="torch", model=str(base), device="cpu", plain_logprobs=True, constrain_tools=False,
         base_until_published=("tool", "plan"),
     )  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
     store = folder / "store"
     workers: list[WorkerBase] = [
         RoleWorkerSettings(bus=bus, name="roles", roles=("tool_agent", "plan_agent")),
         GpuWorkerSettings(bus=bus, name="gpu", models={"pair": model}),
         RecorderSettings(bus=bus, name="recorder", store=store, linger_seconds=0.1),
     ]
-    settings = load("petting", redis_url=bus.redis_url, environ={})
-    settings = settings.model_copy(
-        update={"bus": bus, "models": {"pair": model}, "policies": POLICIES}
-    )
+    profile = write_profile(folder / "profile.toml", bus, model)
+    settings = load(str(profile), environ={})
     processes = {each.name: spawn(each, folder) for each in workers}
     try:
-        yield Deployed(settings, base, store, processes)
+        yield Deployed(settings, base, store, profile, processes)
     finally:
         for process in processes.values():
             process.kill()

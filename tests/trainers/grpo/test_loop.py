@@ -4,6 +4,7 @@ the trainer is killed."""
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import time
@@ -29,6 +30,7 @@ from trainers.network import load_base
 from trainers.store import read_trajectories
 
 from .looped import Deployed, deployed, interrupted, killed_at, loop_settings, run_loop
+from .test_command import command
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -238,6 +240,57 @@ def test_rollouts_may_be_one_version_ahead_and_no_group_is_older_than_the_bound(
 def begun_ahead(output: Path) -> int:
     """The last round that has a plan."""
     return max(int(path.parent.name) for path in output.glob("rounds/*/wave-*.plan.json"))
+
+
+def test_the_command_trains_a_policy_for_each_role_and_ends_with_a_table_and_a_line_of_json(
+    where: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWITCHYARD_PROFILE", str(where.profile))
+    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path / "state"))
+    arguments = (
+        tmp_path / "out", "--loop", "--base", where.base, "--weights", "lora", "--rank", 2,
+        "--policies", "per-role", "--game", "plan_path", "--size", 5, "--setting", "turns=2",
+        "--setting", "brief=true", "--no-instructions", "--max-tokens", 8, "--rounds", 2,
+        "--puzzles", 2, "--batch", 6, "--learning-rate", 1e-2, "--truncated", "keep", "--json",
+    )  # fmt: skip
+    code, out, err = command(*arguments)
+    assert code == 0, err
+    assert "round 2/2  solved" in err
+    said = json.loads(out.splitlines()[-1])
+    assert said["rounds"] == 2
+    assert said["puzzles"] > 4, "two puzzles have no six groups with a signal"
+    assert set(said["policies"]) == {"tool_agent", "plan_agent"}
+    assert said["groups"] == said["trained_groups"] + said["zero_variance_groups"]
+    assert set(said["seconds"]) == {"rollout", "wait", "train", "publish"}
+    assert list((tmp_path / "out/curves/rounds").iterdir())
+    book = book_of(tmp_path / "out")
+    assert not same(adapter(book, 2, "tool_agent"), adapter(book, 2, "plan_agent"))
+    tool = on_bus(where.settings.bus, "pair/tool")
+    assert tool.path_of(said["served"]["pair/tool"]) == str(book.published(2) / "tool_agent")
+    code, again, err = command(*arguments)
+    assert code == 0
+    assert "is finished; --restart trains anew" in err
+    assert again == out
+
+
+def test_an_offline_training_can_be_published_to_the_workers_that_recorded_its_runs(
+    finished: Finished, where: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, output, _ = finished
+    recorded(where, set(book_of(output).sealed(1).runs))
+    monkeypatch.setenv("SWITCHYARD_PROFILE", str(where.profile))
+    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path / "state"))
+    before = on_bus(where.settings.bus, "pair/plan")
+    code, out, err = command(
+        tmp_path / "out", "--from-store", where.store, "--base", where.base, "--weights", "lora",
+        "--rank", 2, "--workflow", "pair", "--truncated", "keep", "--steps", 1, "--publish",
+    )  # fmt: skip
+    assert code == 0, err
+    after = on_bus(where.settings.bus, "pair/plan")
+    assert after.current == max(each.version for each in before.versions) + 1
+    assert after.path_of(after.current) == str((tmp_path / "out/policies/shared").resolve())
+    assert f"pair/plan: version {after.current}" in out
+    assert out.count("gpu: serves version") == 2
 
 
 def test_a_policy_that_somebody_else_has_changed_is_named_and_not_overwritten(
