@@ -3,4 +3,5 @@
 the runs that the bus recorded. Its baselines are trained by the same code.
 
 Recorded runs → `sequences` (token ids with the log-probabilities they were sampled with) → `groups`
-→ `advantages` → `losses` → the next version of each policy."""
+→ `advantages` → `losses` → the next version of each policy. `loop` records the runs itself, on a
+running deployment, and lets it answer with each version."""

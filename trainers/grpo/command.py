@@ -60,7 +60,8 @@ def grpo(
     epochs: Annotated[int, typer.Option(help="Times that the groups are gone through.")] = 1,
     steps: Annotated[int | None, typer.Option(help="At most; none: all groups.")] = None,
     staleness: Annotated[
-        int | None, typer.Option(help="Versions that a sample may be behind; none: any number.")
+        int | None,
+        typer.Option(help="Versions that a sample may be behind; none: any number, of --loop 0."),
     ] = None,
     base_version: Annotated[
         int | None, typer.Option(help="Version of the base; none: the oldest in the store.")

@@ -25,7 +25,7 @@ class Seconds(BaseModel):
     """In which nobody worked for the round: ends of runs that were not heard of yet, planning,
     sealing."""
     train: float = 0.0
-    """The step, with its checkpoint."""
+    """The step, and writing its adapters."""
     publish: float = 0.0
     """Until the workers serve the version that the round begins with."""
 

@@ -185,14 +185,18 @@ class Loop:
     def _on_the_bus(self, phase: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
         """Connect, and outlast a bus that is away: a phase that is broken off and begun again goes
         on where it was. Ctrl-C breaks it off."""
-        until = time.monotonic() + PATIENCE_SECONDS
+        away: float | None = None
         while True:
+            began = time.monotonic()
             try:
                 return asyncio.run(self._unless_stopped(phase))
             except UserError as error:
                 raise TrainingError(f"--loop: {error}") from error
             except BusUnavailable as error:
-                if time.monotonic() > until:
+                now = time.monotonic()
+                # A phase that was at work for so long has met a new outage.
+                away = now if away is None or now - began > PATIENCE_SECONDS else away
+                if now - away > PATIENCE_SECONDS:
                     raise TrainingError(
                         f"--loop: {error}. Then go on with the same command"
                     ) from error
