@@ -182,7 +182,8 @@ def _end_differences(run: Run, trajectory: Trajectory) -> tuple[str, ...]:
     # An answer is judged later, by whoever knows the reference; a game is judged by its workflow.
     judged = (Outcome.SOLVED, Outcome.FAILED) if finish.outcome is Outcome.ANSWERED else ()
     same = trajectory.outcome in (finish.outcome, *judged)
-    if not same or finish.answer != trajectory.answer:
+    # A record does not tell an empty answer from none.
+    if not same or (finish.answer or None) != (trajectory.answer or None):
         return (
             f"the end is {finish.outcome} {finish.answer!r}, recorded was "
             f"{trajectory.outcome} {trajectory.answer!r}",

@@ -29,6 +29,7 @@ register_all(
             "bench.engine_bench",
             "bench.faults",
             "bench.fidelity",
+            "bench.grpo_faults",
             "bench.soak",
             "bench.training_bench",
             "bench.validity",

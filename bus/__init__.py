@@ -8,7 +8,7 @@ from bus import dead_letters, policies
 from bus.bus import Admission, Bus
 from bus.capabilities import Server, probe
 from bus.commit import Finish, Join, Outgoing, StepCommit
-from bus.connection import OUTAGE
+from bus.connection import OUTAGE, outlast
 from bus.consumer import Consumer
 from bus.dead_letters import DeadLetter
 from bus.delivery import Delivery
@@ -83,6 +83,7 @@ __all__ = [
     "announce",
     "dead_letters",
     "error_reply",
+    "outlast",
     "policies",
     "pool_of",
     "present",

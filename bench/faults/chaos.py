@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from bench.bus_bench.redis_process import RedisProcess
 from bench.faults.fleet import Fleet, Slot
@@ -37,6 +37,7 @@ class Chaos:
         lease_seconds: float,
         ready: Callable[[], frozenset[str]],
         commits: Callable[[], int],
+        blows: Mapping[str, int] = BLOWS,
     ) -> None:
         self.struck: Counter[str] = Counter()
         self._random = random.Random(seed)
@@ -47,6 +48,8 @@ class Chaos:
         """Names of workers that say they are ready."""
         self._commits = commits
         """Steps committed so far."""
+        self._blows = dict(blows)
+        """Kind → weight."""
         self._waking: set[asyncio.Task[None]] = set()
 
     async def run(self, enough: asyncio.Event) -> None:
@@ -55,7 +58,7 @@ class Chaos:
             # All draws are made first, so that the plan does not depend on whom a blow meets.
             pause = self._random.uniform(*PAUSE_SECONDS)
             commits = self._commits() + self._random.uniform(*COMMITS)
-            blow = self._random.choices(list(BLOWS), list(BLOWS.values()))[0]
+            blow = self._random.choices(list(self._blows), list(self._blows.values()))[0]
             place, hardness = self._random.random(), self._random.random()
             await _timeout_of(enough, pause)
             while not enough.is_set() and (self._commits() < commits or not self._at_work()):

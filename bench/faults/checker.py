@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 from agents.records import Call, Outcome, Run, Step, Trajectory, UsageEntry
 from agents.replay import replay
+from agents.workflows import rewarded
 from bench.faults.evidence import Event, Evidence, RunRecord
 
+_OWN_ENDS = (Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED)
 AROUND = 40
 """Events that are printed with a violation."""
 
@@ -68,8 +70,8 @@ def admitted_once(evidence: Evidence) -> Iterator[Violation]:
 
 
 def ended_once(evidence: Evidence) -> Iterator[Violation]:
-    """Every admitted run ended, exactly once, as its record says; and it was answered: with
-    enough attempts no fault of a process is a reason to give a question up."""
+    """Every admitted run ended, exactly once, as its record says; and it came to an end of its
+    own: with enough attempts no fault of a process is a reason to give a question up."""
     ends: dict[str, list[Event]] = defaultdict(list)
     for event in evidence.history:
         if event.kind == "end":
@@ -89,7 +91,7 @@ def ended_once(evidence: Evidence) -> Iterator[Violation]:
                 f"the history says {said}, its record {record.state} {record.outcome}",
                 run_id,
             )
-        if said != Outcome.ANSWERED:
+        if said not in _OWN_ENDS:
             reason = record.reason if record is not None else "?"
             yield Violation("ended once", f"ended as {said}: {reason}", run_id)
     for run_id in sorted(set(ends) - known):
@@ -265,7 +267,7 @@ def stored_once(evidence: Evidence) -> Iterator[Violation]:
             yield Violation(rule, "stored, but not on the bus", stored.run_id)
             continue
         kept = Trajectory.model_validate_json(stored.trajectory)
-        if kept != _trajectory(record):
+        if kept != rewarded(_trajectory(record)):
             yield Violation(rule, "the stored trajectory is not the journal", stored.run_id)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -54,8 +55,8 @@ async def stream_states(bus: Bus, keys: list[str]) -> dict[str, StreamState]:
     return states
 
 
-def work_keys(bus: Bus) -> list[str]:
-    return [shard.work(name) for shard in bus.keys.all_shards() for name in WORK_STREAMS]
+def work_keys(bus: Bus, work: Sequence[str]) -> list[str]:
+    return [shard.work(name) for shard in bus.keys.all_shards() for name in work]
 
 
 def log_keys(bus: Bus) -> list[str]:
@@ -71,13 +72,14 @@ async def gather(
     endless: list[str],
     live_consumers: list[str],
     live_workers: list[str],
+    work: Sequence[str] = WORK_STREAMS,
 ) -> Evidence:
     """Everything that is left, after the workers have drained."""
     history: list[Event] = []
     delayed: dict[str, int] = {}
     for shard in bus.keys.all_shards():
         history += await _history(bus, shard)
-        for name in WORK_STREAMS:
+        for name in work:
             delayed[shard.delayed(name)] = int(await bus.redis.zcard(shard.delayed(name)))
     known = dict.fromkeys([*accepted, *(e.run_id for e in history if e.kind == "admit")])
     records = {run_id: await _record(bus, run_id) for run_id in known}
@@ -89,7 +91,7 @@ async def gather(
         runs={run_id: record for run_id, record in records.items() if record is not None},
         stored=stored,
         stored_calls=stored_calls,
-        streams=await stream_states(bus, work_keys(bus) + log_keys(bus)),
+        streams=await stream_states(bus, work_keys(bus, work) + log_keys(bus)),
         delayed=delayed,
         active=[run_id for run_id, _ in await bus.active_runs()],
         dead_letters=[

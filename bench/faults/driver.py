@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from collections import Counter
@@ -13,16 +14,11 @@ from pathlib import Path
 from bench.bus_bench.redis_process import Persistence, RedisProcess
 from bench.errors import BenchError
 from bench.faults.chaos import Chaos
-from bench.faults.collection import (
-    endless_keys,
-    gather,
-    log_keys,
-    stream_states,
-    work_keys,
-)
+from bench.faults.collection import WORK_STREAMS, gather
 from bench.faults.evidence import Evidence
-from bench.faults.fleet import Fleet
-from bus import OUTAGE, Bus, BusSettings, BusUnavailable, Overloaded, present
+from bench.faults.fleet import STORE, delegates
+from bench.faults.lookout import LOOK_SECONDS, Lookout
+from bus import OUTAGE, Bus, BusSettings, BusUnavailable, Overloaded
 from runtime.client import Client
 
 LEASE_SECONDS = 2.0
@@ -30,8 +26,6 @@ IN_FLIGHT = 128
 RUN_SECONDS = 6 * 3600.0
 """No run may end by its deadline: every one of them has to be answered."""
 MAX_ATTEMPTS = 100
-REST_SECONDS = 120.0
-LOOK_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +74,13 @@ class Driver:
         self._strike = strike
         self._server = RedisProcess(folder / "redis", persistence)
         self._settings = bus_settings(self._server.url)
-        self._fleet = Fleet(workers, self._settings, folder, seed)
+        self._fleet = delegates(workers, self._settings, folder, seed)
+        self._lookout = Lookout(self._fleet, WORK_STREAMS)
+        self._store = folder / STORE
         self._limit = 120.0 + 2.0 * runs + runs / rate
         self._accepted: list[str] = []
         self._in_flight = 0
         self._counted = asyncio.Condition()
-        self._ready: frozenset[str] = frozenset()
-        self._commits = 0
-        self._history_read = "-"
-        self._endless: set[str] = set()
-        self._died: list[str] = []
 
     async def run(self) -> Attack:
         """Raises `BenchError` if a process can't be started or never drains."""
@@ -103,24 +94,24 @@ class Driver:
                 self._fleet,
                 self._server,
                 LEASE_SECONDS,
-                ready=lambda: self._ready,
-                commits=lambda: self._commits,
+                ready=lambda: self._lookout.ready,
+                commits=lambda: self._lookout.commits,
             )
             async with Client.connect(self._settings) as client:
                 await self._under_attack(client, chaos)
-                consumers = await self._at_rest(client.bus)
+                consumers = await self._lookout.at_rest(client.bus)
                 alive = [slot.name for slot in self._fleet.slots]
                 await self._fleet.drain()
                 evidence = await gather(
                     client.bus,
-                    self._fleet.store,
+                    self._store,
                     seed=self._seed,
                     accepted=self._accepted,
-                    endless=sorted(self._endless),
+                    endless=sorted(self._lookout.endless),
                     live_consumers=consumers,
                     live_workers=alive,
                 )
-            return Attack(evidence, chaos.struck, self._died, time.monotonic() - began)
+            return Attack(evidence, chaos.struck, self._lookout.died, time.monotonic() - began)
         finally:
             self._fleet.end()
             self._server.kill()
@@ -171,56 +162,21 @@ class Driver:
                 return
 
     async def _watch(self, bus: Bus) -> None:
-        """Keep the picture of who is ready and what is in flight; look for endless keys."""
+        """Keep the picture of who is ready and what is in flight."""
         looks = 0
         while True:
-            try:
-                self._ready = frozenset(
-                    worker.name for worker in await present(bus) if worker.state == "ready"
-                )
+            await self._lookout.look(bus)
+            with contextlib.suppress(*OUTAGE):
                 # Read before the count: what is admitted in between counts as in flight still.
                 accepted = len(self._accepted)
                 active = len(await bus.active_runs())
                 async with self._counted:
                     self._in_flight = active + len(self._accepted) - accepted
                     self._counted.notify_all()
-                await self._count_commits(bus)
                 if looks % 8 == 0:
-                    self._endless.update(await endless_keys(bus))
                     done = max(0, len(self._accepted) - self._in_flight)
                     self._progress(f"{done} of {self._runs} runs ended, {active} in flight")
-            except OUTAGE:
-                self._ready = frozenset()
-            self._died += self._fleet.revive()
             looks += 1
-            await asyncio.sleep(LOOK_SECONDS)
-
-    async def _count_commits(self, bus: Bus) -> None:
-        for shard in bus.keys.all_shards():
-            page = await bus.redis.xrange(shard.history, self._history_read, count=5000)
-            if page:
-                self._commits += sum(fields[b"event"] == b"commit" for _, fields in page)
-                self._history_read = f"({page[-1][0].decode()}"
-
-    async def _at_rest(self, bus: Bus) -> list[str]:
-        """Wait until nothing is left to do and the dead are forgotten; the consumers' names then.
-
-        Gives up after `REST_SECONDS`: the checker says what was left.
-        """
-        until = time.monotonic() + REST_SECONDS
-        # Readers of a log are not named after their worker, so they are counted.
-        recorders = sum(slot.kind == "recorder" for slot in self._fleet.slots)
-        while True:
-            self._died += self._fleet.revive()
-            alive = tuple(f"{slot.name}-" for slot in self._fleet.slots)
-            states = await stream_states(bus, work_keys(bus))
-            names = sorted({name for state in states.values() for name in state.consumers})
-            logs = await stream_states(bus, log_keys(bus))
-            busy = any(state.length for state in [*states.values(), *logs.values()])
-            strangers = [name for name in names if not name.startswith(alive)]
-            crowded = any(len(state.consumers) > recorders for state in logs.values())
-            if (not busy and not strangers and not crowded) or time.monotonic() > until:
-                return names
             await asyncio.sleep(LOOK_SECONDS)
 
 

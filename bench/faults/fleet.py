@@ -8,9 +8,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from bench.errors import BenchError
 from bus import BusSettings
@@ -25,9 +25,10 @@ from workers.settings import (
     worker_settings,
 )
 
-Kind = Literal["planner", "slm", "gpu", "tool", "recorder"]
-_ORDER: tuple[Kind, ...] = ("planner", "gpu", "slm", "tool", "recorder", "planner", "gpu", "slm")
+_ORDER = ("planner", "gpu", "slm", "tool", "recorder", "planner", "gpu", "slm")
 DRAIN_SECONDS = 60.0
+STORE = "store"
+"""Folder of the recorder's store, in that of the attack."""
 CONCURRENCY = 32
 
 
@@ -36,7 +37,7 @@ class Slot:
     """One place in the fleet."""
 
     index: int
-    kind: Kind
+    kind: str
     incarnation: int = 0
     process: subprocess.Popen[bytes] | None = None
     stopped: bool = False
@@ -52,18 +53,20 @@ class Slot:
 class Fleet:
     """All slots. Workers speak to a file each in `folder`."""
 
-    def __init__(self, size: int, bus: BusSettings, folder: Path, seed: int) -> None:
-        self.slots = [Slot(index, _ORDER[index % len(_ORDER)]) for index in range(size)]
-        self._bus = bus
+    def __init__(
+        self, kinds: Sequence[str], folder: Path, settings_of: Callable[[str, str], WorkerSettings]
+    ) -> None:
+        """A slot for each of `kinds`; `settings_of` says what a worker of a kind is told, by its
+        name. Recorders are called `recorder`."""
+        self.slots = [Slot(index, kind) for index, kind in enumerate(kinds)]
         self._folder = folder
-        self._seed = seed
-        self.store = folder / "store"
+        self._settings_of = settings_of
 
     def start(self, slot: Slot) -> None:
         """Put a new worker into a slot."""
         slot.incarnation += 1
         slot.stopped = False
-        settings = self._settings(slot)
+        settings = self._settings_of(slot.kind, slot.name)
         # In this order: the parsed model writes secrets and paths as its parser reads them.
         body = worker_settings.dump_json(settings)
         path = self._folder / f"{slot.name}.json"
@@ -136,9 +139,12 @@ class Fleet:
         for slot in self.slots:
             self.kill(slot)
 
-    def _settings(self, slot: Slot) -> WorkerSettings:
-        bus, name = self._bus, slot.name
-        match slot.kind:
+
+def delegates(size: int, bus: BusSettings, folder: Path, seed: int) -> Fleet:
+    """Workers for `delegate` on the scripted engine, whose store is in `folder`."""
+
+    def settings_of(kind: str, name: str) -> WorkerSettings:
+        match kind:
             case "planner":
                 roles = ("planner", "expert", "slm")
                 return RoleWorkerSettings(bus=bus, name=name, roles=roles, concurrency=CONCURRENCY)
@@ -147,11 +153,15 @@ class Fleet:
                     bus=bus, name=name, roles=("slm", "planner", "expert"), concurrency=CONCURRENCY
                 )
             case "gpu":
-                return GpuWorkerSettings(bus=bus, name=name, models=models(self._seed))
+                return GpuWorkerSettings(bus=bus, name=name, models=models(seed))
             case "tool":
                 return ToolWorkerSettings(bus=bus, name=name)
-            case "recorder":
-                return RecorderSettings(bus=bus, name=name, store=self.store, linger_seconds=0.2)
+            case _:
+                return RecorderSettings(
+                    bus=bus, name=name, store=folder / STORE, linger_seconds=0.2
+                )
+
+    return Fleet([_ORDER[index % len(_ORDER)] for index in range(size)], folder, settings_of)
 
 
 def models(seed: int) -> dict[str, ModelSettings]:

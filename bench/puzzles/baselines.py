@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agents.environments.plan_path import POLICIES, PlanPathInstance, plays
+from agents.environments.puzzles import Instance
 from agents.records import JsonObject
-from bench.puzzles.choice import Instance
 
 MOVES_PER_CELL = 4
 """A baseline makes single moves, as many as four times the longer side of its grid."""

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from typing import Literal
-
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agents.environments import plan_path, sokoban, sudoku
+from agents.environments.puzzles import Difficulty, Game, difficulty_of
+from agents.errors import InvalidOptions
 from agents.records import JsonObject
 from bench.errors import UsageError
 from bench.teams.sampling import MAX_ATTEMPTS
-
-Difficulty = plan_path.Difficulty | sokoban.Difficulty | sudoku.Difficulty
-Instance = plan_path.PlanPathInstance | sokoban.SokobanInstance | sudoku.SudokuInstance
 
 
 class Choice(BaseModel):
@@ -21,7 +16,7 @@ class Choice(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    game: Literal["plan_path", "sokoban", "sudoku"]
+    game: Game
     size: int | None = None
     """Cells along a side; none: the generator's own default."""
     difficulty: JsonObject = Field(default_factory=dict)
@@ -34,28 +29,10 @@ class Choice(BaseModel):
     @property
     def levels(self) -> Difficulty:
         """What the generator is asked for. Raises UsageError that names the option."""
-        side = ("size",) if self.game == "sudoku" else ("rows", "columns")
-        sized = {} if self.size is None else dict.fromkeys(side, self.size)
-        wanted = json.dumps({**sized, **self.difficulty, "setting": self.setting})
         try:
-            match self.game:
-                case "plan_path":
-                    return plan_path.Difficulty.model_validate_json(wanted)
-                case "sokoban":
-                    return sokoban.Difficulty.model_validate_json(wanted)
-                case "sudoku":
-                    return sudoku.Difficulty.model_validate_json(wanted)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            names = [str(part) for part in first["loc"]]
-            given = ".".join(names)
-            if names[:1] == ["setting"]:
-                given = f"--setting {'.'.join(names[1:])}"
-            elif names and names[0] in side and names[0] not in self.difficulty:
-                given = f"--size {self.size}"
-            elif names:
-                given = f"--difficulty {given}"
-            raise UsageError(f"{self.game}: {given or '--difficulty'}: {first['msg']}") from error
+            return difficulty_of(self.game, self.size, self.difficulty, self.setting)
+        except InvalidOptions as error:
+            raise UsageError(str(error)) from error
 
 
 def chosen(choices: JsonObject) -> Choice:

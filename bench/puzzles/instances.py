@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from agents.environments import plan_path, sokoban, sudoku
+from agents.environments.puzzles import Instance, drawn_puzzles, sides_of
 from agents.environments.sokoban.instance import SokobanSetting
 from bench.datasets import Dataset, Item, Request, sample
 from bench.datasets.location import data_root
 from bench.errors import DataError, UsageError
 from bench.puzzles import BENCHMARK
 from bench.puzzles.baselines import baselines_of
-from bench.puzzles.choice import Choice, Instance, chosen
+from bench.puzzles.choice import Choice, chosen
 from bench.teams.sampling import MAX_RUNS
 
 DEFAULT_SAMPLES = 200
@@ -67,22 +68,13 @@ def _generated(request: Request, choice: Choice, samples: int) -> tuple[list[Nam
             f"--data is of no use for the split {request.split!r}, whose puzzles are generated; "
             "of sokoban, --split boxoban reads levels"
         )
-    split, seed, levels = request.split, request.seed, choice.levels
+    split, levels = request.split, choice.levels
     try:
-        match levels:
-            case plan_path.Difficulty():
-                found: Sequence[Instance] = plan_path.instances(split, seed, samples, levels)
-                side = f"{levels.rows} x {levels.columns}"
-            case sokoban.Difficulty():
-                found = sokoban.instances(split, seed, samples, levels)
-                side = f"{levels.rows} x {levels.columns}"
-            case sudoku.Difficulty():
-                found = sudoku.instances(split, seed, samples, levels)
-                side = f"{levels.size} x {levels.size}"
+        found = drawn_puzzles(levels, split, request.seed, samples)
     except ValueError as error:
         raise UsageError(f"{choice.game}: {error}") from error
     named = [(f"{BENCHMARK}/{choice.game}/{split}/{one.id}", one) for one in found]
-    return named, f"{choice.game} {side}, generated from seed {seed}"
+    return named, f"{choice.game} {sides_of(levels)}, generated from seed {request.seed}"
 
 
 def _boxoban(request: Request, choice: Choice, samples: int) -> tuple[list[Named], int, str]:

@@ -1,4 +1,4 @@
-"""How the completions of a team are drawn, and options that are named on a command line."""
+"""How the completions of a team are drawn."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from agents.errors import InvalidOptions
 from agents.records import JsonObject
 from agents.workflows import workflows
 from bench.errors import UsageError
-from runtime.config import option_value
 
 MAX_ATTEMPTS = 256
 """Of one instance."""
@@ -34,14 +33,3 @@ def sampling(
     except InvalidOptions as error:
         raise UsageError(str(error)) from error
     return options
-
-
-def named_values(option: str, words: list[str]) -> JsonObject:
-    """`NAME=VALUE`; a value is JSON (`4`, `true`) or else text. Raises UsageError."""
-    found: JsonObject = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not (name and equals):
-            raise UsageError(f"{option}: {word!r} is not NAME=VALUE, as in turns=40")
-        found[name] = option_value(value)
-    return found

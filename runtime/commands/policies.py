@@ -35,13 +35,14 @@ def register(app: typer.Typer) -> None:
         from bus import policies as stored
         from bus import present
         from runtime.commands.on_bus import on_bus
+        from runtime.policy_changes import said
         from runtime.tables import listing
 
         async def question(bus: Bus) -> tuple[list[Policy], dict[str, dict[str, str]]]:
             workers = await present(bus)
             served = {
                 worker.name: {
-                    name: _said(state) for name, state in worker.details.get("policies", {}).items()
+                    name: said(state) for name, state in worker.details.get("policies", {}).items()
                 }
                 for worker in workers
             }
@@ -127,9 +128,8 @@ def _require_base(name: str, path: str, redis_url: str | None) -> None:
 
 def change(name: str, redis_url: str | None, wait: float, to: Callable[[Policy], Policy]) -> None:
     """Change a policy, and tell what became of it. Exit code 1 if a worker refused it."""
-    import asyncio
-
-    from bus import policies, pool_of, present
+    from bus import pool_of
+    from runtime import policy_changes
     from runtime.commands.on_bus import on_bus
     from runtime.deployment import find
     from runtime.errors import EXIT_FAILED, InputError
@@ -137,45 +137,12 @@ def change(name: str, redis_url: str | None, wait: float, to: Callable[[Policy],
     pools = find(redis_url=redis_url).settings.models
     if pool_of(name) not in pools:
         raise InputError(f"there is no pool {pool_of(name)!r}", hint=f"pools: {', '.join(pools)}")
-
-    async def question(bus: Bus) -> tuple[Policy, dict[str, str], bool]:
-        policy = await policies.change(bus, name, to)
-        changed = (policy.current, policy.published_at(policy.current))
-        states: dict[str, str] = {}
-        refused = False
-        end = asyncio.get_running_loop().time() + wait
-        while True:
-            serving = [
-                worker
-                for worker in await present(bus)
-                if policy.pool in worker.details.get("models", {})
-            ]
-            for worker in serving:
-                state = worker.details.get("policies", {}).get(name)
-                if state is not None and (state["seen"], state["seen_published"]) == changed:
-                    states[worker.name] = _said(state)
-                    refused = refused or state["refused"] == policy.current
-            done = bool(serving) and all(worker.name in states for worker in serving)
-            if done or asyncio.get_running_loop().time() > end:
-                waiting = {
-                    worker.name: "not yet" for worker in serving if worker.name not in states
-                }
-                return policy, states | waiting, refused
-            await asyncio.sleep(0.2)
-
-    policy, states, refused = on_bus(redis_url, question)
-    weights = policy.path_of(policy.current) or "the model itself"
-    typer.echo(f"{name}: version {policy.current} ({weights})")
-    for worker, said in states.items():
-        typer.echo(f"  {worker}: {said}")
-    if not states:
+    changed = on_bus(redis_url, lambda bus: policy_changes.change(bus, name, to, wait))
+    policy = changed.policy
+    typer.echo(f"{name}: version {policy.current} ({changed.path or 'the model itself'})")
+    for worker, words in changed.states.items():
+        typer.echo(f"  {worker}: {words}")
+    if not changed.states:
         typer.echo(f"  no worker serves the pool {policy.pool} now; one that starts will")
-    if refused:
+    if changed.refusals:
         raise typer.Exit(EXIT_FAILED)
-
-
-def _said(state: dict[str, object]) -> str:
-    if state["refused"] is None:
-        return f"serves version {state['version']}"
-    instead = "nothing" if state["version"] is None else state["version"]
-    return f"refuses version {state['refused']}, serves {instead}: {state['reason']}"

@@ -248,6 +248,14 @@ async def test_a_run_is_reproduced_with_its_end_solved_or_failed() -> None:
         assert (await replay(trajectory)).reproduced
 
 
+async def test_a_run_whose_last_answer_was_empty_is_reproduced_as_the_bus_records_it() -> None:
+    run = pair_run(a_task(turns=1), candidates=1)
+    trajectory, *_ = await play(run, tool=[[BFS]], plan=[[""]])
+    assert trajectory.answer == ""
+    recorded = trajectory.model_copy(update={"answer": None})
+    assert (await replay(recorded)).reproduced
+
+
 async def test_a_lost_game_that_was_recorded_as_solved_is_a_divergence() -> None:
     run = pair_run(a_task(turns=1), candidates=1)
     trajectory, *_ = await play(run, tool=[[BFS]], plan=[[answer("D")]])

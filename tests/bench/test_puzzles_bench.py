@@ -31,7 +31,7 @@ from bench.runner import Ending
 from bench.session import Ended, brief
 from bench.taxonomy import Class
 from bench.teams.findings import ladder, pass_at, success
-from bench.teams.sampling import named_values, sampling
+from bench.teams.sampling import sampling
 from tests.agents.conversations import a_run
 from tests.agents.test_pair import ManyHost
 from tests.bench.command_line import bench
@@ -345,12 +345,6 @@ def test_greedy_is_the_default_and_anything_about_drawing_means_drawn() -> None:
     assert sampling(None, None, None, None) == {"greedy": True}
     assert sampling(None, None, None, 4) == {"greedy": False, "candidates": 1, "temperature": 1.0}
     assert sampling(False, 8, 0.5, None) == {"greedy": False, "candidates": 8, "temperature": 0.5}
-
-
-def test_values_of_options_are_json_or_text() -> None:
-    assert named_values("--setting", ["turns=4", "brief=true", "team=[1]", "x=y=z"]) == {
-        "turns": 4, "brief": True, "team": [1], "x": "y=z",
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ from tests.runtime.conftest import Deployment
 from tests.runtime.conftest import deployment as deployment
 from trainers.errors import TrainingError
 from trainers.glpft.pipeline import train
-from trainers.glpft.publishing import publications, publish, require_publishable
+from trainers.glpft.publishing import publications, require_publishable
 from trainers.glpft.report import Report
 from trainers.glpft.stages import ROLES
+from trainers.publishing import publish
 
 from .tiny_glpft import DATA, changed
 
@@ -42,12 +43,12 @@ def test_running_workers_serve_the_three_adapters_and_those_of_another_base_are_
 ) -> None:
     folder, report = serving
     first, *others = publications(report, folder, "umi")
-    foreign = replace(others[1], facts=first.facts.model_copy(update={"base_sha256": "0" * 64}))
+    foreign = replace(others[1], base_sha256="0" * 64)
     with pytest.raises(TrainingError, match=r"summarizer is an adapter of another base than .*out"):
-        publish((first, others[0], foreign), "umi", None, 60)
+        publish((first, others[0], foreign), None, 60)
     with pytest.raises(TrainingError, match="there is no pool 'pink'; pools: umi"):
-        publish(publications(report, folder, "pink"), "pink", None, 60)
-    publish((first, *others), "umi", None, 60)
+        publish(publications(report, folder, "pink"), None, 60)
+    publish((first, *others), None, 60)
     said = capsys.readouterr().out
     for role in ROLES:
         # The first version: of the refused set nothing was published.

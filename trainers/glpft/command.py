@@ -92,9 +92,9 @@ def glpft(
     """
     from trainers.glpft.pipeline import Watch, train
     from trainers.glpft.publishing import publications, require_publishable
-    from trainers.glpft.publishing import publish as publish_all
     from trainers.glpft.settings import BATCH, BATCH_MICRO, is_micro
     from trainers.processes import joined
+    from trainers.publishing import publish as publish_all
 
     try:
         with joined() as processes:
@@ -127,7 +127,7 @@ def glpft(
         return
     _show(report, output)
     if publish:
-        publish_all(publications(report, output, pool), pool, redis_url, wait)
+        publish_all(publications(report, output, pool), redis_url, wait)
 
 
 def _data_set(

@@ -3,5 +3,6 @@
 the runs that the bus recorded. Its baselines are trained by the same code.
 
 Recorded runs → `sequences` (token ids with the log-probabilities they were sampled with) → `groups`
-→ `advantages` → `losses` → the next version of each policy. `in_process` makes groups without a
-bus, by `sampling`; `demo` shows with them in minutes what is learned."""
+→ `advantages` → `losses` → the next version of each policy. `loop` records the runs itself, on a
+running deployment, and lets it answer with each version; `in_process` makes groups without a bus,
+by `sampling`, and `demo` shows with them in minutes what is learned."""

@@ -10,23 +10,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainers.errors import TrainingError
+from trainers.grpo.loop import options as of_loop
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
     from trainers.grpo.data import GrpoData
-    from trainers.grpo.groups import Sealing
     from trainers.grpo.pipeline import Progress
     from trainers.grpo.report import Report
     from trainers.grpo.settings import GrpoSettings
-    from workers.engines.torch.loading import LoadedModel
 
 
 def grpo(
     context: typer.Context,
     output: Annotated[Path, typer.Argument(help="Folder for checkpoints and finished policies.")],
-    from_store: Annotated[Path | None, typer.Option(help="Folder of recorded runs.")] = None,
+    from_store: Annotated[
+        Path | None, typer.Option(help="Folder of recorded runs; or --loop, or --demo.")
+    ] = None,
     base: Annotated[
         str | None, typer.Option(help="Folder or hub id of the model that policies begin with.")
     ] = None,
@@ -64,7 +65,8 @@ def grpo(
     epochs: Annotated[int, typer.Option(help="Times that the groups are gone through.")] = 1,
     steps: Annotated[int | None, typer.Option(help="At most; none: all groups.")] = None,
     staleness: Annotated[
-        int | None, typer.Option(help="Versions that a sample may be behind; none: any number.")
+        int | None,
+        typer.Option(help="Versions that a sample may be behind; none: any number, of --loop 0."),
     ] = None,
     base_version: Annotated[
         int | None, typer.Option(help="Version of the base; none: the oldest in the store.")
@@ -109,10 +111,28 @@ def grpo(
     ] = 0,
     restart: Annotated[bool, typer.Option(help="Forget what is in the folder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="End with a line of JSON.")] = False,
+    publish: of_loop.Publish = False,
+    pool: of_loop.Pool = None,
+    redis_url: of_loop.RedisUrl = None,
+    wait: of_loop.Wait = 60.0,
+    loop: of_loop.LoopOn = False,
+    game: of_loop.Game = None,
+    size: of_loop.Size = None,
+    difficulty: of_loop.Difficulty = None,
+    setting: of_loop.Setting = None,
+    rounds: of_loop.Rounds = None,
+    puzzles: of_loop.Puzzles = None,
+    most_puzzles: of_loop.MostPuzzles = None,
+    temperature: of_loop.Temperature = None,
+    max_tokens: of_loop.MaxTokens = None,
+    instructions: of_loop.Instructions = None,
+    run_seconds: of_loop.RunSeconds = None,
 ) -> None:
     """Train policies on recorded runs by AT-GRPO, or by GRPO over whole runs.
 
     Groups are learned from version by version, in the order in which the deployment recorded them.
+    With --loop a running deployment rolls out puzzles of the train split, round after round, and
+    answers with what each round came to; --staleness 1 lets it roll out while a round is trained.
     Run it again to go on after a crash or Ctrl-C; what is finished is not done again. On several
     GPUs: `accelerate launch --multi_gpu --module trainers.cli grpo ...`.
     """
@@ -122,17 +142,18 @@ def grpo(
 
         demonstrate(output, restart=restart, as_json=as_json)
         return
-    if from_store is None or base is None:
+    if base is None:
         raise TrainingError(
-            f"{'--from-store' if from_store is None else '--base'} is missing: name the folder of "
-            "recorded runs and the model that sampled them, or see what is learned without any by "
-            "--demo"
+            "--base is missing: name the model that policies begin with, or see what is learned "
+            "without any by --demo"
         )
-    from trainers.grpo.data import known_runs, read_data
-    from trainers.grpo.pipeline import Watch, claim, train
+    from trainers.grpo.data import known_runs, read_data, sealing_of
+    from trainers.grpo.pipeline import POLICIES, Watch, claim, train
+    from trainers.grpo.publishing import publications, publishing_to, served_policies
     from trainers.grpo.settings import LEARNING_RATE, LORA_RATE
     from trainers.network import base_folder, load_base
     from trainers.processes import joined
+    from trainers.publishing import publish as publish_all
     from workers.engines.local.adapter_base import weights_sha256
 
     folder = base_folder(base)
@@ -177,6 +198,27 @@ def grpo(
     }
     # What can't be meant is named before the model and the store are read.
     settings = _settings(chosen)
+    rolled = of_loop.LoopOptions(
+        game, size, difficulty, setting, rounds, puzzles, most_puzzles, temperature, max_tokens,
+        instructions, run_seconds,
+    )  # fmt: skip
+    if loop:
+        from trainers.grpo.loop.command import loop as run_loop
+
+        offline = {
+            "from_store": from_store, "workflow": workflow, "steps": steps,
+            "epochs": epochs if epochs != 1 else None, "base_version": base_version,
+        }  # fmt: skip
+        target = of_loop.Target(pool, redis_url, wait)
+        run_loop(output, settings, rolled, target, given=offline, restart=restart, as_json=as_json)
+        return
+    if rolled.given:
+        raise TrainingError(f"{rolled.given[0]} is of --loop: add it, or leave this away")
+    if from_store is None:
+        raise TrainingError(
+            "--from-store is missing: name the folder of recorded runs, or record them by --loop"
+        )
+    deployed = publishing_to(settings, redis_url) if publish else None
     try:
         with joined() as processes:
             if processes.sharded:
@@ -189,10 +231,14 @@ def grpo(
             with processes.in_turn():
                 begin_anew = restart and processes.is_first
                 known = None if begin_anew else known_runs(output)
-                data = read_data(from_store, workflow, _sealing(settings, loaded), known)
+                data = read_data(from_store, workflow, sealing_of(settings, loaded), known)
                 if base_version is None:
                     chosen["base_version"] = min(group.policy.version for group in data.groups)
                 settings = _settings({**chosen, "data_sha256": data.sha256})
+                served = (
+                    None if deployed is None
+                    else served_policies(data.agents, deployed, workflow, pool)
+                )  # fmt: skip
                 claim(output, settings, data, restart=begin_anew)
             if processes.is_first:
                 _say_skipped(data)
@@ -214,6 +260,8 @@ def grpo(
     if not processes.is_first:
         return
     _show(report, output)
+    if served is not None:
+        publish_all(publications(report.settings, served, output / POLICIES), redis_url, wait)
     if as_json:
         typer.echo(json.dumps(_last_line(report)))
 
@@ -257,20 +305,6 @@ def _settings(chosen: dict[str, object]) -> GrpoSettings:
         place = [str(each) for each in first["loc"] if each not in ("objective", "local")]
         option = _OPTIONS.get(place[0], place[0]).replace("_", "-")
         raise TrainingError(f"--{option} {first['input']!r}: {first['msg']}") from error
-
-
-def _sealing(settings: GrpoSettings, loaded: LoadedModel) -> Sealing:
-    from trainers.grpo.groups import Sealing
-    from trainers.grpo.sequences import same_tokenizer
-
-    return Sealing(
-        size=settings.group_size,
-        belongs=same_tokenizer(loaded.codec, loaded.vocabulary, loaded.end_ids),
-        max_context=loaded.max_context,
-        grouping=settings.grouping,
-        weights=settings.reward,
-        agents=None if settings.agents is None else frozenset(settings.agents),
-    )
 
 
 def _say_skipped(data: GrpoData) -> None:
@@ -341,7 +375,7 @@ def _show(report: Report, output: Path) -> None:
         "policy", "steps", "groups", "zero-variance", "learned tokens", "loss", "reward",
         "ESS, least", "clipped", "oldest", "tokens/s",
     )  # fmt: skip
-    for name, row in summaries(report).items():
+    for name, row in summaries(report.steps).items():
         table.add_row(
             name,
             f"{row.steps:,}",
@@ -378,7 +412,7 @@ def _last_line(report: Report) -> dict[str, object]:
         "stale_groups": _stale(report),
         "skipped": report.skipped,
         "minutes": round(report.seconds / 60, 3),
-        "policies": {name: row.model_dump() for name, row in summaries(report).items()},
+        "policies": {name: row.model_dump() for name, row in summaries(report.steps).items()},
     }
 
 

@@ -16,7 +16,10 @@ from trainers.data.json_files import Skipped
 from trainers.errors import TrainingError, UnreadableData, UnreadableModel
 from trainers.grpo.advantages import has_signal
 from trainers.grpo.groups import Group, Sealing, seal
+from trainers.grpo.sequences import same_tokenizer
+from trainers.grpo.settings import GrpoSettings
 from trainers.store import read_trajectories
+from workers.engines.torch.loading import LoadedModel
 
 RUNS = "runs.json"
 
@@ -106,6 +109,18 @@ def read_data(
             "more candidates or a higher temperature"
         )
     return data
+
+
+def sealing_of(settings: GrpoSettings, loaded: LoadedModel) -> Sealing:
+    """How the groups of a training are made."""
+    return Sealing(
+        size=settings.group_size,
+        belongs=same_tokenizer(loaded.codec, loaded.vocabulary, loaded.end_ids),
+        max_context=loaded.max_context,
+        grouping=settings.grouping,
+        weights=settings.reward,
+        agents=None if settings.agents is None else frozenset(settings.agents),
+    )
 
 
 def known_runs(output: Path) -> tuple[str, ...] | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
+from collections.abc import Sequence
+from importlib import metadata
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
-from trainers.grpo.report import Report
+from trainers.grpo.report import StepFacts
 from trainers.grpo.settings import GrpoSettings
 
 
@@ -36,21 +37,23 @@ class PolicyFacts(BaseModel):
     transformers: str
 
     @classmethod
-    def of(cls, policy: str, report: Report) -> Self:
-        """Of one policy of a training."""
-        own = [step.policies[policy] for step in report.steps if policy in step.policies]
+    def of(
+        cls, policy: str, settings: GrpoSettings, version: int, steps: Sequence[StepFacts]
+    ) -> Self:
+        """Of one policy of a training, after these steps."""
+        own = [step.policies[policy] for step in steps if policy in step.policies]
         return cls(
-            settings=report.settings,
+            settings=settings,
             policy=policy,
-            adapter=report.settings.weights == "lora",
-            base_sha256=report.settings.base_sha256,
-            version=report.version,
+            adapter=settings.weights == "lora",
+            base_sha256=settings.base_sha256,
+            version=version,
             steps=len(own),
             groups=sum(each.groups for each in own),
             tokens=sum(each.tokens for each in own),
             learned=sum(each.learned for each in own),
             losses=tuple(each.loss for each in own),
             rewards=tuple(each.reward for each in own),
-            torch=version("torch"),
-            transformers=version("transformers"),
+            torch=metadata.version("torch"),
+            transformers=metadata.version("transformers"),
         )

@@ -17,7 +17,7 @@ _LOW, _MIDDLE, _HIGH = 1, 2, 3
 
 def render(report: Report) -> str:
     """The whole page."""
-    found = summaries(report)
+    found = summaries(report.steps)
     names = ", ".join(found) or "no policy"
     about = (
         f"{names}: version {report.settings.base_version} → {report.version} of "

@@ -15,29 +15,22 @@ A folder of policies appears whole or not at all, and a finished training is not
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from runtime.learned_tokens import LEARNED_TOKENS
 from runtime.whole_files import write_whole
-from trainers.checkpoints import (
-    CheckpointState,
-    load_checkpoint,
-    require_disk,
-    require_same_recipe,
-    save_checkpoint,
-)
+from trainers.checkpoints import CheckpointState, require_same_recipe
 from trainers.curves import Curves
-from trainers.errors import NotEnoughDisk, TrainingError, UnreadableModel
+from trainers.errors import TrainingError, UnreadableModel
 from trainers.grpo.advantages import has_signal
 from trainers.grpo.begins import begun_weights
 from trainers.grpo.data import RUNS, GrpoData, RecordedRuns
@@ -48,22 +41,24 @@ from trainers.grpo.page import PAGE, render
 from trainers.grpo.policies import Policies
 from trainers.grpo.report import REPORT, Report, StepFacts, read_report
 from trainers.grpo.settings import GrpoSettings
+from trainers.grpo.storing import (
+    folder_name,
+    require_room,
+    restore,
+    save,
+    write_policies,
+)
 from trainers.grpo.stream import StepBatch, step_batches
 from trainers.interruption import deferred_interrupt
 from trainers.memory import keep_freed_memory, peak_memory_mb
 from trainers.network import network_of
 from trainers.processes import Processes
-from workers.engines.local.adapter_base import FACTS
 from workers.engines.torch.loading import LoadedModel
-
-if TYPE_CHECKING:
-    import torch
 
 SETTINGS = "settings.json"
 CHECKPOINTS = "checkpoints"
 POLICIES = "policies"
 LAST_GOOD = "last-good"
-_RANDOM_STATE = "random_state"
 
 
 class GrpoState(CheckpointState):
@@ -182,10 +177,7 @@ class _Training:
 
     def run(self) -> Report:
         """Train to the end, and write what came of it."""
-        trained = self.policies.network.trained()
-        size = 12 * len(self.policies.names) * sum(each.numel() for _, each in trained)
-        # Weights and two moments, in two checkpoints.
-        require_disk(self.work, 2 * size)
+        require_room(self.work, self.policies)
         self._restore()
         if self.processes.is_first:
             # Before its first step, without which the others can't end theirs.
@@ -254,38 +246,16 @@ class _Training:
 
     def _restore(self) -> bool:
         """Whether there was a checkpoint to go on from."""
-        import torch
-
-        checkpoint = load_checkpoint(self.work, GrpoState)
-        if checkpoint is None:
-            return False
-        tensors = dict(checkpoint.tensors)
-        torch.set_rng_state(tensors.pop(_RANDOM_STATE))
-        if self.policies.network.device.type == "cuda":
-            torch.cuda.set_rng_state(tensors.pop(f"{_RANDOM_STATE}.cuda"))
-        self.policies.restore(tensors)
-        self.state = checkpoint.state
-        return True
+        state = restore(self.work, GrpoState, self.policies)
+        self.state = state or self.state
+        return state is not None
 
     def _save(self) -> None:
-        import torch
-
-        if not self.processes.is_first:
-            return
-        tensors: dict[str, torch.Tensor] = self.policies.tensors()
-        tensors[_RANDOM_STATE] = torch.get_rng_state()
-        if self.policies.network.device.type == "cuda":
-            tensors[f"{_RANDOM_STATE}.cuda"] = torch.cuda.get_rng_state()
-        try:
-            save_checkpoint(self.work, self.state, tensors)
-        except NotEnoughDisk as error:
-            raise NotEnoughDisk(
-                f"the checkpoint of step {self.state.step} was not written, the one before it is "
-                f"as it was: {error}. Then go on with the same command"
-            ) from error
+        if self.processes.is_first:
+            save(self.work, self.state, self.policies)
 
     def _curves(self, name: str) -> Path | None:
-        return None if not self.processes.is_first else self.output / "curves" / _folder(name)
+        return None if not self.processes.is_first else self.output / "curves" / folder_name(name)
 
     def _report(self) -> Report:
         network = self.policies.network
@@ -305,21 +275,10 @@ class _Training:
 
     def _write(self, where: str, report: Report) -> None:
         """All policies as the engines read them."""
-        final = self.output / where
-        part = self.output / f".{where}.{os.getpid()}.part"
-        shutil.rmtree(part, ignore_errors=True)
-        try:
-            for name in self.policies.names:
-                self.policies.put_in(name)
-                folder = part / _folder(name)
-                folder.mkdir(parents=True)
-                self.policies.network.write(folder, self.base)
-                facts = PolicyFacts.of(name, report)
-                (folder / FACTS).write_text(facts.model_dump_json(indent=1) + "\n")
-            shutil.rmtree(final, ignore_errors=True)
-            part.rename(final)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
+        facts_of = partial(
+            PolicyFacts.of, settings=report.settings, version=report.version, steps=report.steps
+        )
+        write_policies(self.policies, self.output / where, self.base, facts_of)
 
 
 def claim(output: Path, settings: GrpoSettings, data: GrpoData, *, restart: bool) -> None:
@@ -357,7 +316,3 @@ def claim(output: Path, settings: GrpoSettings, data: GrpoData, *, restart: bool
     output.mkdir(parents=True, exist_ok=True)
     write_whole(output / RUNS, RecordedRuns(runs=data.runs).model_dump_json(indent=1) + "\n")
     write_whole(path, settings.model_dump_json(indent=1) + "\n")
-
-
-def _folder(name: str) -> str:
-    return name.replace("/", "_")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -129,11 +130,11 @@ class PolicySummary(BaseModel):
     tokens_per_second: float
 
 
-def summaries(report: Report) -> dict[str, PolicySummary]:
+def summaries(steps: Sequence[StepFacts]) -> dict[str, PolicySummary]:
     """Of each policy that learned something."""
     made: dict[str, PolicySummary] = {}
-    for name in dict.fromkeys(name for step in report.steps for name in step.policies):
-        own = [step.policies[name] for step in report.steps if name in step.policies]
+    for name in dict.fromkeys(name for step in steps for name in step.policies):
+        own = [step.policies[name] for step in steps if name in step.policies]
         groups, learned = sum(each.groups for each in own), sum(each.learned for each in own)
         flat = sum(each.flat for each in own)
         made[name] = PolicySummary(

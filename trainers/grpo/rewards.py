@@ -2,7 +2,8 @@
 
 The paper writes r(t, i) = α · team + local with α = 1, and local = Σ c_l · s_l over parts such as
 format and legality with Σ c_l = 1 (arXiv 2510.11062, §4 and its appendix); with α = 1 both are the
-same. An environment whose parts are weighted already needs no weights here.
+same. An environment whose parts are weighted already needs no weights here; one that has added
+them up itself says the sum as `total`, and what it was added up from does not count again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from trainers.data.json_files import Unreadable
 
 TEAM = "team"
 """Name of the reward part that the agents of a team share; every other part is local."""
+TOTAL = "total"
+"""Name of the part that is the weighted sum of the others."""
 NO_REWARD = "candidate without a reward"
 NOT_A_NUMBER = "reward that is no finite number"
 
@@ -44,8 +47,11 @@ def candidate_reward(parts: Mapping[str, float], weights: RewardWeights) -> floa
 
 
 def local_reward(parts: Mapping[str, float], weights: RewardWeights) -> float:
-    """Σ c_l · s_l over all parts but the team's."""
+    """Σ c_l · s_l over all parts but the team's; `total` instead, where it is said and no part is
+    named."""
     named = weights.parts
+    if TOTAL in parts and not named:
+        return parts[TOTAL]
     return math.fsum(
         (named.get(name, 0.0) if named else 1.0) * value
         for name, value in sorted(parts.items())

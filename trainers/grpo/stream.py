@@ -38,7 +38,7 @@ def step_batches(groups: Sequence[Group], settings: GrpoSettings) -> Iterator[St
     bound = Staleness(settings.staleness, settings.batch)
     version, done = settings.base_version, 0
     for epoch in range(settings.epochs):
-        waiting = _ordered(groups, settings.seed, epoch)
+        waiting = ordered(groups, settings.seed, epoch)
         stale, flat = 0, list[Group]()
         while waiting:
             swept = sweep(waiting, version, bound)
@@ -60,7 +60,8 @@ def step_batches(groups: Sequence[Group], settings: GrpoSettings) -> Iterator[St
                 version = max(version, waiting[0].policy.version)
 
 
-def _ordered(groups: Sequence[Group], seed: int, epoch: int) -> list[Group]:
+def ordered(groups: Sequence[Group], seed: int, epoch: int) -> list[Group]:
+    """Oldest versions first, those of one version in the order that the seed decides."""
     ordered: list[Group] = []
     by_version = sorted(groups, key=lambda group: group.policy.version)
     for version, same in groupby(by_version, key=lambda group: group.policy.version):

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from runtime.whole_files import write_whole
 from trainers.checkpoints import require_same_recipe
 from trainers.errors import TrainingError, UnreadableData
 from trainers.prompt_search.candidates import Candidate
@@ -77,7 +78,7 @@ def claim(
     if any(each.name not in (LOCK, CANDIDATES) for each in output.iterdir()):
         raise TrainingError(f"{output} holds something else; name another folder")
     write_candidates(output, candidates)
-    _write_whole(path, settings.model_dump_json(indent=1) + "\n")
+    write_whole(path, settings.model_dump_json(indent=1) + "\n")
 
 
 def write_candidates(output: Path, candidates: Mapping[str, Sequence[Candidate]]) -> None:
@@ -87,7 +88,7 @@ def write_candidates(output: Path, candidates: Mapping[str, Sequence[Candidate]]
         folder.mkdir(parents=True, exist_ok=True)
         for one in each:
             if one.content is not None:
-                _write_whole(folder / f"{one.label}.md", one.content)
+                write_whole(folder / f"{one.label}.md", one.content)
 
 
 def write_found(output: Path, found: Found, extends: str | None) -> None:
@@ -100,9 +101,9 @@ def write_found(output: Path, found: Found, extends: str | None) -> None:
         (output / PROMPTS).mkdir(exist_ok=True)
         for name, candidate in found.adopted.items():
             assert candidate.content is not None
-            _write_whole(output / PROMPTS / f"{name}.md", candidate.content)
-        _write_whole(output / PROFILE, _profile(found.adopted, extends))
-    _write_whole(output / REPORT, found.report.model_dump_json(indent=1) + "\n")
+            write_whole(output / PROMPTS / f"{name}.md", candidate.content)
+        write_whole(output / PROFILE, _profile(found.adopted, extends))
+    write_whole(output / REPORT, found.report.model_dump_json(indent=1) + "\n")
 
 
 def _profile(adopted: Mapping[str, Candidate], extends: str | None) -> str:
@@ -112,10 +113,3 @@ def _profile(adopted: Mapping[str, Candidate], extends: str | None) -> str:
     lines.append("\n[prompts]")
     lines += [f'{name} = "{PROMPTS}/{name}.md"' for name in adopted]
     return "\n".join(lines) + "\n"
-
-
-def _write_whole(path: Path, text: str) -> None:
-    # Bytes: the hash is that of the file, whatever ends its lines.
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(text.encode())
-    part.rename(path)

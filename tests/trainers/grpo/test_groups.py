@@ -207,6 +207,13 @@ def test_only_the_wanted_agents_are_grouped() -> None:
     assert [group.key.agent for group in groups] == ["tester"]
 
 
+def test_what_an_environment_has_added_up_itself_does_not_count_twice() -> None:
+    parts = {"team.progress": 0.5, "local.format": 1.0, "mask": 1.0, "total": 0.6}
+    assert rewards.candidate_reward(parts, RewardWeights()) == 0.6
+    named = RewardWeights(parts={"team.progress": 1.0})
+    assert rewards.candidate_reward(parts, named) == 0.5
+
+
 def test_rewards_are_the_team_s_and_alpha_times_the_weighted_parts() -> None:
     parts = {"team": 1.0, "format": 1.0, "legal": 0.5}
     assert rewards.candidate_reward(parts, RewardWeights()) == 2.5

@@ -1,0 +1,72 @@
+"""Puzzles by the name of their game, as a command asks for them: how hard they are, how they are
+played, and which ones are drawn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import ValidationError
+
+from agents.environments import plan_path, sokoban, sudoku
+from agents.environments.puzzle_splits import Split
+from agents.errors import InvalidOptions
+from agents.records import JsonObject
+
+Game = Literal["plan_path", "sokoban", "sudoku"]
+Difficulty = plan_path.Difficulty | sokoban.Difficulty | sudoku.Difficulty
+Instance = plan_path.PlanPathInstance | sokoban.SokobanInstance | sudoku.SudokuInstance
+
+
+def difficulty_of(
+    game: Game, size: int | None, difficulty: JsonObject, setting: JsonObject
+) -> Difficulty:
+    """What the generator is asked for: `size` cells along a side (none: its own default), its own
+    options, and how it is played. Raises `InvalidOptions`, which names the option of the command
+    (`--size`, `--difficulty` or `--setting`)."""
+    side = ("size",) if game == "sudoku" else ("rows", "columns")
+    sized = {} if size is None else dict.fromkeys(side, size)
+    wanted = json.dumps({**sized, **difficulty, "setting": setting})
+    try:
+        match game:
+            case "plan_path":
+                return plan_path.Difficulty.model_validate_json(wanted)
+            case "sokoban":
+                return sokoban.Difficulty.model_validate_json(wanted)
+            case "sudoku":
+                return sudoku.Difficulty.model_validate_json(wanted)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        names = [str(part) for part in first["loc"]]
+        given = ".".join(names)
+        if names[:1] == ["setting"]:
+            given = f"--setting {'.'.join(names[1:])}"
+        elif names and names[0] in side and names[0] not in difficulty:
+            given = f"--size {size}"
+        elif names:
+            given = f"--difficulty {given}"
+        raise InvalidOptions(f"{game}: {given or '--difficulty'}: {first['msg']}") from error
+
+
+def drawn_puzzles(
+    difficulty: Difficulty, split: Split | str, seed: int, count: int
+) -> Sequence[Instance]:
+    """`count` different instances of one split; a longer list begins with the shorter one. Raises
+    ValueError where there are not so many."""
+    match difficulty:
+        case plan_path.Difficulty():
+            return plan_path.instances(split, seed, count, difficulty)
+        case sokoban.Difficulty():
+            return sokoban.instances(split, seed, count, difficulty)
+        case sudoku.Difficulty():
+            return sudoku.instances(split, seed, count, difficulty)
+
+
+def sides_of(difficulty: Difficulty) -> str:
+    """As in `10 x 10`."""
+    match difficulty:
+        case sudoku.Difficulty():
+            return f"{difficulty.size} x {difficulty.size}"
+        case _:
+            return f"{difficulty.rows} x {difficulty.columns}"

@@ -1,0 +1,125 @@
+"""No sealed group is lost, doubled or of mixed versions while workers and the trainer are killed:
+a smaller version of `bench grpo-faults --groups 1000`. And the checker finds what is planted."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from bench.grpo_faults.checker import (
+    check,
+    of_one_version,
+    played_as_planned,
+    published_once,
+    rounds_once,
+    sealed_once,
+    trained_as_recorded,
+)
+from bench.grpo_faults.driver import LoopAttack, LoopDriver, LoopEvidence
+from trainers.grpo.loop.book import GroupRecord
+from trainers.network import ADAPTER
+
+pytestmark = pytest.mark.timeout(900)
+
+SEED = 20_261_122
+_MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture(scope="module")
+def attacked() -> Iterator[LoopAttack]:
+    """On a file system whose syncs cost nothing: processes are killed, not the machine."""
+    pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+    where = _MEMORY if _MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="grpo-faults-", dir=where) as folder:
+        driver = LoopDriver(
+            Path(folder), groups=84, seed=SEED, puzzles=12, staleness=0, only_kills=True,
+            progress=print,
+        )  # fmt: skip
+        yield driver.attack()
+
+
+def with_groups(evidence: LoopEvidence, *groups: GroupRecord, number: int = 0) -> LoopEvidence:
+    """With these groups in a round (from 0) instead of its own."""
+    sealed = list(evidence.sealed)
+    sealed[number] = sealed[number].model_copy(update={"groups": groups})
+    return replace(evidence, sealed=tuple(sealed))
+
+
+def test_every_group_of_an_attacked_loop_is_sealed_once_and_of_one_version(
+    attacked: LoopAttack, tmp_path: Path
+) -> None:
+    assert [str(each) for each in check(attacked.evidence, tmp_path)] == []
+    assert sum(len(each.groups) for each in attacked.evidence.sealed) >= 80
+    # It was an attack, and nobody died by himself.
+    assert attacked.struck["kill"]
+    assert attacked.died == []
+
+
+def test_a_group_that_is_sealed_twice_or_not_at_all_is_found(attacked: LoopAttack) -> None:
+    evidence = attacked.evidence
+    first, *others = evidence.sealed[0].groups
+    lost = list(sealed_once(with_groups(evidence, *others)))
+    assert len(lost) == len(first.origins)
+    assert "is in 1 groups too few" in lost[0].said
+    twice = [each.said for each in sealed_once(with_groups(evidence, first, first, *others))]
+    assert f"group {first.id[:12]} was sealed 2 times" in twice
+    assert list(rounds_once(with_groups(evidence, *others)))
+
+
+def test_a_group_of_another_version_than_its_record_s_or_its_round_s_is_found(
+    attacked: LoopAttack,
+) -> None:
+    evidence = attacked.evidence
+    first, *others = evidence.sealed[0].groups
+    wrong = first.model_copy(update={"version": first.version + 1})
+    (found, late) = of_one_version(with_groups(evidence, wrong, *others))
+    assert "was sampled by" in found.said
+    assert "which came of round 1" in late.said
+    # Learned from two rounds later.
+    (old,) = of_one_version(with_groups(evidence, *evidence.sealed[1].groups, first, number=1))
+    assert "which came of round 0" in old.said
+
+
+def test_a_run_that_nobody_planned_and_one_that_was_not_sealed_are_found(
+    attacked: LoopAttack,
+) -> None:
+    evidence = attacked.evidence
+    wave, *others = evidence.waves
+    unplanned = wave.model_copy(update={"runs": wave.runs[1:]})
+    said = [each.said for each in played_as_planned(replace(evidence, waves=(unplanned, *others)))]
+    assert said == ["sealed 1 times more than planned in round 1", "recorded, but not planned"]
+
+
+def test_a_version_that_was_published_twice_or_not_last_is_found(attacked: LoopAttack) -> None:
+    evidence = attacked.evidence
+    policy = evidence.published["pair/tool"]
+    again = policy.published(str(policy.path_of(policy.current)), 0.0)
+    (found,) = published_once(
+        replace(evidence, published={**evidence.published, "pair/tool": again})
+    )
+    assert "pair/tool" in found.said
+    back = policy.rolled_back()
+    (found,) = published_once(
+        replace(evidence, published={**evidence.published, "pair/tool": back})
+    )
+    assert f"version {back.current} is in use" in found.said
+
+
+def test_weights_that_do_not_follow_from_what_was_recorded_are_found(
+    attacked: LoopAttack, tmp_path: Path
+) -> None:
+    evidence, final = attacked.evidence, tmp_path / "final/shared"
+    final.mkdir(parents=True)
+    weights = load_file(evidence.final / "shared" / ADAPTER)
+    name = next(iter(weights))
+    save_file({**weights, name: weights[name] + 1e-6}, final / ADAPTER)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    (found,) = trained_as_recorded(replace(evidence, final=final.parent), scratch)
+    assert "1 of " in found.said
+    assert name in found.said

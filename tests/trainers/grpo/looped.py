@@ -1,0 +1,155 @@
+"""Loops on real workers: a bus of their own, one process for the roles and the recorder's side, one
+that serves a model which says legal moves by chance."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from subprocess import Popen
+
+from bench.grpo_faults.driver import write_profile
+from bus import BusSettings
+from runtime.config import Settings, load
+from tests.workers.processes import spawn
+from trainers.grpo.data import sealing_of
+from trainers.grpo.loop.command import claim
+from trainers.grpo.loop.report import LoopReport
+from trainers.grpo.loop.rounds import Loop, LoopWatch
+from trainers.grpo.loop.settings import LoopSettings
+from trainers.grpo.settings import GrpoSettings
+from trainers.network import base_folder, load_base
+from workers.engines.local.adapter_base import weights_sha256
+from workers.engines.settings import ModelSettings
+from workers.settings import GpuWorkerSettings, RecorderSettings, RoleWorkerSettings, WorkerBase
+
+POLICIES = {"tool_agent": "pair/tool", "plan_agent": "pair/plan"}
+WAIT = 30.0
+
+# A server that has imported everything forks each process in no time.
+_FORKS = get_context("forkserver")
+_FORKS.set_forkserver_preload(
+    ["peft", "tests.trainers.grpo.looped", "torch.utils.tensorboard.writer", "transformers"]
+)
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """A deployment that loops can be run on."""
+
+    settings: Settings
+    base: Path
+    store: Path
+    profile: Path
+    """Of the commands that find it."""
+    processes: dict[str, Popen[bytes]]
+
+
+@contextmanager
+def deployed(bus: BusSettings, base: Path, folder: Path) -> Generator[Deployed]:
+    """Workers of the profile `petting`, for the time of the block."""
+    model = ModelSettings(
+        engine="torch", model=str(base), device="cpu", plain_logprobs=True, constrain_tools=False,
+        base_until_published=("tool", "plan"),
+    )  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    store = folder / "store"
+    workers: list[WorkerBase] = [
+        RoleWorkerSettings(bus=bus, name="roles", roles=("tool_agent", "plan_agent")),
+        GpuWorkerSettings(bus=bus, name="gpu", models={"pair": model}),
+        RecorderSettings(bus=bus, name="recorder", store=store, linger_seconds=0.1),
+    ]
+    profile = write_profile(folder / "profile.toml", bus, model)
+    settings = load(str(profile), environ={})
+    processes = {each.name: spawn(each, folder) for each in workers}
+    try:
+        yield Deployed(settings, base, store, profile, processes)
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.wait()
+
+
+def loop_settings(base: Path, **changes: object) -> LoopSettings:
+    """Three rounds of six small grids, two turns each."""
+    of_loop = {
+        name: changes.pop(name) for name in list(changes) if name in LoopSettings.model_fields
+    }
+    grpo = GrpoSettings.model_validate(
+        {
+            "base": str(base), "base_sha256": weights_sha256(base_folder(str(base))),
+            "data_sha256": "", "weights": "lora", "rank": 2, "batch": 3, "staleness": 0,
+            "learning_rate": 1e-2, "truncated": "keep", **changes,
+        }
+    )  # fmt: skip
+    return LoopSettings.model_validate(
+        {
+            "grpo": grpo, "policies": POLICIES, "game": "plan_path", "size": 5, "rounds": 3,
+            "setting": {"turns": 2, "brief": True}, "puzzles": 6, "most_puzzles": 24,
+            "max_tokens": 8, "instructions": False, **of_loop,
+        }
+    )  # fmt: skip
+
+
+def run_loop(
+    settings: LoopSettings, output: Path, where: Settings, watch: LoopWatch | None = None
+) -> LoopReport:
+    """In this process, to the end."""
+    loaded = load_base(settings.grpo.base)
+    book = claim(output, settings, restart=False)
+    sealing = sealing_of(settings.grpo, loaded)
+    return Loop(settings, loaded, sealing, book, where, WAIT, watch or LoopWatch()).run()
+
+
+def killed_at(place: str, call: int, settings: LoopSettings, output: Path, where: Settings) -> None:
+    """Run the loop in a process that kills itself with SIGKILL as it comes to `place` of
+    `trainers.grpo.loop.rounds` (a name, or a method of `Loop`) for the `call`-th time."""
+    child = _FORKS.Process(target=_die, args=(place, call, settings, output, where))
+    _joined(child)
+    assert child.exitcode == -signal.SIGKILL, child.exitcode
+
+
+def interrupted(settings: LoopSettings, output: Path, where: Settings, ready: Path) -> BaseProcess:
+    """A process that runs the loop; it touches `ready` when runs are waited for."""
+    child = _FORKS.Process(target=_run, args=(settings, output, where, ready))
+    child.start()
+    return child
+
+
+def _joined(child: BaseProcess) -> None:
+    child.start()
+    child.join(120)
+    if child.is_alive():
+        child.kill()
+        child.join()
+        raise AssertionError("the loop came to no end")
+
+
+def _run(settings: LoopSettings, output: Path, where: Settings, ready: Path) -> None:
+    try:
+        run_loop(settings, output, where, LoopWatch(rolled=lambda wave, ended: ready.touch()))
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+def _die(place: str, call: int, settings: LoopSettings, output: Path, where: Settings) -> None:
+    from trainers.grpo.loop import rounds
+
+    owner = Loop if hasattr(Loop, place) else rounds
+    original: Callable[..., object] = getattr(owner, place)
+    calls = 0
+
+    def dying(*arguments: object, **named: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*arguments, **named)
+
+    setattr(owner, place, dying)
+    run_loop(settings, output, where)

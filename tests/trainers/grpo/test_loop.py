@@ -1,0 +1,316 @@
+"""Loops on a real bus with real workers: what is trained is what was rolled out, once, also where
+the trainer is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from bench.grpo_faults.model import write_base
+from bus import Bus, BusSettings, Policy, policies
+from tests.conftest import quick_settings
+from tests.redis_process import RedisProcess
+from trainers.errors import TrainingError
+from trainers.grpo.data import read_data, sealing_of
+from trainers.grpo.loop.book import Book, Claim, read_page
+from trainers.grpo.loop.report import LoopReport
+from trainers.grpo.loop.rounds import LoopWatch
+from trainers.grpo.loop.settings import LoopSettings
+from trainers.grpo.pipeline import train
+from trainers.network import load_base
+from trainers.store import read_trajectories
+
+from .looped import Deployed, deployed, interrupted, killed_at, loop_settings, run_loop
+from .test_command import command
+
+pytestmark = pytest.mark.timeout(300)
+
+Finished = tuple[LoopSettings, Path, LoopReport]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+    return write_base(tmp_path_factory.mktemp("loop") / "base")
+
+
+@pytest.fixture(scope="module")
+def bus(_shared_servers: dict[str, RedisProcess]) -> BusSettings:
+    return quick_settings(next(iter(_shared_servers.values())).url, lease_seconds=2.0)
+
+
+@pytest.fixture(scope="module")
+def where(
+    bus: BusSettings, base: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Deployed]:
+    """One deployment for all tests of this module that do not end its workers."""
+    with deployed(bus, base, tmp_path_factory.mktemp("workers")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def finished(where: Deployed, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """A loop of three rounds that nothing disturbed."""
+    settings = loop_settings(where.base)
+    output = tmp_path_factory.mktemp("finished") / "out"
+    return settings, output, run_loop(settings, output, where.settings)
+
+
+def book_of(output: Path) -> Book:
+    return Book(output, read_page(output / "loop.json", Claim).id)
+
+
+def adapter(book: Book, number: int, policy: str = "shared") -> dict[str, torch.Tensor]:
+    return load_file(book.published(number) / policy / "adapter_model.safetensors")
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
+
+
+def on_bus(settings: BusSettings, name: str) -> Policy:
+    async def question() -> Policy:
+        async with Bus(settings) as bus:
+            return next(each for each in await policies.policies(bus) if each.name == name)
+
+    return asyncio.run(question())
+
+
+def recorded(where: Deployed, runs: set[str]) -> None:
+    """Wait until the recorder has written these runs."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        if any((where.store / "trajectories").glob("*.parquet")):
+            found = {each.run.id for each in read_trajectories(where.store, None).records}
+            if runs <= found:
+                return
+        time.sleep(0.05)
+    raise AssertionError("the recorder did not write the runs")
+
+
+def test_each_round_learns_from_what_the_version_before_it_sampled_and_is_published_once(
+    finished: Finished, where: Deployed
+) -> None:
+    settings, output, report = finished
+    book = book_of(output)
+    assert [each.round for each in report.rounds] == [1, 2, 3]
+    for facts in report.rounds:
+        sealed = book.sealed(facts.round)
+        assert facts.groups == len(sealed.groups) > 0
+        assert (facts.stale, facts.foreign, facts.broken, facts.left_out) == (0, 0, 0, {})
+        # Both policies are the one that all agents share, each with a number of its own.
+        served = book.served(facts.round - 1).versions[-1]
+        assert facts.served == served
+        for group in sealed.groups:
+            assert group.version == served[group.policy]
+            assert (group.fate == "flat") == (len(set(group.rewards)) == 1)
+        assert facts.trained >= settings.grpo.batch or facts.puzzles == settings.most_puzzles
+        assert facts.seconds.rollout > 0
+    assert not list(output.rglob("*.runs.jsonl"))
+    for number in range(3):
+        assert not same(adapter(book, number), adapter(book, number + 1))
+    shared = on_bus(where.settings.bus, "pair/tool")
+    paths = [str((book.published(number) / "shared").resolve()) for number in range(4)]
+    assert [each.path for each in shared.versions][-4:] == paths
+    assert shared.current == report.served["pair/tool"]
+    assert same(load_file(output / "policies/shared/adapter_model.safetensors"), adapter(book, 3))
+
+
+def test_every_group_is_sealed_once_and_of_runs_that_the_recorder_has(
+    finished: Finished, where: Deployed
+) -> None:
+    _, output, report = finished
+    book = book_of(output)
+    rounds = [book.sealed(facts.round) for facts in report.rounds]
+    runs = [run for each in rounds for run in each.runs]
+    groups = [group for each in rounds for group in each.groups]
+    assert len(set(runs)) == len(runs)
+    assert len({group.id for group in groups}) == len(groups)
+    origins = [origin for group in groups for origin in group.origins]
+    assert len(set(origins)) == len(origins)
+    recorded(where, set(runs))
+
+
+def test_training_from_the_recorder_s_store_gives_the_loop_s_weights_bit_for_bit(
+    finished: Finished, where: Deployed, tmp_path: Path
+) -> None:
+    settings, output, report = finished
+    book = book_of(output)
+    runs = tuple(run for facts in report.rounds for run in book.sealed(facts.round).runs)
+    recorded(where, set(runs))
+    loaded = load_base(settings.grpo.base)
+    offline = settings.grpo.model_copy(update={"batch": 10_000})
+    data = read_data(where.store, "pair", sealing_of(offline, loaded), runs)
+    versions = sorted({group.policy.version for group in data.groups})
+    offline = offline.model_copy(update={"base_version": versions[0]})
+    train(offline, data, loaded, tmp_path / "out")
+    offline_weights = load_file(tmp_path / "out/policies/shared/adapter_model.safetensors")
+    assert same(offline_weights, adapter(book, 3))
+
+
+def test_a_trainer_that_is_killed_again_and_again_comes_to_the_same_versions(
+    finished: Finished, bus: BusSettings, base: Path, tmp_path: Path
+) -> None:
+    """On a bus of its own, with the same plans: as runs were begun and before any was collected;
+    before a wave is sealed; behind a step, before its checkpoint; before what it came to is
+    published; before the next round's adapters are written."""
+    settings, before, report = finished
+    output = tmp_path / "out"
+    planned = copied_plans(before, output)
+    with deployed(quick_settings(bus.redis_url), base, tmp_path / "workers") as where:
+        for place, call in (
+            ("_gather", 1), ("harvested", 1), ("save", 1), ("serve", 2), ("_write", 1),
+        ):  # fmt: skip
+            killed_at(place, call, settings, output, where.settings)
+        again = run_loop(settings, output, where.settings)
+        paths = [each.path for each in on_bus(where.settings.bus, "pair/plan").versions]
+    ours, theirs = book_of(output), book_of(before)
+    assert copied_plans(output, tmp_path / "plans") == planned
+    for facts in report.rounds:
+        sealed, expected = ours.sealed(facts.round), theirs.sealed(facts.round)
+        assert [each.id for each in sealed.groups] == [each.id for each in expected.groups]
+        assert same(adapter(ours, facts.round), adapter(theirs, facts.round))
+    assert [each.round for each in again.rounds] == [1, 2, 3]
+    # Each version was published, and once.
+    assert paths == [str((ours.published(number) / "shared").resolve()) for number in range(4)]
+
+
+def copied_plans(source: Path, output: Path) -> dict[str, bytes]:
+    """Take over whose loop it is, and which runs play which puzzles."""
+    plans = {
+        str(path.relative_to(source)): path.read_bytes()
+        for path in (source / "loop.json", *sorted(source.glob("rounds/*/wave-*.plan.json")))
+    }
+    for name, body in plans.items():
+        (output / name).parent.mkdir(parents=True, exist_ok=True)
+        (output / name).write_bytes(body)
+    return plans
+
+
+def test_ctrl_c_while_runs_are_waited_for_ends_at_once_and_the_loop_can_be_gone_on_with(
+    where: Deployed, tmp_path: Path
+) -> None:
+    settings = loop_settings(where.base, rounds=1)
+    roles = where.processes["roles"]
+    roles.send_signal(signal.SIGSTOP)
+    try:
+        child = interrupted(settings, tmp_path / "out", where.settings, tmp_path / "ready")
+        until = time.monotonic() + 60
+        while not (tmp_path / "ready").exists():
+            assert time.monotonic() < until
+            assert child.is_alive()
+            time.sleep(0.02)
+        assert child.pid is not None
+        os.kill(child.pid, signal.SIGINT)
+        child.join(30)
+        assert child.exitcode == 130
+    finally:
+        roles.send_signal(signal.SIGCONT)
+    (plan,) = book_of(tmp_path / "out").waves(1)
+    report = run_loop(settings, tmp_path / "out", where.settings)
+    assert report.rounds[0].runs >= len(plan.runs)
+
+
+def test_rollouts_may_be_one_version_ahead_and_no_group_is_older_than_the_bound(
+    where: Deployed, tmp_path: Path
+) -> None:
+    settings = loop_settings(where.base, staleness=1)
+    seen: list[int] = []
+    report = run_loop(
+        settings, tmp_path / "out", where.settings,
+        LoopWatch(round=lambda facts, rounds: seen.append(begun_ahead(tmp_path / "out"))),
+    )  # fmt: skip
+    # When a round was trained the next one's runs had begun.
+    assert seen == [2, 3, 3]
+    ages = {age for facts in report.rounds for each in facts.step.policies.values()
+            for age in each.ages}  # fmt: skip
+    assert ages <= {0, 1}
+    assert 1 in ages
+
+
+def begun_ahead(output: Path) -> int:
+    """The last round that has a plan."""
+    return max(int(path.parent.name) for path in output.glob("rounds/*/wave-*.plan.json"))
+
+
+def test_the_command_trains_a_policy_for_each_role_and_ends_with_a_table_and_a_line_of_json(
+    where: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWITCHYARD_PROFILE", str(where.profile))
+    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path / "state"))
+    arguments = (
+        tmp_path / "out", "--loop", "--base", where.base, "--weights", "lora", "--rank", 2,
+        "--policies", "per-role", "--game", "plan_path", "--size", 5, "--setting", "turns=2",
+        "--setting", "brief=true", "--no-instructions", "--max-tokens", 8, "--rounds", 2,
+        "--puzzles", 2, "--batch", 6, "--learning-rate", 1e-2, "--truncated", "keep", "--json",
+    )  # fmt: skip
+    code, out, err = command(*arguments)
+    assert code == 0, err
+    assert "round 2/2  solved" in err
+    said = json.loads(out.splitlines()[-1])
+    assert said["rounds"] == 2
+    assert said["puzzles"] > 4, "two puzzles have no six groups with a signal"
+    assert set(said["policies"]) == {"tool_agent", "plan_agent"}
+    assert said["groups"] == said["trained_groups"] + said["zero_variance_groups"]
+    assert set(said["seconds"]) == {"rollout", "wait", "train", "publish"}
+    assert list((tmp_path / "out/curves/rounds").iterdir())
+    book = book_of(tmp_path / "out")
+    assert not same(adapter(book, 2, "tool_agent"), adapter(book, 2, "plan_agent"))
+    tool = on_bus(where.settings.bus, "pair/tool")
+    assert tool.path_of(said["served"]["pair/tool"]) == str(book.published(2) / "tool_agent")
+    code, again, err = command(*arguments)
+    assert code == 0
+    assert "is finished; --restart trains anew" in err
+    assert again == out
+
+
+def test_an_offline_training_can_be_published_to_the_workers_that_recorded_its_runs(
+    finished: Finished, where: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, output, _ = finished
+    recorded(where, set(book_of(output).sealed(1).runs))
+    monkeypatch.setenv("SWITCHYARD_PROFILE", str(where.profile))
+    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path / "state"))
+    before = on_bus(where.settings.bus, "pair/plan")
+    code, out, err = command(
+        tmp_path / "out", "--from-store", where.store, "--base", where.base, "--weights", "lora",
+        "--rank", 2, "--workflow", "pair", "--truncated", "keep", "--steps", 1, "--publish",
+    )  # fmt: skip
+    assert code == 0, err
+    after = on_bus(where.settings.bus, "pair/plan")
+    assert after.current == max(each.version for each in before.versions) + 1
+    assert after.path_of(after.current) == str((tmp_path / "out/policies/shared").resolve())
+    assert f"pair/plan: version {after.current}" in out
+    assert out.count("gpu: serves version") == 2
+
+
+def test_a_policy_that_somebody_else_has_changed_is_named_and_not_overwritten(
+    finished: Finished, where: Deployed, tmp_path: Path
+) -> None:
+    _, other, _ = finished
+    settings = loop_settings(where.base, rounds=1)
+    killed_at("serve", 2, settings, tmp_path / "out", where.settings)
+    foreign = str((book_of(other).published(1) / "shared").resolve())
+
+    async def publish() -> None:
+        async with Bus(where.settings.bus) as bus:
+            await policies.publish(bus, "pair/plan", foreign)
+
+    asyncio.run(publish())
+    with pytest.raises(TrainingError, match=r"'pair/plan': somebody else has chosen version \d+"):
+        run_loop(settings, tmp_path / "out", where.settings)
+    assert (
+        on_bus(where.settings.bus, "pair/plan").path_of(
+            on_bus(where.settings.bus, "pair/plan").current
+        )
+        == foreign
+    )

@@ -1,0 +1,201 @@
+"""The parts of a loop that need no bus: which puzzles a round plays, and what it learns from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.environments.plan_path import PlanPathInstance
+from agents.environments.puzzle_splits import Split
+from agents.records import Outcome, PolicyRef, Trajectory
+from trainers.errors import TrainingError, UnreadableModel
+from trainers.grpo.groups import Sealing
+from trainers.grpo.loop.book import Book, Wave
+from trainers.grpo.loop.harvest import Harvest, harvested
+from trainers.grpo.loop.planning import further_puzzles, planned_wave
+from trainers.grpo.loop.settings import LoopSettings
+
+from .recorded import a_call, a_candidate, a_run, a_step
+from .test_command import command
+from .tiny_grpo import settings_of, write_base
+
+
+def settings(**changes: object) -> LoopSettings:
+    grpo = {name: changes.pop(name) for name in ("batch", "grouping") if name in changes}
+    return LoopSettings.model_validate(
+        {
+            "grpo": settings_of(weights="lora", staleness=0, **grpo), "policies": {},
+            "game": "plan_path", "size": 5, "rounds": 2, "puzzles": 8, "most_puzzles": 32,
+            **changes,
+        }
+    )  # fmt: skip
+
+
+def plan(chosen: LoopSettings, number: int = 1, played: int = 0, count: int = 8) -> Wave:
+    return planned_wave(chosen, number, 1, played=played, count=count)
+
+
+# ---- which puzzles ----
+
+
+def test_a_round_plays_the_same_puzzles_of_the_train_split_whenever_it_is_planned() -> None:
+    one, other = plan(settings()), plan(settings())
+    assert [each.task for each in one.runs] == [each.task for each in other.runs]
+    assert [each.seed for each in one.runs] == [each.seed for each in other.runs]
+    assert not {each.id for each in one.runs} & {each.id for each in other.runs}
+    for each in one.runs:
+        assert PlanPathInstance.model_validate(each.task.instance).split is Split.TRAIN
+
+
+def test_further_waves_and_other_rounds_play_other_puzzles() -> None:
+    first, more = plan(settings()), plan(settings(), played=8)
+    other = plan(settings(), number=2)
+    tasks = [str(each.task.instance) for wave in (first, more) for each in wave.runs]
+    assert len(set(tasks)) == 16
+    assert not {str(each.task.instance) for each in other.runs} <= set(tasks)
+
+
+def test_whole_runs_that_compete_play_each_puzzle_k_times_with_other_seeds() -> None:
+    chosen = settings(grouping="trajectory")
+    wave = plan(chosen, count=2)
+    assert (chosen.plays, chosen.options["candidates"]) == (4, 1)
+    assert len(wave.runs) == len({each.seed for each in wave.runs}) == 8
+    assert len({str(each.task.instance) for each in wave.runs}) == wave.puzzles == 2
+
+
+def test_a_difficulty_without_so_many_puzzles_is_named() -> None:
+    with pytest.raises(TrainingError, match="--game plan_path: 5000 tries in a row made no"):
+        plan(settings(difficulty={"least_moves": 40}))
+
+
+@given(st.integers(1, 200), st.integers(0, 400), st.integers(1, 50))
+def test_puzzles_are_added_while_groups_are_missing_and_never_beyond_the_limit(
+    played: int, found: int, batch: int
+) -> None:
+    chosen = settings(batch=batch, puzzles=1, most_puzzles=200)
+    more = further_puzzles(chosen, played=played, found=found)
+    assert 0 <= more <= 200 - played
+    assert (more == 0) == (found >= batch or played == 200)
+
+
+# ---- what is learned from ----
+
+
+def a_game(number: int, version: int, rewards: Sequence[float], **changes: object) -> Trajectory:
+    """One step of one agent, sampled by a version of `pair/plan`."""
+    policy = PolicyRef(name="pair", base="micro", adapter="pair/plan", version=version)
+    call = a_call().model_copy(update={"policy": policy})
+    step = a_step([a_candidate(reward, call) for reward in rewards], agent="plan_agent")
+    run = a_run(number, step, instance=number)
+    return run.model_copy(update={"outcome": Outcome.FAILED, **changes})
+
+
+def harvest(*runs: Trajectory, number: int = 2, staleness: int = 0) -> Harvest:
+    """In a loop whose versions 5, 6 and 7 came of its beginning and of its rounds 1 and 2."""
+    return harvested(
+        runs,
+        Sealing(size=2, belongs=lambda call: True, max_context=64),
+        {("pair/plan", 5): 0, ("pair/plan", 6): 1, ("pair/plan", 7): 2},
+        first=5,
+        number=number,
+        settings=settings_of(staleness=staleness),
+    )
+
+
+def test_a_round_learns_from_what_the_version_before_it_sampled() -> None:
+    found = harvest(a_game(1, 6, (0.0, 1.0)), a_game(2, 6, (1.0, 1.0)))
+    batch = found.batch(6, seed=1)
+    assert [group.rewards for group in batch.groups] == [(0.0, 1.0)]
+    assert [group.rewards for group in batch.flat] == [(1.0, 1.0)]
+    assert found.counts == {"trained": 1, "flat": 1}
+
+
+def test_what_an_older_version_sampled_is_left_away_but_within_the_bound() -> None:
+    old = a_game(1, 5, (0.0, 1.0))
+    assert harvest(old).counts == {"stale": 1}
+    within = harvest(old, staleness=1)
+    assert within.counts == {"trained": 1}
+    (group,) = within.batch(6, seed=1).groups
+    assert 6 - group.policy.version == 1
+
+
+def test_what_weights_of_somebody_else_sampled_is_never_learned_from() -> None:
+    found = harvest(a_game(1, 0, (0.0, 1.0)), staleness=100)
+    assert found.counts == {"foreign": 1}
+    assert found.batch(6, seed=1).groups == ()
+    assert found.batch(6, seed=1).stale == 1
+
+
+def test_a_run_that_was_broken_off_is_left_out_by_name() -> None:
+    found = harvest(
+        a_game(1, 6, (0.0, 1.0)),
+        a_game(2, 6, (0.0, 1.0), outcome=Outcome.DEADLINE, reason="too slow"),
+    )
+    assert len(found.groups) == 1
+    (skipped,) = found.left_out
+    assert (skipped.reason, skipped.detail) == ("run that ended by deadline", "too slow")
+
+
+def test_a_damaged_page_is_named(tmp_path: Path) -> None:
+    book = Book(tmp_path, "one")
+    wave = plan(settings())
+    book.plan(wave)
+    assert book.waves(1) == [wave]
+    path = book.round(1) / "wave-1.plan.json"
+    path.write_text("{")
+    with pytest.raises(UnreadableModel, match=r"wave-1\.plan\.json is damaged"):
+        book.waves(1)
+
+
+# ---- the command line ----
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_base(tmp_path_factory.mktemp("parts") / "base")
+
+
+LOOP = ("--loop", "--game", "plan_path", "--weights", "lora", "--redis-url", "redis://127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "give --from-store FOLDER with recorded runs, or --loop"),
+        (("--rounds", 3), "--rounds is of --loop"),
+        (("--from-store", ".", "--publish"), "--publish: workers swap adapters"),
+        (("--loop", "--game", "plan_path"), "--loop: workers swap adapters of the model"),
+        (("--loop", "--weights", "lora", *LOOP[-2:]), "--loop needs a game: --game plan_path"),
+        ((*LOOP, "--from-store", "."), "--from-store has no meaning for --loop: the rollouts are"),
+        ((*LOOP, "--epochs", 2), "--epochs has no meaning for --loop"),
+        ((*LOOP, "--steps", 2), "--steps has no meaning for --loop: give --rounds"),
+        ((*LOOP, "--size", 3), "plan_path: --size 3"),
+        ((*LOOP, "--setting", "turns=0"), "--setting turns"),
+        ((*LOOP, "--setting", "turns"), "is not NAME=VALUE"),
+        ((*LOOP, "--difficulty", "boxes=2"), "--difficulty boxes"),
+        ((*LOOP, "--game", "chess"), "--game: Input should be 'plan_path'"),
+        ((*LOOP, "--rounds", 0), "--rounds: Input should be greater than or equal to 1"),
+        ((*LOOP, "--most-puzzles", 2), "--most-puzzles 2 can't be less than --puzzles 64"),
+        ((*LOOP, "--temperature", 0), "--temperature: Input should be greater than 0"),
+        ((*LOOP, "--agent", "nobody"), "--agent: nobody of the team (tool_agent, plan_agent)"),
+        ((*LOOP, "--pool", "pink"), "there is no pool 'pink'; pools: pair"),
+        (LOOP, "is an adapter of another base than micro:llm"),
+    ],
+)  # fmt: skip
+def test_what_can_not_be_meant_is_named_before_anything_is_written(
+    base: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    said: str,
+) -> None:
+    monkeypatch.setenv("SWITCHYARD_PROFILE", "petting")
+    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path / "state"))
+    code, _, answer = command(tmp_path / "out", "--base", base, *arguments)
+    assert code != 0
+    assert said in answer
+    assert not (tmp_path / "out").exists()

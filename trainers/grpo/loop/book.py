@@ -1,0 +1,184 @@
+"""What a loop knows, on disk, before it acts on it.
+
+    OUTPUT/loop.json                       the settings, and an id of this training
+    OUTPUT/rounds/0003/wave-1.plan.json    which runs play which puzzles; written before they begin
+    OUTPUT/rounds/0003/wave-1.runs.jsonl   their trajectories; until the round is trained
+    OUTPUT/rounds/0003/served.json         version numbers under which its policies were published
+    OUTPUT/rounds/0003/groups.json         every group that was sealed, and what became of it
+    OUTPUT/published/<id>/0003/<policy>/   the adapters that came of the round; 0000: the beginning
+
+A file appears whole or not at all. Round 3 is trained when the checkpoint says 3: what stands in
+its folder before that is done again, with the same outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agents.records import Task, Trajectory
+from runtime.whole_files import write_whole
+from trainers.errors import UnreadableModel
+from trainers.grpo.loop.settings import LoopSettings
+
+Fate = Literal["trained", "flat", "stale", "foreign"]
+"""`flat`: all rewards are the same. `stale`: sampled by a version too old. `foreign`: by weights
+that this loop has not published."""
+
+
+class _Page(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Claim(_Page):
+    """Whose folder it is."""
+
+    id: str
+    """Of this training: a path that was published is never that of another one."""
+    settings: LoopSettings
+
+
+class PlannedRun(_Page):
+    """One run that is to be played."""
+
+    id: str
+    seed: int
+    task: Task
+
+
+class Wave(_Page):
+    """Runs that are begun together."""
+
+    round: int
+    number: int
+    """From 1. Those after the first make up for groups without a signal."""
+    puzzles: int
+    runs: tuple[PlannedRun, ...]
+
+
+class GroupRecord(_Page):
+    """A sealed group, and what became of it."""
+
+    id: str
+    key: str
+    policy: str
+    """Of the deployment."""
+    version: int
+    """Number of the deployment."""
+    rewards: tuple[float, ...]
+    origins: tuple[str, ...]
+    """Run, turn, branch and candidate of each member."""
+    fate: Fate
+
+
+class SealedRound(_Page):
+    """Everything that was sealed in a round."""
+
+    round: int
+    runs: tuple[str, ...]
+    groups: tuple[GroupRecord, ...]
+
+
+class Served(_Page):
+    """Under which numbers a round's policies were published, the newest last: a bus that lost its
+    data counts from 1 again."""
+
+    versions: tuple[dict[str, int], ...] = ()
+
+
+PageT = TypeVar("PageT", bound=BaseModel)
+
+
+class Book:
+    """The files of one loop."""
+
+    def __init__(self, output: Path, training: str) -> None:
+        self.output = output
+        self.training = training
+
+    def published(self, number: int) -> Path:
+        """The folder of the policies that came of a round."""
+        return self.output / "published" / self.training / f"{number:04d}"
+
+    def round(self, number: int) -> Path:
+        return self.output / "rounds" / f"{number:04d}"
+
+    def waves(self, number: int) -> list[Wave]:
+        """That were planned for a round so far."""
+        paths = sorted(self.round(number).glob("wave-*.plan.json"), key=_wave_number)
+        return [read_page(path, Wave) for path in paths]
+
+    def plan(self, wave: Wave) -> None:
+        self.round(wave.round).mkdir(parents=True, exist_ok=True)
+        path = self.round(wave.round) / f"wave-{wave.number}.plan.json"
+        write_whole(path, wave.model_dump_json(indent=1) + "\n")
+
+    def trajectories(self, wave: Wave) -> tuple[Trajectory, ...] | None:
+        """Of all runs of a wave; None while they are not all there."""
+        path = self._runs(wave)
+        if not path.exists():
+            return None
+        try:
+            lines = path.read_text().splitlines()
+            return tuple(Trajectory.model_validate_json(line) for line in lines)
+        except ValidationError as error:
+            raise _damaged(path, error) from error
+
+    def keep(self, wave: Wave, trajectories: Sequence[Trajectory]) -> None:
+        lines = "\n".join(each.model_dump_json() for each in trajectories)
+        write_whole(self._runs(wave), lines + "\n")
+
+    def forget_trajectories(self, number: int) -> None:
+        """Of a round that is trained; the deployment's store has them."""
+        for path in self.round(number).glob("wave-*.runs.jsonl"):
+            path.unlink(missing_ok=True)
+
+    def seal(self, sealed: SealedRound) -> None:
+        path = self.round(sealed.round) / "groups.json"
+        write_whole(path, sealed.model_dump_json(indent=1) + "\n")
+
+    def sealed(self, number: int) -> SealedRound:
+        return read_page(self.round(number) / "groups.json", SealedRound)
+
+    def served(self, number: int) -> Served:
+        path = self.round(number) / "served.json"
+        return read_page(path, Served) if path.exists() else Served()
+
+    def note_served(self, number: int, versions: Mapping[str, int]) -> None:
+        before = self.served(number)
+        if before.versions[-1:] != (dict(versions),):
+            self.round(number).mkdir(parents=True, exist_ok=True)
+            now = Served(versions=(*before.versions, dict(versions)))
+            write_whole(self.round(number) / "served.json", now.model_dump_json(indent=1) + "\n")
+
+    def rounds_by_version(self, last: int) -> dict[tuple[str, int], int]:
+        """(policy, number) → the round that it came of, up to round `last`."""
+        return {
+            (policy, version): number
+            for number in range(last + 1)
+            for versions in self.served(number).versions
+            for policy, version in versions.items()
+        }
+
+    def _runs(self, wave: Wave) -> Path:
+        return self.round(wave.round) / f"wave-{wave.number}.runs.jsonl"
+
+
+def read_page(path: Path, kind: type[PageT]) -> PageT:
+    """Raises `UnreadableModel` for a damaged file."""
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: ValidationError) -> UnreadableModel:
+    why = error.errors()[0]["msg"]
+    return UnreadableModel(f"{path} is damaged ({why}); --restart trains anew")
+
+
+def _wave_number(path: Path) -> int:
+    return int(path.name.removeprefix("wave-").split(".")[0])

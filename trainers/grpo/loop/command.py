@@ -1,0 +1,253 @@
+"""`train grpo --loop`: from what the command line says to a finished loop, and what it shows."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from trainers.errors import TrainingError
+from trainers.grpo.loop.options import LoopOptions, Target
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from runtime.config import Settings
+    from trainers.grpo.loop.book import Book, Wave
+    from trainers.grpo.loop.report import LoopReport, RoundFacts
+    from trainers.grpo.loop.settings import LoopSettings
+    from trainers.grpo.settings import GrpoSettings
+
+ROUNDS = 20
+PUZZLES = 64
+MORE = 4
+"""Times the puzzles of a round that are played at most."""
+_MEANINGLESS = {
+    "from_store": "the rollouts are the data",
+    "workflow": "puzzles are played by pair",
+    "steps": "give --rounds",
+    "epochs": "a round is gone through once; --minibatch makes several updates of it",
+    "base_version": "versions are counted by the deployment",
+}
+
+
+def loop(
+    output: Path,
+    grpo: GrpoSettings,
+    options: LoopOptions,
+    target: Target,
+    *,
+    given: Mapping[str, object],
+    restart: bool,
+    as_json: bool,
+) -> None:
+    """Run the loop in `output`, or go on with it. `given` are those of the offline training's
+    options that have no meaning here, where they were given. Raises `TrainingError`s, and
+    `typer.Exit` with 130 for Ctrl-C."""
+    from runtime.deployment import find
+    from runtime.errors import UserError
+    from trainers.grpo.data import sealing_of
+    from trainers.grpo.loop.report import read_loop_report
+    from trainers.grpo.loop.rounds import Loop, LoopWatch
+    from trainers.grpo.publishing import publications, require_publishable
+    from trainers.network import load_base
+    from trainers.publishing import require_base
+
+    for name, why in _MEANINGLESS.items():
+        if given.get(name) is not None:
+            raise TrainingError(f"--{name.replace('_', '-')} has no meaning for --loop: {why}")
+    require_publishable(grpo, "--loop")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise TrainingError("--loop trains in one process: start it without a launcher")
+    try:
+        deployed = find(redis_url=target.redis_url).settings
+    except UserError as error:
+        raise TrainingError(f"--loop: {error}") from error
+    settings = _settings(grpo, options, deployed, target)
+    for each in publications(grpo, settings.policies, output):
+        require_base(each, deployed.models)
+    book = claim(output, settings, restart=restart)
+    report = read_loop_report(output)
+    if report is not None:
+        typer.echo(f"the loop in {output} is finished; --restart trains anew", err=True)
+    else:
+        try:
+            loaded = load_base(grpo.base)
+            with _Shown() as shown:
+                watch = LoopWatch(shown.rolled, shown.round, shown.say)
+                sealing = sealing_of(grpo, loaded)
+                made = Loop(settings, loaded, sealing, book, deployed, target.wait, watch)
+                report = made.run()
+        except KeyboardInterrupt:
+            # Here, because typer turns it into a silent exit.
+            typer.echo("stopped; go on with the same command, without --restart", err=True)
+            raise typer.Exit(130) from None
+    _show(report, output)
+    if as_json:
+        from trainers.grpo.loop.report import last_line
+
+        typer.echo(json.dumps(last_line(report)))
+
+
+def claim(output: Path, settings: LoopSettings, *, restart: bool) -> Book:
+    """Make the folder this loop's own. Raises `TrainingError` if it is another training's."""
+    from runtime.whole_files import write_whole
+    from trainers.checkpoints import require_same_recipe
+    from trainers.grpo.loop.book import Book, Claim, read_page
+    from trainers.grpo.pipeline import CHECKPOINTS, POLICIES
+    from trainers.grpo.report import REPORT
+
+    path = output / "loop.json"
+    if restart and path.exists():
+        # What was published stays: a deployment may answer with it.
+        for name in (CHECKPOINTS, "curves", POLICIES, "rounds"):
+            shutil.rmtree(output / name, ignore_errors=True)
+        (output / REPORT).unlink(missing_ok=True)
+        path.unlink()
+    elif path.exists():
+        found = read_page(path, Claim)
+        require_same_recipe(found.settings, settings, output)
+        return Book(output, found.id)
+    elif output.exists() and any(output.iterdir()):
+        raise TrainingError(f"{output} holds something else; name another folder")
+    output.mkdir(parents=True, exist_ok=True)
+    made = Claim(id=secrets.token_hex(4), settings=settings)
+    write_whole(path, made.model_dump_json(indent=1) + "\n")
+    return Book(output, made.id)
+
+
+def _settings(
+    grpo: GrpoSettings, options: LoopOptions, deployed: Settings, target: Target
+) -> LoopSettings:
+    """Raises `TrainingError`, naming the option."""
+    from pydantic import ValidationError
+
+    from runtime.errors import UserError
+    from runtime.named_values import named_values
+    from trainers.grpo.loop.settings import WORKFLOW, LoopSettings
+    from trainers.grpo.publishing import served_policies
+
+    if options.game is None:
+        raise TrainingError("--loop needs a game: --game plan_path, sokoban or sudoku")
+    puzzles = PUZZLES if options.puzzles is None else options.puzzles
+    chosen = {
+        **{name: value for name, value in vars(options).items() if value is not None},
+        "rounds": ROUNDS if options.rounds is None else options.rounds,
+        "puzzles": puzzles,
+        "most_puzzles": MORE * puzzles if options.most_puzzles is None else options.most_puzzles,
+    }
+    try:
+        chosen["difficulty"] = named_values("--difficulty", options.difficulty or [])
+        chosen["setting"] = named_values("--setting", options.setting or [])
+        bounded = grpo.model_copy(update={"staleness": grpo.staleness or 0})
+        made = LoopSettings.model_validate({**chosen, "grpo": bounded, "policies": {}})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        # What concerns several options names them itself.
+        option = f"--{str(first['loc'][0]).replace('_', '-')}: " if first["loc"] else ""
+        said = first["msg"].removeprefix("Value error, ")
+        raise TrainingError(f"{option}{said}") from error
+    except UserError as error:
+        raise TrainingError(str(error)) from error
+    team = made.levels.setting.team
+    agents = [each for each in team if grpo.agents is None or each in grpo.agents]
+    if not agents:
+        raise TrainingError(f"--agent: nobody of the team ({', '.join(team)}) would be trained")
+    policies = served_policies(agents, deployed, WORKFLOW, target.pool)
+    return made.model_copy(update={"policies": policies})
+
+
+class _Shown:
+    """A bar on a terminal, lines elsewhere."""
+
+    def __init__(self) -> None:
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> _Shown:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn
+
+            self._bar = Progress(
+                TextColumn("{task.description}"), BarColumn(),
+                TextColumn("{task.completed:,.0f} of {task.total:,.0f} runs"),
+                console=Console(stderr=True),
+            )  # fmt: skip
+            self._bar.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def rolled(self, wave: Wave, ended: int) -> None:
+        """Some runs of a wave have ended."""
+        if self._bar is None:
+            return
+        if self._task is None:
+            self._task = self._bar.add_task("")
+        said = f"round {wave.round}" + (f", wave {wave.number}" if wave.number > 1 else "")
+        self._bar.update(self._task, completed=ended, total=len(wave.runs), description=said)
+
+    def round(self, facts: RoundFacts, rounds: int) -> None:
+        """A round is trained."""
+        self.say(
+            f"round {facts.round}/{rounds}  solved {facts.success:.1%} of {facts.runs:,} runs  "
+            f"groups {facts.trained:,}  zero-variance {facts.zero_variance_share:.0%}  "
+            + "  ".join(
+                f"{name}: loss {each.loss:+.4f} reward {each.reward:.3f} "
+                f"ESS {each.effective_samples:.2f}"
+                for name, each in facts.step.policies.items()
+            )
+        )
+
+    def say(self, text: str) -> None:
+        if self._bar is None:
+            typer.echo(text, err=True)
+        else:
+            self._bar.console.print(text, markup=False, highlight=False)
+
+
+def _show(report: LoopReport, output: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(
+        "round", "served", "puzzles", "solved, best of K", "groups", "zero-variance", "too old",
+        "reward", "loss", "rollout s", "wait s", "train s", "publish s",
+    )  # fmt: skip
+    for facts in report.rounds:
+        own = facts.step.policies.values()
+        groups = sum(each.groups for each in own)
+        table.add_row(
+            f"{facts.round}",
+            ", ".join(map(str, sorted(set(facts.served.values())))),
+            f"{facts.puzzles:,}",
+            f"{facts.success:.1%}",
+            f"{facts.groups:,}",
+            f"{facts.zero_variance_share:.0%}",
+            f"{facts.stale + facts.foreign:,}",
+            f"{sum(each.reward * each.groups for each in own) / groups:.3f}",
+            f"{sum(each.loss * each.groups for each in own) / groups:+.4f}",
+            *(f"{part:.1f}" for part in facts.seconds.model_dump().values()),
+        )
+    Console(highlight=False, width=None if sys.stdout.isatty() else 140).print(table)
+    seconds = report.seconds
+    shares = ", ".join(
+        f"{name} {part / max(seconds.total, 1e-9):.0%}"
+        for name, part in seconds.model_dump().items()
+    )
+    served = ", ".join(f"{policy} {version}" for policy, version in report.served.items())
+    typer.echo(
+        f"{len(report.rounds)} rounds in {seconds.total / 60:.1f} minutes ({shares}); "
+        f"now served: {served}; {report.trained_parameters:,} of {report.parameters:,} parameters, "
+        f"{report.peak_memory_mb:,.0f} MB; policies in {output / 'policies'}"
+    )

@@ -1,0 +1,87 @@
+"""What a round's trajectories are worth: sealed groups, and which of them are learned from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from agents.records import Outcome, Trajectory
+from trainers.data.json_files import Skipped
+from trainers.grpo.advantages import has_signal
+from trainers.grpo.groups import Group, Sealing, seal
+from trainers.grpo.loop.book import Fate, GroupRecord
+from trainers.grpo.settings import GrpoSettings
+from trainers.grpo.stream import StepBatch, ordered
+
+PLAYED = (Outcome.SOLVED, Outcome.FAILED)
+
+
+@dataclass(frozen=True)
+class Harvest:
+    """The groups of a round so far."""
+
+    groups: tuple[tuple[Group, GroupRecord], ...]
+    """Their policy versions are those of the trainer, in their records those of the deployment."""
+    left_out: tuple[Skipped, ...]
+
+    def of(self, fate: Fate) -> list[Group]:
+        return [group for group, record in self.groups if record.fate == fate]
+
+    @property
+    def counts(self) -> Counter[Fate]:
+        return Counter(record.fate for _, record in self.groups)
+
+    def batch(self, version: int, seed: int) -> StepBatch:
+        """Of the step that learns from it: the same groups in the same order as in a training
+        from the store, whose batch is not smaller."""
+        fresh = ordered([*self.of("trained"), *self.of("flat")], seed, 0)
+        return StepBatch(
+            version=version,
+            groups=tuple(group for group in fresh if has_signal(group.rewards)),
+            flat=tuple(group for group in fresh if not has_signal(group.rewards)),
+            stale=self.counts["stale"] + self.counts["foreign"],
+        )
+
+
+def harvested(
+    trajectories: Sequence[Trajectory],
+    sealing: Sealing,
+    rounds: Mapping[tuple[str, int], int],
+    *,
+    first: int,
+    number: int,
+    settings: GrpoSettings,
+) -> Harvest:
+    """Seal what round `number` has played. `rounds` says which round each (policy, number) of the
+    deployment came of; the version of round n is `first` + n to the trainer. Runs that were broken
+    off (an error, their deadline) say nothing, and are left out whole."""
+    broken = [
+        Skipped(each.run.id, f"run that ended by {each.outcome}", each.reason or "")
+        for each in trajectories
+        if each.outcome not in PLAYED
+    ]
+    reading = seal((each for each in trajectories if each.outcome in PLAYED), sealing)
+    limit = settings.staleness or 0
+    found: list[tuple[Group, GroupRecord]] = []
+    for group in reading.records:
+        policy = group.policy.adapter or group.policy.name
+        came_of = rounds.get((policy, group.policy.version))
+        fate: Fate = "trained" if has_signal(group.rewards) else "flat"
+        if came_of is None:
+            fate = "foreign"
+        elif number - 1 - came_of > limit:
+            fate = "stale"
+        record = GroupRecord(
+            id=group.id,
+            key=str(group.key),
+            policy=policy,
+            version=group.policy.version,
+            rewards=group.rewards,
+            origins=tuple(member.origin for member in group.members),
+            fate=fate,
+        )
+        own = group.policy.version if came_of is None else first + came_of
+        ours = group.policy.model_copy(update={"version": own})
+        found.append((replace(group, policy=ours), record))
+    return Harvest(tuple(found), (*broken, *reading.skipped))

@@ -1,0 +1,101 @@
+"""The options that `train grpo` has for its loop, and for publishing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+LoopOn = Annotated[
+    bool, typer.Option("--loop", help="Roll out on a running deployment, train, publish, again.")
+]
+Game = Annotated[str | None, typer.Option(help="Of --loop: plan_path, sokoban or sudoku.")]
+Size = Annotated[
+    int | None, typer.Option(help="Of --loop: cells along a side; the game's own default.")
+]
+Difficulty = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="Of --loop: boxes=2, obstacles=0.3, …"),
+]
+Setting = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="Of --loop: turns=4, brief=true, view=3, …"),
+]
+Rounds = Annotated[int | None, typer.Option(help="Of --loop: versions to train. 20 without it.")]
+Puzzles = Annotated[
+    int | None, typer.Option(help="Of --loop: played in a round at first. 64 without it.")
+]
+MostPuzzles = Annotated[
+    int | None,
+    typer.Option(
+        help="Of --loop: played in a round until --batch groups have a signal. Four times "
+        "--puzzles without it."
+    ),
+]
+Temperature = Annotated[float | None, typer.Option(help="Of --loop: of rollouts. 1 without it.")]
+MaxTokens = Annotated[
+    int | None, typer.Option(help="Of --loop: of one completion. 512 without it.")
+]
+Instructions = Annotated[
+    bool | None,
+    typer.Option(
+        "--instructions/--no-instructions",
+        help="Of --loop: the role's prompt before what it sees; off for models without it.",
+        show_default=False,
+    ),
+]
+RunSeconds = Annotated[
+    float | None, typer.Option(help="Of --loop: after which a run is given up. 3600 without it.")
+]
+Publish = Annotated[
+    bool, typer.Option(help="Let a running deployment answer with the finished adapters.")
+]
+Pool = Annotated[
+    str | None,
+    typer.Option(
+        help="Of --publish and --loop: whose adapters, by the agents' names; none: as the "
+        "deployment's [policies] say."
+    ),
+]
+RedisUrl = Annotated[
+    str | None,
+    typer.Option(help="Of --publish and --loop; none: this machine's deployment."),
+]
+Wait = Annotated[
+    float,
+    typer.Option(help="Of --publish and --loop: seconds to wait for workers to load an adapter."),
+]
+
+
+@dataclass(frozen=True)
+class LoopOptions:
+    """What was said on the command line; None where nothing was."""
+
+    game: str | None
+    size: int | None
+    difficulty: list[str] | None
+    setting: list[str] | None
+    rounds: int | None
+    puzzles: int | None
+    most_puzzles: int | None
+    temperature: float | None
+    max_tokens: int | None
+    instructions: bool | None
+    run_seconds: float | None
+
+    @property
+    def given(self) -> list[str]:
+        """The options that were."""
+        return [
+            f"--{name.replace('_', '-')}" for name, value in vars(self).items() if value is not None
+        ]
+
+
+@dataclass(frozen=True)
+class Target:
+    """The deployment that is published to."""
+
+    pool: str | None
+    redis_url: str | None
+    wait: float

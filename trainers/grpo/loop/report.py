@@ -1,0 +1,152 @@
+"""What is known of a loop: of each round, and of the whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from trainers.grpo.loop.book import read_page
+from trainers.grpo.loop.settings import LoopSettings
+from trainers.grpo.report import REPORT, StepFacts, summaries
+
+
+class Seconds(BaseModel):
+    """Where the time went; the parts do not overlap."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rollout: float = 0.0
+    """From the beginning of a wave, or from when the trainer was free for it, to the end of its
+    last run."""
+    wait: float = 0.0
+    """In which nobody worked for the round: ends of runs that were not heard of yet, planning,
+    sealing."""
+    train: float = 0.0
+    """The step, and writing its adapters."""
+    publish: float = 0.0
+    """Until the workers serve the version that the round begins with."""
+
+    @property
+    def total(self) -> float:
+        return self.rollout + self.wait + self.train + self.publish
+
+
+class RoundFacts(BaseModel):
+    """One round."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    round: int
+    served: dict[str, int]
+    """Version of each policy of the deployment when it began."""
+    puzzles: int
+    waves: int
+    runs: int
+    solved: int
+    """Runs; the best candidate of each turn was executed."""
+    broken: int
+    """Runs that ended by an error or their deadline."""
+    groups: int
+    trained: int
+    flat: int
+    """With all rewards the same."""
+    stale: int
+    foreign: int
+    """Sampled by weights that the loop has not published."""
+    left_out: dict[str, int]
+    """What could not be sealed, by its reason."""
+    step: StepFacts
+    seconds: Seconds
+
+    @property
+    def success(self) -> float:
+        return self.solved / max(self.runs - self.broken, 1)
+
+    @property
+    def zero_variance_share(self) -> float:
+        return self.flat / max(self.flat + self.trained, 1)
+
+    def curves(self) -> dict[str, float]:
+        """Values by the name of their curve."""
+        return {
+            "solved": self.success,
+            "puzzles": self.puzzles,
+            "groups": self.groups,
+            "zero-variance share": self.zero_variance_share,
+            "stale": self.stale + self.foreign,
+            "seconds/rollout": self.seconds.rollout,
+            "seconds/wait": self.seconds.wait,
+            "seconds/train": self.seconds.train,
+            "seconds/publish": self.seconds.publish,
+        }
+
+
+class LoopReport(BaseModel):
+    """A finished loop."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    settings: LoopSettings
+    version: int
+    """Of the policies that it ended with, to the trainer."""
+    served: dict[str, int]
+    """The same as the deployment counts, by its policies."""
+    rounds: tuple[RoundFacts, ...]
+    last_publish: float
+    """Seconds."""
+    peak_memory_mb: float
+    parameters: int
+    trained_parameters: int
+    """Of each policy."""
+
+    @property
+    def steps(self) -> tuple[StepFacts, ...]:
+        return tuple(each.step for each in self.rounds)
+
+    @property
+    def seconds(self) -> Seconds:
+        """Of all rounds."""
+        parts = [each.seconds for each in self.rounds]
+        return Seconds(
+            rollout=math.fsum(each.rollout for each in parts),
+            wait=math.fsum(each.wait for each in parts),
+            train=math.fsum(each.train for each in parts),
+            publish=math.fsum(each.publish for each in parts) + self.last_publish,
+        )
+
+
+def read_loop_report(output: Path) -> LoopReport | None:
+    """Of a finished loop; None if it is not finished. Raises `UnreadableModel`."""
+    path = output / REPORT
+    return read_page(path, LoopReport) if path.exists() else None
+
+
+def last_line(report: LoopReport) -> dict[str, object]:
+    """The loop in numbers, for one line of JSON."""
+    rounds, seconds = report.rounds, report.seconds
+    return {
+        "rounds": len(rounds),
+        "version": report.version,
+        "served": report.served,
+        "puzzles": sum(each.puzzles for each in rounds),
+        "runs": sum(each.runs for each in rounds),
+        "broken_runs": sum(each.broken for each in rounds),
+        "groups": sum(each.groups for each in rounds),
+        "trained_groups": sum(each.trained for each in rounds),
+        "zero_variance_groups": sum(each.flat for each in rounds),
+        "stale_groups": sum(each.stale + each.foreign for each in rounds),
+        "skipped": _added([each.left_out for each in rounds]),
+        "success": [round(each.success, 4) for each in rounds],
+        "seconds": {name: round(value, 3) for name, value in seconds.model_dump().items()},
+        "wait_share": round(seconds.wait / max(seconds.total, 1e-9), 4),
+        "minutes": round(seconds.total / 60, 3),
+        "policies": {name: row.model_dump() for name, row in summaries(report.steps).items()},
+    }
+
+
+def _added(counts: Sequence[dict[str, int]]) -> dict[str, int]:
+    names = dict.fromkeys(name for each in counts for name in each)
+    return {name: sum(each.get(name, 0) for each in counts) for name in names}

@@ -1,0 +1,98 @@
+"""The runs of a wave on a running deployment: begun, and waited for until their trajectories are
+there. Beginning twice is beginning once, so a killed training begins what it planned again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agents.records import Budget, Run, Trajectory
+from bus import Overloaded
+from runtime.client import Client, RunUnknown
+from trainers.errors import TrainingError
+from trainers.grpo.loop.book import PlannedRun, Wave
+from trainers.grpo.loop.settings import WORKFLOW, LoopSettings
+
+LOOK_SECONDS = 0.2
+ADMISSION_PAUSE = 0.5
+GRACE_SECONDS = 60.0
+"""That a deployment has to end a run whose time is over."""
+LOSSES = 3
+"""Times that the bus may lose one and the same run."""
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """Puts waves on a bus and gets them back."""
+
+    client: Client
+    settings: LoopSettings
+    ended: Callable[[Wave, int], None]
+    """Told how many runs of a wave have ended."""
+
+    async def begin(self, wave: Wave) -> None:
+        """Admit every run that is not admitted yet. Raises `BusUnavailable`, `UserError`."""
+        for planned in wave.runs:
+            await self._submit(wave, planned)
+
+    async def collect(self, wave: Wave) -> tuple[Trajectory, ...]:
+        """The trajectories, in the order of the plan. Raises `TrainingError` for runs that do not
+        end though their time is over."""
+        until = time.monotonic() + self.settings.run_seconds + GRACE_SECONDS
+        waiting = [asyncio.create_task(self._one(wave, planned)) for planned in wave.runs]
+        try:
+            while True:
+                done, left = await asyncio.wait(waiting, timeout=LOOK_SECONDS)
+                self.ended(wave, len(done))
+                for each in done:
+                    each.result()
+                if not left:
+                    return tuple(each.result() for each in waiting)
+                if time.monotonic() > until:
+                    raise TrainingError(
+                        f"--loop: {len(left):,} of {len(waiting):,} runs have not ended though "
+                        "their time is over: do role workers and gpu workers run? `runtime "
+                        "status` says so. Then go on with the same command"
+                    )
+        finally:
+            for each in waiting:
+                each.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+    async def _one(self, wave: Wave, planned: PlannedRun) -> Trajectory:
+        for _ in range(LOSSES):
+            try:
+                return await self.client.wait(planned.id)
+            except RunUnknown:
+                # A bus that lost its data, or forgot the run while nobody trained.
+                await self._submit(wave, planned)
+        raise TrainingError(
+            f"--loop: the bus lost the run {planned.id} {LOSSES} times: is its append-only file on?"
+        )
+
+    async def _submit(self, wave: Wave, planned: PlannedRun) -> None:
+        run = self._run(wave, planned)
+        while True:
+            try:
+                await self.client.submit(run)
+            except Overloaded:
+                await asyncio.sleep(ADMISSION_PAUSE)
+            else:
+                return
+
+    def _run(self, wave: Wave, planned: PlannedRun) -> Run:
+        task, settings = planned.task, self.settings
+        return self.client.new_run(
+            task.prompt,
+            workflow=WORKFLOW,
+            policies=settings.policies,
+            options=settings.options,
+            seed=planned.seed,
+            budget=Budget(seconds=settings.run_seconds),
+            tags={"round": str(wave.round), "wave": str(wave.number)},
+            environment=task.environment,
+            instance=task.instance,
+            run_id=planned.id,
+        )

@@ -1,0 +1,370 @@
+"""Round after round: publish, roll out, train, write down.
+
+    publish what round n - 1 came to, unless that was done before
+    begin the waves of round n, and of as many after it as the bound of staleness allows
+    collect round n; make up for groups without a signal by further waves
+    one step on all of its groups; the adapters, then the checkpoint that says: round n is trained
+
+A kill before the checkpoint leaves the plans and the trajectories, from which the step is made
+again; one behind it leaves only the publication to be done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from agents.records import Outcome, Trajectory
+from bus import BusError, BusUnavailable
+from runtime.client import Client
+from runtime.config import Settings
+from runtime.errors import UserError
+from runtime.whole_files import write_whole
+from trainers.checkpoints import CheckpointState
+from trainers.curves import Curves
+from trainers.errors import TrainingError
+from trainers.grpo.facts import PolicyFacts
+from trainers.grpo.groups import Sealing
+from trainers.grpo.learner import Learner, NotFinite
+from trainers.grpo.loop.book import Book, SealedRound, Wave
+from trainers.grpo.loop.harvest import PLAYED, Harvest, harvested
+from trainers.grpo.loop.page import render
+from trainers.grpo.loop.planning import further_puzzles, planned_wave
+from trainers.grpo.loop.report import LoopReport, RoundFacts, Seconds
+from trainers.grpo.loop.rollouts import Rollouts
+from trainers.grpo.loop.serving import serve
+from trainers.grpo.loop.settings import LoopSettings
+from trainers.grpo.pipeline import CHECKPOINTS, POLICIES, begun
+from trainers.grpo.publishing import publications
+from trainers.grpo.report import REPORT, StepFacts
+from trainers.grpo.storing import (
+    folder_name,
+    require_room,
+    restore,
+    save,
+    write_policies,
+)
+from trainers.interruption import deferred_interrupt
+from trainers.memory import keep_freed_memory, peak_memory_mb
+from trainers.publishing import Publication
+from workers.engines.torch.loading import LoadedModel
+
+PATIENCE_SECONDS = 300.0
+"""That a bus may be away before the loop ends, to be gone on with."""
+LOOK_SECONDS = 0.1
+
+T = TypeVar("T")
+
+
+class LoopState(CheckpointState):
+    """What a checkpoint knows besides its tensors; its step is the last round that is trained."""
+
+    settings: LoopSettings
+    history: tuple[RoundFacts, ...]
+
+
+@dataclass(frozen=True)
+class LoopWatch:
+    """Who is told what goes on."""
+
+    rolled: Callable[[Wave, int], None] = lambda wave, ended: None
+    round: Callable[[RoundFacts, int], None] = lambda facts, rounds: None
+    say: Callable[[str], None] = lambda text: None
+
+
+@dataclass
+class _Rolled:
+    """What a round's rollouts gave, and how long that took."""
+
+    harvest: Harvest
+    trajectories: list[Trajectory]
+    waves: list[Wave]
+    served: dict[str, int]
+    rollout: float
+    publish: float
+
+
+class Loop:
+    """One training on one deployment."""
+
+    def __init__(
+        self,
+        settings: LoopSettings,
+        loaded: LoadedModel,
+        sealing: Sealing,
+        book: Book,
+        deployed: Settings,
+        wait: float,
+        watch: LoopWatch,
+    ) -> None:
+        import torch
+
+        keep_freed_memory()
+        torch.set_num_threads(settings.grpo.threads)
+        self.settings, self.sealing, self.book = settings, sealing, book
+        self.deployed, self.wait, self.watch = deployed, wait, watch
+        self.base = loaded.weights.folder
+        names = dict.fromkeys(settings.grpo.policy_of(agent) for agent in settings.policies)
+        self.policies = begun(settings.grpo, tuple(names), loaded)
+        self.learner = Learner(self.policies)
+        self.work = book.output / CHECKPOINTS
+        self.state = LoopState(step=0, settings=settings, history=())
+        self.asked_to_stop: Callable[[], bool] = lambda: False
+
+    def run(self) -> LoopReport:
+        """Train to the last round. Ctrl-C raises KeyboardInterrupt, at once while runs are waited
+        for, else behind the step. Raises `TrainingError`s."""
+        require_room(self.work, self.policies)
+        self.state = restore(self.work, LoopState, self.policies) or self.state
+        self.book.forget_trajectories(self.state.step)
+        if not self.book.published(0).exists():
+            self._write(0)
+        with ExitStack() as open_curves, deferred_interrupt() as interruption:
+            self.asked_to_stop = lambda: interruption.asked
+            curves = {
+                name: open_curves.enter_context(Curves(self._curves(name), self.state.step))
+                for name in ("rounds", *self.policies.names)
+            }
+            while self.state.step < self.settings.rounds:
+                self._round(self.state.step + 1, curves)
+                if interruption.asked:
+                    raise KeyboardInterrupt
+            began = time.monotonic()
+            served = self._on_the_bus(self._publish)
+        return self._report(served, time.monotonic() - began)
+
+    def _round(self, number: int, curves: dict[str, Curves]) -> None:
+        began = time.monotonic()
+        rolled = self._on_the_bus(partial(self._roll_out, number))
+        version = self._first() + number - 1
+        training = time.monotonic()
+        batch = rolled.harvest.batch(version, self.settings.grpo.seed)
+        try:
+            made = self.learner.step(batch)
+        except NotFinite as error:
+            raise NotFinite(
+                f"round {number}: {error}; what round {number - 1} came to is the last good "
+                f"version: the deployment serves it, and it is in {self.book.published(number - 1)}"
+            ) from error
+        step = StepFacts(version=version, stale=batch.stale, policies=made)
+        records = tuple(record for _, record in rolled.harvest.groups)
+        runs = tuple(each.run.id for each in rolled.trajectories)
+        self.book.seal(SealedRound(round=number, runs=runs, groups=records))
+        self._write(number, step)
+        now = time.monotonic()
+        spent = now - training
+        seconds = Seconds(
+            rollout=rolled.rollout,
+            wait=max(0.0, now - began - rolled.rollout - rolled.publish - spent),
+            train=spent,
+            publish=rolled.publish,
+        )
+        facts = _facts(number, rolled, step, seconds)
+        self.state = self.state.model_copy(
+            update={"step": number, "history": (*self.state.history, facts)}
+        )
+        save(self.work, self.state, self.policies)
+        self.book.forget_trajectories(number)
+        curves["rounds"].add(number, facts.curves())
+        for name, each in made.items():
+            curves[name].add(number, each.curves())
+        self.watch.round(facts, self.settings.rounds)
+
+    def _first(self) -> int:
+        """The version of the beginning, to the trainer: as the deployment counts, so that a
+        training from its store has the same numbers."""
+        return min(self.book.served(0).versions[0].values())
+
+    def _on_the_bus(self, phase: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
+        """Connect, and outlast a bus that is away: a phase that is broken off and begun again goes
+        on where it was. Ctrl-C breaks it off."""
+        away: float | None = None
+        while True:
+            began = time.monotonic()
+            try:
+                return asyncio.run(self._unless_stopped(phase))
+            except UserError as error:
+                raise TrainingError(f"--loop: {error}") from error
+            except BusUnavailable as error:
+                now = time.monotonic()
+                # A phase that was at work for so long has met a new outage.
+                away = now if away is None or now - began > PATIENCE_SECONDS else away
+                if now - away > PATIENCE_SECONDS:
+                    raise TrainingError(
+                        f"--loop: {error}. Then go on with the same command"
+                    ) from error
+                self.watch.say(f"waiting for the bus: {error}")
+            except BusError as error:
+                raise TrainingError(f"--loop: {error}") from error
+
+    async def _unless_stopped(self, phase: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
+        async def connected() -> T:
+            async with Client.connect(self.deployed.bus) as client:
+                return await phase(client)
+
+        work = asyncio.create_task(connected())
+        while not work.done():
+            await asyncio.wait([work], timeout=LOOK_SECONDS)
+            if self.asked_to_stop() and not work.done():
+                work.cancel()
+                await asyncio.wait([work])
+                # Runs that were begun go on without this process.
+                raise KeyboardInterrupt
+        return work.result()
+
+    async def _publish(self, client: Client) -> dict[str, int]:
+        """Let the deployment answer with what the last trained round came to."""
+        number = self.state.step
+        return await serve(
+            client.bus,
+            self.book,
+            number,
+            self._publications(number),
+            self._publications(number - 1) if number else (),
+            self.wait,
+            self.watch.say,
+        )
+
+    async def _roll_out(self, number: int, client: Client) -> _Rolled:
+        began = time.monotonic()
+        served = await self._publish(client)
+        publish = time.monotonic() - began
+        rollouts = Rollouts(client, self.settings, self.watch.rolled)
+        last = min(number + self.settings.ahead, self.settings.rounds)
+        for ahead in range(number, last + 1):
+            if not self.book.waves(ahead):
+                self._plan(ahead, 1, 0, self.settings.puzzles)
+        free = time.time()
+        for ahead in range(number, last + 1):
+            for wave in self.book.waves(ahead):
+                if self.book.trajectories(wave) is None:
+                    await rollouts.begin(wave)
+        rolled = _Rolled(Harvest((), ()), [], [], served, 0.0, publish)
+        for wave in self.book.waves(number):
+            rolled.rollout += await self._gather(rollouts, wave, rolled, free)
+        while more := self._missing(number, rolled):
+            free = time.time()
+            await rollouts.begin(more)
+            rolled.rollout += await self._gather(rollouts, more, rolled, free)
+        return rolled
+
+    async def _gather(self, rollouts: Rollouts, wave: Wave, rolled: _Rolled, free: float) -> float:
+        """Add a wave to what was rolled out; the seconds from `free` to the end of its last run,
+        both by the clocks of the machines that they happened on."""
+        found = self.book.trajectories(wave)
+        seconds = 0.0
+        if found is None:
+            found = await rollouts.collect(wave)
+            self.book.keep(wave, found)
+            now = time.time()
+            seconds = min(max(max(each.ended for each in found) - free, 0.0), now - free)
+        rolled.waves.append(wave)
+        rolled.trajectories += found
+        rolled.harvest = harvested(
+            rolled.trajectories,
+            self.sealing,
+            self.book.rounds_by_version(wave.round - 1),
+            first=self._first(),
+            number=wave.round,
+            settings=self.settings.grpo,
+        )
+        return seconds
+
+    def _missing(self, number: int, rolled: _Rolled) -> Wave | None:
+        """A further wave where too few groups have a signal. Raises `TrainingError` if none has one
+        and no further puzzle may be played."""
+        played = sum(wave.puzzles for wave in rolled.waves)
+        counts = rolled.harvest.counts
+        count = further_puzzles(self.settings, played=played, found=counts["trained"])
+        if count > 0:
+            return self._plan(number, len(rolled.waves) + 1, played, count)
+        if counts["trained"] == 0:
+            reasons = Counter(one.reason for one in rolled.harvest.left_out)
+            listed = "".join(f"; {times:,} × {reason}" for reason, times in reasons.most_common())
+            raise TrainingError(
+                f"--loop: round {number} has nothing to learn from: of {played:,} puzzles "
+                f"{counts['flat']:,} groups have equal rewards, {counts['stale']:,} are too old, "
+                f"{counts['foreign']:,} were sampled by other weights{listed}. Take easier puzzles "
+                "(--size, --difficulty), a higher --group-size or --temperature, a larger "
+                "--most-puzzles, or a base that has learned how an answer looks"
+            )
+        if counts["trained"] < self.settings.grpo.batch:
+            self.watch.say(
+                f"round {number}: {counts['trained']:,} groups with a signal of "
+                f"{self.settings.grpo.batch:,} wanted, after {played:,} puzzles (--most-puzzles)"
+            )
+        return None
+
+    def _plan(self, number: int, wave: int, played: int, count: int) -> Wave:
+        planned = planned_wave(self.settings, number, wave, played=played, count=count)
+        self.book.plan(planned)
+        return planned
+
+    def _publications(self, number: int) -> tuple[Publication, ...]:
+        folder = self.book.published(number)
+        return publications(self.settings.grpo, self.settings.policies, folder)
+
+    def _write(self, number: int, *steps: StepFacts) -> None:
+        """What came of a round, as the engines read it."""
+        final = self.book.published(number)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        facts_of = partial(
+            PolicyFacts.of,
+            settings=self.settings.grpo,
+            version=steps[-1].version + 1 if steps else 0,
+            steps=(*(each.step for each in self.state.history), *steps),
+        )
+        write_policies(self.policies, final, self.base, facts_of)
+
+    def _curves(self, name: str) -> Path:
+        return self.book.output / "curves" / folder_name(name)
+
+    def _report(self, served: dict[str, int], last_publish: float) -> LoopReport:
+        network = self.policies.network
+        report = LoopReport(
+            settings=self.settings,
+            version=self._first() + self.settings.rounds,
+            served=served,
+            rounds=self.state.history,
+            last_publish=last_publish,
+            peak_memory_mb=peak_memory_mb(network.device),
+            parameters=int(network.whole.num_parameters()),
+            trained_parameters=sum(each.numel() for _, each in network.trained()),
+        )
+        output = self.book.output
+        shutil.rmtree(output / POLICIES, ignore_errors=True)
+        shutil.copytree(self.book.published(self.settings.rounds), output / POLICIES)
+        write_whole(output / PAGE, render(report))
+        write_whole(output / REPORT, report.model_dump_json(indent=1) + "\n")
+        shutil.rmtree(self.work, ignore_errors=True)
+        return report
+
+
+def _facts(number: int, rolled: _Rolled, step: StepFacts, seconds: Seconds) -> RoundFacts:
+    counts, outcomes = rolled.harvest.counts, Counter(e.outcome for e in rolled.trajectories)
+    reasons = Counter(one.reason for one in rolled.harvest.left_out)
+    return RoundFacts(
+        round=number,
+        served=rolled.served,
+        puzzles=sum(wave.puzzles for wave in rolled.waves),
+        waves=len(rolled.waves),
+        runs=len(rolled.trajectories),
+        solved=outcomes[Outcome.SOLVED],
+        broken=len(rolled.trajectories) - sum(outcomes[each] for each in PLAYED),
+        groups=len(rolled.harvest.groups),
+        trained=counts["trained"],
+        flat=counts["flat"],
+        stale=counts["stale"],
+        foreign=counts["foreign"],
+        left_out=dict(reasons.most_common()),
+        step=step,
+        seconds=seconds,
+    )

@@ -1,0 +1,76 @@
+"""Lets the deployment answer with the policies of a round: each published once, however often a
+killed training comes by here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from bus import Bus, Policy, PolicyError, outlast
+from runtime import policy_changes
+from trainers.errors import TrainingError
+from trainers.grpo.loop.book import Book
+from trainers.publishing import Publication
+
+
+async def serve(
+    bus: Bus,
+    book: Book,
+    number: int,
+    chosen: Sequence[Publication],
+    before: Sequence[Publication],
+    wait: float,
+    say: Callable[[str], None],
+) -> dict[str, int]:
+    """Publish what came of round `number`, unless that was done before; their version numbers.
+
+    `before` is what the deployment is expected to answer with until then. Workers that say nothing
+    within `wait` seconds are named and not waited for: what they answer with an older version is
+    not learned from. Raises `TrainingError` if one refuses, or if somebody else has chosen another
+    version for a policy.
+    """
+    earlier = {each.policy: str(each.folder.resolve()) for each in before}
+    versions: dict[str, int] = {}
+    for each in chosen:
+        to = _once(str(each.folder.resolve()), earlier.get(each.policy))
+        try:
+            changed = await outlast(
+                "publish",
+                lambda to=to, each=each: policy_changes.change(bus, each.policy, to, wait),
+                give_up_after=max(wait, 60.0),
+                where=bus.settings.safe_url,
+            )
+        except PolicyError as error:
+            raise TrainingError(f"--loop: {error}") from error
+        if changed.refusals:
+            raise TrainingError(
+                f"--loop: {each.policy} {changed.refusals[0]}. Mend that, then go on with the same "
+                "command"
+            )
+        versions[each.policy] = changed.policy.current
+        late = [worker for worker, words in changed.states.items() if words == "not yet"]
+        if late or not changed.states:
+            who = ", ".join(late) or f"no worker of the pool {changed.policy.pool}"
+            say(f"{each.policy} version {changed.policy.current}: not loaded yet by {who}")
+    book.note_served(number, versions)
+    return versions
+
+
+def _once(path: str, before: str | None) -> Callable[[Policy], Policy]:
+    """With the adapter at `path` in use. Raises PolicyError if somebody else has chosen."""
+
+    def to(policy: Policy) -> Policy:
+        in_use = policy.path_of(policy.current)
+        if in_use == path:
+            return policy
+        known = {each.path for each in policy.versions}
+        if path in known or (before in known and in_use != before):
+            ours = max(each.version for each in policy.versions if each.path in (path, before))
+            raise PolicyError(
+                f"policy {policy.name!r}: somebody else has chosen version {policy.current} "
+                f"({in_use or 'the model itself'}) since this training published {ours}. "
+                f"`runtime policies pin {policy.name} {ours}`, then go on with the same command"
+            )
+        return policy.published(path, time.time())
+
+    return to

@@ -1,0 +1,79 @@
+"""What a loop follows from, but for chance on the way: what is trained, and what is rolled out."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from agents.environments.puzzles import Difficulty, Game, difficulty_of
+from agents.records import JsonObject
+from agents.workflows import workflows
+from trainers.grpo.settings import GrpoSettings
+
+WORKFLOW = "pair"
+
+
+class LoopSettings(BaseModel):
+    """One run of `train grpo --loop`, but for where it is written."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    grpo: GrpoSettings
+    """`batch` is the number of groups with a signal that a round is to have."""
+    policies: dict[str, str]
+    """By agent, the policy of the deployment that answers for it."""
+    game: Game
+    size: int | None = None
+    difficulty: JsonObject = Field(default_factory=dict)
+    setting: JsonObject = Field(default_factory=dict)
+    rounds: int = Field(ge=1)
+    puzzles: int = Field(ge=1)
+    """Of a round's first wave."""
+    most_puzzles: int = Field(ge=1)
+    """Of a round, with those that make up for groups without a signal."""
+    temperature: float = Field(default=1.0, gt=0, le=5)
+    max_tokens: int = Field(default=512, ge=1, le=131_072)
+    instructions: bool = True
+    run_seconds: float = Field(default=3_600.0, gt=0, le=86_400)
+    """After which a run is given up."""
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        if self.most_puzzles < self.puzzles:
+            raise ValueError(
+                f"--most-puzzles {self.most_puzzles} can't be less than --puzzles {self.puzzles}"
+            )
+        self.require_playable()
+        return self
+
+    def require_playable(self) -> None:
+        """Raises `InvalidOptions` for what the game or the workflow refuses."""
+        difficulty_of(self.game, self.size, self.difficulty, self.setting)
+        workflows.get(WORKFLOW).check_options(self.options)
+
+    @property
+    def levels(self) -> Difficulty:
+        """What the generator is asked for."""
+        return difficulty_of(self.game, self.size, self.difficulty, self.setting)
+
+    @property
+    def plays(self) -> int:
+        """How often each puzzle is played: whole runs compete with each other, candidates stand in
+        one run."""
+        return 1 if self.grpo.grouping == "at-grpo" else self.grpo.group_size
+
+    @property
+    def options(self) -> JsonObject:
+        """Of the workflow. Sampling has full support: no top-p, no schema."""
+        return {
+            "candidates": self.grpo.group_size if self.plays == 1 else 1,
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+            "instructions": self.instructions,
+        }
+
+    @property
+    def ahead(self) -> int:
+        """Rounds whose rollouts may be begun while an earlier one is trained."""
+        return self.grpo.staleness or 0

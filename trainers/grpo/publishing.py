@@ -1,0 +1,75 @@
+"""Which policies of a deployment the policies of a training are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from agents.workflows import workflows
+from runtime.config import Settings
+from runtime.deployment import find
+from runtime.errors import UserError
+from trainers.errors import TrainingError
+from trainers.grpo.settings import GrpoSettings
+from trainers.grpo.storing import folder_name
+from trainers.publishing import Publication
+
+
+def require_publishable(settings: GrpoSettings, option: str) -> None:
+    """Raises `TrainingError` for what workers can't load while they run. Asked before the
+    training, which takes long."""
+    if settings.weights == "full":
+        raise TrainingError(
+            f"{option}: workers swap adapters of the model that they serve while they run, never "
+            "whole models: add --weights lora, or serve the finished folders as pools of their own"
+        )
+
+
+def publishing_to(settings: GrpoSettings, redis_url: str | None) -> Settings:
+    """The settings of the deployment that a training is to be published to. Raises `TrainingError`
+    before the training if that can't be."""
+    require_publishable(settings, "--publish")
+    try:
+        return find(redis_url=redis_url).settings
+    except UserError as error:
+        raise TrainingError(f"--publish: {error}") from error
+
+
+def served_policies(
+    agents: Iterable[str], deployed: Settings, workflow: str | None, pool: str | None
+) -> dict[str, str]:
+    """By agent, the policy of the deployment that answers for it: as its `[policies]` say, else
+    the workflow's defaults; with `pool`, the adapter of that pool that has the agent's name.
+    Raises `TrainingError` for an agent that nothing answers for."""
+    defaults = workflows.get(workflow or deployed.workflow).default_policies
+    found: dict[str, str] = {}
+    for agent in agents:
+        named = deployed.policies.get(agent) or defaults.get(agent)
+        chosen = f"{pool}/{agent}" if pool is not None else named
+        if chosen is None:
+            raise TrainingError(
+                f"--publish: the deployment names no policy for {agent}: give --pool, or a policy "
+                "in its [policies]"
+            )
+        found[agent] = chosen
+    return found
+
+
+def publications(
+    settings: GrpoSettings, served: Mapping[str, str], folder: Path
+) -> tuple[Publication, ...]:
+    """Of each policy of the deployment the adapter in `folder` that was trained for it. Raises
+    `TrainingError` where two trained policies would be the same one of the deployment."""
+    adapters: dict[str, str] = {}
+    for agent, policy in served.items():
+        own = settings.policy_of(agent)
+        if adapters.setdefault(policy, own) != own:
+            raise TrainingError(
+                f"--publish: {adapters[policy]} and {own} are both served as {policy}: give each "
+                "agent a policy of its own in the deployment's [policies], or train with "
+                "--policies shared"
+            )
+    return tuple(
+        Publication(policy, folder / folder_name(own), settings.base_sha256)
+        for policy, own in adapters.items()
+    )

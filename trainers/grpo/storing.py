@@ -1,0 +1,89 @@
+"""Policies on disk: a checkpoint to go on from, and folders as the engines read them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import BaseModel
+
+from trainers.checkpoints import CheckpointState, load_checkpoint, require_disk, save_checkpoint
+from trainers.errors import NotEnoughDisk
+from trainers.grpo.policies import Policies
+from workers.engines.local.adapter_base import FACTS
+
+if TYPE_CHECKING:
+    import torch
+
+_RANDOM_STATE = "random_state"
+
+StateT = TypeVar("StateT", bound=CheckpointState)
+
+
+def require_room(work: Path, policies: Policies) -> None:
+    """Raises `NotEnoughDisk` unless two checkpoints have room in `work`."""
+    trained = policies.network.trained()
+    # Weights and two moments, in four bytes each.
+    size = 12 * len(policies.names) * sum(each.numel() for _, each in trained)
+    require_disk(work, 2 * size)
+
+
+def restore(work: Path, kind: type[StateT], policies: Policies) -> StateT | None:
+    """Put the latest checkpoint's weights, moments and random state back; its state, or None if
+    there is none. Raises `CorruptCheckpoint`."""
+    import torch
+
+    checkpoint = load_checkpoint(work, kind)
+    if checkpoint is None:
+        return None
+    tensors = dict(checkpoint.tensors)
+    torch.set_rng_state(tensors.pop(_RANDOM_STATE))
+    if policies.network.device.type == "cuda":
+        torch.cuda.set_rng_state(tensors.pop(f"{_RANDOM_STATE}.cuda"))
+    policies.restore(tensors)
+    return checkpoint.state
+
+
+def save(work: Path, state: CheckpointState, policies: Policies) -> None:
+    """Write a checkpoint. Raises `NotEnoughDisk`."""
+    import torch
+
+    tensors: dict[str, torch.Tensor] = policies.tensors()
+    tensors[_RANDOM_STATE] = torch.get_rng_state()
+    if policies.network.device.type == "cuda":
+        tensors[f"{_RANDOM_STATE}.cuda"] = torch.cuda.get_rng_state()
+    try:
+        save_checkpoint(work, state, tensors)
+    except NotEnoughDisk as error:
+        raise NotEnoughDisk(
+            f"the checkpoint of step {state.step} was not written, the one before it is "
+            f"as it was: {error}. Then go on with the same command"
+        ) from error
+
+
+def write_policies(
+    policies: Policies, final: Path, base: Path, facts_of: Callable[[str], BaseModel]
+) -> None:
+    """All policies as the engines read them, each in `final/<name>` with what is known of it; the
+    folder appears whole or not at all. `base` is the folder that the model was loaded from."""
+    part = final.with_name(f".{final.name}.{os.getpid()}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        for name in policies.names:
+            policies.put_in(name)
+            folder = part / folder_name(name)
+            folder.mkdir(parents=True)
+            policies.network.write(folder, base)
+            (folder / FACTS).write_text(facts_of(name).model_dump_json(indent=1) + "\n")
+        shutil.rmtree(final, ignore_errors=True)
+        part.rename(final)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def folder_name(policy: str) -> str:
+    """Of what is written for a policy."""
+    return policy.replace("/", "_")

@@ -1,0 +1,77 @@
+"""Hands finished adapters to a running deployment, whose gpu workers load them at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bus import Policy
+from trainers.errors import TrainingError
+from trainers.network import base_folder
+from workers.engines.local.adapter_base import weights_sha256
+from workers.engines.settings import ModelSettings
+
+
+@dataclass(frozen=True)
+class Publication:
+    """One policy and the adapter that it is to be answered with."""
+
+    policy: str
+    """A pool, or pool/adapter."""
+    folder: Path
+    base_sha256: str
+    """Of the weights that the adapter was trained on."""
+
+
+def publish(chosen: Sequence[Publication], redis_url: str | None, wait: float) -> None:
+    """Publish all of them, and tell what became of each.
+
+    Raises `TrainingError`, before anything is published, if there is no deployment, or if a pool
+    serves another model than the adapters' base: same shapes would be loaded without complaint and
+    answer nonsense. Raises `typer.Exit` behind the first adapter that a worker refuses; those
+    after it are not published.
+    """
+    from bus import BusUnavailable
+    from runtime.commands.policies import change
+    from runtime.deployment import find
+    from runtime.errors import UserError
+
+    try:
+        pools = find(redis_url=redis_url).settings.models
+        for each in chosen:
+            require_base(each, pools)
+        for each in chosen:
+            path = str(each.folder.resolve())
+            change(each.policy, redis_url, wait, _published(path))
+    except (UserError, BusUnavailable) as error:
+        raise TrainingError(f"--publish: {error}") from error
+
+
+def require_base(chosen: Publication, pools: Mapping[str, ModelSettings]) -> None:
+    """Raises `TrainingError` unless the policy's pool is there and serves the adapter's base."""
+    from bus import pool_of
+
+    pool = pool_of(chosen.policy)
+    if pool not in pools:
+        raise TrainingError(f"--publish: there is no pool {pool!r}; pools: {', '.join(pools)}")
+    served = pools[pool]
+    if served.engine != "torch":
+        raise TrainingError(
+            f"--publish: the pool {pool} is served by {served.engine}, which reads no PEFT "
+            "folders; convert the adapters with `train export --gguf FILE --base MODEL` and "
+            "publish the files with `runtime policies publish`"
+        )
+    found = weights_sha256(base_folder(served.model))
+    if chosen.base_sha256 != found:
+        raise TrainingError(
+            f"--publish: {chosen.folder} is an adapter of another base than {served.model}, "
+            f"which the pool {pool} serves: its base's weights have the hash "
+            f"{chosen.base_sha256[:12]}, the pool's {found[:12]}. Train from that model "
+            f"(--base {served.model}), or serve the adapter's own base"
+        )
+
+
+def _published(path: str) -> Callable[[Policy], Policy]:
+    return lambda policy: policy.published(path, time.time())
