@@ -19,6 +19,7 @@ from bench.grpo_faults.model import write_base
 from bus import Bus, BusSettings, Policy, policies
 from tests.conftest import quick_settings
 from tests.redis_process import RedisProcess
+from tests.runtime.parsed_page import ParsedPage
 from trainers.errors import TrainingError
 from trainers.grpo.data import read_data, sealing_of
 from trainers.grpo.loop.book import Book, Claim, read_page
@@ -123,6 +124,14 @@ def test_each_round_learns_from_what_the_version_before_it_sampled_and_is_publis
     assert [each.path for each in shared.versions][-4:] == paths
     assert shared.current == report.served["pair/tool"]
     assert same(load_file(output / "policies/shared/adapter_model.safetensors"), adapter(book, 3))
+
+
+def test_a_finished_loop_is_shown_as_a_page_of_curves(finished: Finished) -> None:
+    _, output, report = finished
+    page = ParsedPage((output / "report.html").read_text())
+    page.require_harmless()
+    assert "AT-GRPO as a loop: plan_path" in page.text
+    assert f"{len(report.rounds)} rounds" in page.text
 
 
 def test_every_group_is_sealed_once_and_of_runs_that_the_recorder_has(

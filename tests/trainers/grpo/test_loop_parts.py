@@ -165,7 +165,7 @@ LOOP = ("--loop", "--game", "plan_path", "--weights", "lora", "--redis-url", "re
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "give --from-store FOLDER with recorded runs, or --loop"),
+        ((), "--from-store is missing: name the folder of recorded runs"),
         (("--rounds", 3), "--rounds is of --loop"),
         (("--from-store", ".", "--publish"), "--publish: workers swap adapters"),
         (("--loop", "--game", "plan_path"), "--loop: workers swap adapters of the model"),

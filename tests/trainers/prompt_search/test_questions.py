@@ -175,4 +175,4 @@ def test_a_puzzle_is_judged_by_its_actions_and_not_by_what_the_run_says_of_itsel
         timings=StepTimings(started=0, ended=1),
         worker="test",
     )
-    assert "no selected action" in fault(question, boast.model_copy(update={"steps": (damaged,)}))
+    assert "is no puzzle's" in fault(question, boast.model_copy(update={"steps": (damaged,)}))

@@ -6,6 +6,7 @@
     OUTPUT/rounds/0003/served.json         version numbers under which its policies were published
     OUTPUT/rounds/0003/groups.json         every group that was sealed, and what became of it
     OUTPUT/published/<id>/0003/<policy>/   the adapters that came of the round; 0000: the beginning
+    OUTPUT/report.json, report.html        of the finished loop
 
 A file appears whole or not at all. Round 3 is trained when the checkpoint says 3: what stands in
 its folder before that is done again, with the same outcome.

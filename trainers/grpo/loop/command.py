@@ -101,6 +101,7 @@ def claim(output: Path, settings: LoopSettings, *, restart: bool) -> Book:
     from runtime.whole_files import write_whole
     from trainers.checkpoints import require_same_recipe
     from trainers.grpo.loop.book import Book, Claim, read_page
+    from trainers.grpo.page import PAGE
     from trainers.grpo.pipeline import CHECKPOINTS, POLICIES
     from trainers.grpo.report import REPORT
 
@@ -109,7 +110,8 @@ def claim(output: Path, settings: LoopSettings, *, restart: bool) -> Book:
         # What was published stays: a deployment may answer with it.
         for name in (CHECKPOINTS, "curves", POLICIES, "rounds"):
             shutil.rmtree(output / name, ignore_errors=True)
-        (output / REPORT).unlink(missing_ok=True)
+        for name in (REPORT, PAGE):
+            (output / name).unlink(missing_ok=True)
         path.unlink()
     elif path.exists():
         found = read_page(path, Claim)

@@ -42,6 +42,7 @@ from trainers.grpo.loop.report import LoopReport, RoundFacts, Seconds
 from trainers.grpo.loop.rollouts import Rollouts
 from trainers.grpo.loop.serving import serve
 from trainers.grpo.loop.settings import LoopSettings
+from trainers.grpo.page import PAGE
 from trainers.grpo.pipeline import CHECKPOINTS, POLICIES, begun
 from trainers.grpo.publishing import publications
 from trainers.grpo.report import REPORT, StepFacts
