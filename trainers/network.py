@@ -84,6 +84,14 @@ class Network:
             return self.whole(ids, learned)
         return self._learned_logits(self.whole, ids, learned)
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether every layer attends to all that came before: none to a window, or by a state."""
+        kinds: list[str] | None = getattr(self.whole.config, "layer_types", None)
+        if kinds is not None:
+            return set(kinds) <= {"full_attention"}
+        return getattr(self.whole.config, "sliding_window", None) is None
+
     def tree_logits(
         self,
         ids: torch.Tensor,

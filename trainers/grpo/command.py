@@ -98,6 +98,10 @@ def grpo(
     piece_tokens: Annotated[
         int, typer.Option(help="Tokens that go through the model at once: its memory.")
     ] = 4_096,
+    share_prefixes: Annotated[
+        bool,
+        typer.Option(help="Put what a group's samples begin with through the model only once."),
+    ] = True,
     seed: Annotated[int, typer.Option(help="Of new adapters and of the order of groups.")] = 1,
     threads: Annotated[int, typer.Option(help="Of the CPU.")] = 1,
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")] = 10,
@@ -192,6 +196,7 @@ def grpo(
         else LEARNING_RATE * (LORA_RATE if weights == "lora" else 1.0),
         "precision": precision,
         "piece_tokens": piece_tokens,
+        "share_prefixes": share_prefixes,
         "seed": seed,
         "threads": threads,
         "base_version": base_version or 0,

@@ -52,13 +52,16 @@ class KeptRatios:
 
     def add(self, rows: Sequence[Row], tokens: Tokens, objective: Objective) -> None:
         """Keep what is wanted of a piece; `rows[tokens.sequence[n]]` is the row of token n."""
-        if not any(row.origin in self._wanted for row in rows):
-            return
-        weights = importance_weights(tokens, objective)
-        clipped = without_gradient(tokens, objective)
-        for number, row in enumerate(rows):
-            if row.origin in self._wanted:
-                own = tokens.sequence == number
+        wanted = [
+            number
+            for number in tokens.sequence.unique().tolist()
+            if rows[number].origin in self._wanted
+        ]
+        if wanted:
+            weights = importance_weights(tokens, objective)
+            clipped = without_gradient(tokens, objective)
+            for number in wanted:
+                row, own = rows[number], tokens.sequence == number
                 self._kept.append(
                     LearnedSequence(
                         run_id=row.origin.partition("/")[0],

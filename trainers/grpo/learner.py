@@ -169,7 +169,7 @@ class Learner:
             self._add(sums, tokens, scores, piece, divergence)
             if self.kept is not None:
                 own = rows[processes.index :: processes.count]
-                self.kept.add(own[piece.first :][: len(piece.ids)], tokens, objective)
+                self.kept.add(own[piece.first :], tokens, objective)
         # All stop, or none: the others would wait for this one's gradients.
         if processes.sum_of(len(sums.bad)):
             raise NotFinite(self._said("loss", sums.bad, where))

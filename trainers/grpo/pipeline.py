@@ -143,6 +143,11 @@ def begun(
         base=settings.base,
         processes=processes,
     )
+    if settings.share_prefixes and not network.sees_all:
+        raise TrainingError(
+            f"{settings.base} has layers that see a window or a state and not all that came "
+            "before, so that samples can't go through it as a tree: add --no-share-prefixes"
+        )
     return Policies(network, names, settings, begun_weights(network, settings))
 
 

@@ -68,12 +68,18 @@ class _Tree:
 
 def tree_pieces_of(rows: Sequence[Row], piece_tokens: int, device: torch.device) -> list[TreePiece]:
     """The rows as trees, one for each prompt (the ids before the first learned one), cut into
-    pieces of at most so many tokens; a tree that is longer alone is a piece of its own."""
+    pieces of at most so many tokens. A tree that would be longer alone is cut too; a row that is
+    longer alone is a piece of its own."""
+    trees: list[_Tree] = []
     by_prompt: dict[tuple[int, ...], _Tree] = {}
     for number, row in enumerate(rows):
         prompt = row.sequence.ids[: row.sequence.learned.index(True)]
-        by_prompt.setdefault(prompt, _Tree()).add(number, row)
-    trees = sorted(by_prompt.values(), key=lambda tree: len(tree.ids))
+        tree = by_prompt.get(prompt)
+        if tree is None or len(tree.ids) + len(row.sequence.ids) - len(prompt) > piece_tokens:
+            tree = by_prompt[prompt] = _Tree()
+            trees.append(tree)
+        tree.add(number, row)
+    trees.sort(key=lambda tree: len(tree.ids))
     pieces: list[TreePiece] = []
     begin = 0
     for at in range(1, len(trees) + 1):

@@ -85,7 +85,7 @@ class GrpoSettings(BaseModel):
     met within 1e-5 by float32 only."""
     piece_tokens: int = Field(default=4_096, ge=64)
     """Tokens, padding included, that go through the model at once: its memory."""
-    share_prefixes: bool = False
+    share_prefixes: bool = True
     """Put what a group's samples begin with through the model once (`prefix_trees`): the same
     losses but for rounding, in a fraction of the time where prompts are longer than answers."""
     threads: int = Field(default=1, ge=1)

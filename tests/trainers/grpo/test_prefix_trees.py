@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trainers.errors import TrainingError
 from trainers.grpo.learner import Learner
 from trainers.grpo.pipeline import begun
 from trainers.grpo.prefix_trees import tree_pieces_of
@@ -86,6 +87,22 @@ def test_a_tree_holds_what_its_rows_begin_with_once(model: LoadedModel) -> None:
     assert piece.tokens == 48
     assert piece.targets.tolist() == [1, 2, 1, 3, 1, 2, 4]
     assert piece.sequence.tolist() == [0, 0, 1, 1, 2, 2, 3]
+
+
+def test_a_tree_that_is_too_long_is_cut_between_its_rows(model: LoadedModel) -> None:
+    prompt = tuple(range(40))
+    rows = [row(prompt, (at, 1, 2, 3, 4, 5, 6, 7), at) for at in range(6)]
+    pieces = tree_pieces_of(rows, 64, model.device)
+    assert [piece.tokens for piece in pieces] == [64, 64]
+    assert [sorted(set(piece.sequence.tolist())) for piece in pieces] == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_a_model_with_a_window_is_refused_by_name(folder: Path) -> None:
+    loaded = load_base(str(folder))
+    loaded.model.config.layer_types = ["sliding_attention"]
+    with pytest.raises(TrainingError, match="--no-share-prefixes"):
+        begun(settings_of(), ["shared"], loaded)
+    begun(settings_of(share_prefixes=False), ["shared"], loaded)
 
 
 @pytest.mark.parametrize(

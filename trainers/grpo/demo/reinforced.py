@@ -49,7 +49,6 @@ def grpo_settings(
             "truncated": "keep",
             "learning_rate": chosen.learning_rate,
             "objective": {"entropy": chosen.entropy, "correction": correction},
-            "share_prefixes": True,
             "piece_tokens": _PIECE_TOKENS,
             "seed": seed,
         }
