@@ -30,6 +30,7 @@ register_all(
             "bench.faults",
             "bench.fidelity",
             "bench.grpo_faults",
+            "bench.grpo_speed",
             "bench.soak",
             "bench.training_bench",
             "bench.validity",

@@ -1,0 +1,190 @@
+"""`bench grpo-speed`: what is measured, in which order, and its tables."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import Executor, ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from multiprocessing import get_context
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from bench.engine_bench.figures import Spread, spread
+from bench.errors import UsageError
+from bench.grpo_speed import ours, trl_peer
+from bench.grpo_speed.rollouts import Rollouts, in_process, through_the_bus
+from bench.grpo_speed.workload import StepWork
+from trainers.errors import TrainingError
+from trainers.network import base_folder
+
+BUS, IN_PROCESS = "through the bus", "in-process"
+SHARED, PLAIN, TRL = "train grpo", "train grpo --no-share-prefixes", "trl's GRPOTrainer"
+Rates = dict[str, list[float]]
+"""By what was measured, tokens per second of each repeat."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure; the fields are the command's options."""
+
+    model: str
+    runs: int
+    candidates: int
+    max_tokens: int
+    groups: int
+    prompt: int
+    steps: int
+    repeats: int
+    only: str
+    trl: bool
+    seed: int
+
+    @property
+    def rollouts(self) -> Rollouts:
+        return Rollouts(self.model, self.runs, self.candidates, self.max_tokens, self.seed)
+
+
+def measure(plan: Plan, *, as_json: bool) -> None:
+    """Measure, print. Raises `BenchError`."""
+    if plan.only not in ("both", "rollouts", "steps"):
+        raise UsageError(f"--only {plan.only!r}: choose one of both, rollouts, steps")
+    try:
+        base_folder(plan.model)
+    except TrainingError as error:
+        raise UsageError(f"--model: {error}") from error
+    if plan.trl and plan.only != "rollouts" and find_spec("trl") is None:
+        raise UsageError(
+            "trl is not installed: pip install --constraint constraints.txt 'switchyard[peers]', "
+            "or --no-trl"
+        )
+    progress = Console(stderr=True)
+    rollouts: Rates = {}
+    steps: Rates = {}
+    if plan.only != "steps":
+        rollouts = _rollouts(plan, progress)
+    if plan.only != "rollouts":
+        steps = _steps(plan, progress)
+    _show(plan, rollouts, steps, Console(width=None if sys.stdout.isatty() else 120))
+    if as_json:
+        typer.echo(json.dumps(found_in(plan, rollouts, steps)))
+
+
+def found_in(plan: Plan, rollouts: Rates, steps: Rates) -> dict[str, object]:
+    """Ratios and rates: medians with least and greatest."""
+    found: dict[str, object] = {"model": plan.model, "cores": os.cpu_count()}
+    for name, rates, one, other in (
+        ("bus_vs_in_process", rollouts, BUS, IN_PROCESS),
+        ("grpo_vs_trl", steps, SHARED, TRL),
+        ("grpo_plain_vs_trl", steps, PLAIN, TRL),
+    ):
+        if other in rates:
+            three = [round(each, 3) for each in ratio(rates, one, other)]
+            found |= {name: three[0], f"{name}_spread": three}
+    found["tokens_per_second"] = {
+        name: [round(each, 1) for each in spread(every)]
+        for name, every in {**rollouts, **steps}.items()
+    }
+    return found
+
+
+def ratio(rates: Rates, one: str, other: str) -> Spread:
+    """Repeat by repeat."""
+    return spread([a / b for a, b in zip(rates[one], rates[other], strict=True)])
+
+
+def _rollouts(plan: Plan, progress: Console) -> Rates:
+    found: Rates = {BUS: [], IN_PROCESS: []}
+    for repeat in range(plan.repeats):
+        # By turns, each from a start: neither is measured on a warmer machine.
+        progress.print(f"rollouts, repeat {repeat + 1} of {plan.repeats}: {IN_PROCESS}…")
+        with _alone() as alone:
+            found[IN_PROCESS].append(alone.submit(_here, plan.rollouts, repeat).result())
+        progress.print(f"rollouts, repeat {repeat + 1} of {plan.repeats}: {BUS}…")
+        with tempfile.TemporaryDirectory(prefix="bench-grpo-speed-") as folder:
+            (made,) = asyncio.run(through_the_bus(plan.rollouts, [repeat], Path(folder)))
+        found[BUS].append(made.tokens_per_second)
+    return found
+
+
+def _here(work: Rollouts, repeat: int) -> float:
+    import torch
+
+    torch.set_num_threads(1)
+    (made,) = asyncio.run(in_process(work, [repeat]))
+    return made.tokens_per_second
+
+
+def _steps(plan: Plan, progress: Console) -> Rates:
+    trainers: dict[str, Callable[[StepWork], float]] = {
+        SHARED: partial(ours.measure, share_prefixes=True),
+        PLAIN: partial(ours.measure, share_prefixes=False),
+    }
+    if plan.trl:
+        trainers[TRL] = trl_peer.measure
+    found: Rates = {name: [] for name in trainers}
+    with _alone() as alone:
+        work = alone.submit(_work, plan).result()
+        for repeat in range(plan.repeats):
+            for name, run in trainers.items():
+                progress.print(f"steps, repeat {repeat + 1} of {plan.repeats}: {name}…")
+                found[name].append(work.tokens / alone.submit(run, work).result())
+    return found
+
+
+def _work(plan: Plan) -> StepWork:
+    from trainers.network import load_base
+
+    return StepWork(
+        model=plan.model, groups=plan.groups, candidates=plan.candidates, prompt=plan.prompt,
+        completion=plan.max_tokens, steps=plan.steps, seed=plan.seed,
+        vocabulary=load_base(plan.model).vocabulary,
+    )  # fmt: skip
+
+
+def _alone() -> Executor:
+    """A process for each task: what one has left in memory and in thread pools is not measured
+    with the next."""
+    return ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1)
+
+
+def _show(plan: Plan, rollouts: Rates, steps: Rates, console: Console) -> None:
+    console.print(
+        f"\n{plan.model}, fp32, one thread, {os.cpu_count()} cores; medians over {plan.repeats} "
+        "repeats (least–greatest)."
+    )
+    for title, rates, last in (
+        (
+            f"rollouts: {plan.runs} puzzles at once, K = {plan.candidates}, "
+            f"{plan.max_tokens} tokens; sampled tokens",
+            rollouts, IN_PROCESS,
+        ),
+        (
+            f"steps: {plan.groups} groups of {plan.candidates}; tokens of samples with their "
+            "prompts",
+            steps, TRL,
+        ),
+    ):  # fmt: skip
+        if not rates:
+            continue
+        table = Table(title, title_justify="left")
+        table.add_column("tokens/s", justify="right")
+        table.add_column(f"to {last}", justify="right")
+        for name in rates:
+            told = _range(ratio(rates, name, last), ".2f") if last in rates else ""
+            table.add_row(name, _range(spread(rates[name]), ",.0f"), told if name != last else "")
+        console.print(table)
+
+
+def _range(found: Spread, form: str) -> str:
+    middle, least, greatest = (format(each, form) for each in found)
+    return f"{middle} ({least}–{greatest})"

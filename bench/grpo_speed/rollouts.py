@@ -1,0 +1,169 @@
+"""Rollouts of `pair` on Plan-Path: through the bus, as a deployment plays them, and in this process
+on the same engine."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import zlib
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from agents.environments.plan_path import Difficulty
+from agents.environments.puzzle_splits import Split
+from agents.environments.puzzles import drawn_puzzles
+from agents.records import Budget, JsonObject, Run, Task, Trajectory
+from agents.workflows import policies_for, prompt_hashes, workflows
+from bench.bus_bench.redis_process import running
+from bench.bus_bench.worker_processes import worker
+from bench.errors import BenchError
+from bench.report.facts import BROKEN
+from bus import BusSettings
+from runtime.client import Client
+from runtime.run_ids import new_run_id
+from workers.engines.factory import build_engine
+from workers.engines.settings import ModelSettings
+from workers.in_process import EnginePool, InProcess
+from workers.settings import GpuWorkerSettings, RecorderSettings, RoleWorkerSettings
+
+POOL = "pair"
+WORKFLOW = "pair"
+ROLES = ("tool_agent", "plan_agent")
+TURNS = 4
+SIZE = 10
+SECONDS = 600.0
+"""A run's deadline."""
+CONCURRENCY = 64
+"""Runs in work at once, both ways."""
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """What is played in a repeat."""
+
+    model: str
+    runs: int
+    candidates: int
+    max_tokens: int
+    seed: int
+
+    @property
+    def served(self) -> ModelSettings:
+        """One thread, log-probabilities as a trainer needs them."""
+        return ModelSettings(
+            engine="torch", model=self.model, device="cpu", max_tokens=self.max_tokens,
+            constrain_tools=False, plain_logprobs=True,
+            max_concurrency=CONCURRENCY * self.candidates,
+        )  # fmt: skip
+
+    def tasks(self, repeat: int) -> list[Task]:
+        """Other puzzles in every repeat."""
+        difficulty = Difficulty(rows=SIZE, columns=SIZE)
+        setting = difficulty.setting.model_copy(update={"turns": TURNS, "brief": True})
+        seed = zlib.crc32(f"{self.seed}:{repeat}".encode())
+        chosen = difficulty.model_copy(update={"setting": setting})
+        return [each.task for each in drawn_puzzles(chosen, Split.TRAIN, seed, self.runs)]
+
+    def run(self, task: Task, number: int) -> Run:
+        """The same run both ways, but for its id."""
+        now = time.time()
+        options: JsonObject = {
+            "candidates": self.candidates, "max_tokens": self.max_tokens, "instructions": False,
+        }  # fmt: skip
+        return Run(
+            id=new_run_id(now),
+            task=task,
+            workflow=WORKFLOW,
+            options=workflows.get(WORKFLOW).check_options(options),
+            policies=policies_for(WORKFLOW, dict.fromkeys(ROLES, POOL)),
+            prompts=prompt_hashes(WORKFLOW),
+            seed=number,
+            budget=Budget(seconds=SECONDS),
+            created=now,
+            deadline=now + SECONDS,
+        )
+
+
+@dataclass(frozen=True)
+class Played:
+    """One repeat, one way."""
+
+    tokens: int
+    """Sampled."""
+    seconds: float
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens / self.seconds
+
+
+async def in_process(work: Rollouts, repeats: Sequence[int]) -> list[Played]:
+    """Each repeat in this process; the first engine call is not part of any."""
+    engine = build_engine(work.served)
+    await engine.start()
+    try:
+        player = InProcess({POOL: EnginePool(work.served, engine)})
+        await _in_process(player, work, -1)
+        return [await _in_process(player, work, repeat) for repeat in repeats]
+    finally:
+        await engine.close()
+
+
+async def _in_process(player: InProcess, work: Rollouts, repeat: int) -> Played:
+    runs = [work.run(task, number) for number, task in enumerate(work.tasks(repeat))]
+    began = time.perf_counter()
+    found = [each async for each in player.play_all(runs, together=CONCURRENCY)]
+    return _played(found, time.perf_counter() - began)
+
+
+async def through_the_bus(work: Rollouts, repeats: Sequence[int], folder: Path) -> list[Played]:
+    """Each repeat on processes as they are deployed; they have played before."""
+    async with _deployed(work, folder) as client:
+        await _on_the_bus(client, work, -1)
+        return [await _on_the_bus(client, work, repeat) for repeat in repeats]
+
+
+@asynccontextmanager
+async def _deployed(work: Rollouts, folder: Path) -> AsyncGenerator[Client]:
+    # Persistent as `runtime up` has it.
+    with running(folder / "redis", "everysec") as server:
+        bus = BusSettings(redis_url=server.url)
+        asked = [
+            GpuWorkerSettings(bus=bus, name="gpu", models={POOL: work.served}),
+            *(
+                RoleWorkerSettings(bus=bus, name=role, roles=(role,), concurrency=CONCURRENCY)
+                for role in ROLES
+            ),
+            RecorderSettings(bus=bus, name="recorder", store=folder / "store"),
+        ]
+        async with AsyncExitStack() as stack:
+            for each in asked:
+                await stack.enter_async_context(worker(each))
+            yield await stack.enter_async_context(Client.connect(bus))
+
+
+async def _on_the_bus(client: Client, work: Rollouts, repeat: int) -> Played:
+    places = asyncio.Semaphore(CONCURRENCY)
+    runs = [work.run(task, number) for number, task in enumerate(work.tasks(repeat))]
+
+    async def played(run: Run) -> Trajectory:
+        async with places:
+            await client.submit(run)
+            return await client.wait(run.id)
+
+    began = time.perf_counter()
+    found = await asyncio.gather(*map(played, runs))
+    return _played(found, time.perf_counter() - began)
+
+
+def _played(found: Sequence[Trajectory], seconds: float) -> Played:
+    """Raises `BenchError` for a run that did not come to its end."""
+    for each in found:
+        if each.outcome in BROKEN:
+            raise BenchError(f"run {each.run.id} ended as {each.outcome}: {each.reason}")
+    tokens = sum(
+        len(call.output_ids) for each in found for step in each.steps for call in step.calls
+    )
+    return Played(tokens, seconds)

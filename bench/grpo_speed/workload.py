@@ -1,0 +1,90 @@
+"""The groups that every trainer of `bench grpo-speed` learns from, and the clock of its steps."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+WARM = 2
+"""Steps before the measured ones: memory is taken and kernels are chosen in them."""
+PIECE_TOKENS = 4_096
+"""That go through the model at once, of every trainer: `train grpo`'s own default."""
+CLIP = 1.0
+LEARNING_RATE = 1e-6
+SHORTEST = 0.5
+"""Of the longest: prompts and completions are of all lengths between."""
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A group of samples: one prompt, K completions."""
+
+    prompt: tuple[int, ...]
+    completions: tuple[tuple[int, ...], ...]
+    rewards: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class StepWork:
+    """Steps by one batch of groups; everything follows from these fields."""
+
+    model: str
+    groups: int
+    candidates: int
+    prompt: int
+    """Tokens of the longest prompt."""
+    completion: int
+    """Tokens of the longest completion."""
+    steps: int
+    """Measured ones."""
+    seed: int
+    vocabulary: int
+
+    @cached_property
+    def batch(self) -> tuple[Sampled, ...]:
+        """Groups whose ids and rewards are chance: the time of a step depends on neither."""
+        dice = random.Random(self.seed)
+
+        def ids(longest: int) -> tuple[int, ...]:
+            length = dice.randint(max(1, round(longest * SHORTEST)), longest)
+            return tuple(dice.randrange(3, self.vocabulary) for _ in range(length))
+
+        return tuple(
+            Sampled(
+                ids(self.prompt),
+                tuple(ids(self.completion) for _ in range(self.candidates)),
+                tuple(dice.random() for _ in range(self.candidates)),
+            )
+            for _ in range(self.groups)
+        )
+
+    @property
+    def tokens(self) -> int:
+        """Of all samples of a step, each with its prompt; padding is not counted."""
+        return sum(
+            len(group.prompt) + len(completion)
+            for group in self.batch
+            for completion in group.completions
+        )
+
+
+class StepClock:
+    """Notes the time whenever an optimizer has made a step: torch's own hook for every trainer, so
+    that whatever one does between its steps counts."""
+
+    def __init__(self) -> None:
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        self._marks: list[float] = []
+        register_optimizer_step_post_hook(self._stepped)
+
+    def seconds(self) -> float:
+        """Of a step, on average over those behind the first ones."""
+        return (self._marks[-1] - self._marks[WARM - 1]) / (len(self._marks) - WARM)
+
+    def _stepped(self, *arguments: Any) -> None:
+        del arguments
+        self._marks.append(time.perf_counter())

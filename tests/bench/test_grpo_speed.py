@@ -1,0 +1,93 @@
+"""`bench grpo-speed`: what is counted, and that both ways play the same."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.errors import UsageError
+from bench.grpo_speed import ours
+from bench.grpo_speed.command import BUS, IN_PROCESS, PLAIN, SHARED, TRL, Plan, found_in, measure
+from bench.grpo_speed.rollouts import Rollouts, in_process, through_the_bus
+from bench.grpo_speed.workload import StepWork
+from trainers.models import export_model, load_tokenizer, new_model
+from workers.engines.local.model_files import MICRO_MODELS
+
+WORK = StepWork(
+    model="", groups=3, candidates=2, prompt=12, completion=4, steps=1, seed=1, vocabulary=300
+)
+PLAN = Plan(
+    model="micro:llm", runs=2, candidates=2, max_tokens=4, groups=2, prompt=8, steps=1, repeats=2,
+    only="both", trl=False, seed=1,
+)  # fmt: skip
+
+
+class Sizes:
+    hidden, feed_forward, layers, heads, context = 32, 64, 1, 2, 512
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("grpo-speed") / "model"
+    tokenizer = load_tokenizer(MICRO_MODELS / "slm")
+    network = new_model(Sizes(), tokenizer.get_vocab_size())
+    export_model(network, tokenizer, folder, context=Sizes.context)
+    return str(folder)
+
+
+def test_a_step_has_the_same_samples_for_every_trainer() -> None:
+    assert WORK.batch == replace(WORK).batch
+    assert WORK.batch != replace(WORK, seed=2).batch
+    for group in WORK.batch:
+        assert 6 <= len(group.prompt) <= 12
+        assert len(group.completions) == len(group.rewards) == 2
+        assert all(2 <= len(completion) <= 4 for completion in group.completions)
+
+
+def test_a_prompt_counts_once_for_each_of_its_samples() -> None:
+    counted = [len(group.prompt) * 2 + sum(map(len, group.completions)) for group in WORK.batch]
+    assert WORK.tokens == sum(counted)
+
+
+@pytest.mark.parametrize("share_prefixes", [True, False])
+def test_our_step_is_measured(model: str, share_prefixes: bool) -> None:
+    assert ours.measure(replace(WORK, model=model), share_prefixes=share_prefixes) > 0
+
+
+def test_both_ways_sample_the_same_puzzles(model: str, tmp_path: Path) -> None:
+    work = Rollouts(model=model, runs=2, candidates=2, max_tokens=4, seed=1)
+    (here,) = asyncio.run(in_process(work, [0]))
+    (there,) = asyncio.run(through_the_bus(work, [0], tmp_path))
+    # Two agents, four turns, two candidates of at most four tokens.
+    assert 0 < here.tokens <= work.runs * 2 * 4 * 2 * 4
+    assert here.tokens == there.tokens
+    assert min(here.seconds, there.seconds) > 0
+
+
+def test_repeats_play_different_puzzles() -> None:
+    work = Rollouts(model="", runs=2, candidates=2, max_tokens=4, seed=1)
+    assert work.tasks(0) == work.tasks(0)
+    assert work.tasks(0) != work.tasks(1)
+
+
+def test_ratios_are_of_each_repeat() -> None:
+    found = found_in(
+        PLAN,
+        {BUS: [90.0, 50.0, 80.0], IN_PROCESS: [100.0, 100.0, 40.0]},
+        {SHARED: [300.0, 300.0, 300.0], PLAIN: [100.0, 150.0, 50.0], TRL: [100.0, 50.0, 100.0]},
+    )
+    assert (found["bus_vs_in_process"], found["bus_vs_in_process_spread"]) == (0.9, [0.9, 0.5, 2.0])
+    assert (found["grpo_vs_trl"], found["grpo_plain_vs_trl"]) == (3.0, 1.0)
+    assert "grpo_vs_trl" not in found_in(PLAN, {}, {SHARED: [1.0], PLAIN: [1.0]})
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [({"only": "half"}, "--only 'half'"), ({"model": "micro:none"}, "--model")],
+)
+def test_what_can_not_be_measured_is_named(changes: dict[str, str], named: str) -> None:
+    with pytest.raises(UsageError, match=named):
+        measure(replace(PLAN, **changes), as_json=False)  # pyright: ignore[reportArgumentType]
