@@ -13,6 +13,8 @@ Further sizes, seeds and methods may be asked of the same folder; what is there 
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,7 +29,7 @@ from bench.errors import OutputError, UsageError
 from bench.results import Result
 from bench.tools import worlds
 from runtime.whole_files import write_whole
-from trainers.glpft.settings import SIZES, Size
+from trainers.glpft.settings import MICRO, SIZES, Size
 from trainers.glpft.stages import METHODS, Method
 
 SETTINGS = "settings.json"
@@ -35,6 +37,12 @@ HELD_OUT = ("unseen_worlds", "unseen_wordings", "unseen_combinations")
 APART = "unseen_apis"
 OPTIONS: JsonObject = {"calculator": False, "constrained": True, "tool_style": "signatures"}
 """Of the workflows: as `bench tools` has them, in the form that the models were trained on."""
+
+
+def schedules_sha256() -> str:
+    """Of what `train glpft` trains random weights by."""
+    table = {name: each.model_dump() for name, each in MICRO.items()}
+    return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
 
 
 class Common(BaseModel):
@@ -50,6 +58,8 @@ class Common(BaseModel):
     unseen_apis: int = Field(ge=0, le=worlds.MAX_SAMPLES)
     """Further ones that need APIs which training never sees."""
     question_seed: int
+    schedules: str = Field(default_factory=schedules_sha256)
+    """Of the table of learning rates: another one trains other cells."""
 
 
 class SizePlan(BaseModel):

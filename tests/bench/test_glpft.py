@@ -166,6 +166,9 @@ def test_another_setting_of_the_same_folder_is_refused_with_what_differs(tmp_pat
     other = COMMON.model_copy(update={"samples": 9})
     with pytest.raises(OutputError, match=r"samples \(7 → 9\)"):
         a_plan(tmp_path / "out", common=other).claim()
+    rated = COMMON.model_copy(update={"schedules": "of other learning rates"})
+    with pytest.raises(OutputError, match=r"schedules \(\w{64} → of other learning rates\)"):
+        a_plan(tmp_path / "out", common=rated).claim()
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(OutputError, match="holds something else"):
         a_plan(tmp_path).claim()
