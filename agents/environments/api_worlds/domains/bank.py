@@ -75,17 +75,14 @@ def get_balance(bank: Bank, account: Name) -> JsonObject:
 
 @api("My accounts and their balances")
 def list_accounts(bank: Bank) -> JsonObject:
-    rows: list[JsonValue] = [
-        {"balance": balance, "account": account} for account, balance in bank.balances.items()
-    ]
-    return {"accounts": rows}
+    return {"accounts": {**bank.balances}}
 
 
 @api("Transfers out of an account, oldest first")
 def list_transfers(bank: Bank, account: Name, page: Page = 1) -> JsonObject:
     found(bank.balances, account, "account")
     rows: list[JsonObject] = [
-        {"amount": row.amount, "to": row.to}
+        {"to": row.to, "amount": row.amount}
         for row in bank.transfers.values()
         if row.account == account
     ]
