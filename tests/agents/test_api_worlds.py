@@ -211,7 +211,8 @@ def test_a_booking_takes_seats_and_a_cancellation_gives_them_back() -> None:
 
 def test_money_that_is_not_there_cannot_be_sent() -> None:
     world = World(3)
-    account, balance = next(iter(json.loads(world.call("list_accounts", {}))["accounts"].items()))
+    row = json.loads(world.call("list_accounts", {}))["accounts"][0]
+    account, balance = row["account"], row["balance"]
     person = world.setting.people[0]
     wanted = {"account": account, "to": person, "amount": balance + 1}
     assert "insufficient funds" in world.call("transfer_money", wanted)

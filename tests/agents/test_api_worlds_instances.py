@@ -35,7 +35,7 @@ from agents.environments.api_worlds import (
     stream,
 )
 from agents.environments.api_worlds.domains import DOMAINS
-from agents.environments.api_worlds.intent import Step, Thought
+from agents.environments.api_worlds.intent import Step, Thought, Unsolvable
 from agents.environments.api_worlds.intents import COMBINED, SINGLE
 from agents.environments.api_worlds.names import POOLS
 from agents.environments.api_worlds.splits import intents_of
@@ -373,14 +373,23 @@ def test_a_choice_is_reasoned_row_by_row() -> None:
     assert more.rationale == "So far EF30 with 110 is best. I look at page 2."
 
 
-def test_what_is_looked_for_stands_beside_what_each_row_has() -> None:
+def test_the_row_that_is_looked_for_is_quoted_from_its_words_on() -> None:
+    program = INTENTS["flights.cancel_by_flight"].program({"flight": "AZ38"})
+    assert isinstance(next(program), Step)
+    rows = [{"seats": 1, "flight": "BB10"}, {"booking": "F2", "flight": "AZ38", "seats": 3}]
+    assert program.send({"bookings": rows}) == Thought('"flight":"AZ38","booking":"F2","seats":3.')
+
+
+def test_what_is_on_no_page_begins_with_the_same_words() -> None:
     program = INTENTS["library.due"].program({"title": "Iron Wings"})
     assert isinstance(next(program), Step)
-    rows = [{"title": "Paper Boats", "due": "Friday"}, {"title": "Iron Wings", "due": "Sunday"}]
-    assert program.send({"loans": rows}) == Thought(
-        '{"title":"Paper Boats","due":"Friday"} Paper Boats, wanted Iron Wings, no. '
-        '{"title":"Iron Wings","due":"Sunday"} Iron Wings, wanted Iron Wings, found.'
+    turned = program.send({"loans": [{"title": "Paper Boats", "due": "Friday"}], "next_page": 2})
+    assert turned == Step(
+        '"title":"Iron Wings" is not there. I look at page 2.', "list_loans", {"page": 2}
     )
+    assert program.send({"loans": []}) == Thought('"title":"Iron Wings" is not there.')
+    with pytest.raises(Unsolvable, match="There is no Iron Wings"):
+        next(program)
 
 
 def test_what_was_thought_begins_the_next_rationale() -> None:

@@ -224,9 +224,21 @@ def quoted(row: Any) -> str:
     return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
 
 
-def matched(row: str, value: object, wanted: object) -> str:
-    """A row's value beside the one that is looked for."""
-    return f"{row} {value}, wanted {wanted}, {'found' if value == wanted else 'no'}."
+def entry(field: str, value: object) -> str:
+    """A field as an observation has it."""
+    return f"{quoted(field)}:{quoted(value)}"
+
+
+def looked_for(row: Mapping[str, Any], field: str) -> Thought:
+    """The row that was looked for, quoted from the field that tells it on: what follows the same
+    words in the observation is what a small model goes on with."""
+    rest = (entry(name, value) for name, value in row.items() if name != field)
+    return Thought(f"{','.join((entry(field, row[field]), *rest))}.")
+
+
+def not_there(field: str, value: object) -> str:
+    """Begins as `looked_for` does, so that what follows is decided when the words are written."""
+    return f"{entry(field, value)} is not there."
 
 
 def numbered(names: Iterable[str], number: int = 0) -> Thought:
@@ -308,16 +320,15 @@ def find_row(
     """The first row with a value, reading no more pages than needed. Raises `Unsolvable`."""
     observation = yield Step(why, tool, arguments)
     while True:
-        read: list[str] = []
         for row in observation[key]:
             if row[field] == value:
-                yield Thought(" ".join((*read, matched(quoted(row), value, value))))
+                yield looked_for(row, field)
                 return row
-            read.append(matched(quoted(row), row[field], value))
-        yield Thought(" ".join(read) or "Nothing.")
+        missing = not_there(field, value)
         if "next_page" not in observation:
+            yield Thought(missing)
             raise Unsolvable(f"There is no {value}.")
         page = observation["next_page"]
         observation = yield Step(
-            f"{value} is not there. I look at page {page}.", tool, {**arguments, "page": page}
+            f"{missing} I look at page {page}.", tool, {**arguments, "page": page}
         )

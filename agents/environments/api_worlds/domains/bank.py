@@ -75,14 +75,17 @@ def get_balance(bank: Bank, account: Name) -> JsonObject:
 
 @api("My accounts and their balances")
 def list_accounts(bank: Bank) -> JsonObject:
-    return {"accounts": {**bank.balances}}
+    rows: list[JsonValue] = [
+        {"balance": balance, "account": account} for account, balance in bank.balances.items()
+    ]
+    return {"accounts": rows}
 
 
 @api("Transfers out of an account, oldest first")
 def list_transfers(bank: Bank, account: Name, page: Page = 1) -> JsonObject:
     found(bank.balances, account, "account")
     rows: list[JsonObject] = [
-        {"to": row.to, "amount": row.amount}
+        {"amount": row.amount, "to": row.to}
         for row in bank.transfers.values()
         if row.account == account
     ]

@@ -90,7 +90,7 @@ def get_movie(cinema: Cinema, movie: Name) -> JsonObject:
 def list_shows(cinema: Cinema, movie: Name, day: Day, page: Page = 1) -> JsonObject:
     found(cinema.movies, movie, "movie")
     rows: list[JsonObject] = [
-        {"show": show, "time": row.time, "seats": row.seats, "price": row.price}
+        {"time": row.time, "show": show, "seats": row.seats, "price": row.price}
         for show, row in cinema.shows.items()
         if (row.movie, row.day) == (movie, day)
     ]

@@ -118,7 +118,7 @@ def cancel_flight(flights: Flights, booking: Name) -> JsonObject:
 @api("My flight bookings")
 def list_flight_bookings(flights: Flights, page: Page = 1) -> JsonObject:
     rows: list[JsonObject] = [
-        {"booking": booking, "flight": row.flight, "seats": row.seats}
+        {"flight": row.flight, "booking": booking, "seats": row.seats}
         for booking, row in flights.bookings.items()
     ]
     return page_of("bookings", rows, page)

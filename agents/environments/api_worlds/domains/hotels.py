@@ -108,7 +108,7 @@ def cancel_hotel(hotels: Hotels, stay: Name) -> JsonObject:
 @api("My hotel stays")
 def list_hotel_stays(hotels: Hotels, page: Page = 1) -> JsonObject:
     rows: list[JsonObject] = [
-        {"stay": stay, "hotel": row.hotel, "day": row.day, "nights": row.nights}
+        {"hotel": row.hotel, "stay": stay, "day": row.day, "nights": row.nights}
         for stay, row in hotels.stays.items()
     ]
     return page_of("stays", rows, page)

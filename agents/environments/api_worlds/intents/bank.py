@@ -12,12 +12,10 @@ from agents.environments.api_worlds.intent import (
     Program,
     Slots,
     Step,
-    Thought,
     Unsolvable,
+    find_row,
     lookup,
-    matched,
     plan,
-    quoted,
     two_weighed,
 )
 from agents.environments.api_worlds.intents.drawing import both, from_world, one
@@ -83,32 +81,21 @@ def two_accounts(rng: random.Random, world: World) -> Slots | None:
 def bill_amount(slots: Slots) -> Program:
     bill = slots["bill"]
     observation = yield Step("I need the unpaid bills.", "list_bills", {})
-    read: list[str] = []
-    for name, amount in observation["bills"].items():
-        read.append(matched(f"{quoted(name)}:{amount}", name, bill))
-        if name == bill:
-            yield Thought(" ".join(read))
-            return Answer(
-                f"The {bill} bill is {amount} dollars.", (amount,), f"{bill} is {amount}."
-            )
-    yield Thought(" ".join(read) or "Nothing.")
-    raise Unsolvable(f"There is no {bill} bill.")
+    if bill not in observation["bills"]:
+        raise Unsolvable(f"There is no {bill} bill.")
+    amount = observation["bills"][bill]
+    return Answer(f"The {bill} bill is {amount} dollars.", (amount,), f"{bill} is {amount}.")
 
 
 def account_of(slots: Slots) -> Program:
     balance = slots["balance"]
-    observation = yield Step("I need all my accounts.", "list_accounts", {})
-    read: list[str] = []
-    for account, left in observation["accounts"].items():
-        if left == balance:
-            yield Thought(" ".join((*read, matched(f"{quoted(account)}:{left}", left, balance))))
-            return Answer(
-                f"Your {account} account has {balance} dollars.", (account,),
-                f"{account} has {balance}.",
-            )  # fmt: skip
-        read.append(matched(f"{quoted(account)}:{left}", left, balance))
-    yield Thought(" ".join(read))
-    raise Unsolvable(f"No account has {balance}.")
+    row = yield from find_row(
+        "list_accounts", "accounts", "I need all my accounts.", {}, "balance", balance
+    )
+    account = row["account"]
+    return Answer(
+        f"Your {account} account has {balance} dollars.", (account,), f"{account} has {balance}."
+    )
 
 
 def a_balance(rng: random.Random, world: World) -> Slots | None:

@@ -12,6 +12,7 @@ from agents.environments.api_worlds.intent import (
     Step,
     best_of,
     lookup,
+    numbered,
     plan,
 )
 from agents.environments.api_worlds.intents.drawing import fixed, from_world, one
@@ -77,8 +78,10 @@ def save_quickest(slots: Slots) -> Program:
 
 def favorite_minutes(slots: Slots) -> Program:
     observation = yield Step("I need my favorites.", "list_favorites", {})
-    recipe = observation["favorites"][0 if slots["place"] == "first" else 1]
-    row = yield Step(f"It is {recipe}. I look it up.", "get_recipe", {"recipe": recipe})
+    number = 1 if slots["place"] == "first" else 2
+    recipe = observation["favorites"][number - 1]
+    yield numbered(observation["favorites"])
+    row = yield Step(f"{number} is {recipe}. I look it up.", "get_recipe", {"recipe": recipe})
     return Answer(
         f"{recipe} takes {row['minutes']} minutes.", (row["minutes"],), "Now I know the answer."
     )
