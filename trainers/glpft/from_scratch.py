@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from trainers.data.datasets import DataSet
@@ -42,6 +44,13 @@ UMI_MARKUP = (
     '", "Action Input": ',
 )
 """Frequent pieces of the roles' texts, one token each."""
+JSON_GLUE = re.compile(r'"?[\]}]*(?:, ?)?[\[{]*"[a-z_]+": ?[\[{]*"?')
+"""What stands between two values of a JSON object: the end of the one, a name, the begin of the
+other."""
+GLUES = 128
+"""Tokens for the most frequent of these. So the value that belongs to another one stands two tokens
+behind it, where heads of the first layer look (`copying.look_back`). No more than these: rarer
+ones are data, such as the dishes of a menu, whose names must stay what they are in a sentence."""
 
 
 def write_new_model(data: DataSet, size: Size, seed: int, folder: Path) -> None:
@@ -51,8 +60,10 @@ def write_new_model(data: DataSet, size: Size, seed: int, folder: Path) -> None:
     part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
     shutil.rmtree(part, ignore_errors=True)
     try:
+        texts = list(_texts(data))
+        markup = (*UMI_MARKUP, *_glues(texts))
         tokenizer = build_tokenizer(
-            list(_texts(data)), size.vocabulary, UMI_MARKUP, words_with_blank=WORDS_WITH_BLANK
+            texts, size.vocabulary, markup, words_with_blank=WORDS_WITH_BLANK
         )
         torch.manual_seed(seed)
         network = new_model(size, tokenizer.get_vocab_size())
@@ -61,6 +72,12 @@ def write_new_model(data: DataSet, size: Size, seed: int, folder: Path) -> None:
         part.rename(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def _glues(texts: Sequence[str]) -> list[str]:
+    counts = Counter(glue for text in texts for glue in JSON_GLUE.findall(text))
+    found = sorted(counts, key=lambda glue: (-counts[glue], glue))
+    return [glue for glue in found if glue not in UMI_MARKUP][:GLUES]
 
 
 def _texts(data: DataSet) -> Iterator[str]:

@@ -26,7 +26,7 @@ class Size(BaseModel):
     layers: int
     heads: int
     feed_forward: int
-    vocabulary: int = 1536
+    vocabulary: int = 1984
     context: int = 2048
 
 

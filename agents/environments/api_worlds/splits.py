@@ -6,11 +6,11 @@ seen instances has to be kept and two machines agree:
 * `unseen_apis`: the intent needs an API that training never calls and never offers;
 * `unseen_combinations`: known APIs in a combination that training never has;
 * `unseen_wordings`: the request is said in a way, and framed in a way, that training never has;
-* `unseen_worlds`: a world and a choice of names and numbers that training never has together with
-  the intent; so no instruction of it is one of training, either;
+* `unseen_worlds`: a world that training never has, and a wording that training has, but never with
+  these names and numbers; so no instruction of it is one of training, either;
 * `train`: none of these.
 
-What would fall under several of them, or has a training world with held-out names, is left away:
+What would fall under several of them, or has a training world in a held-out instruction, is left away:
 a number for one split measures one thing.
 """
 
@@ -51,7 +51,7 @@ HELD_OUT_APIS = frozenset(
 _COMBINED = frozenset(intent.name for intent in COMBINED)
 _COMBINATIONS_MODULUS = 5
 _WORLDS_MODULUS = 8
-_SLOTS_MODULUS = 8
+_INSTRUCTIONS_MODULUS = 8
 
 
 def _hash(text: str) -> int:
@@ -69,9 +69,10 @@ def holds_out_world(seed: int) -> bool:
     return _hash(f"world {seed}") % _WORLDS_MODULUS == 0
 
 
-def holds_out_slots(intent: Intent, slots: Slots) -> bool:
-    """Whether training never has the intent with these names and numbers (one in eight)."""
-    return _hash(f"{intent.name} {sorted(slots.items())}") % _SLOTS_MODULUS == 0
+def holds_out_instruction(wording: Wording, slots: Slots) -> bool:
+    """Whether training never has the wording with these names and numbers (one in eight). Not the
+    intent with them: of the two values of `first` and `second` it would then see but one."""
+    return _hash(f"{wording.id} {sorted(slots.items())}") % _INSTRUCTIONS_MODULUS == 0
 
 
 def split_of(
@@ -85,8 +86,8 @@ def split_of(
         reasons.append(Split.UNSEEN_COMBINATIONS)
     if wording.held_out:
         reasons.append(Split.UNSEEN_WORDINGS)
-    held_out_world, held_out_slots = holds_out_world(world), holds_out_slots(intent, slots)
-    if held_out_world != held_out_slots:
+    held_out_world = holds_out_world(world)
+    if held_out_world != holds_out_instruction(wording, slots):
         return None
     if held_out_world:
         reasons.append(Split.UNSEEN_WORLDS)

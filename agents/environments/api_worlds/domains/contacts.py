@@ -98,5 +98,5 @@ def send_message(contacts: Contacts, to: Name, text: Text) -> JsonObject:
 
 @api("Messages that I got, newest first")
 def list_messages(contacts: Contacts, page: Page = 1) -> JsonObject:
-    rows: list[JsonObject] = [{"sender": note.person, "text": note.text} for note in contacts.inbox]
+    rows: list[JsonObject] = [{"text": note.text, "sender": note.person} for note in contacts.inbox]
     return page_of("messages", rows, page)
