@@ -313,6 +313,17 @@ def test_each_split_holds_out_what_its_name_says() -> None:
         assert each.recipe.world not in seen["worlds"]
 
 
+def test_training_sees_every_value_of_a_choice_and_so_do_unseen_worlds() -> None:
+    for split in (Split.TRAIN, Split.UNSEEN_WORLDS):
+        said = [
+            one.instruction
+            for one in api_worlds.instances(split, 3, 1_000)
+            if one.recipe.intent == "recipes.favorite"
+        ]
+        assert any(" first " in text for text in said)
+        assert any(" second " in text for text in said)
+
+
 def test_every_api_is_needed_by_something_and_training_needs_all_that_are_not_held_out() -> None:
     needed = {
         split: {tool for part in intents_of(split) for intent in part for tool in intent.tools}

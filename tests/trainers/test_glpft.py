@@ -51,8 +51,8 @@ def test_every_stage_learns_and_spends_its_share(trained: tuple[Path, Report]) -
         assert each.validation_before is not None
         assert each.validation_after is not None
         assert each.validation_after < each.validation_before
-        # Within a step.
-        assert abs(each.tokens - each.budget) <= each.tokens / each.steps
+        # Within a step; they differ a little in size.
+        assert abs(each.tokens - each.budget) <= 1.25 * each.tokens / each.steps
     assert [each.budget for each in report.stages] == [24_000, 48_000, 16_000, 16_000, 16_000]
     assert list(folder.glob("curves/planner/events.*"))
     assert not list(folder.glob("checkpoints/*"))

@@ -61,7 +61,7 @@ def write_new_model(data: DataSet, size: Size, seed: int, folder: Path) -> None:
     shutil.rmtree(part, ignore_errors=True)
     try:
         texts = list(_texts(data))
-        markup = (*UMI_MARKUP, *_glues(texts))
+        markup = (*UMI_MARKUP, *json_glues(texts))
         tokenizer = build_tokenizer(
             texts, size.vocabulary, markup, words_with_blank=WORDS_WITH_BLANK
         )
@@ -74,7 +74,8 @@ def write_new_model(data: DataSet, size: Size, seed: int, folder: Path) -> None:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _glues(texts: Sequence[str]) -> list[str]:
+def json_glues(texts: Sequence[str]) -> list[str]:
+    """The most frequent ones, the most frequent first."""
     counts = Counter(glue for text in texts for glue in JSON_GLUE.findall(text))
     found = sorted(counts, key=lambda glue: (-counts[glue], glue))
     return [glue for glue in found if glue not in UMI_MARKUP][:GLUES]

@@ -10,8 +10,8 @@ seen instances has to be kept and two machines agree:
   these names and numbers; so no instruction of it is one of training, either;
 * `train`: none of these.
 
-What would fall under several of them, or has a training world in a held-out instruction, is left away:
-a number for one split measures one thing.
+What would fall under several of them, or is a held-out instruction in a world of training, is left
+away: a number for one split measures one thing.
 """
 
 from __future__ import annotations
