@@ -20,24 +20,18 @@ from typer.testing import CliRunner
 
 from trainers.cli import app
 from trainers.errors import TrainingError
-from trainers.grpo.demo.arm import work
-from trainers.grpo.demo.beginning import write_beginning
+from trainers.grpo.arms.arm import work
+from trainers.grpo.arms.beginning import write_beginning
+from trainers.grpo.arms.kinds import AT_GRPO, CONTINUED, WARM_START, ArmName
+from trainers.grpo.arms.results import Arm, ArmResult, read_result
+from trainers.grpo.arms.settings import SETTINGS
 from trainers.grpo.demo.pipeline import arms_of, run
 from trainers.grpo.demo.report import Share, conclusion, last_line, report_of
-from trainers.grpo.demo.results import Arm, ArmResult, read_result
-from trainers.grpo.demo.settings import (
-    ARMS,
-    AT_GRPO,
-    CONTINUED,
-    SETTINGS,
-    WARM_START,
-    ArmName,
-    DemoSettings,
-)
+from trainers.grpo.demo.settings import ARMS, DemoSettings
 from trainers.job_processes import Told
 
 from .launched import FORKS
-from .tiny_puzzles import TINY
+from .tiny_puzzles import GAME, TINY
 
 
 def weights(arm: Arm, output: Path) -> dict[str, torch.Tensor]:
@@ -182,9 +176,9 @@ def test_ctrl_c_saves_a_checkpoint_and_leaves_no_process_behind(
 
 def a_result(arm: ArmName, seed: int, solved: int, of: int = 400) -> ArmResult:
     return ArmResult(
-        arm=arm, seed=seed, steps=10, tokens=1_000, train_cpu_seconds=30.0, cpu_seconds=60.0,
-        outcomes="1" * solved + "0" * (of - solved), failures={"out of turns": of - solved},
-        agreement=None, said={}, curve=(),
+        arm=arm, seed=seed, steps=10, tokens=1_000, samples=100, train_cpu_seconds=30.0,
+        cpu_seconds=60.0, outcomes="1" * solved + "0" * (of - solved),
+        failures={"out of turns": of - solved}, agreement=None, said={}, curve=(),
     )  # fmt: skip
 
 
@@ -237,7 +231,7 @@ def test_arms_come_after_what_they_begin_with() -> None:
 
 def test_random_weights_are_those_of_the_seed(tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        write_beginning(TINY.network, seed, tmp_path / name)
+        write_beginning(TINY.network, GAME.pieces, seed, tmp_path / name)
     a, b, c = (load_file(tmp_path / name / "model.safetensors") for name in "abc")
     assert same(a, b)
     assert not same(a, c)

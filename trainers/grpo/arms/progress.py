@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from trainers.grpo.demo.pipeline import Watcher
-    from trainers.grpo.demo.results import Arm
+    from trainers.grpo.arms.folder import Watcher
+    from trainers.grpo.arms.results import Arm
     from trainers.job_processes import Told
 
 LINE_SECONDS = 10.0
