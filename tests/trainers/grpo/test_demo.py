@@ -31,7 +31,7 @@ from trainers.grpo.demo.settings import ARMS, DemoSettings
 from trainers.job_processes import Told
 
 from .launched import FORKS
-from .tiny_puzzles import GAME, TINY
+from .tiny_puzzles import GAME, LEARNING, TINY
 
 
 def weights(arm: Arm, output: Path) -> dict[str, torch.Tensor]:
@@ -58,7 +58,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All arms of one seed, done without a break."""
     output = tmp_path_factory.mktemp("demo")
     for name in ARMS:
-        work(Arm(kind=name, seed=1), output, TINY, silent)
+        work(Arm(kind=name, seed=1), output, LEARNING, silent)
     return output
 
 
@@ -67,7 +67,7 @@ def test_one_seed_has_the_same_weights_and_results_wherever_it_is_done(
 ) -> None:
     for name in ARMS:
         arm = Arm(kind=name, seed=1)
-        again = work(arm, tmp_path, TINY, silent)
+        again = work(arm, tmp_path, LEARNING, silent)
         before = read_result(arm.folder(whole))
         assert before is not None
         assert without_times(again) == without_times(before)
@@ -97,7 +97,7 @@ def held_after(steps: int, arm: Arm, output: Path, end: Connection) -> None:
             end.send(steps)
             end.recv()
 
-    work(arm, output, TINY, tell)
+    work(arm, output, LEARNING, tell)
 
 
 @pytest.mark.parametrize("name", [AT_GRPO, WARM_START])
@@ -118,7 +118,7 @@ def test_an_arm_that_is_killed_ends_with_the_weights_of_one_that_is_not(
     assert process.exitcode == -signal.SIGKILL
     assert list(arm.folder(tmp_path).glob("checkpoints/*"))
     assert read_result(arm.folder(tmp_path)) is None
-    work(arm, tmp_path, TINY, silent)
+    work(arm, tmp_path, LEARNING, silent)
     assert same(weights(arm, tmp_path), weights(arm, whole))
 
 

@@ -10,6 +10,7 @@ from agents.environments.puzzle_splits import Split
 from agents.records import PolicyRef
 from trainers.grpo.arms.beginning import write_beginning
 from trainers.grpo.arms.games.plan_path import LearnedPlanPath
+from trainers.grpo.arms.games.protocol import LearnedGame
 from trainers.grpo.arms.training import NetworkSize, Reinforced, Supervised
 from trainers.grpo.demo.settings import DemoSettings
 from trainers.grpo.in_process import Played, Prompter, Rules, roll_out
@@ -33,9 +34,17 @@ TINY = DemoSettings(
     checkpoint_every=1,
 )
 
+LEARNING = TINY.model_copy(
+    update={
+        "supervised": Supervised(steps=40, batch=16, warmup=5, learning_rate=1e-2),
+    }
+)
+"""It knows the form of an answer when the rewards begin, so that some groups have a signal: what
+is compared has learned something, if little."""
 
-def a_model(folder: Path, seed: int = 1) -> LoadedModel:
-    write_beginning(TINY.network, GAME.pieces, seed, folder)
+
+def a_model(folder: Path, seed: int = 1, game: LearnedGame = GAME) -> LoadedModel:
+    write_beginning(TINY.network, game.pieces, seed, folder)
     return load_base(str(folder))
 
 

@@ -76,6 +76,13 @@ KINDS: dict[ArmName, Kind] = {
         "K candidates of one state compete, one policy for both agents",
         begins=WARM_START,
     ),
+    MAS_GRPO: Kind(
+        "reinforced",
+        "K whole runs of one puzzle compete, one policy for both agents",
+        begins=WARM_START,
+        spends="samples",
+        grouping="trajectory",
+    ),
     CONTINUED: Kind(
         "supervised",
         "goes on with the imitation, with the tokens of AT-GRPO",
@@ -89,13 +96,6 @@ KINDS: dict[ArmName, Kind] = {
         begins=SINGLE,
         spends="samples",
         team=(PLAN,),
-    ),
-    MAS_GRPO: Kind(
-        "reinforced",
-        "K whole runs of one puzzle compete, one policy for both agents",
-        begins=WARM_START,
-        spends="samples",
-        grouping="trajectory",
     ),
     PER_ROLE: Kind(
         "reinforced",
@@ -128,4 +128,9 @@ KINDS: dict[ArmName, Kind] = {
         begins=WARM_START,
     ),
 }
-"""Each after those that it needs."""
+"""Each after those that it needs, and the longest first."""
+
+
+def slug(name: ArmName) -> str:
+    """An arm's name in a path, or on a command line: `mas-grpo`."""
+    return name.lower().replace(" + ", "-").replace(" ", "-")

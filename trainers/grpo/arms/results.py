@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from runtime.whole_files import write_whole
 from trainers.errors import UnreadableModel
-from trainers.grpo.arms.kinds import KINDS, ArmName, Kind
+from trainers.grpo.arms.kinds import KINDS, ArmName, Kind, slug
 from trainers.grpo.in_process import Evaluated
 
 RESULT = "result.json"
@@ -29,8 +29,7 @@ class Arm(BaseModel):
 
     def folder(self, output: Path) -> Path:
         """Where it is written."""
-        name = self.kind.lower().replace(" + ", "-").replace(" ", "-")
-        return output / f"seed-{self.seed}" / name
+        return output / f"seed-{self.seed}" / slug(self.kind)
 
     @property
     def what(self) -> Kind:
