@@ -45,7 +45,8 @@ CLAIMS: tuple[tuple[ArmName, ArmName], ...] = (
 )  # fmt: skip
 """First less second. They were chosen before any result was there."""
 
-Verdict = Literal["more", "less", "no difference found"]
+Verdict = Literal["more", "less", "more, not in every seed", "less, not in every seed",
+                  "no difference found"]  # fmt: skip
 
 
 class Bounds(BaseModel):
@@ -190,16 +191,23 @@ def _arm(name: ArmName, own: Sequence[ArmResult], warm: Sequence[ArmResult] | No
 
 def _difference(first: Sequence[ArmResult], second: Sequence[ArmResult]) -> Difference:
     gap = _gap(first, second)
-    verdict: Verdict = "no difference found"
-    if gap.low > 0 or gap.high < 0:
-        verdict = "more" if gap.low > 0 else "less"
+    by_seed = {a.seed: a.success - b.success for a, b in zip(first, second, strict=True)}
     return Difference(
         first=first[0].arm,
         second=second[0].arm,
         gap=gap,
-        by_seed={a.seed: a.success - b.success for a, b in zip(first, second, strict=True)},
-        verdict=verdict,
+        by_seed=by_seed,
+        verdict=_verdict(gap, list(by_seed.values())),
     )
+
+
+def _verdict(gap: Bounds, by_seed: Sequence[float]) -> Verdict:
+    """What the interval over puzzles says, and whether every seed says it too."""
+    if gap.low > 0:
+        return "more" if min(by_seed) > 0 else "more, not in every seed"
+    if gap.high < 0:
+        return "less" if max(by_seed) < 0 else "less, not in every seed"
+    return "no difference found"
 
 
 def _gap(first: Sequence[ArmResult], second: Sequence[ArmResult]) -> Bounds:

@@ -40,10 +40,11 @@ def show(report: GrpoReport, output: Path, console: Console) -> None:
     for heading, (head, rows) in tables(report).items():
         if rows:
             words = (head[0], "failures", "about", "answers", "finding")
-            shown = figures(*head, words=words, title=heading)
+            shown = figures(*head, words=words)
             for row in rows:
                 shown.add_row(*map(_plain, row))
-            console.print()
+            # Not the table's title: that is folded where the table is narrow.
+            _say(console, f"\n{heading}:")
             console.print(shown)
     console.print()
     for line in (report.published, ending(report), f"Report: {output / 'report.html'}"):
