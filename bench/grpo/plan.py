@@ -67,7 +67,7 @@ def _seeds(text: str) -> tuple[int, ...]:
 
 def _kinds(text: str) -> tuple[ArmName, ...]:
     """Those that are named and all that these need; `all` names all."""
-    by_slug = {slug(name): name for name in KINDS}
+    by_slug: dict[str, ArmName] = {slug(name): name for name in KINDS}
     if text.strip() == "all":
         return tuple(KINDS)
     wanted: set[ArmName] = set()
@@ -79,7 +79,7 @@ def _kinds(text: str) -> tuple[ArmName, ...]:
 
 
 def _with_needed(name: ArmName) -> set[ArmName]:
-    found = {name}
+    found: set[ArmName] = {name}
     for needed in KINDS[name].needs:
         found |= _with_needed(needed)
     return found

@@ -174,11 +174,8 @@ def test_every_arm_has_a_row_and_every_claim_two_of_them() -> None:
     assert {name for claim in CLAIMS for name in claim} == set(KINDS)
 
 
-def plan(output: Path, **changes: object) -> Plan:
-    options = {
-        "game": "plan_path", "seeds": "1,2", "arms": "all", "held_out": 10, "jobs": 2, **changes
-    }  # fmt: skip
-    return plan_of(output, **options)  # pyright: ignore[reportArgumentType]
+def plan(output: Path, *, game: str = "plan_path", seeds: str = "1,2", arms: str = "all") -> Plan:
+    return plan_of(output, game=game, seeds=seeds, arms=arms, held_out=10, jobs=2)
 
 
 def test_an_arm_brings_with_it_what_it_needs(tmp_path: Path) -> None:
@@ -236,7 +233,8 @@ def test_the_command_does_what_is_left_and_ends_with_its_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = ArmSettings.model_validate(TINY.model_dump())
-    output, kinds = tmp_path / "out", (WARM_START, BEST_OF_K)
+    output = tmp_path / "out"
+    kinds: tuple[ArmName, ...] = (WARM_START, BEST_OF_K)
     measure(Plan(output, settings, kinds, 1), as_json=True)
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert set(line["arms"]) == set(kinds)

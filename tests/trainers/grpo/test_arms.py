@@ -15,6 +15,7 @@ from trainers.errors import TrainingError
 from trainers.grpo.arms.arm import work
 from trainers.grpo.arms.folder import claim
 from trainers.grpo.arms.games.known import GAMES
+from trainers.grpo.arms.games.protocol import Team
 from trainers.grpo.arms.kinds import (
     AT_GRPO,
     BEST_OF_K,
@@ -38,7 +39,9 @@ from trainers.job_processes import Told
 
 from .tiny_puzzles import LEARNING, a_model
 
-REWARDED = [name for name, kind in KINDS.items() if kind.way == "reinforced"]
+TEAMS: tuple[Team, ...] = ((PLAN,), (TOOL,))
+BY_ROLE: tuple[ArmName, ...] = (PER_ROLE, PER_ROLE_LORA)
+REWARDED: list[ArmName] = [name for name, kind in KINDS.items() if kind.way == "reinforced"]
 
 
 def silent(told: Told) -> None:
@@ -115,7 +118,7 @@ def test_an_arm_that_is_rewarded_ends_with_other_weights_than_it_began_with(
 
 
 def test_roles_have_weights_of_their_own(whole: Path) -> None:
-    for name in (PER_ROLE, PER_ROLE_LORA):
+    for name in BY_ROLE:
         found = weights(name, whole)
         tool, plan = (
             {key.split("/")[-1]: each for key, each in found.items() if key.startswith(agent)}
@@ -217,7 +220,7 @@ class TestGame:
 
     def test_the_same_seed_gives_the_same_puzzles_and_texts(self, name: str) -> None:
         game = GAMES[name].game
-        for team in (None, (PLAN,), (TOOL,)):
+        for team in (None, *TEAMS):
             first, again = (
                 [
                     one.episode.observe(one.episode.agent)
@@ -234,7 +237,7 @@ class TestGame:
 
     def test_a_team_of_one_acts_alone(self, name: str) -> None:
         game = GAMES[name].game
-        for team in ((PLAN,), (TOOL,)):
+        for team in TEAMS:
             assert game.tables(Split.TEST, 3, 1, team)[0].episode.agents == team
         assert game.tables(Split.TEST, 3, 1)[0].episode.agents == AGENTS
 
