@@ -32,6 +32,7 @@ from trainers.grpo.arms.kinds import (
 )
 from trainers.grpo.arms.measured import played
 from trainers.grpo.arms.models import as_written
+from trainers.grpo.arms.progress import ArmProgress
 from trainers.grpo.arms.reinforced import grpo_settings
 from trainers.grpo.arms.results import Arm, ArmResult, read_result
 from trainers.grpo.in_process import Prompter
@@ -256,3 +257,19 @@ class TestGame:
         solved = GAMES[name].game.baselines(5, 12)
         assert all(0 <= each <= 12 for each in solved.values())
         assert solved["random"] < solved["oracle"] == 12
+
+
+def test_progress_says_how_many_arms_are_done_and_how_long_the_others_may_take(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with ArmProgress() as progress:
+        tell = progress.watch(4, 3)
+        tell(arm(AT_GRPO), Told(event="training", done=100, total=1_000, said="half way"))
+        tell(arm(PER_ROLE), Told(event="training", done=500, total=1_000, said="begun before"))
+        tell(arm(AT_GRPO), Told(event="finished", said="7 of 8 held-out puzzles solved"))
+    first, second, third = capsys.readouterr().err.splitlines()
+    # Nothing was done in this time as yet.
+    assert first == "seed 1, AT-GRPO, training: 10%, half way"
+    assert second == "seed 1, AT-GRPO per role, training: 50%, begun before"
+    assert third.startswith("seed 1, AT-GRPO: 7 of 8 held-out puzzles solved (2 of 4 arms; about ")
+    assert third.endswith(" min left)")
