@@ -19,6 +19,8 @@ from trainers.grpo.arms.settings import ArmSettings
 
 LOOKS = 8
 LOOKED_AT = 100
+CHECKPOINT_EVERY = 4
+"""Steps: those of whole runs take long."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ def plan_of(output: Path, *, game: str, seeds: str, arms: str, held_out: int, jo
         held_out=held_out,
         looks=LOOKS,
         looked_at=LOOKED_AT,
+        checkpoint_every=CHECKPOINT_EVERY,
         network=known.training.network,
         supervised=known.training.supervised,
         reinforced=known.training.reinforced,

@@ -30,10 +30,10 @@ from agents.environments.puzzle_splits import Split
 from agents.environments.team_episode import TeamEpisode
 from trainers.grpo.arms.games.protocol import Team
 from trainers.grpo.arms.games.weak_teams import demonstrated
-from trainers.grpo.arms.training import Training
+from trainers.grpo.arms.training import Reinforced, Training
 from trainers.grpo.in_process import Table
 
-TRAINING = Training()
+TRAINING = Training(reinforced=Reinforced(steps=32))
 PIECES = (
     "<|im_start|>system\ntools: none<|im_end|>\n<|im_start|>user\n",
     "<|im_end|>\n<|im_start|>assistant\n",
@@ -78,7 +78,7 @@ class LearnedPlanPath(BaseModel):
     puzzle: Difficulty = Difficulty(
         rows=10,
         columns=10,
-        setting=PlanPathSetting(turns=16, team=AGENTS, calls=2, search=4, brief=True, view=2),
+        setting=PlanPathSetting(turns=24, team=AGENTS, calls=2, search=5, brief=True, view=2),
     )
     weak_team: WeakTeam = WeakTeam()
 
