@@ -73,7 +73,7 @@ def _best_of_k(playing: Playing, arm: Arm, settings: ArmSettings) -> Evaluated:
             [tables[number] for number in part],
             playing.prompter,
             playing.sampler,
-            Rules(chosen.candidates, chosen.limit),
+            Rules(chosen.candidates, chosen.limit, scheme=chosen.scheme),
             lambda agent: PolicyRef(name=agent, base=playing.grpo.base, version=0),
             playing.put_in,
             generator,

@@ -104,7 +104,7 @@ class ReinforcedSteps:
             self._settings.game.tables(Split.TRAIN, seed, chosen.episodes, self._kind.team),
             self._prompter,
             self._sampler,
-            Rules(chosen.candidates, chosen.limit),
+            Rules(chosen.candidates, chosen.limit, scheme=chosen.scheme),
             policy,
             lambda agent: self._policies.put_in(grpo.policy_of(agent)),
             torch.Generator().manual_seed(seed),

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from agents.environments.game import Scheme
+
 
 class NetworkSize(BaseModel):
     """Of the model that begins with random weights. See `trainers.models.Shape`."""
@@ -52,6 +54,8 @@ class Reinforced(BaseModel):
     learning_rate: float = Field(default=5e-4, gt=0)
     """Of all weights; an adapter's is `trainers.grpo.settings.LORA_RATE` times that."""
     entropy: float = Field(default=0.003, ge=0)
+    scheme: Scheme = "paper"
+    """What actions are paid for: see `agents.environments.game.Scheme`."""
     rank: int = Field(default=16, ge=1)
     """Of adapters."""
 
