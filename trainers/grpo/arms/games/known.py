@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from trainers.grpo.arms.games import plan_path
+from pydantic import Field
+
+from trainers.grpo.arms.games import plan_path, sokoban, sudoku
 from trainers.grpo.arms.games.plan_path import LearnedPlanPath
+from trainers.grpo.arms.games.sokoban import LearnedSokoban
+from trainers.grpo.arms.games.sudoku import LearnedSudoku
 from trainers.grpo.arms.training import Training
 
-AnyGame = LearnedPlanPath
-"""Of several: `Annotated[A | B, Field(discriminator="name")]`."""
+AnyGame = Annotated[LearnedPlanPath | LearnedSudoku | LearnedSokoban, Field(discriminator="name")]
 
 
 class Known(NamedTuple):
@@ -19,4 +22,8 @@ class Known(NamedTuple):
     training: Training
 
 
-GAMES: dict[str, Known] = {"plan_path": Known(LearnedPlanPath(), plan_path.TRAINING)}
+GAMES: dict[str, Known] = {
+    "plan_path": Known(LearnedPlanPath(), plan_path.TRAINING),
+    "sudoku": Known(LearnedSudoku(), sudoku.TRAINING),
+    "sokoban": Known(LearnedSokoban(), sokoban.TRAINING),
+}
