@@ -75,6 +75,8 @@ class Forked:
         self.args = [module, *arguments]
         self.returncode: int | None = None
         self._server = _server(tuple(preload))
+        for file in (stdout, stderr):
+            file.touch()
         told = {
             "arguments": self.args,
             "environment": dict(os.environ if env is None else env),
