@@ -26,6 +26,7 @@ def _bounded() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.usefixtures("_bounded")
 def test_a_cache_that_there_is_no_memory_for_is_named_and_its_worker_given_up(
     deployment: Deployment,
