@@ -20,7 +20,7 @@ from runtime.whole_files import write_whole
 from trainers.errors import TrainingError
 from trainers.grpo.arms.folder import claim, do_arms, read_whole, results_of, timed
 from trainers.grpo.arms.progress import ArmProgress
-from trainers.grpo.arms.settings import TEST_SEED, ArmSettings
+from trainers.grpo.arms.settings import ArmSettings
 
 BASELINES = "baselines.json"
 
@@ -74,6 +74,6 @@ def _by_hand(output: Path, settings: ArmSettings) -> ByHand:
     path = output / BASELINES
     if path.exists():
         return read_whole(path, ByHand)
-    found = ByHand(solved=settings.game.baselines(TEST_SEED, settings.held_out))
+    found = ByHand(solved=settings.game.baselines(settings.test_seed, settings.held_out))
     write_whole(path, found.model_dump_json(indent=1) + "\n")
     return found

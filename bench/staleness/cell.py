@@ -19,7 +19,6 @@ from trainers.grpo.arms import arm, results
 from trainers.grpo.arms.kinds import AT_GRPO, KINDS, WARM_START
 from trainers.grpo.arms.models import MODEL
 from trainers.grpo.arms.reinforced import Batch, ReinforcedSteps, grpo_settings
-from trainers.grpo.arms.settings import TEST_SEED
 from trainers.grpo.in_process import Prompter, evaluate
 from trainers.grpo.learner import NotFinite
 from trainers.grpo.pipeline import begun
@@ -82,7 +81,7 @@ def _train(
                 raise KeyboardInterrupt
         tell(Told(event="playing", said=f"{demo.held_out:,} held-out puzzles"))
         policies.put_in(SHARED)
-        puzzles = demo.game.tables(Split.TEST, TEST_SEED, demo.held_out)
+        puzzles = demo.game.tables(Split.TEST, demo.test_seed, demo.held_out)
         played = evaluate(puzzles, prompter, sampler, demo.reinforced.limit)
         if interruption.asked:
             raise KeyboardInterrupt

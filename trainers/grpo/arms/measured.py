@@ -12,7 +12,7 @@ from trainers.errors import TrainingError
 from trainers.grpo.arms.kinds import BEST_OF_K, SWAPPED
 from trainers.grpo.arms.models import Playing, as_written
 from trainers.grpo.arms.results import Arm, ArmResult, write_result
-from trainers.grpo.arms.settings import TEST_SEED, ArmSettings
+from trainers.grpo.arms.settings import ArmSettings
 from trainers.grpo.in_process import Evaluated, Rules, Table, evaluate, roll_out, slices
 
 TOGETHER = 64
@@ -52,7 +52,7 @@ def played(
     """Greedily, the first puzzles of a split by the arm's team; `swapped`: each agent's policy
     plays the other agent."""
     return evaluate(
-        settings.game.tables(split, TEST_SEED, count, arm.what.team),
+        settings.game.tables(split, settings.test_seed, count, arm.what.team),
         playing.prompter,
         playing.sampler,
         settings.reinforced.limit,
@@ -66,7 +66,7 @@ def _best_of_k(playing: Playing, arm: Arm, settings: ArmSettings) -> Evaluated:
     import torch
 
     chosen, generator = settings.reinforced, torch.Generator().manual_seed(arm.seed)
-    tables: list[Table] = settings.game.tables(Split.TEST, TEST_SEED, settings.held_out)
+    tables: list[Table] = settings.game.tables(Split.TEST, settings.test_seed, settings.held_out)
     outcomes = ""
     for part in slices(range(len(tables)), TOGETHER):
         outcomes += roll_out(

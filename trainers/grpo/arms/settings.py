@@ -8,8 +8,6 @@ from trainers.grpo.arms.games.known import AnyGame
 from trainers.grpo.arms.training import Training
 
 SETTINGS = "settings.json"
-TEST_SEED = 2026
-"""Of the puzzles that arms are looked at and measured on: the same for all."""
 
 
 class ArmSettings(Training):
@@ -17,6 +15,8 @@ class ArmSettings(Training):
 
     game: AnyGame
     seeds: tuple[int, ...] = Field(default=(1, 2, 3), min_length=1)
+    test_seed: int = 2026
+    """Of the puzzles that arms are looked at and measured on: the same for all."""
     held_out: int = Field(default=400, ge=1)
     """Puzzles of the split `test` that every arm is measured on at its end."""
     looks: int = Field(default=5, ge=1)

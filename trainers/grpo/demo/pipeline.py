@@ -16,7 +16,6 @@ from trainers.grpo.arms.folder import (
     timed,
 )
 from trainers.grpo.arms.results import Arm
-from trainers.grpo.arms.settings import TEST_SEED
 from trainers.grpo.demo.report import DemoReport, Share, report_of
 from trainers.grpo.demo.settings import ARMS, DemoSettings
 
@@ -43,7 +42,7 @@ def run(
     with timed(output) as seconds:
         if not do_arms(arms, output, jobs=jobs, watcher=watcher):
             raise KeyboardInterrupt
-        solved = settings.game.baselines(TEST_SEED, settings.held_out)
+        solved = settings.game.baselines(settings.test_seed, settings.held_out)
         by_hand = {name: Share.of(own, settings.held_out) for name, own in solved.items()}
         found = report_of(settings, results_of(arms, output), by_hand, seconds() / 60)
     write_whole(report, found.model_dump_json(indent=1) + "\n")
