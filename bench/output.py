@@ -46,9 +46,6 @@ class ManifestItem(Record):
             case _:
                 return None
 
-    def as_item(self) -> Item:
-        return Item(self.id, self.question, self.gold, self.about)
-
 
 class PoolFacts(Record):
     """What served a pool, as configured."""

@@ -18,13 +18,13 @@ from typing import Protocol
 
 from agents.records import Budget, Outcome, Trajectory, UsageEntry
 from bench.arms import Arm, named, with_setting
-from bench.client import RunClient
 from bench.journal import Journal
 from bench.judgement import Judge
 from bench.ledger import total
 from bench.output import Manifest, ManifestItem, Stored
 from bench.results import Admitted, Result, result_of, transcript_of
 from bus import BusUnavailable, Overloaded, tasks
+from runtime.run_client import RunClient
 
 GRACE_SECONDS = 10.0
 """How long runs in flight may still end after the first Ctrl-C."""

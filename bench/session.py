@@ -21,7 +21,6 @@ from agents.prompts import replacement
 from agents.records import JsonObject
 from agents.workflows import prompts_of
 from bench.arms import Arm, exchanged, named
-from bench.client import RunClient
 from bench.datasets import Dataset, Request
 from bench.datasets.registry import load
 from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, OutputError, UsageError
@@ -35,6 +34,7 @@ from bench.report.writer import write_reports
 from bench.runner import GRACE_SECONDS, Ending, Runner
 from bench.teams import BENCHMARKS as TEAMS
 from bench.teams import CODE, MATH
+from runtime.run_client import RunClient
 from runtime.words import counted
 from workers.judging.problems import ProblemFolder, ProblemUnknown
 
@@ -213,6 +213,8 @@ def manifest_of(asked: Asked, dataset: Dataset) -> Manifest:
     budget = None if asked.budget_dollars is None else _budget(asked.budget_dollars)
     if not 0 <= asked.request.seed < 2**32:
         raise UsageError(f"--seed must lie between 0 and 4294967295; got {asked.request.seed}")
+    if not 0 < asked.run_seconds <= 86_400:
+        raise UsageError(f"--run-seconds must lie between 0 and 86400; got {asked.run_seconds}")
     return Manifest(
         benchmark=asked.benchmark,
         command=_command(),

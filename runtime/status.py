@@ -20,8 +20,6 @@ from runtime.errors import Unreachable
 from runtime.worker_name import kind_of
 from workers.messages import TOOL_STREAM, inference_stream, role_stream
 
-SUPERVISED = ("state", "restarts", "reason", "last_lines")
-
 
 class WorkerStatus(BaseModel):
     """One worker, as its heartbeat and its supervisor describe it."""

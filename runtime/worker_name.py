@@ -19,8 +19,3 @@ def kind_of(name: str) -> str:
     slot = name.partition(".")[0]
     kind, dash, index = slot.rpartition("-")
     return kind if dash and index.isdigit() else slot
-
-
-def host_of(name: str) -> str:
-    """The host in a name that `worker_name` made."""
-    return name.partition(".")[2].rpartition(".")[0]

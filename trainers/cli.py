@@ -114,7 +114,8 @@ def export(
     base: Annotated[str | None, typer.Option(help="Of an adapter: the model it is for.")] = None,
 ) -> None:
     """Write a model with its tokenizer and chat template, or an adapter, into one GGUF file."""
-    from trainers.gguf_export import Precision, export_gguf, export_gguf_adapter
+    from trainers.gguf_export import export_gguf, export_gguf_adapter
+    from trainers.gguf_precision import Precision
     from workers.engines.local.model_files import local_folder
     from workers.engines.protocol import EngineError
 

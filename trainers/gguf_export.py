@@ -12,7 +12,6 @@ import ctypes
 import math
 from collections.abc import Generator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 
 from trainers.errors import TrainingError
+from trainers.gguf_precision import Precision
 from trainers.gguf_tokenizer import add_tokenizer, read_json
 from workers.engines.local.adapter_base import (
     BASE_KEY,
@@ -40,16 +40,6 @@ ARCHITECTURES = {
     "qwen3": gguf.MODEL_ARCH.QWEN3,
     "llama": gguf.MODEL_ARCH.LLAMA,
 }
-
-
-class Precision(StrEnum):
-    """How the matrices are stored; vectors are always float32."""
-
-    F32 = "f32"
-    F16 = "f16"
-    BF16 = "bf16"
-    Q8_0 = "q8_0"
-    Q4_K_M = "q4_k_m"
 
 
 _STORED = {

@@ -41,7 +41,6 @@ BLANK = "Ġ"
 """As byte-level BPE writes it."""
 STANDS_ALONE = 0.25
 """A word that stands without a blank more than a quarter as often as with one belongs to none."""
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
 
 def build_tokenizer(

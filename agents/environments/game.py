@@ -29,11 +29,17 @@ PLAN: Agent = "plan_agent"
 AGENTS: tuple[Agent, ...] = (TOOL, PLAN)
 """In the order of a turn."""
 
-Scheme = Literal["paper", "dense", "sparse"]
+Scheme = Literal["paper", "dense", "sparse", "progress"]
 """`paper`: α·team + local, as in the AT-GRPO paper. `dense`: the step rewards of its published
-code. `sparse`: 1 for an action after which the task is solved, else 0."""
+code. `sparse`: 1 for an action after which the task is solved, else 0. `progress`: Φ(after) −
+Φ(before), the same for both agents, where Φ is the share of the way to the solution that is done
+(potential-based shaping: Ng, Harada and Russell 1999, with γ = 1), and a tenth for a text that can
+be read; as `sparse` in an environment without such a measure."""
 
-Group = Literal["team", "local", "dense", "sparse"]
+Group = Literal["team", "local", "dense", "sparse", "progress"]
+
+READABLE = 0.1
+"""What `progress` pays for a text that can be read."""
 
 
 class OutOfTurn(AgentError, ValueError):
@@ -77,6 +83,8 @@ class Rewards:
         """The reward as one number. `alpha` is the weight of the team's part in `paper`."""
         if scheme == "paper":
             return alpha * self._sum("team") + self.mask * self._sum("local")
+        if scheme == "progress" and all(part.group != scheme for part in self.parts):
+            return self._sum("sparse")
         return self._sum(scheme)
 
     def scores(self) -> dict[str, float]:
@@ -197,6 +205,11 @@ def replayed(game: Game, instance: JsonObject, taken: Iterable[Taken]) -> Episod
     for action in taken:
         episode.apply(action.agent, action.text)
     return episode
+
+
+def progressed(before: float, after: float, read: float) -> tuple[Part, ...]:
+    """The parts of `progress` from Φ before and after an action. `read` is 0 or 1."""
+    return weighted("progress", {"nearer": (1.0, after - before), "format": (READABLE, read)})
 
 
 def weighted(group: Group, scores: Mapping[str, tuple[float, float]]) -> tuple[Part, ...]:

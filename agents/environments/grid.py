@@ -27,6 +27,13 @@ def manhattan(one: Cell, other: Cell) -> int:
     return abs(one[0] - other[0]) + abs(one[1] - other[1])
 
 
+def apart(one: Cell, other: Cell) -> str:
+    """Where `other` lies, seen from `one`: `3 up and 0 right`."""
+    down, right = other[0] - one[0], other[1] - one[1]
+    vertical = f"{abs(down)} {'down' if down >= 0 else 'up'}"
+    return f"{vertical} and {abs(right)} {'right' if right >= 0 else 'left'}"
+
+
 def canonical(rows: Sequence[str]) -> str:
     """The same text for a drawing and all its rotations and mirror images (the least of the eight),
     so that no turned copy of a test puzzle is a training puzzle."""

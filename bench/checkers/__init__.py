@@ -6,7 +6,6 @@ reproduced and every disagreement be looked at. A missing answer is wrong for ea
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Self
@@ -100,10 +99,6 @@ class Scorer:
             value=score.value,
             where=score.where,
         )
-
-    def score_all(self, pairs: Iterable[tuple[str | None, str]]) -> list[Score]:
-        """`score` for each (prediction, gold)."""
-        return [self.score(prediction, gold) for prediction, gold in pairs]
 
     def close(self) -> None:
         """End the Math-Verify child."""

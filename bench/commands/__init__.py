@@ -18,6 +18,7 @@ _MODULES = (
     "puzzles",
     "teams",
     "glpft",
+    "grpo",
     "staleness",
     "resume",
     "report",

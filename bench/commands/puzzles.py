@@ -101,14 +101,11 @@ def puzzles(
     from agents.records import JsonObject
     from bench.arms import parse_arms
     from bench.datasets import Request
-    from bench.errors import UsageError
     from bench.puzzles import BENCHMARK
     from bench.session import Asked, show, start
     from bench.teams.sampling import sampling
     from runtime.named_values import named_values
 
-    if not 0 < run_seconds <= 86_400:
-        raise UsageError(f"--run-seconds must lie between 0 and 86400; got {run_seconds}")
     options = sampling(greedy, candidates, temperature, attempts)
     choices: JsonObject = {
         "game": game,

@@ -38,7 +38,8 @@ def staleness(
     from bench.errors import UsageError
     from bench.staleness.command import measure, parse_ages, parse_corrections
     from bench.staleness.plan import StalenessSettings
-    from trainers.grpo.demo.settings import DemoSettings, Reinforced
+    from trainers.grpo.arms.training import Reinforced
+    from trainers.grpo.demo.settings import DemoSettings
 
     try:
         chosen = tuple(dict.fromkeys(int(seed) for seed in seeds.split(",")))

@@ -87,8 +87,6 @@ def tools(
         raise UsageError(f"--suite: there is no suite {suite!r}; there are: {', '.join(SUITES)}")
     if tool_style not in (None, "documents", "signatures"):
         raise UsageError(f"--tool-style is documents or signatures; got {tool_style!r}")
-    if not 0 < run_seconds <= 86_400:
-        raise UsageError(f"--run-seconds must lie between 0 and 86400; got {run_seconds}")
     options: JsonObject
     if suite in _PROMPTS:
         options = {"prompt": _PROMPTS[suite]}

@@ -27,7 +27,7 @@ from bench.engine_bench.figures import (
     Figures,
     Report,
 )
-from bench.engine_bench.models import Weights, prepare
+from bench.engine_bench.models import Weights, prepare, require
 from bench.engine_bench.workload import Measured, Peer, asks
 from bench.errors import UsageError
 
@@ -67,6 +67,7 @@ def measure(plan: Plan, *, as_json: bool) -> None:
             "llama-cpp-python is not installed: pip install 'switchyard[gguf]', or --only torch"
         )
     places = plan.places()
+    require(plan.model, plan.precision)
     with (
         tempfile.TemporaryDirectory(prefix="bench-engine-") as scratch,
         # A process for each task: the threads and caches that one leaves behind (a second OpenMP

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import UsageError
+from trainers.gguf_precision import Precision
 
 RANDOM: dict[str, dict[str, Any]] = {
     "random-100m": {
@@ -41,18 +42,32 @@ class Weights:
     gguf: Path | None
 
 
-def prepare(model: str, precision: str, scratch: Path, *, with_gguf: bool) -> Weights:
-    """Make what is missing in `scratch`. Raises `UsageError`."""
-    from trainers.gguf_export import Precision, export_gguf
+def require(model: str, precision: str) -> None:
+    """Raises `UsageError` for what `prepare` cannot use, before anything heavy is imported."""
     from workers.engines.local.model_files import local_folder
+    from workers.engines.protocol import EngineError
 
     if precision not in set(Precision):
         raise UsageError(f"--precision is one of {', '.join(Precision)}; got {precision!r}")
-    folder = _random(scratch / model, RANDOM[model]) if model in RANDOM else local_folder(model)
+    if model in RANDOM:
+        return
+    try:
+        folder = local_folder(model)
+    except EngineError as error:
+        raise UsageError(f"--model {model}: {error}") from error
     if not (folder / "config.json").is_file():
         raise UsageError(f"--model {model}: there is no folder with a config.json")
+
+
+def prepare(model: str, precision: str, scratch: Path, *, with_gguf: bool) -> Weights:
+    """Make what is missing in `scratch`."""
+    from workers.engines.local.model_files import local_folder
+
+    folder = _random(scratch / model, RANDOM[model]) if model in RANDOM else local_folder(model)
     gguf = scratch / f"{precision}.gguf"
     if with_gguf:
+        from trainers.gguf_export import export_gguf
+
         export_gguf(folder, gguf, Precision(precision))
     return Weights(model, folder, gguf if with_gguf else None)
 

@@ -7,10 +7,11 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from bench.bus_bench.redis_process import RedisProcess
 from bench.faults.fleet import Fleet, Slot
+from bench.faults.lookout import Lookout
 
 BLOWS = {"kill": 50, "stop": 35, "redis": 15}
 PAUSE_SECONDS = (0.2, 1.2)
@@ -34,20 +35,16 @@ class Chaos:
         seed: int,
         fleet: Fleet,
         server: RedisProcess,
+        lookout: Lookout,
         lease_seconds: float,
-        ready: Callable[[], frozenset[str]],
-        commits: Callable[[], int],
         blows: Mapping[str, int] = BLOWS,
     ) -> None:
         self.struck: Counter[str] = Counter()
         self._random = random.Random(seed)
         self._fleet = fleet
         self._server = server
+        self._lookout = lookout
         self._lease = lease_seconds
-        self._ready = ready
-        """Names of workers that say they are ready."""
-        self._commits = commits
-        """Steps committed so far."""
         self._blows = dict(blows)
         """Kind → weight."""
         self._waking: set[asyncio.Task[None]] = set()
@@ -57,11 +54,11 @@ class Chaos:
         while not enough.is_set():
             # All draws are made first, so that the plan does not depend on whom a blow meets.
             pause = self._random.uniform(*PAUSE_SECONDS)
-            commits = self._commits() + self._random.uniform(*COMMITS)
+            commits = self._lookout.commits + self._random.uniform(*COMMITS)
             blow = self._random.choices(list(self._blows), list(self._blows.values()))[0]
             place, hardness = self._random.random(), self._random.random()
             await _timeout_of(enough, pause)
-            while not enough.is_set() and (self._commits() < commits or not self._at_work()):
+            while not enough.is_set() and (self._lookout.commits < commits or not self._at_work()):
                 await _timeout_of(enough, LOOK_SECONDS)
             if not enough.is_set():
                 await self._strike(blow, place, hardness)
@@ -75,7 +72,7 @@ class Chaos:
         return len(self._targets()) >= QUORUM * len(self._fleet.slots)
 
     def _targets(self) -> list[Slot]:
-        ready = self._ready()
+        ready = self._lookout.ready
         return [slot for slot in self._fleet.slots if slot.name in ready and not slot.stopped]
 
     async def _strike(self, blow: str, place: float, hardness: float) -> None:

@@ -85,36 +85,22 @@ class Driver:
     async def run(self) -> Attack:
         """Raises `BenchError` if a process can't be started or never drains."""
         began = time.monotonic()
-        await asyncio.to_thread(self._server.start)
-        try:
-            for slot in self._fleet.slots:
-                self._fleet.start(slot)
-            chaos = Chaos(
-                self._seed,
-                self._fleet,
-                self._server,
-                LEASE_SECONDS,
-                ready=lambda: self._lookout.ready,
-                commits=lambda: self._lookout.commits,
+        chaos = Chaos(self._seed, self._fleet, self._server, self._lookout, LEASE_SECONDS)
+        async with self._fleet.on(self._server), Client.connect(self._settings) as client:
+            await self._under_attack(client, chaos)
+            consumers = await self._lookout.at_rest(client.bus)
+            alive = [slot.name for slot in self._fleet.slots]
+            await self._fleet.drain()
+            evidence = await gather(
+                client.bus,
+                self._store,
+                seed=self._seed,
+                accepted=self._accepted,
+                endless=sorted(self._lookout.endless),
+                live_consumers=consumers,
+                live_workers=alive,
             )
-            async with Client.connect(self._settings) as client:
-                await self._under_attack(client, chaos)
-                consumers = await self._lookout.at_rest(client.bus)
-                alive = [slot.name for slot in self._fleet.slots]
-                await self._fleet.drain()
-                evidence = await gather(
-                    client.bus,
-                    self._store,
-                    seed=self._seed,
-                    accepted=self._accepted,
-                    endless=sorted(self._lookout.endless),
-                    live_consumers=consumers,
-                    live_workers=alive,
-                )
-            return Attack(evidence, chaos.struck, self._lookout.died, time.monotonic() - began)
-        finally:
-            self._fleet.end()
-            self._server.kill()
+        return Attack(evidence, chaos.struck, self._lookout.died, time.monotonic() - began)
 
     async def _under_attack(self, client: Client, chaos: Chaos) -> None:
         enough = asyncio.Event()

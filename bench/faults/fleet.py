@@ -8,10 +8,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.bus_bench.redis_process import RedisProcess
 from bench.errors import BenchError
 from bus import BusSettings
 from runtime.child_death import dies_with_parent
@@ -134,10 +135,18 @@ class Fleet:
             ) from None
         slot.process = None
 
-    def end(self) -> None:
-        """Kill all that is left."""
-        for slot in self.slots:
-            self.kill(slot)
+    @contextlib.asynccontextmanager
+    async def on(self, server: RedisProcess) -> AsyncGenerator[None]:
+        """The server and all workers, until the end of the block: what is left then is killed."""
+        await asyncio.to_thread(server.start)
+        try:
+            for slot in self.slots:
+                self.start(slot)
+            yield
+        finally:
+            for slot in self.slots:
+                self.kill(slot)
+            server.kill()
 
 
 def delegates(size: int, bus: BusSettings, folder: Path, seed: int) -> Fleet:

@@ -132,7 +132,7 @@ async def _compare(plan: Plan, folder: Path, scratch: Path) -> Found:
         found.torch["the plain pass itself, to float64"] = plain
     if plan.only != "torch":
         from bench.fidelity import llama_side
-        from trainers.gguf_export import Precision
+        from trainers.gguf_precision import Precision
 
         sequences = [[*each.prompt_ids, *each.output_ids] for each in alone]
         for precision in (Precision.F32, Precision.Q8_0, Precision.Q4_K_M):

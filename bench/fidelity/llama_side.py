@@ -10,7 +10,8 @@ import torch
 
 from bench.fidelity.reference import Reference
 from bench.fidelity.workload import answers, requests
-from trainers.gguf_export import Precision, export_gguf
+from trainers.gguf_export import export_gguf
+from trainers.gguf_precision import Precision
 from workers.engines.factory import build_engine
 from workers.engines.llama_cpp.context import Feed, LlamaContext
 from workers.engines.llama_cpp.loading import load_gguf

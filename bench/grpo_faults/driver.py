@@ -154,31 +154,17 @@ class LoopDriver:
 
     async def _attack(self) -> LoopAttack:
         began = time.monotonic()
-        await asyncio.to_thread(self._server.start)
-        try:
-            for slot in self._fleet.slots:
-                self._fleet.start(slot)
-            chaos = Chaos(
-                self._seed,
-                self._fleet,
-                self._server,
-                LEASE_SECONDS,
-                ready=lambda: self._lookout.ready,
-                commits=lambda: self._lookout.commits,
-                blows=self._blows,
-            )
-            async with Client.connect(self._settings) as client:
-                killed = await self._under_attack(client, chaos)
-                consumers = await self._lookout.at_rest(client.bus)
-                alive = [slot.name for slot in self._fleet.slots]
-                await self._fleet.drain()
-                evidence = await self._evidence(client, consumers, alive)
-            struck = chaos.struck + Counter(trainer=killed)
-            return LoopAttack(evidence, struck, self._lookout.died, time.monotonic() - began)
-        finally:
-            self._trainer.kill()
-            self._fleet.end()
-            self._server.kill()
+        chaos = Chaos(
+            self._seed, self._fleet, self._server, self._lookout, LEASE_SECONDS, self._blows
+        )
+        async with self._fleet.on(self._server), Client.connect(self._settings) as client:
+            killed = await self._under_attack(client, chaos)
+            consumers = await self._lookout.at_rest(client.bus)
+            alive = [slot.name for slot in self._fleet.slots]
+            await self._fleet.drain()
+            evidence = await self._evidence(client, consumers, alive)
+        struck = chaos.struck + Counter(trainer=killed)
+        return LoopAttack(evidence, struck, self._lookout.died, time.monotonic() - began)
 
     async def _under_attack(self, client: Client, chaos: Chaos) -> int:
         """Until the loop is finished; how often its trainer was killed."""
@@ -205,6 +191,7 @@ class LoopDriver:
                     )
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
+            self._trainer.kill()
             enough.set()
             await striking
         return mortal.killed

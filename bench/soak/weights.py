@@ -98,7 +98,8 @@ def _shapes(model: Path) -> dict[str, tuple[int, int]]:
 
 
 def _as_gguf(folder: Path, adapters: list[Path], scratch: Path) -> Path:
-    from trainers.gguf_export import Precision, export_gguf, export_gguf_adapter
+    from trainers.gguf_export import export_gguf, export_gguf_adapter
+    from trainers.gguf_precision import Precision
 
     gguf = scratch / "model.gguf"
     export_gguf(folder, gguf, Precision.F32)

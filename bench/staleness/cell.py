@@ -15,10 +15,10 @@ from pathlib import Path
 from agents.environments.puzzle_splits import Split
 from bench.output import write_whole
 from bench.staleness.plan import RESULT, Cell, CellResult, StalenessSettings, read_result, schedule
-from trainers.grpo.demo import arm, results
-from trainers.grpo.demo.demonstrations import tables
-from trainers.grpo.demo.reinforced import Batch, ReinforcedSteps, grpo_settings
-from trainers.grpo.demo.settings import TEST_SEED, WARM_START
+from trainers.grpo.arms import arm, results
+from trainers.grpo.arms.kinds import AT_GRPO, KINDS, WARM_START
+from trainers.grpo.arms.models import MODEL
+from trainers.grpo.arms.reinforced import Batch, ReinforcedSteps, grpo_settings
 from trainers.grpo.in_process import Prompter, evaluate
 from trainers.grpo.learner import NotFinite
 from trainers.grpo.pipeline import begun
@@ -52,13 +52,13 @@ def _train(
     settings: StalenessSettings,
     tell: Callable[[Told], None],
 ) -> CellResult:
-    began, demo = time.process_time(), settings.demo
-    base = Cell(seed=cell.seed).folder(output) / arm.MODEL
+    began, demo, kind = time.process_time(), settings.demo, KINDS[AT_GRPO]
+    base = Cell(seed=cell.seed).folder(output) / MODEL
     loaded = load_base(str(base))
-    grpo = grpo_settings(demo, weights_sha256(base), cell.seed, cell.correction)
+    grpo = grpo_settings(demo, kind, weights_sha256(base), cell.seed, cell.correction)
     policies = begun(grpo, [SHARED], loaded)
     prompter, sampler = Prompter(loaded), Sampler(loaded.model, loaded.end_ids, padding=0)
-    steps = ReinforcedSteps(demo, cell.seed, policies, prompter, sampler)
+    steps = ReinforcedSteps(demo, kind, cell.seed, policies, prompter, sampler)
     waiting: deque[Batch] = deque()
     tokens = made = 0
     curves: list[dict[str, float]] = []
@@ -81,7 +81,7 @@ def _train(
                 raise KeyboardInterrupt
         tell(Told(event="playing", said=f"{demo.held_out:,} held-out puzzles"))
         policies.put_in(SHARED)
-        puzzles = tables(Split.TEST, demo.puzzle, TEST_SEED, demo.held_out)
+        puzzles = demo.game.tables(Split.TEST, demo.test_seed, demo.held_out)
         played = evaluate(puzzles, prompter, sampler, demo.reinforced.limit)
         if interruption.asked:
             raise KeyboardInterrupt

@@ -28,7 +28,7 @@ from bench.staleness.plan import (
 )
 from runtime.words import counted
 from trainers.errors import TrainingError
-from trainers.grpo.demo.results import read_result as read_arm
+from trainers.grpo.arms.results import read_result as read_arm
 from trainers.job_processes import Told, do_jobs
 
 WORKER = "bench.staleness.worker"

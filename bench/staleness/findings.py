@@ -19,8 +19,8 @@ from bench.staleness.plan import (
 )
 from bench.statistics import bootstrap_difference, wilson
 from runtime.tables import figures
-from trainers.grpo.demo.results import ArmResult
-from trainers.grpo.demo.results import read_result as read_arm
+from trainers.grpo.arms.results import ArmResult
+from trainers.grpo.arms.results import read_result as read_arm
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -9,7 +9,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bench.errors import OutputError
-from trainers.grpo.demo.settings import DemoSettings, Reinforced
+from trainers.grpo.arms.training import Reinforced
+from trainers.grpo.demo.settings import DemoSettings
 
 SETTINGS = "settings.json"
 RESULT = "result.json"

@@ -73,6 +73,11 @@ def test_rewards_are_the_published_ones(
     ) == earned
 
 
+def test_progress_is_to_be_right_where_there_is_no_measure_of_the_way() -> None:
+    assert reasoner_rewards("116", right=True).total("progress") == 1.0
+    assert reasoner_rewards("5", right=False).total("progress") == 0.0
+
+
 def test_an_episode_ends_when_both_agree_or_after_its_turns() -> None:
     """Two that have no answer do not agree."""
     assert not done([], SETTING)

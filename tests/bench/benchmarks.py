@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.checkers import Scorer
-from bench.client import RunClient
 from bench.datasets import Item
 from bench.journal import Journal
 from bench.ledger import read_ledger, total
 from bench.output import Manifest, OutputDirectory, PoolFacts, manifest_items
 from bench.results import Result
 from bench.runner import Ending, Job, Runner
+from runtime.run_client import RunClient
 from tests.bench.local_client import LocalClient
 
 ARMS = ("llm", "router", "slm")

@@ -76,7 +76,9 @@ class LocalClient:
         environment: str = "question",
         instance: JsonObject | None = None,
         run_id: str | None = None,
+        prompt_files: Mapping[str, str] | None = None,
     ) -> Run:
+        files = dict(prompt_files or {})
         now = time.time()
         return Run(
             id=run_id or new_run_id(now),
@@ -84,7 +86,8 @@ class LocalClient:
             workflow=workflow,
             options=workflows.get(workflow).check_options(dict(options or {})),
             policies=policies_for(workflow, dict(policies or {})),
-            prompts=prompt_hashes(workflow),
+            prompts=prompt_hashes(workflow, files),
+            prompt_files=files,
             seed=seed,
             budget=budget or Budget(),
             created=now,

@@ -18,6 +18,7 @@ from bench.bus_bench.processes import Throughput, throughput
 from bench.bus_bench.recovery import Recovery, recovery
 from bench.bus_bench.redis_process import running
 from bench.bus_bench.report import as_json, show
+from tests.bench.command_line import bench
 
 
 def peer(drain: float, p99: float) -> Peer:
@@ -134,9 +135,6 @@ def test_the_command_ends_with_one_line_of_json() -> None:
 
 
 def test_an_unknown_persistence_is_refused_with_the_choices() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", "from bench.cli import main; main()", "bus", "--persistence", "x"],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    done = bench("bus", "--persistence", "x")
     assert done.returncode == 2
     assert "choose one of none, everysec, always, both" in done.stderr

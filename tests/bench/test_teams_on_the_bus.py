@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import threading
 from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from agents.records import Outcome
 from bus import BusSettings
 from runtime.client import Client
 from tests.bench.test_tools_on_the_bus import killed_at, last_line
+from tests.forked import Forked
 from tests.redis_process import running, servers
 from tests.workers.processes import spawn, workers_running
 from tests.workers.sandbox.conftest import needs_bubblewrap
@@ -125,7 +125,7 @@ class Deployment:
     """Workers on a server of their own, and what the command line needs to find them."""
 
     bus: BusSettings
-    processes: dict[str, subprocess.Popen[bytes]]
+    processes: dict[str, Forked]
     folder: Path
     environment: dict[str, str]
 

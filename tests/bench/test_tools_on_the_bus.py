@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -48,7 +49,7 @@ def killed_at(results: int, output: Path, environment: dict[str, str], *argument
         if items.exists() and items.read_bytes().count(b'"result"') >= results:
             process.send_signal(signal.SIGKILL)
             break
-        os.sched_yield()
+        time.sleep(0.005)
     errors = process.communicate()[1]
     assert process.returncode == -signal.SIGKILL, errors
 

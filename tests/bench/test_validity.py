@@ -11,14 +11,11 @@ import pytest
 from agents.records import Usage
 from bench.validity.figures import Counts
 from bench.validity.tasks import JsonAnswer, ToolCalls
+from tests.bench.command_line import bench
 from workers.engines.protocol import Completion
 from workers.engines.text.tool_markup import parse_tool_calls, write_tool_call
 
 COMMAND = (sys.executable, "-c", "from bench.cli import main; main()", "validity")
-
-
-def validity(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=110)
 
 
 def completion(text: str, finish_reason: str = "stop") -> Completion:
@@ -56,7 +53,8 @@ def test_answers_are_counted_as_cut_parsed_and_valid() -> None:
 
 
 def test_a_constraint_holds_for_every_call_and_answer_that_was_not_cut() -> None:
-    done = validity("--samples", "6", "--temperatures", "1.5", "--json")
+    arguments = ("--samples", "6", "--temperatures", "1.5", "--json")
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["model"] == "micro:llm"
@@ -78,7 +76,7 @@ def test_a_constraint_holds_for_every_call_and_answer_that_was_not_cut() -> None
     ],
 )
 def test_what_cannot_be_measured_is_one_error(arguments: tuple[str, ...], words: str) -> None:
-    done = validity(*arguments)
+    done = bench("validity", *arguments)
     assert done.returncode != 0
     assert words in done.stderr
     assert "Traceback" not in done.stderr

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from runtime import deployment as deployment_of
 from runtime.commands.status import collected
 from runtime.config import resolved_file
 from runtime.state import StateDirectory
+from tests.forked import RUNTIME, forked
 
 LIMIT = 120.0
 """Seconds that anything may take. Generous: the suite also runs beside other work."""
@@ -32,6 +33,10 @@ QUICK = (
     "supervisor.drain_seconds=10",
 )
 """Short times, so that what takes seconds in earnest is seen in a test."""
+KINDS = ("planner", "slm", "gpu", "tool", "recorder", "jobs")
+"""Of workers, in the profile `micro` and those that extend it."""
+ASKED = ("planner", "slm", "gpu", "tool")
+"""Those that a question is answered by."""
 
 
 def until(condition: Callable[[], Any], what: str, limit: float = LIMIT) -> Any:
@@ -43,7 +48,13 @@ def until(condition: Callable[[], Any], what: str, limit: float = LIMIT) -> Any:
             return value
         if time.monotonic() > deadline:
             pytest.fail(f"within {limit:g} s: no {what}")
-        time.sleep(0.02)
+        time.sleep(0.05)
+
+
+def changes(kinds: Collection[str] = KINDS, *overrides: str) -> list[str]:
+    """Options of `up`: short times, and no other workers than `kinds`."""
+    without = [f"workers.{kind}.count=0" for kind in KINDS if kind not in kinds]
+    return [word for item in (*QUICK, *without, *overrides) for word in ("--set", item)]
 
 
 class Deployment:
@@ -62,16 +73,13 @@ class Deployment:
         self, *arguments: str, stdin: bytes | None = None, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """`runtime …` to its end."""
-        done = subprocess.run(
-            [sys.executable, "-m", "runtime", *arguments],
+        return forked(
+            "runtime.cli",
+            RUNTIME,
+            arguments,
             env={**self.environ, **(env or {})},
-            input=stdin,
-            capture_output=True,
+            stdin=stdin or b"",
             timeout=LIMIT,
-            check=False,
-        )
-        return subprocess.CompletedProcess(
-            done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
         )
 
     def ok(
@@ -95,8 +103,10 @@ class Deployment:
         self._started.append(process)
         return process
 
-    def up(self, *overrides: str, profile: str = "scripted") -> str:
-        words = [word for item in (*QUICK, *overrides) for word in ("--set", item)]
+    def up(self, *overrides: str, profile: str = "scripted", kinds: Collection[str] = KINDS) -> str:
+        """`runtime up`. Each worker takes most of a second to start: name the `kinds` that a test
+        needs."""
+        words = changes(kinds, *overrides)
         return self.ok("up", "--detach", "--profile", profile, *words)
 
     def status(self) -> dict[str, Any]:

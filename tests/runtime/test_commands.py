@@ -18,7 +18,7 @@ import redis
 from runtime.config import resolved_file
 from runtime.errors import EXIT_CONFIG, EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE
 from tests.redis_process import RedisProcess
-from tests.runtime.conftest import LIMIT, Deployment, until
+from tests.runtime.conftest import ASKED, LIMIT, Deployment, until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -410,7 +410,7 @@ def test_a_redis_that_is_a_replica_is_one_clear_error(
 def test_a_question_to_a_full_redis_is_asked_once_there_is_room_and_stdout_stays_json(
     deployment: Deployment,
 ) -> None:
-    deployment.up()
+    deployment.up(kinds=ASKED)
     run = deployment.state.running()
     assert run is not None
     with redis.Redis.from_url(run.redis_url) as admin:

@@ -14,7 +14,7 @@ import pytest
 from runtime.errors import EXIT_UNREACHABLE
 from runtime.run_history import from_store
 from tests.redis_process import RedisProcess
-from tests.runtime.conftest import LIMIT, QUICK, Deployment, until
+from tests.runtime.conftest import ASKED, LIMIT, Deployment, changes, until
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -37,7 +37,7 @@ def test_up_ask_down_and_nothing_is_left(deployment: Deployment) -> None:
 def test_after_down_a_run_is_shown_and_replayed_from_the_store_by_its_whole_id(
     deployment: Deployment,
 ) -> None:
-    deployment.up()
+    deployment.up(kinds=(*ASKED, "recorder"))
     run_id = deployment.ask(QUESTION)["run"]["id"]
     deployment.ok("down")
     assert "answer  29" in deployment.ok("runs", "show", run_id)
@@ -50,7 +50,7 @@ def test_after_down_a_run_is_shown_and_replayed_from_the_store_by_its_whole_id(
 
 
 def test_a_second_up_in_the_same_directory_names_the_first(deployment: Deployment) -> None:
-    deployment.up()
+    deployment.up(kinds=())
     pid = deployment.supervisor_pid()
     for options in (["--detach"], []):
         second = deployment.run("up", "--profile", "scripted", *options)
@@ -60,7 +60,7 @@ def test_a_second_up_in_the_same_directory_names_the_first(deployment: Deploymen
 
 
 def test_a_killed_worker_is_started_again_and_its_work_goes_on(deployment: Deployment) -> None:
-    deployment.up(f"{SLOW}=0.5")
+    deployment.up(f"{SLOW}=0.5", kinds=ASKED)
     asking = deployment.start("ask", "--json", QUESTION)
     until(lambda: deployment.status()["runs_in_flight"] == 1, "run in flight")
     for kind in ("planner", "gpu"):
@@ -76,7 +76,7 @@ def test_a_killed_worker_is_started_again_and_its_work_goes_on(deployment: Deplo
 def test_a_worker_that_keeps_dying_is_given_up_shown_and_tried_again_on_request(
     deployment: Deployment,
 ) -> None:
-    deployment.up("supervisor.crash_loop_deaths=2")
+    deployment.up("supervisor.crash_loop_deaths=2", kinds=("planner", "slm"))
     (worker,) = deployment.workers("slm")
     os.kill(worker["pid"], signal.SIGKILL)
     again = until(
@@ -93,7 +93,7 @@ def test_a_worker_that_keeps_dying_is_given_up_shown_and_tried_again_on_request(
 
 
 def test_a_worker_whose_configuration_is_wrong_is_given_up_at_once(deployment: Deployment) -> None:
-    words = [word for item in QUICK for word in ("--set", item)]
+    words = changes(("planner", "gpu"))
     done = deployment.run(
         *("up", "--detach", "--profile", "scripted", *words),
         *("--set", "models.llm.engine=scriptd"),
@@ -125,7 +125,8 @@ def test_redis_is_started_again_and_the_workers_outlast_it(deployment: Deploymen
 def test_a_redis_whose_restart_fails_is_started_again_later_with_its_data(
     deployment: Deployment,
 ) -> None:
-    deployment.up("supervisor.crash_loop_deaths=1000", "supervisor.backoff_max_seconds=0.5")
+    changes = ("supervisor.crash_loop_deaths=1000", "supervisor.backoff_max_seconds=0.5")
+    deployment.up(*changes, kinds=ASKED)
     run_id = deployment.ask(QUESTION)["run"]["id"]
     redis = deployment.status()["redis"]["pid"]
     data = deployment.state.redis / "appendonlydir"
@@ -152,14 +153,14 @@ def test_nothing_outlives_a_killed_supervisor_and_the_next_one_goes_on_with_the_
     ours = {asking.pid}
     os.kill(deployment.supervisor_pid(), signal.SIGKILL)
     until(lambda: {p.pid for p in deployment.processes()} <= ours, "end of all its children")
-    deployment.up()
+    deployment.up(kinds=ASKED)
     output, _ = asking.communicate(timeout=LIMIT)
     assert asking.returncode == 0, output
     assert '"answer":"29"' in output
 
 
 def test_scaling_up_and_down_while_it_runs(deployment: Deployment) -> None:
-    deployment.up()
+    deployment.up(kinds=ASKED)
     assert "slm: 1 → 3" in deployment.ok("scale", "slm=3")
     until(lambda: len(deployment.workers("slm")) == 3, "three slm workers")
     deployment.ok("scale", "slm=1", "tool=2")
@@ -180,7 +181,7 @@ def test_down_drains_and_what_is_not_finished_goes_on_after_the_next_up(
     log = (deployment.state.logs / "supervisor.log").read_text()
     assert "drained" in log
     assert "did not drain" not in log
-    deployment.up()
+    deployment.up(kinds=ASKED)
     output, _ = asking.communicate(timeout=LIMIT)
     assert asking.returncode == 0, output
     assert '"outcome":"answered"' in output
@@ -188,7 +189,7 @@ def test_down_drains_and_what_is_not_finished_goes_on_after_the_next_up(
 
 def test_a_second_signal_kills_what_would_not_drain(deployment: Deployment) -> None:
     # A drain would outlast the limit of `down` itself.
-    deployment.up(f"{SLOW}=600", "supervisor.drain_seconds=600")
+    deployment.up(f"{SLOW}=600", "supervisor.drain_seconds=600", kinds=ASKED)
     asking = deployment.start("ask", "--json", QUESTION)
     until(lambda: deployment.status()["runs_in_flight"] == 1, "run in flight")
     until(lambda: any(w["busy"] for w in deployment.workers("gpu")), "a call that will not end")
@@ -197,7 +198,7 @@ def test_a_second_signal_kills_what_would_not_drain(deployment: Deployment) -> N
 
 
 def test_ctrl_c_in_the_foreground_drains_and_twice_kills(deployment: Deployment) -> None:
-    words = [word for item in QUICK for word in ("--set", item)]
+    words = changes(("planner", "gpu", "recorder"))
     for signals in (1, 2):
         process = deployment.start("up", "--profile", "scripted", *words)
         assert process.stdout is not None
@@ -220,7 +221,7 @@ def test_ctrl_c_in_the_foreground_drains_and_twice_kills(deployment: Deployment)
 def test_a_run_that_ctrl_c_twice_cut_off_goes_on_after_the_next_up(
     deployment: Deployment,
 ) -> None:
-    words = [word for item in QUICK for word in ("--set", item)]
+    words = changes(ASKED)
     process = deployment.start("up", "--profile", "scripted", *words, "--set", f"{SLOW}=600")
     until(
         lambda: deployment.state.running() is not None and deployment.status()["phase"] == "ready",
@@ -237,7 +238,7 @@ def test_a_run_that_ctrl_c_twice_cut_off_goes_on_after_the_next_up(
     assert said.count("killing the workers") == 1
     assert "Traceback" not in said
     assert {p.pid for p in deployment.processes()} <= {asking.pid}
-    deployment.up()
+    deployment.up(kinds=ASKED)
     output, _ = asking.communicate(timeout=LIMIT)
     assert asking.returncode == 0, output
     assert '"answer":"29"' in output
@@ -246,7 +247,7 @@ def test_a_run_that_ctrl_c_twice_cut_off_goes_on_after_the_next_up(
 def test_a_recorder_without_room_says_where_and_what_to_do_and_records_all_later(
     deployment: Deployment,
 ) -> None:
-    deployment.up()
+    deployment.up(kinds=(*ASKED, "recorder"))
     recorder = psutil.Process(deployment.workers("recorder")[0]["pid"])
     soft, hard = recorder.rlimit(psutil.RLIMIT_FSIZE)
     recorder.rlimit(psutil.RLIMIT_FSIZE, (1, hard))
@@ -265,7 +266,7 @@ def test_a_recorder_without_room_says_where_and_what_to_do_and_records_all_later
 def test_a_stopped_worker_is_shown_as_silent_and_is_well_again_when_it_wakes(
     deployment: Deployment,
 ) -> None:
-    deployment.up()
+    deployment.up(kinds=("tool",))
     (worker,) = deployment.workers("tool")
     os.kill(worker["pid"], signal.SIGSTOP)
     until(lambda: deployment.workers("tool", "silent"), "word of its silence")
@@ -292,7 +293,7 @@ def test_a_port_that_was_taken_meanwhile_costs_no_run_that_was_accepted(
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     listen = ("redis.listen=tcp", f"redis.port={port}")
-    deployment.up(*listen)
+    deployment.up(*listen, kinds=ASKED)
     run_id = deployment.ask(QUESTION)["run"]["id"]
     deployment.ok("down")
     with socket.create_server(("127.0.0.1", port)):
@@ -301,14 +302,14 @@ def test_a_port_that_was_taken_meanwhile_costs_no_run_that_was_accepted(
         assert done.returncode == 1
         assert done.stderr.count("error: ") == 1
         assert "set redis.port to another one" in done.stderr
-    deployment.up(*listen)
+    deployment.up(*listen, kinds=())
     assert run_id in deployment.ok("runs", "ls")
 
 
 def test_a_key_that_is_missing_stops_the_gpu_worker_with_one_clear_error(
     deployment: Deployment,
 ) -> None:
-    words = [word for item in QUICK for word in ("--set", item)]
+    words = changes(("planner", "gpu"))
     done = deployment.run(
         *("up", "--detach", "--profile", "scripted", *words),
         *("--set", "models.llm.engine=openai", "--set", "models.llm.model=gpt-4o"),
@@ -322,7 +323,7 @@ def test_a_key_that_is_missing_stops_the_gpu_worker_with_one_clear_error(
 
 
 def test_a_worker_by_hand_joins_and_drains(deployment: Deployment) -> None:
-    deployment.up("workers.slm.count=0")
+    deployment.up(kinds=("planner", "gpu", "tool"))
     by_hand = deployment.start("worker", "slm")
     until(lambda: deployment.workers("slm"), "worker started by hand")
     assert deployment.ask(QUESTION)["answer"] == "29"
@@ -334,7 +335,7 @@ def test_a_worker_by_hand_joins_and_drains(deployment: Deployment) -> None:
 def test_a_deployment_joins_a_server_that_runs_elsewhere_and_leaves_it_alone(
     deployment: Deployment, any_server: RedisProcess
 ) -> None:
-    words = [word for item in (*QUICK, "bus.prefix=joined") for word in ("--set", item)]
+    words = [*changes(ASKED), "--set", "bus.prefix=joined"]
     url = any_server.url
     said = deployment.ok("up", "-d", "--profile", "scripted", "--redis-url", url, *words)
     assert "bus: joined" in said
@@ -350,7 +351,7 @@ def test_a_deployment_joins_a_server_that_runs_elsewhere_and_leaves_it_alone(
 
 
 def test_without_an_installed_server_the_packaged_one_serves(deployment: Deployment) -> None:
-    words = [word for item in QUICK for word in ("--set", item)]
+    words = changes(ASKED)
     path = os.pathsep.join(
         folder
         for folder in os.environ["PATH"].split(os.pathsep)
@@ -363,9 +364,8 @@ def test_without_an_installed_server_the_packaged_one_serves(deployment: Deploym
     assert deployment.ask(QUESTION)["answer"] == "29"
 
 
-def test_every_process_of_a_worker_kind_can_be_found_by_its_name(deployment: Deployment) -> None:
-    deployment.up()
-    for worker in deployment.status()["workers"]:
+def test_every_process_of_a_worker_kind_can_be_found_by_its_name(shared: Deployment) -> None:
+    for worker in shared.status()["workers"]:
         command = psutil.Process(worker["pid"]).cmdline()
         assert worker["name"] in command
         assert worker["kind"] in command
@@ -376,7 +376,7 @@ def test_every_process_of_a_worker_kind_can_be_found_by_its_name(deployment: Dep
 def test_a_health_check_says_whether_a_worker_of_this_host_is_ready(
     deployment: Deployment, kind: str
 ) -> None:
-    deployment.up(f"workers.{kind}.count=0")
+    deployment.up(kinds=())
     assert deployment.run("status", "--worker", kind).returncode == 1
     deployment.ok("scale", f"{kind}=1")
     until(lambda: deployment.run("status", "--worker", kind).returncode == 0, "health")

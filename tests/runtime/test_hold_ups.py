@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from runtime.errors import EXIT_FAILED
-from tests.runtime.conftest import LIMIT, QUICK, Deployment
+from tests.runtime.conftest import ASKED, LIMIT, Deployment, changes
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -28,7 +28,7 @@ def test_an_endpoint_that_is_away_is_named_while_ask_waits_and_in_the_reason_of_
             f"models.{pool}.max_attempts=1",
         )
     ]
-    deployment.up("bus.max_attempts=100", *pools, profile="endpoint")
+    deployment.up("bus.max_attempts=100", *pools, profile="endpoint", kinds=ASKED)
     done = deployment.run("ask", QUESTION, "--seconds", "6")
     assert done.returncode == EXIT_FAILED
     refused = f"unavailable: llm: llm at 127.0.0.1:{port}: no connection"
@@ -37,7 +37,7 @@ def test_an_endpoint_that_is_away_is_named_while_ask_waits_and_in_the_reason_of_
 
 
 def test_a_gpu_worker_that_was_given_up_is_named_while_ask_waits(deployment: Deployment) -> None:
-    words = [word for item in QUICK for word in ("--set", item)]
+    words = changes(ASKED)
     missing = "models.llm.api_key_env=NOBODY_SETS_THIS"
     assert deployment.run("up", "-d", "-p", "endpoint", *words, "--set", missing).returncode == 1
     asking = deployment.start("ask", QUESTION)

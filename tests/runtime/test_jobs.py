@@ -6,45 +6,45 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 import redis
 
 from runtime import jobs
+from runtime.config import resolved_file
 from runtime.errors import InputError
+from tests.forked import BENCH, forked
 from tests.runtime.conftest import LIMIT, Deployment, until
 
 pytestmark = pytest.mark.timeout(400)
 
+WORKING = ("planner", "gpu", "tool", "jobs")
+"""Those that a benchmark of the big model alone is done by, on the queue."""
 SLOW = "models.llm.scripted.latency_seconds=0.5"
 
 
 def queue(deployment: Deployment, output: Path, samples: int) -> str:
     """`bench wordproblems … --queue`; the job's id."""
-    done = subprocess.run(
-        [
-            *(sys.executable, "-c", "from bench.cli import main; main()"),
+    done = forked(
+        "bench.cli",
+        BENCH,
+        (
             *("wordproblems", "--arms", "llm", "--samples", str(samples), "--concurrency", "2"),
             *("--output", str(output), "--queue"),
-        ],
+        ),
         env=deployment.environ,
-        capture_output=True,
-        text=True,
         timeout=LIMIT,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.split()[1].rstrip(":")
 
 
-def listed(deployment: Deployment, job_id: str) -> dict[str, Any]:
-    found = json.loads(deployment.ok("jobs", "ls", "--json"))
-    return next(job for job in found if job["id"] == job_id)
+def listed(deployment: Deployment, job_id: str) -> jobs.JobView:
+    """What `runtime jobs ls --json` says of it, without the cost of a process per look."""
+    found = asyncio.run(jobs.listed(resolved_file(deployment.state.resolved)))
+    return next(job for job in found if job.id == job_id)
 
 
 def benches(deployment: Deployment) -> list[psutil.Process]:
@@ -52,57 +52,53 @@ def benches(deployment: Deployment) -> list[psutil.Process]:
 
 
 def test_a_queued_benchmark_runs_and_is_listed_with_its_results(
-    deployment: Deployment, tmp_path: Path
+    shared: Deployment, tmp_path: Path
 ) -> None:
-    deployment.up()
     output = tmp_path / "results"
-    job_id = queue(deployment, output, samples=4)
-    job = until(
-        lambda: (j := listed(deployment, job_id))["state"] in ("done", "failed") and j, "end"
-    )
-    assert job["state"] == "done", deployment.ok("jobs", "log", job_id)
-    assert job["output"] == str(output)
+    job_id = queue(shared, output, samples=4)
+    job = until(lambda: (j := listed(shared, job_id)).state in ("done", "failed") and j, "end")
+    assert job.state == "done", shared.ok("jobs", "log", job_id)
+    assert job.output == str(output)
     assert (output / "report.html").exists()
-    said = deployment.ok("jobs")
+    (told,) = [j for j in json.loads(shared.ok("jobs", "ls", "--json")) if j["id"] == job_id]
+    assert (told["state"], told["output"]) == ("done", str(output))
+    said = shared.ok("jobs")
     assert f"{job_id}  done" in said
     assert f"results: {output}" in said
 
 
 def test_the_jobs_worker_outlasts_a_redis_that_dies(deployment: Deployment, tmp_path: Path) -> None:
-    deployment.up("supervisor.crash_loop_deaths=2")
+    deployment.up("supervisor.crash_loop_deaths=2", kinds=WORKING)
     [before] = deployment.workers("jobs")
     os.kill(deployment.status()["redis"]["pid"], signal.SIGKILL)
     until(lambda: deployment.status()["redis"]["restarts"] == 1, "Redis again")
     job_id = queue(deployment, tmp_path / "results", samples=2)
-    until(lambda: listed(deployment, job_id)["state"] == "done", "end of the job")
+    until(lambda: listed(deployment, job_id).state == "done", "end of the job")
     [after] = deployment.workers("jobs")
     assert after["pid"] == before["pid"]
 
 
 def test_a_benchmark_is_not_queued_onto_the_results_of_another(
-    deployment: Deployment, tmp_path: Path
+    shared: Deployment, tmp_path: Path
 ) -> None:
-    deployment.up()
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "manifest.json").write_text("{}")
     with pytest.raises(AssertionError, match="already holds a benchmark"):
-        queue(deployment, tmp_path / "results", samples=2)
+        queue(shared, tmp_path / "results", samples=2)
 
 
 def test_a_job_whose_worker_is_killed_is_resumed_by_the_next_one(
     deployment: Deployment, tmp_path: Path
 ) -> None:
-    deployment.up(SLOW, "jobs.claim_seconds=1")
+    deployment.up(SLOW, "jobs.claim_seconds=1", kinds=WORKING)
     output = tmp_path / "results"
     job_id = queue(deployment, output, samples=12)
     items = output / "items.jsonl"
     until(lambda: items.exists() and '"answer' in items.read_text(), "first stored answer")
     (worker,) = deployment.workers("jobs")
     os.kill(worker["pid"], signal.SIGKILL)
-    job = until(
-        lambda: (j := listed(deployment, job_id))["state"] in ("done", "failed") and j, "end"
-    )
-    assert job["state"] == "done", deployment.ok("jobs", "log", job_id)
+    job = until(lambda: (j := listed(deployment, job_id)).state in ("done", "failed") and j, "end")
+    assert job.state == "done", deployment.ok("jobs", "log", job_id)
     report = json.loads((output / "report.json").read_text())
     assert "12" in json.dumps(report)
 
@@ -110,7 +106,7 @@ def test_a_job_whose_worker_is_killed_is_resumed_by_the_next_one(
 def test_a_running_job_can_be_cancelled_and_is_stopped(
     deployment: Deployment, tmp_path: Path
 ) -> None:
-    deployment.up("models.llm.scripted.latency_seconds=20")
+    deployment.up(kinds=("jobs",))  # nobody answers, so what is in flight stays
     job_id = queue(deployment, tmp_path / "results", samples=12)
     until(lambda: (tmp_path / "results" / "manifest.json").exists(), "begun benchmark")
     assert f"{job_id}: cancelling" in deployment.ok("jobs", "cancel", job_id)
@@ -118,7 +114,7 @@ def test_a_running_job_can_be_cancelled_and_is_stopped(
 
     def over() -> bool:
         running = bool(benches(deployment))  # before the state, which may only lag
-        states.append(listed(deployment, job_id)["state"])
+        states.append(listed(deployment, job_id).state)
         return states[-1] == "cancelled" and not running
 
     until(over, "cancelled job")
@@ -131,24 +127,24 @@ def test_a_running_job_can_be_cancelled_and_is_stopped(
 def test_a_queued_job_is_shown_as_cancelling_until_a_worker_drops_it_and_takes_one_line(
     deployment: Deployment, tmp_path: Path
 ) -> None:
-    deployment.up("workers.jobs.count=0")
+    deployment.up(kinds=())
     job_id = queue(deployment, tmp_path / "results", samples=1)
     deployment.ok("jobs", "cancel", job_id)
-    assert listed(deployment, job_id)["state"] == "cancelling"
+    assert listed(deployment, job_id).state == "cancelling"
     narrow = deployment.ok("jobs", env={"COLUMNS": "60"}).splitlines()[1]
     assert narrow.startswith(f"{job_id}  cancelling")
     assert (len(narrow), narrow[-1]) == (60, "…")
     deployment.ok("scale", "jobs=1")
-    until(lambda: listed(deployment, job_id)["state"] == "cancelled", "cancelled job")
+    until(lambda: listed(deployment, job_id).state == "cancelled", "cancelled job")
     assert not (tmp_path / "results").exists()
 
 
 def test_what_is_on_the_queue_is_json_and_never_pickle(
     deployment: Deployment, tmp_path: Path
 ) -> None:
-    deployment.up("workers.jobs.count=0")
+    deployment.up(kinds=())
     job_id = queue(deployment, tmp_path / "results", samples=1)
-    assert listed(deployment, job_id)["state"] == "queued"
+    assert listed(deployment, job_id).state == "queued"
     run = deployment.state.running()
     assert run is not None
     with redis.Redis.from_url(run.redis_url) as connection:
@@ -172,7 +168,5 @@ def test_a_program_that_is_not_ours_is_no_job() -> None:
 async def test_cancelling_an_unknown_job_is_one_clear_error(shared: Deployment) -> None:
     run = shared.state.running()
     assert run is not None
-    from runtime.config import resolved_file
-
     with pytest.raises(InputError, match="not known"):
         await jobs.cancel(resolved_file(shared.state.resolved), "nothing")

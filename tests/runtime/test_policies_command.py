@@ -33,8 +33,7 @@ def test_an_adapter_of_another_base_is_refused_before_anything_is_published(
     deployment: Deployment, tmp_path: Path
 ) -> None:
     (tmp_path / "training.json").write_text(json.dumps({"base_sha256": "0" * 64}))
-    workers = ("planner", "slm", "gpu", "tool", "recorder", "jobs")
-    deployment.up(*(f"workers.{kind}.count=0" for kind in workers), profile="micro")
+    deployment.up(profile="micro", kinds=())
     done = deployment.run("policies", "publish", "slm/caller", str(tmp_path))
     assert done.returncode == EXIT_USAGE
     assert "is an adapter of another base than micro:slm" in done.stderr

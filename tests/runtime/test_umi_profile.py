@@ -33,8 +33,12 @@ def test_an_instruction_of_the_simulator_is_asked_and_judged_by_its_world(
 ) -> None:
     """By the oracle, which knows the instructions of one number and gives up over others."""
     known = json.dumps([{"split": "unseen_worlds", "samples": 1, "seed": 7}])
+    idle = (f"workers.{kind}.count=0" for kind in ("single", "recorder", "jobs"))
     deployment.up(
-        f"models.umi.scripted.worlds={known}", "options.umi.max_calls=5", profile="umi_scripted"
+        f"models.umi.scripted.worlds={known}",
+        "options.umi.max_calls=5",
+        *idle,
+        profile="umi_scripted",
     )
     said = deployment.ok("ask", "--world", "7", "--option", "tool_style=signatures")
     assert said.endswith("done, says the simulator\n")

@@ -21,10 +21,12 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from tests.forked import TRAIN, forked
 from tests.workers.engines.tiny_lora import make_tiny_lora
 from trainers import cli
 from trainers.errors import TrainingError
-from trainers.gguf_export import Precision, export_gguf
+from trainers.gguf_export import export_gguf
+from trainers.gguf_precision import Precision
 from workers.engines.factory import build_engine
 from workers.engines.local.model_files import MICRO_MODELS
 from workers.engines.settings import ModelSettings
@@ -52,8 +54,7 @@ MODELS: dict[str, Any] = {
 
 
 def run_train(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "trainers.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100)
+    return forked("trainers.cli", TRAIN, arguments, timeout=100)
 
 
 def with_tokenizer(folder: Path) -> Path:

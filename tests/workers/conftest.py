@@ -34,7 +34,8 @@ def pickle_model(tiny_model: Path, tmp_path: Path) -> Path:
 def tiny_gguf(tiny_model: Path) -> Path:
     """The tiny model for llama.cpp, in float32."""
     pytest.importorskip("llama_cpp", reason="needs pip install 'switchyard[gguf]'")
-    from trainers.gguf_export import Precision, export_gguf
+    from trainers.gguf_export import export_gguf
+    from trainers.gguf_precision import Precision
 
     export_gguf(tiny_model, tiny_model.parent / "tiny.gguf", Precision.F32)
     return tiny_model.parent / "tiny.gguf"

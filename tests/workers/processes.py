@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 from bus import BusSettings
+from tests.forked import WORKERS, Forked
 from workers.engines.settings import ModelSettings
 from workers.settings import (
     GpuWorkerSettings,
@@ -43,23 +44,33 @@ def deployment(
     ]
 
 
-def spawn(
-    settings: WorkerBase, folder: Path, *, module: Sequence[str] = ("workers",)
-) -> subprocess.Popen[bytes]:
-    """Start `python -m workers`, or another module that takes the settings as its last argument;
-    its output goes to a file in `folder`."""
+def spawn(settings: WorkerBase, folder: Path) -> Forked:
+    """Start a worker; its output goes to a file in `folder`."""
+    path, log = _written(settings, folder)
+    return Forked("workers.__main__", WORKERS, [str(path)], stdout=log, stderr=log)
+
+
+def spawn_faulty(settings: WorkerBase, folder: Path, fault: str) -> subprocess.Popen[bytes]:
+    """Start a worker with a fault of `tests.workers.faulty_worker`."""
+    path, log = _written(settings, folder)
+    command = [sys.executable, "-m", "tests.workers.faulty_worker", fault, str(path)]
+    with log.open("ab") as output:
+        return subprocess.Popen(command, stdout=output, stderr=output)
+
+
+def _written(settings: WorkerBase, folder: Path) -> tuple[Path, Path]:
+    """Files of a worker's settings and of its output."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{settings.name}.json"
     body = settings.model_dump(mode="json")
     path.write_text(settings.model_validate(body).model_dump_json())
-    with (folder / f"{settings.name}.log").open("ab") as log:
-        return subprocess.Popen([sys.executable, "-m", *module, str(path)], stdout=log, stderr=log)
+    return path, path.with_suffix(".log")
 
 
 @contextlib.asynccontextmanager
 async def workers_running(
     all_settings: Sequence[WorkerBase], folder: Path
-) -> AsyncGenerator[dict[str, subprocess.Popen[bytes]]]:
+) -> AsyncGenerator[dict[str, Forked]]:
     """Worker processes by name; ended with SIGKILL if they do not drain in ten seconds."""
     processes = {settings.name: spawn(settings, folder) for settings in all_settings}
     try:

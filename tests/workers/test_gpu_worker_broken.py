@@ -9,7 +9,7 @@ from bus import Bus, Inbox
 from tests.bus.serving import until
 from tests.conftest import quick_settings
 from tests.redis_process import RedisProcess
-from tests.workers.processes import spawn
+from tests.workers.processes import spawn_faulty
 from tests.workers.streaming import ask_streaming
 from workers.engines.settings import ModelSettings
 from workers.messages import registry
@@ -23,7 +23,7 @@ async def test_a_worker_whose_engine_broke_ends_and_its_requests_are_answered_by
     settings = quick_settings(any_server.url, lease_seconds=5)
     models = {"slm": ModelSettings(engine="torch", model=str(tiny_model))}
     broken = GpuWorkerSettings(bus=settings, name="broken", models=models)
-    process = spawn(broken, tmp_path, module=("tests.workers.faulty_worker", "breaks"))
+    process = spawn_faulty(broken, tmp_path, "breaks")
     try:
         async with Bus(settings, registry()) as bus, Inbox(bus) as inbox:
             asked = [await ask_streaming(bus, inbox, "slm", seed) for seed in range(4)]

@@ -17,7 +17,7 @@ from bus import Bus, BusSettings, Inbox
 from tests.bus.serving import pending, until
 from tests.conftest import quick_settings
 from tests.redis_process import RedisProcess
-from tests.workers.processes import spawn, workers_running
+from tests.workers.processes import spawn_faulty, workers_running
 from tests.workers.streaming import Reader, Streamed, ask_streaming
 from workers.engines.settings import ModelSettings
 from workers.messages import inference_stream, registry
@@ -60,7 +60,7 @@ async def _kill_one_of_two(
     settings: BusSettings, models: dict[str, ModelSettings], folder: Path
 ) -> dict[str, list[Outcome]]:
     first = GpuWorkerSettings(bus=settings, name="first", models=models)
-    doomed = spawn(first, folder, module=("tests.workers.faulty_worker", "slows"))
+    doomed = spawn_faulty(first, folder, "slows")
     try:
         async with Bus(settings, registry()) as bus, Inbox(bus) as inbox:
             asked = {

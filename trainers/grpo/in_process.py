@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -78,8 +78,21 @@ class Played:
     """What came of a rollout."""
 
     groups: tuple[Group, ...]
-    solved: int
-    episodes: int
+    outcomes: str
+    """`1` for each episode that ended solved, `0` for each that did not, in order."""
+
+    @property
+    def solved(self) -> int:
+        return self.outcomes.count("1")
+
+    @property
+    def episodes(self) -> int:
+        return len(self.outcomes)
+
+    @property
+    def samples(self) -> int:
+        """Completions that were drawn."""
+        return sum(len(member.sequences) for group in self.groups for member in group.members)
 
 
 class _Trial(NamedTuple):
@@ -103,13 +116,13 @@ def roll_out(
     """Play every episode, from its beginning to its end. `put_in` puts an agent's policy into the
     sampler's model; `run` names the rollout in what members come from."""
     groups: list[Group] = []
-    solved = 0
+    solved: dict[int, bool] = {}
     playing = dict(enumerate(tables))
     while playing:
         # Episodes end at the end of a turn: all that go on are at the same agent.
         agent = next(iter(playing.values())).episode.agent
         put_in(agent)
-        for at in _slices(list(playing), ROWS):
+        for at in slices(list(playing), ROWS):
             prompts = [prompter.ids(playing[one].episode.observe(agent)) for one in at]
             sampled = sampler.sample(
                 prompts,
@@ -127,8 +140,18 @@ def roll_out(
                 )
                 playing[one] = table._replace(episode=trials[rewards.index(max(rewards))].after)
         for one in [one for one, table in playing.items() if table.episode.done]:
-            solved += playing.pop(one).episode.verify().solved
-    return Played(tuple(groups), solved, len(tables))
+            solved[one] = playing.pop(one).episode.verify().solved
+    return Played(tuple(groups), outcomes_of(solved))
+
+
+def outcomes_of(solved: Mapping[int, bool]) -> str:
+    """Of episodes by their number."""
+    return "".join("1" if solved[one] else "0" for one in range(len(solved)))
+
+
+def failure_of(episode: Episode, refused: int) -> str:
+    """`refused` where more than half of the actions on the real state were, else `out of turns`."""
+    return "refused" if 2 * refused > episode.turn else "out of turns"
 
 
 @dataclass(frozen=True)
@@ -138,8 +161,7 @@ class Evaluated:
     outcomes: str
     """`1` for each puzzle solved, `0` for each that was not, in order."""
     failures: dict[str, int]
-    """Of the puzzles that were not solved: `refused` where more than half of the actions on the
-    real state were, walls above all, else `out of turns`."""
+    """Of the puzzles that were not solved, by kind."""
     proposals: int
     """Turns in which the tool agent proposed something."""
     agreed: int
@@ -154,8 +176,11 @@ def evaluate(
     sampler: Sampler,
     limit: int,
     put_in: Callable[[Agent], object] = lambda agent: None,
+    failure: Callable[[Episode, int], str] = failure_of,
 ) -> Evaluated:
-    """One completion at temperature 0 of every observation. Plays the episodes as they are."""
+    """One completion at temperature 0 of every observation. Plays the episodes as they are.
+    `failure(episode, refused)` names the kind of one that was not solved, where so many actions on
+    the real state were refused."""
     solved: dict[int, bool] = {}
     failures: Counter[str] = Counter()
     proposed: dict[int, object] = {}
@@ -166,7 +191,7 @@ def evaluate(
     while playing:
         agent = next(iter(playing.values())).episode.agent
         put_in(agent)
-        for at in _slices(list(playing), ROWS):
+        for at in slices(list(playing), ROWS):
             prompts = [prompter.ids(playing[one].episode.observe(agent)) for one in at]
             completions = sampler.greedy(prompts, limit=limit)
             for one, completion in zip(at, completions, strict=True):
@@ -186,11 +211,9 @@ def evaluate(
             episode = playing.pop(one).episode
             solved[one] = episode.verify().solved
             if not solved[one]:
-                turns = episode.turn
-                failures["refused" if 2 * refused[one] > turns else "out of turns"] += 1
+                failures[failure(episode, refused[one])] += 1
     return Evaluated(
-        "".join("1" if solved[one] else "0" for one in range(len(tables))),
-        dict(sorted(failures.items())), proposals, agreed,
+        outcomes_of(solved), dict(sorted(failures.items())), proposals, agreed,
         {agent: dict(counts.most_common(MOST_SAID)) for agent, counts in said.items()},
     )  # fmt: skip
 
@@ -227,23 +250,24 @@ def _group(
     origin = f"{run}/{table.instance}/{turn}/{agent}"
     state = hashlib.sha256(repr(prompt).encode()).hexdigest()
     members = [
-        Member(
-            f"{origin}#{number}",
-            reward,
-            (
-                TokenSequence(
-                    ids=(*prompt, *one.ids),
-                    learned=(*[False] * len(prompt), *[True] * len(one.ids)),
-                    logprobs=(*[0.0] * len(prompt), *one.logprobs),
-                    temperature=rules.temperature,
-                    truncated=one.truncated,
-                ),
-            ),
-        )
+        Member(f"{origin}#{number}", reward, (sequence_of(prompt, one, rules.temperature),))
         for number, (one, reward) in enumerate(zip(completions, rewards, strict=True))
     ]
     return Group(GroupKey(table.instance, agent, turn, state), policy, tuple(members))
 
 
-def _slices(every: Sequence[int], size: int) -> list[Sequence[int]]:
+def sequence_of(prompt: Sequence[int], completion: Completion, temperature: float) -> TokenSequence:
+    """What was read and what was sampled, as one row to learn from."""
+    read, written = len(prompt), len(completion.ids)
+    return TokenSequence(
+        ids=(*prompt, *completion.ids),
+        learned=(*[False] * read, *[True] * written),
+        logprobs=(*[0.0] * read, *completion.logprobs),
+        temperature=temperature,
+        truncated=completion.truncated,
+    )
+
+
+def slices(every: Sequence[int], size: int) -> list[Sequence[int]]:
+    """Cut into parts of at most so many."""
     return [every[at : at + size] for at in range(0, len(every), size)]

@@ -22,6 +22,7 @@ from agents.records import Budget, JsonObject, Outcome, Record, Run, Trajectory,
 from agents.workflows import prompt_hashes
 from bus import BusUnavailable, Overloaded, tasks
 from runtime.append_log import AppendLog, damaged, read_log
+from runtime.run_client import RunClient
 from trainers.errors import TrainingError
 from trainers.prompt_search.proposals import WRITER
 from trainers.prompt_search.questions import Question, fault
@@ -164,32 +165,6 @@ class Watch(Protocol):
     def ended(self, played: Played) -> None: ...
 
     def say(self, text: str) -> None: ...
-
-
-class RunClient(Protocol):
-    """What a search needs of a deployment: `runtime.client.Client` has it."""
-
-    def new_run(
-        self,
-        prompt: str,
-        *,
-        workflow: str = "delegate",
-        policies: Mapping[str, str] | None = None,
-        options: JsonObject | None = None,
-        seed: int = 0,
-        budget: Budget | None = None,
-        tags: Mapping[str, str] | None = None,
-        environment: str = "question",
-        instance: JsonObject | None = None,
-        run_id: str | None = None,
-        prompt_files: Mapping[str, str] | None = None,
-    ) -> Run: ...
-
-    async def submit(self, run: Run) -> bool: ...
-
-    async def wait(self, run_id: str) -> Trajectory: ...
-
-    async def usage(self, run_id: str) -> list[UsageEntry]: ...
 
 
 class Player:

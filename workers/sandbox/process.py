@@ -180,16 +180,20 @@ class SandboxProcess:
 
     def _write(self, content: bytes) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(content)
+        # A pipe that is closed since it has ended: uvloop raises RuntimeError where asyncio only
+        # fails to drain.
+        if not self._process.stdin.is_closing():
+            self._process.stdin.write(content)
 
     async def _write_all(self, content: bytes) -> None:
         assert self._process.stdin is not None
         # A program may end, or close its input, before it has read everything.
         with contextlib.suppress(ConnectionError):
             for at in range(0, len(content), _CHUNK):
-                self._process.stdin.write(content[at : at + _CHUNK])
+                self._write(content[at : at + _CHUNK])
                 await self._process.stdin.drain()
-            self._process.stdin.write_eof()
+            if not self._process.stdin.is_closing():
+                self._process.stdin.write_eof()
 
     async def _collect(self, stream: asyncio.StreamReader | None, into: bytearray) -> None:
         assert stream is not None

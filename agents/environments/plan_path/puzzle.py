@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from agents.environments.game import PLAN, Agent, Refusal, Rewards, Verdict, weighted
-from agents.environments.grid import Cell, manhattan, said
+from agents.environments.game import PLAN, Agent, Refusal, Rewards, Verdict, progressed, weighted
+from agents.environments.grid import Cell, apart, manhattan, said
 from agents.environments.marked_answers import read_moves
 from agents.environments.plan_path.instance import (
     WALL,
@@ -84,6 +84,7 @@ class PlanPathPuzzle:
         * tool agent: .1 format, .1 share of calls that worked, .8 shaping (.99Φ′ − Φ) / −Φ in 0–1
         * dense: −.01 for a legal and −.10 for an illegal move (or an unreadable text), +1 at the
           goal, +.5 if the whole walk is a shortest one, and .99Φ′ − Φ for each legal move
+        * progress: 1 − d / d₀, where the published rewards stop at 0 for a way back
         """
         read = 0.0 if step.action is None else 1.0
         tried = step.legal + step.illegal
@@ -109,6 +110,7 @@ class PlanPathPuzzle:
             *weighted("local", local),
             *weighted("dense", dense),
             *weighted("sparse", {"solved": (1.0, solved)}),
+            *progressed(self._done(step.before), self._done(step.after), read),
         )
         return Rewards(parts, mask=read)
 
@@ -118,11 +120,10 @@ class PlanPathPuzzle:
 
     def drawing(self, state: Walk) -> str:
         goal = self.instance.goal
-        away = (goal[0] - state.at[0], goal[1] - state.at[1])
         lines = [
             *self._window(state),
             f"A: {said(state.at)}. G: {said(goal)}.",
-            f"G is {_offset(away[0], 'down', 'up')} and {_offset(away[1], 'right', 'left')}.",
+            f"G is {apart(state.at, goal)}.",
         ]
         return "\n".join(lines)
 
@@ -168,6 +169,9 @@ class PlanPathPuzzle:
         gained = distances[step.before.at] - distances[step.after.at]
         return max(0.0, gained / self.instance.shortest)
 
+    def _done(self, walk: Walk) -> float:
+        return 1.0 - self.instance.distances[walk.at] / self.instance.shortest
+
     def _trace(self, step: Step[Walk, Moves]) -> list[Cell]:
         """The cells of the walk, the first one included; one more than there were legal moves."""
         walk, cells = step.before, [step.before.at]
@@ -191,7 +195,3 @@ class PlanPathPuzzle:
         before = -manhattan(step.before.at, self.instance.goal)
         after = -manhattan(step.after.at, self.instance.goal)
         return min(1.0, max(0.0, (GAMMA * after - before) / -before))
-
-
-def _offset(cells: int, positive: str, negative: str) -> str:
-    return f"{abs(cells)} {positive if cells >= 0 else negative}"

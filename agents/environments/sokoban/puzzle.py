@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, permutations
 
-from agents.environments.game import PLAN, Agent, Refusal, Rewards, Verdict, weighted
-from agents.environments.grid import manhattan
+from agents.environments.game import PLAN, Agent, Refusal, Rewards, Verdict, progressed, weighted
+from agents.environments.grid import STEPS, Cell, apart, beside, manhattan
 from agents.environments.marked_answers import read_moves
 from agents.environments.sokoban.instance import SokobanInstance, SokobanSetting
 from agents.environments.sokoban.level import Level, Moves, Play
-from agents.environments.sokoban.solver import solve
+from agents.environments.sokoban.solver import pushes_to_target, solve
 from agents.environments.sokoban.tools import functions
 from agents.environments.sokoban.verification import check_play
 from agents.environments.team_episode import Step
@@ -81,6 +81,8 @@ class SokobanPuzzle:
         * dense: −.01 for a legal and −.05 for an illegal move (or an unreadable text), +1 for a
           box that comes onto a target and −.5 for one that leaves it, +10 if solved, −5 if the last
           turn ends unsolved
+        * progress: 1 − p / p₀ in 0–1, where p is the least pushes that each box needs on a board of
+          its own; −1 once a box can't get to any target. It does not see boxes in each other's way
         """
         solved = float(self.solved(step.after))
         read = 0.0 if step.action is None else 1.0
@@ -110,16 +112,24 @@ class SokobanPuzzle:
             *weighted("local", local),
             *weighted("dense", dense),
             *weighted("sparse", {"solved": (1.0, solved)}),
+            *progressed(self._done(step.before), self._done(step.after), read),
         )
         return Rewards(parts, mask=read)
 
     def about(self) -> str:
+        signs = (
+            "Places are (row, column). Else the edge is wall, the inside floor."
+            if self.setting.listed
+            else "# wall, . target, $ box, @ player, * box on target, + player on target"
+        )
         return (
             f"Sokoban, {self.level.rows} x {self.level.columns}. Push every box onto a target.\n"
-            "# wall, . target, $ box, @ player, * box on target, + player on target"
+            f"{signs}"
         )
 
     def drawing(self, state: Play) -> str:
+        if self.setting.listed:
+            return self._listed(state)
         return "\n".join(self.level.draw(state))
 
     def answer_form(self) -> str:
@@ -138,12 +148,44 @@ class SokobanPuzzle:
     def check(self, actions: tuple[Moves, ...]) -> Verdict:
         return check_play(self.instance, [move for action in actions for move in action])
 
+    def _listed(self, state: Play) -> str:
+        """Everything by its place; of each box also what is beside it and where its nearest target
+        lies."""
+        level = self.level
+        cells = {(r, c) for r in range(level.rows) for c in range(level.columns)}
+        inside = {(r, c) for r, c in cells if 0 < r < level.rows - 1 and 0 < c < level.columns - 1}
+        named = (
+            ("player", (state.player,)),
+            ("target", sorted(level.targets)),
+            ("wall", sorted(inside - level.floor)),
+            ("floor", sorted(level.floor - inside)),
+        )
+        lines = [", ".join(f"{name} {_place(cell)}" for name, found in named for cell in found)]
+        for box in sorted(state.boxes):
+            target = min(sorted(level.targets), key=lambda target: manhattan(box, target))
+            sides = ", ".join(f"{move} {self._beside(state, box, move)}" for move in STEPS)
+            lines.append(f"box {_place(box)}: {sides}, target {apart(box, target)}")
+        return "\n".join(lines)
+
+    def _beside(self, state: Play, box: Cell, move: str) -> str:
+        to = beside(box, move)
+        if to not in self.level.floor:
+            return "wall"
+        return "box" if to in state.boxes else "free"
+
     def _share(self, play: Play) -> float:
         return len(play.boxes & self.level.targets) / len(play.boxes)
 
     def _nearer(self, step: Step[Play, Moves]) -> float:
         before, after = self._potential(step.before), self._potential(step.after)
         return min(1.0, max(0.0, (before - after) / before))
+
+    def _done(self, play: Play) -> float:
+        bounds = pushes_to_target(self.level)
+        if not play.boxes <= bounds.keys():
+            return -1.0
+        whole = sum(bounds[box] for box in self.start().boxes)
+        return 1.0 - min(1.0, sum(bounds[box] for box in play.boxes) / whole)
 
     def _potential(self, play: Play) -> int:
         """Least sum of Manhattan distances over all ways to give each box a target of its own."""
@@ -162,3 +204,7 @@ class SokobanPuzzle:
                 counts.append(len(play.boxes & self.level.targets))
         changes = [b - a for a, b in pairwise(counts)]
         return changes.count(1), changes.count(-1)
+
+
+def _place(cell: Cell) -> str:
+    return f"({cell[0] + 1}, {cell[1] + 1})"

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from agents.environments.sudoku.game import Sudoku
 from agents.environments.sudoku.generation import Difficulty, instances, solutions_of_4, stream
-from agents.environments.sudoku.instance import ENVIRONMENT, SudokuInstance, split_of_solution
+from agents.environments.sudoku.instance import (
+    ENVIRONMENT,
+    SudokuInstance,
+    SudokuSetting,
+    split_of_solution,
+)
 from agents.environments.sudoku.solver import completions
 from agents.environments.sudoku.verification import check_grid
 
 __all__ = [
-    "ENVIRONMENT", "Difficulty", "Sudoku", "SudokuInstance", "check_grid", "completions",
-    "instances", "solutions_of_4", "split_of_solution", "stream",
+    "ENVIRONMENT", "Difficulty", "Sudoku", "SudokuInstance", "SudokuSetting", "check_grid",
+    "completions", "instances", "solutions_of_4", "split_of_solution", "stream",
 ]  # fmt: skip

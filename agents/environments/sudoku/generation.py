@@ -12,13 +12,16 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from agents.environments.puzzle_splits import Split, as_split, different, drawn
-from agents.environments.sudoku.instance import SudokuInstance, split_of_solution
+from agents.environments.sudoku.instance import (
+    SudokuInstance,
+    SudokuSetting,
+    split_of_solution,
+)
 from agents.environments.sudoku.rules import candidates, written
 from agents.environments.sudoku.solver import Grid, blank, completions
-from agents.environments.team_episode import Setting
 from agents.records import Record
 
 _TRIES = 500
@@ -34,7 +37,7 @@ class Difficulty(Record):
     size: Literal[4, 9] = 4
     blanks: tuple[int, int] | None = None
     """Fewest and most blank cells; `None`: 7 to 11 of 16, 30 to 46 of 81."""
-    setting: Setting = Field(default=Setting())
+    setting: SudokuSetting = SudokuSetting()
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

@@ -16,12 +16,20 @@ ENVIRONMENT = "sudoku"
 SIZES = (4, 9)
 
 
+class SudokuSetting(Setting):
+    """How it is shown and played."""
+
+    listed: bool = False
+    """Cells by row and column, `r1c2=3`, in place of a drawing, and of each blank one which digits
+    its row, column and box rule out: for models that are too small to count columns."""
+
+
 class SudokuInstance(Record):
     """What `records.Task.instance` holds. The solution is not in it."""
 
     givens: Grid = Field(min_length=4, max_length=9)
     """Rows of digits; 0 is blank."""
-    setting: Setting = Setting()
+    setting: SudokuSetting = SudokuSetting()
 
     @model_validator(mode="after")
     def _has_one_completion(self) -> Self:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from agents.environments.game import PLAN, Agent, Refusal, Rewards, Verdict, weighted
+from agents.environments.game import PLAN, Agent, Refusal, Rewards, Verdict, progressed, weighted
 from agents.environments.marked_answers import read_rows
-from agents.environments.sudoku.instance import SudokuInstance
+from agents.environments.sudoku.instance import SudokuInstance, SudokuSetting
 from agents.environments.sudoku.rules import (
     Writes,
+    candidates,
     conflicts,
     constraints_met,
     filled,
@@ -20,7 +21,7 @@ from agents.environments.sudoku.rules import (
 from agents.environments.sudoku.solver import Grid
 from agents.environments.sudoku.tools import functions, said_writes
 from agents.environments.sudoku.verification import check_writes
-from agents.environments.team_episode import Setting, Step
+from agents.environments.team_episode import Step
 from agents.environments.tool_language import ToolFunction
 from agents.records import JsonObject
 
@@ -34,7 +35,7 @@ class SudokuPuzzle:
     instance: SudokuInstance
 
     @property
-    def setting(self) -> Setting:
+    def setting(self) -> SudokuSetting:
         return self.instance.setting
 
     @property
@@ -95,6 +96,8 @@ class SudokuPuzzle:
           that contradict none
         * dense: 2 − .01 if solved, else .5 Δfilled (share of all cells) + .02 Δconstraints; −.5 if
           anything was illegal
+        * progress: of the cells to fill, those with the solution's digit, less half of those with
+          another
         """
         before, after, size = step.before, step.after, self.instance.size
         solved = float(self.solved(after))
@@ -131,6 +134,7 @@ class SudokuPuzzle:
             *weighted("local", local),
             *weighted("dense", dense),
             *weighted("sparse", {"solved": (1.0, solved)}),
+            *progressed(self._done(before), self._done(after), read),
         )
         return Rewards(parts, mask=read)
 
@@ -142,6 +146,8 @@ class SudokuPuzzle:
         )
 
     def drawing(self, state: Grid) -> str:
+        if self.setting.listed:
+            return self._listed(state)
         lines = ["Given:", *_rows(self.instance.givens)]
         if state != self.instance.givens:
             lines += ["Now:", *_rows(state)]
@@ -167,6 +173,37 @@ class SudokuPuzzle:
             for c, digit in enumerate(row)
             if state[r][c] != digit
         )
+
+    def _done(self, state: Grid) -> float:
+        """A wrong digit takes off half of what a right one is worth: more, and a team that is
+        mostly wrong learns to write nothing; less, and it learns to fill the grid with guesses."""
+        right = wrong = to_fill = 0
+        rows = zip(self.instance.givens, state, self.instance.solution, strict=True)
+        for givens, digits, solved in rows:
+            for given, digit, true in zip(givens, digits, solved, strict=True):
+                to_fill += not given
+                right += not given and digit == true
+                wrong += not given and digit not in (0, true)
+        return (right - wrong / 2) / to_fill
+
+    def _listed(self, state: Grid) -> str:
+        """Blank cells last, as an answer writes them, each with the digits that stand in its row,
+        column and box and so can't be its own."""
+        lists: dict[str, list[str]] = {"Given:": [], "Written:": []}
+        blanks: list[str] = []
+        for r, row in enumerate(state):
+            for c, digit in enumerate(row):
+                cell = f"r{r + 1}c{c + 1}"
+                if digit:
+                    given = self.instance.givens[r][c]
+                    lists["Given:" if given else "Written:"].append(f"{cell}={digit}")
+                else:
+                    fitting = candidates(state, (r, c))
+                    others = [d for d in range(1, self.instance.size + 1) if d not in fitting]
+                    known = f"not {' '.join(map(str, others))}" if others else "any"
+                    blanks.append(f"({r + 1}, {c + 1}, {known})")
+        filled_in = [" ".join([name, *cells]) for name, cells in lists.items() if cells]
+        return "\n".join((*filled_in, *blanks))
 
     def check(self, actions: tuple[Writes, ...]) -> Verdict:
         return check_writes(self.instance, [write for action in actions for write in action])

@@ -208,6 +208,8 @@ def test_rewards_are_the_published_ones() -> None:
             "dense.shortest": 0.0,
             "dense.shaping": 0.99 * -7 + 8 + 0.99 * -8 + 7,
             "sparse.solved": 0.0,
+            "progress.nearer": 0.0,
+            "progress.format": 1.0,
             "mask": 1.0,
         }
     )
@@ -328,3 +330,15 @@ def test_an_action_is_kept_as_it_was_written() -> None:
     episode.apply(TOOL, "no calls")
     assert episode.taken == (Taken(TOOL, "no calls"),)
     assert "refused: no_answer" in episode.observe(PLAN)
+
+
+def test_progress_is_lost_on_a_way_back_for_which_the_published_rewards_pay_nothing() -> None:
+    instance = PlanPathInstance(
+        grid=(".....",) * 5, start=(0, 0), goal=(0, 4), setting=PlanPathSetting(team=(PLAN,))
+    )
+    episode = PlanPath().reset(instance.task.instance)
+    nearer, _, _ = episode.apply(PLAN, "#### [R, R]")
+    back, _, _ = episode.apply(PLAN, "#### [L]")
+    assert nearer.total("progress") == pytest.approx(0.5 + 0.1)
+    assert back.total("progress") == pytest.approx(-0.25 + 0.1)
+    assert back.scores()["team.progress"] == 0.0

@@ -208,6 +208,8 @@ def test_rewards_are_the_published_ones() -> None:
         "dense.solved": 0.0,
         "dense.timeout": 0.0,
         "sparse.solved": 0.0,
+        "progress.nearer": 0.5,
+        "progress.format": 1.0,
         "mask": 1.0,
     }
     assert first.total() == pytest.approx(0.1 + 0.05 + 0.8)
@@ -316,3 +318,33 @@ def test_every_level_of_boxoban_can_be_played(file: str, count: int) -> None:
         moves = solve(*level.instance.parsed)
         assert moves is not None
         assert check_play(level.instance, moves).solved
+
+
+def test_a_listed_level_says_where_everything_is_that_its_drawing_shows() -> None:
+    episode = Sokoban().reset(small(listed=True, brief=True).task.instance)
+    assert episode.observe(TOOL).split("\n")[:2] == [
+        "player (2, 2), target (4, 4)",
+        "box (3, 3): U free, D free, L free, R free, target 1 down and 1 right",
+    ]
+    walled = SokobanInstance(
+        level=("## ###", "#@   #", "# $# #", "#  . #", "#    #", "######"),
+        setting=SokobanSetting(listed=True),
+    )
+    assert Sokoban().reset(walled.task.instance).observe(TOOL).split("\n")[1:4] == [
+        "Places are (row, column). Else the edge is wall, the inside floor.",
+        "player (2, 2), target (4, 4), wall (3, 4), floor (1, 3)",
+        "box (3, 3): U free, D free, L free, R wall, target 1 down and 1 right",
+    ]
+
+
+def test_progress_pays_for_the_way_done_and_takes_back_what_is_undone() -> None:
+    """Two pushes are needed: each is worth a half, to either agent, and a dead box costs more."""
+    episode = Sokoban().reset(small().task.instance)
+    proposed, _, _ = episode.apply(TOOL, "#### [push(3, 3, R)]")
+    nothing, _, _ = episode.apply(PLAN, "#### [D]")
+    assert proposed.total("progress") == pytest.approx(0.5 + 0.1)
+    assert nothing.total("progress") == pytest.approx(0.1)
+    gone, _, _ = episode.apply(TOOL, "#### [push(3, 3, L), push(3, 2, D)]")
+    unread, _, _ = episode.apply(PLAN, "no answer")
+    assert gone.total("progress") == pytest.approx(-1.0 + 0.1)
+    assert unread.total("progress") == 0.0

@@ -16,6 +16,7 @@ from agents.environments.sudoku import (
     Difficulty,
     Sudoku,
     SudokuInstance,
+    SudokuSetting,
     check_grid,
     instances,
     solutions_of_4,
@@ -23,7 +24,6 @@ from agents.environments.sudoku import (
 )
 from agents.environments.sudoku.rules import conflicts
 from agents.environments.sudoku.solver import Grid, blank, completions
-from agents.environments.team_episode import Setting
 from agents.errors import InvalidTask
 from agents.records import JsonObject
 from tests.agents.environments.exact_cover import solutions
@@ -37,7 +37,7 @@ OTHER = ((2, 1, 4, 3), (4, 3, 2, 1), (3, 4, 1, 2), (1, 2, 3, 4))
 
 
 def small(**setting: object) -> SudokuInstance:
-    return SudokuInstance(givens=GIVENS, setting=Setting.model_validate(setting))
+    return SudokuInstance(givens=GIVENS, setting=SudokuSetting.model_validate(setting))
 
 
 def alone(**setting: object) -> SudokuInstance:
@@ -297,3 +297,35 @@ def test_more_blanks_than_a_unique_puzzle_can_have_are_refused() -> None:
 def test_blanks_are_as_many_as_the_difficulty_says() -> None:
     for instance in instances("test", 2, 50, Difficulty(blanks=(5, 6))):
         assert sum(row.count(0) for row in instance.givens) in (5, 6)
+
+
+def test_a_listed_grid_names_every_cell_and_what_the_blank_ones_are_not() -> None:
+    episode = Sudoku().reset(alone(listed=True, brief=True).task.instance)
+    seen = episode.observe(PLAN).split("\n")
+    assert seen[:4] == [
+        "Given: r1c1=1 r2c4=2 r3c2=3 r4c3=4",
+        "(1, 2, not 1 3)",
+        "(1, 3, not 1 2 4)",
+        "(1, 4, not 1 2)",
+    ]
+    assert len(seen) == 1 + 12 + 1
+    episode.apply(PLAN, cells((1, 2, 2), (4, 1, 1)))
+    assert episode.observe(PLAN).split("\n")[:3] == [
+        "Given: r1c1=1 r2c4=2 r3c2=3 r4c3=4",
+        "Written: r1c2=2 r4c1=1",
+        "(1, 3, not 1 2 4)",
+    ]
+
+
+def test_progress_counts_right_digits_and_takes_off_half_of_the_wrong_ones() -> None:
+    """A digit that only fits is paid by the published rewards, and not by this."""
+    episode = Sudoku().reset(alone().task.instance)
+    to_fill = sum(row.count(0) for row in GIVENS)
+    right, _, _ = episode.apply(PLAN, cells((1, 2, 2), (1, 3, 3)))
+    wrong, _, _ = episode.apply(PLAN, cells((1, 4, 3)))
+    mended, _, _ = episode.apply(PLAN, cells((1, 4, 4)))
+    spoilt, _, _ = episode.apply(PLAN, cells((1, 2, 4)))
+    assert right.total("progress") == pytest.approx(2 / to_fill + 0.1)
+    assert wrong.total("progress") == pytest.approx(-0.5 / to_fill + 0.1)
+    assert mended.total("progress") == pytest.approx(1.5 / to_fill + 0.1)
+    assert spoilt.total("progress") == pytest.approx(-1.5 / to_fill + 0.1)

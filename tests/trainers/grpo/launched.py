@@ -18,7 +18,7 @@ from trainers.grpo.settings import GrpoSettings
 FORKS = get_context("forkserver")
 FORKS.set_forkserver_preload(
     ["accelerate", "peft", "trainers.glpft.pipeline", "tests.trainers.grpo.tiny_grpo",
-     "trainers.grpo.demo.arm", "trainers.grpo.pipeline", "torch.utils.tensorboard.writer",
+     "trainers.grpo.arms.arm", "trainers.grpo.pipeline", "torch.utils.tensorboard.writer",
      "transformers"]
 )  # fmt: skip
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from subprocess import Popen
 
 from bench.grpo_faults.driver import write_profile
 from bus import BusSettings
 from runtime.config import Settings, load
+from tests.forked import Forked
 from tests.workers.processes import spawn
 from trainers.grpo.data import sealing_of
 from trainers.grpo.loop.command import claim
@@ -47,7 +47,7 @@ class Deployed:
     store: Path
     profile: Path
     """Of the commands that find it."""
-    processes: dict[str, Popen[bytes]]
+    processes: dict[str, Forked]
 
 
 @contextmanager

@@ -20,24 +20,18 @@ from typer.testing import CliRunner
 
 from trainers.cli import app
 from trainers.errors import TrainingError
-from trainers.grpo.demo.arm import work
-from trainers.grpo.demo.beginning import write_beginning
+from trainers.grpo.arms.arm import work
+from trainers.grpo.arms.beginning import write_beginning
+from trainers.grpo.arms.kinds import AT_GRPO, CONTINUED, WARM_START, ArmName
+from trainers.grpo.arms.results import Arm, ArmResult, read_result
+from trainers.grpo.arms.settings import SETTINGS
 from trainers.grpo.demo.pipeline import arms_of, run
 from trainers.grpo.demo.report import Share, conclusion, last_line, report_of
-from trainers.grpo.demo.results import Arm, ArmResult, read_result
-from trainers.grpo.demo.settings import (
-    ARMS,
-    AT_GRPO,
-    CONTINUED,
-    SETTINGS,
-    WARM_START,
-    ArmName,
-    DemoSettings,
-)
+from trainers.grpo.demo.settings import ARMS, DemoSettings
 from trainers.job_processes import Told
 
 from .launched import FORKS
-from .tiny_puzzles import TINY
+from .tiny_puzzles import GAME, LEARNING, TINY
 
 
 def weights(arm: Arm, output: Path) -> dict[str, torch.Tensor]:
@@ -64,7 +58,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All arms of one seed, done without a break."""
     output = tmp_path_factory.mktemp("demo")
     for name in ARMS:
-        work(Arm(kind=name, seed=1), output, TINY, silent)
+        work(Arm(kind=name, seed=1), output, LEARNING, silent)
     return output
 
 
@@ -73,7 +67,7 @@ def test_one_seed_has_the_same_weights_and_results_wherever_it_is_done(
 ) -> None:
     for name in ARMS:
         arm = Arm(kind=name, seed=1)
-        again = work(arm, tmp_path, TINY, silent)
+        again = work(arm, tmp_path, LEARNING, silent)
         before = read_result(arm.folder(whole))
         assert before is not None
         assert without_times(again) == without_times(before)
@@ -103,7 +97,7 @@ def held_after(steps: int, arm: Arm, output: Path, end: Connection) -> None:
             end.send(steps)
             end.recv()
 
-    work(arm, output, TINY, tell)
+    work(arm, output, LEARNING, tell)
 
 
 @pytest.mark.parametrize("name", [AT_GRPO, WARM_START])
@@ -124,7 +118,7 @@ def test_an_arm_that_is_killed_ends_with_the_weights_of_one_that_is_not(
     assert process.exitcode == -signal.SIGKILL
     assert list(arm.folder(tmp_path).glob("checkpoints/*"))
     assert read_result(arm.folder(tmp_path)) is None
-    work(arm, tmp_path, TINY, silent)
+    work(arm, tmp_path, LEARNING, silent)
     assert same(weights(arm, tmp_path), weights(arm, whole))
 
 
@@ -182,9 +176,9 @@ def test_ctrl_c_saves_a_checkpoint_and_leaves_no_process_behind(
 
 def a_result(arm: ArmName, seed: int, solved: int, of: int = 400) -> ArmResult:
     return ArmResult(
-        arm=arm, seed=seed, steps=10, tokens=1_000, train_cpu_seconds=30.0, cpu_seconds=60.0,
-        outcomes="1" * solved + "0" * (of - solved), failures={"out of turns": of - solved},
-        agreement=None, said={}, curve=(),
+        arm=arm, seed=seed, steps=10, tokens=1_000, samples=100, train_cpu_seconds=30.0,
+        cpu_seconds=60.0, outcomes="1" * solved + "0" * (of - solved),
+        failures={"out of turns": of - solved}, agreement=None, said={}, curve=(),
     )  # fmt: skip
 
 
@@ -237,7 +231,7 @@ def test_arms_come_after_what_they_begin_with() -> None:
 
 def test_random_weights_are_those_of_the_seed(tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        write_beginning(TINY.network, seed, tmp_path / name)
+        write_beginning(TINY.network, GAME.pieces, seed, tmp_path / name)
     a, b, c = (load_file(tmp_path / name / "model.safetensors") for name in "abc")
     assert same(a, b)
     assert not same(a, c)

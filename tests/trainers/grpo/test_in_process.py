@@ -11,7 +11,7 @@ from agents.environments.game import AGENTS, TOOL, Agent
 from agents.environments.plan_path import stream
 from agents.environments.puzzle_splits import Split
 from agents.records import Message
-from trainers.grpo.demo.demonstrations import opened, tables
+from trainers.grpo.arms.games.plan_path import opened
 from trainers.grpo.groups import Group
 from trainers.grpo.in_process import Prompter, evaluate
 from workers.engines.factory import build_engine
@@ -21,7 +21,7 @@ from workers.engines.torch.loading import LoadedModel
 from workers.in_process import EnginePool, InProcess
 
 from .recorded import a_run
-from .tiny_puzzles import PUZZLE, a_model, played, sampler_of
+from .tiny_puzzles import GAME, PUZZLE, a_model, played, sampler_of
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def texts_of(group: Group, prompter: Prompter) -> list[str]:
 
 
 def test_a_prompt_is_the_one_that_a_gpu_worker_makes(model: LoadedModel) -> None:
-    for table in tables(Split.TRAIN, PUZZLE, 1, 3):
+    for table in GAME.tables(Split.TRAIN, 1, 3):
         observation = table.episode.observe(TOOL)
         rendered = model.render([Message(role="user", content=observation)], [])
         expected = build_prompt(rendered, (), model.codec).ids
@@ -64,7 +64,7 @@ def test_the_best_candidate_is_executed_before_the_next_agent_observes(
     found: dict[str, list[Group]] = defaultdict(list)
     for group in played(model).groups:
         found[group.key.instance].append(group)
-    for table in tables(Split.TRAIN, PUZZLE, 1, 4):
+    for table in GAME.tables(Split.TRAIN, 1, 4):
         episode = table.episode
         for turn, group in enumerate(sorted(found[table.instance], key=lambda g: g.key.turn or 0)):
             agent: Agent = episode.agent
@@ -118,15 +118,14 @@ def test_one_seed_plays_the_same_and_another_seed_does_not(model: LoadedModel) -
 
 def test_puzzles_that_are_played_together_go_as_they_go_alone(model: LoadedModel) -> None:
     prompter, sampler = Prompter(model), sampler_of(model)
-    together = evaluate(tables(Split.TEST, PUZZLE, 5, 6), prompter, sampler, 5)
+    together = evaluate(GAME.tables(Split.TEST, 5, 6), prompter, sampler, 5)
     alone = [
-        evaluate([table], prompter, sampler, 5).outcomes
-        for table in tables(Split.TEST, PUZZLE, 5, 6)
+        evaluate([table], prompter, sampler, 5).outcomes for table in GAME.tables(Split.TEST, 5, 6)
     ]
     assert together.outcomes == "".join(alone)
     assert sum(together.failures.values()) == together.outcomes.count("0")
 
 
 def test_no_puzzle_of_an_evaluation_is_one_of_training() -> None:
-    grids = {split: {t.instance for t in tables(split, PUZZLE, 1, 50)} for split in Split}
+    grids = {split: {t.instance for t in GAME.tables(split, 1, 50)} for split in Split}
     assert grids[Split.TRAIN].isdisjoint(grids[Split.TEST] | grids[Split.VALIDATION])

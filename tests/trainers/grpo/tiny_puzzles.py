@@ -8,9 +8,11 @@ from agents.environments.game import Agent
 from agents.environments.plan_path import Difficulty, PlanPathSetting
 from agents.environments.puzzle_splits import Split
 from agents.records import PolicyRef
-from trainers.grpo.demo.beginning import write_beginning
-from trainers.grpo.demo.demonstrations import tables
-from trainers.grpo.demo.settings import DemoSettings, NetworkSize, Reinforced, Supervised
+from trainers.grpo.arms.beginning import write_beginning
+from trainers.grpo.arms.games.plan_path import LearnedPlanPath
+from trainers.grpo.arms.games.protocol import LearnedGame
+from trainers.grpo.arms.training import NetworkSize, Reinforced, Supervised
+from trainers.grpo.demo.settings import DemoSettings
 from trainers.grpo.in_process import Played, Prompter, Rules, roll_out
 from trainers.grpo.sampling import Sampler
 from trainers.network import load_base
@@ -19,9 +21,10 @@ from workers.engines.torch.loading import LoadedModel
 PUZZLE = Difficulty(
     rows=5, columns=5, setting=PlanPathSetting(turns=2, calls=2, search=2, brief=True, view=1)
 )
+GAME = LearnedPlanPath(puzzle=PUZZLE)
 TINY = DemoSettings(
     seeds=(1,),
-    puzzle=PUZZLE,
+    game=GAME,
     network=NetworkSize(hidden=32, feed_forward=32, layers=1),
     supervised=Supervised(steps=3, batch=4, warmup=1),
     reinforced=Reinforced(steps=3, episodes=3, candidates=4, limit=5, minibatch=4),
@@ -31,9 +34,17 @@ TINY = DemoSettings(
     checkpoint_every=1,
 )
 
+LEARNING = TINY.model_copy(
+    update={
+        "supervised": Supervised(steps=40, batch=16, warmup=5, learning_rate=1e-2),
+    }
+)
+"""It knows the form of an answer when the rewards begin, so that some groups have a signal: what
+is compared has learned something, if little."""
 
-def a_model(folder: Path, seed: int = 1) -> LoadedModel:
-    write_beginning(TINY.network, seed, folder)
+
+def a_model(folder: Path, seed: int = 1, game: LearnedGame = GAME) -> LoadedModel:
+    write_beginning(TINY.network, game.pieces, seed, folder)
     return load_base(str(folder))
 
 
@@ -49,7 +60,7 @@ def played(loaded: LoadedModel, *, seed: int = 1, limit: int = 5) -> Played:
         return PolicyRef(name="shared", base="model", version=0)
 
     return roll_out(
-        tables(Split.TRAIN, PUZZLE, seed, 4), Prompter(loaded), sampler_of(loaded),
+        GAME.tables(Split.TRAIN, seed, 4), Prompter(loaded), sampler_of(loaded),
         Rules(candidates=4, limit=limit), policy, lambda agent: None,
         torch.Generator().manual_seed(seed), "run",
     )  # fmt: skip

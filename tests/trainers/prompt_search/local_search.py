@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agents.prompts import load_prompt, replacement
-from agents.records import Budget, JsonObject, Run, Task
-from agents.workflows import policies_for, prompt_hashes
+from agents.records import Task
 from tests.bench.local_client import LocalClient
 from trainers.prompt_search.candidates import Candidate, in_force
 from trainers.prompt_search.playing import Played, Player, RunLog
@@ -21,43 +20,7 @@ NO_IDEA = "I have no idea."
 SOLO = load_prompt("solo")
 
 
-class PromptClient(LocalClient):
-    """Its runs may bring prompt files along."""
-
-    def new_run(
-        self,
-        prompt: str,
-        *,
-        workflow: str = "delegate",
-        policies: Mapping[str, str] | None = None,
-        options: JsonObject | None = None,
-        seed: int = 0,
-        budget: Budget | None = None,
-        tags: Mapping[str, str] | None = None,
-        environment: str = "question",
-        instance: JsonObject | None = None,
-        run_id: str | None = None,
-        prompt_files: Mapping[str, str] | None = None,
-    ) -> Run:
-        run = super().new_run(
-            prompt,
-            workflow=workflow,
-            policies=policies_for(workflow, dict(policies or {})),
-            options=options,
-            seed=seed,
-            budget=budget,
-            tags=tags,
-            environment=environment,
-            instance=instance,
-            run_id=run_id,
-        )
-        files = dict(prompt_files or {})
-        return run.model_copy(
-            update={"prompt_files": files, "prompts": prompt_hashes(workflow, files)}
-        )
-
-
-def client(heeds: Sequence[Mapping[str, object]] = (), **scripted: object) -> PromptClient:
+def client(heeds: Sequence[Mapping[str, object]] = (), **scripted: object) -> LocalClient:
     """A deployment whose pool `llm` heeds these phrases."""
     model = ModelSettings.model_validate(
         {
@@ -66,7 +29,7 @@ def client(heeds: Sequence[Mapping[str, object]] = (), **scripted: object) -> Pr
             "scripted": {"heeds": list(heeds), **scripted},
         }
     )
-    return PromptClient({"llm": model})
+    return LocalClient({"llm": model})
 
 
 @dataclass
@@ -110,7 +73,7 @@ def log_in(folder: Path) -> RunLog:
 
 async def searched(
     folder: Path,
-    deployment: PromptClient,
+    deployment: LocalClient,
     variants: Sequence[Candidate],
     *,
     questions: Questions | None = None,

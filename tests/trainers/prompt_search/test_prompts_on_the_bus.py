@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -54,7 +54,7 @@ def stopped_at(results: int, process: Any, output: Path, number: signal.Signals)
         if log.exists() and log.read_bytes().count(b'"played"') >= results:
             process.send_signal(number)
             return
-        os.sched_yield()
+        time.sleep(0.005)
 
 
 async def test_a_better_prompt_is_found_proven_on_held_out_questions_and_adopted(

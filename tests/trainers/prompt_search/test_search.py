@@ -14,7 +14,7 @@ from bus import BusUnavailable
 from tests.trainers.prompt_search.local_search import (
     NO_IDEA,
     SOLO,
-    PromptClient,
+    LocalClient,
     Watched,
     client,
     searched,
@@ -175,7 +175,7 @@ async def test_a_finished_search_asks_for_nothing_when_it_is_read_again(tmp_path
 async def test_a_prompt_that_nobody_reads_is_told_of(tmp_path: Path) -> None:
     """As with a chat template that leaves the system text out: no candidate changes anything."""
 
-    class Deaf(PromptClient):
+    class Deaf(LocalClient):
         async def submit(self, run: Run) -> bool:
             return await super().submit(run.model_copy(update={"prompt_files": {}, "prompts": {}}))
 

@@ -77,7 +77,7 @@ async def test_llama_cpp_in_f32_writes_what_torch_writes(
 ) -> None:
     pytest.importorskip("llama_cpp", reason="needs pip install 'switchyard[gguf]'")
     from bench.fidelity import llama_side
-    from trainers.gguf_export import Precision
+    from trainers.gguf_precision import Precision
 
     engine = build_engine(ModelSettings(engine="torch", model="micro:llm"))
     await engine.start()

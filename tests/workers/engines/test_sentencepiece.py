@@ -142,7 +142,8 @@ Started = Callable[[str], Engine]
 
 def gguf_of(folder: Path) -> Path:
     pytest.importorskip("llama_cpp", reason="needs pip install 'switchyard[gguf]'")
-    from trainers.gguf_export import Precision, export_gguf
+    from trainers.gguf_export import export_gguf
+    from trainers.gguf_precision import Precision
 
     file = folder.parent / f"{folder.name}.gguf"
     if not file.exists():

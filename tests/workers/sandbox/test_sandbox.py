@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import uvloop
 from pydantic import ValidationError
 
 from tests.workers.sandbox.conftest import needs_bubblewrap
@@ -267,3 +268,13 @@ def test_the_command_measures() -> None:
         capture_output=True, text=True, timeout=100, check=True,
     )  # fmt: skip
     assert '"executions_per_second": ' in done.stdout
+
+
+def test_a_line_for_a_program_that_was_ended_is_dropped_on_uvloop_too() -> None:
+    async def told_too_late() -> None:
+        job = {"kind": "program", "source": "input()"}
+        async with Sandbox(settings=UNSAFE) as sandbox, sandbox.process(job) as process:
+            await process.end()
+            await process.write_line(b"late")
+
+    uvloop.run(told_too_late())

@@ -4,8 +4,6 @@ For each seed a model of random weights learns by heart how a weak team plays Pl
 two arms begin, with the same compute: AT-GRPO, and more of the same supervised training. All three
 are measured by greedy play of the same held-out puzzles.
 
-The modules: `settings`, `beginning` (tokenizer and random weights), `demonstrations` (the weak
-team), `supervised` and `reinforced` (one step of either training), `arm` (a training from its first
-step to its result, resumable), `results`, `baselines` (players by hand), `pipeline` and `worker`
-(all arms, two at a time), `report`.
+The arms themselves are `trainers.grpo.arms`. The modules: `settings`, `pipeline` (all of it),
+`report`, `command`.
 """

@@ -16,8 +16,8 @@ def demonstrate(output: Path, *, restart: bool, as_json: bool) -> None:
     """Run the demonstration, or what is left of it, and print what was found."""
     from rich.console import Console
 
+    from trainers.grpo.arms.progress import ArmProgress
     from trainers.grpo.demo.pipeline import run
-    from trainers.grpo.demo.progress import ArmProgress
     from trainers.grpo.demo.report import (
         behaviour,
         compute_table,

@@ -9,14 +9,13 @@ from pydantic import BaseModel, ConfigDict
 
 from runtime.tables import figures
 from trainers.errors import TrainingError
-from trainers.grpo.demo.results import ArmResult
-from trainers.grpo.demo.settings import ARMS, AT_GRPO, CONTINUED, WARM_START, ArmName, DemoSettings
+from trainers.grpo.arms.kinds import AT_GRPO, CONTINUED, WARM_START, ArmName
+from trainers.grpo.arms.results import ArmResult
+from trainers.grpo.demo.settings import ARMS, DemoSettings
 from trainers.skills import wilson
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-REPORT = "report.json"
 
 
 class Share(BaseModel):

@@ -1,5 +1,5 @@
-"""One step of AT-GRPO: puzzles of the training split played by the present weights, and an update
-of them by the groups that this made."""
+"""One step of GRPO: puzzles of the training split played by the present weights, and an update of
+them by the groups that this made."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from agents.environments.game import Agent
 from agents.environments.puzzle_splits import Split
 from agents.records import PolicyRef
 from trainers.grpo.advantages import has_signal
-from trainers.grpo.demo.demonstrations import tables
-from trainers.grpo.demo.settings import DemoSettings
-from trainers.grpo.demo.steps import StepFacts
+from trainers.grpo.arms.kinds import Kind
+from trainers.grpo.arms.settings import ArmSettings
+from trainers.grpo.arms.steps import StepFacts
 from trainers.grpo.in_process import Played, Prompter, Rules, roll_out
 from trainers.grpo.learner import Learner
 from trainers.grpo.losses import Correction
 from trainers.grpo.policies import Policies
 from trainers.grpo.sampling import Sampler
-from trainers.grpo.settings import GrpoSettings
+from trainers.grpo.settings import LORA_RATE, GrpoSettings
 from trainers.grpo.stream import StepBatch
+from trainers.grpo.whole_runs import roll_out_runs
 
 _PIECE_TOKENS = 8_192
 _SEEDS = 1_000_033
@@ -34,20 +35,27 @@ class Batch(NamedTuple):
 
 
 def grpo_settings(
-    settings: DemoSettings, base_sha256: str, seed: int, correction: Correction = "token"
+    settings: ArmSettings, kind: Kind, base_sha256: str, seed: int, correction: Correction = "token"
 ) -> GrpoSettings:
     """What the updates follow from."""
     chosen = settings.reinforced
+    whole_runs = kind.grouping == "trajectory"
+    lora = kind.weights == "lora"
     return GrpoSettings.model_validate(
         {
             "base": "model",
             "base_sha256": base_sha256,
             "data_sha256": "",
+            "grouping": kind.grouping,
             "group_size": chosen.candidates,
-            "minibatch": chosen.minibatch,
+            # So that an update is of as many completions: a run has one for each of its turns.
+            "minibatch": max(1, chosen.minibatch // (settings.game.turns if whole_runs else 1)),
             # An answer that never ends is a bad one here, and must not be left out.
             "truncated": "keep",
-            "learning_rate": chosen.learning_rate,
+            "policies": kind.policies,
+            "weights": kind.weights,
+            "rank": chosen.rank,
+            "learning_rate": chosen.learning_rate * (LORA_RATE if lora else 1.0),
             "objective": {"entropy": chosen.entropy, "correction": correction},
             "piece_tokens": _PIECE_TOKENS,
             "seed": seed,
@@ -60,13 +68,15 @@ class ReinforcedSteps:
 
     def __init__(
         self,
-        settings: DemoSettings,
+        settings: ArmSettings,
+        kind: Kind,
         seed: int,
         policies: Policies,
         prompter: Prompter,
         sampler: Sampler,
     ) -> None:
         self._settings = settings
+        self._kind = kind
         self._seed = seed
         self._policies = policies
         self._learner = Learner(policies)
@@ -88,11 +98,12 @@ class ReinforcedSteps:
         def policy(agent: Agent) -> PolicyRef:
             return PolicyRef(name=grpo.policy_of(agent), base=grpo.base, version=version)
 
-        played = roll_out(
-            tables(Split.TRAIN, self._settings.puzzle, seed, chosen.episodes),
+        play = roll_out if grpo.grouping == "at-grpo" else roll_out_runs
+        played = play(
+            self._settings.game.tables(Split.TRAIN, seed, chosen.episodes, self._kind.team),
             self._prompter,
             self._sampler,
-            Rules(chosen.candidates, chosen.limit),
+            Rules(chosen.candidates, chosen.limit, scheme=chosen.scheme),
             policy,
             lambda agent: self._policies.put_in(grpo.policy_of(agent)),
             torch.Generator().manual_seed(seed),
@@ -115,4 +126,4 @@ class ReinforcedSteps:
                 trained += each.tokens
                 curves |= {f"{name}/{key}": value for key, value in each.curves().items()}
         said = f"rollouts solved {share:.0%}, groups {len(learned)} of {len(played.groups)}"
-        return StepFacts(tokens=batch.tokens + trained, curves=curves, said=said)
+        return StepFacts(batch.tokens + trained, played.samples, curves, said)

@@ -1,4 +1,4 @@
-"""`python -m trainers.grpo.demo.worker OUTPUT`: a process that does one arm after the other, on one
+"""`python -m trainers.grpo.arms.worker OUTPUT`: a process that does one arm after the other, on one
 core. See `trainers.job_processes`."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trainers.errors import TrainingError
-from trainers.grpo.demo.settings import SETTINGS, DemoSettings
+from trainers.grpo.arms.settings import SETTINGS, ArmSettings
 from trainers.job_processes import Told, serve_jobs
 
 _SECONDS = 0.5
@@ -20,8 +20,8 @@ def _work(output: Path, tell: Callable[[Told], None]) -> None:
     import torch
 
     from agents.errors import AgentError
-    from trainers.grpo.demo.arm import work
-    from trainers.grpo.demo.results import Arm
+    from trainers.grpo.arms.arm import work
+    from trainers.grpo.arms.results import Arm
     from trainers.memory import keep_freed_memory
     from workers.engines.protocol import EngineError
 
@@ -36,7 +36,7 @@ def _work(output: Path, tell: Callable[[Told], None]) -> None:
             tell(told)
 
     try:
-        settings = DemoSettings.model_validate_json((output / SETTINGS).read_bytes())
+        settings = ArmSettings.model_validate_json((output / SETTINGS).read_bytes())
         for line in sys.stdin:
             arm = Arm.model_validate_json(line)
             result = work(arm, output, settings, at)

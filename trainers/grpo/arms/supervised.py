@@ -6,9 +6,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from trainers.errors import TrainingError
-from trainers.grpo.demo.demonstrations import demonstrations
-from trainers.grpo.demo.settings import DemoSettings
-from trainers.grpo.demo.steps import StepFacts
+from trainers.grpo.arms.games.protocol import Team
+from trainers.grpo.arms.settings import ArmSettings
+from trainers.grpo.arms.steps import StepFacts
 from trainers.grpo.in_process import Prompter
 from trainers.grpo.policies import Policies
 from trainers.grpo.settings import SHARED
@@ -25,9 +25,16 @@ class SupervisedSteps:
     number of the first demonstrations: those of the control are not those of its warm start."""
 
     def __init__(
-        self, settings: DemoSettings, seed: int, first: int, policies: Policies, prompter: Prompter
+        self,
+        settings: ArmSettings,
+        seed: int,
+        first: int,
+        team: Team | None,
+        policies: Policies,
+        prompter: Prompter,
     ) -> None:
         self._settings = settings
+        self._team = team
         self._first = seed * _SEEDS + first
         self._policies = policies
         self._prompter = prompter
@@ -56,7 +63,7 @@ class SupervisedSteps:
                 f"the loss of the supervised step {number + 1} is no number: lower its learning "
                 f"rate ({chosen.learning_rate:.1e})"
             )
-        return StepFacts(tokens=ids.numel(), curves={"loss": found}, said=f"loss {found:.3f}")
+        return StepFacts(ids.numel(), len(ids), {"loss": found}, f"loss {found:.3f}")
 
     def _rows(self, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Ids [rows, length], padded on the right, and which of them from the second on are
@@ -64,7 +71,7 @@ class SupervisedSteps:
         import torch
 
         settings, codec = self._settings, self._prompter.loaded.codec
-        said = demonstrations(settings.puzzle, settings.team, seed)
+        said = settings.game.demonstrations(seed, self._team)
         rows = [
             (self._prompter.ids(observation), [*codec.encode(answer), self._end])
             for observation, answer in islice(said, settings.supervised.batch)

@@ -1,4 +1,5 @@
-"""What the runner needs of a deployment: `runtime.client.Client` has it, and so has a test's."""
+"""What benchmarks and searches need of a deployment: `runtime.client.Client` has it, and so has a
+test's."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ class RunClient(Protocol):
         environment: str = "question",
         instance: JsonObject | None = None,
         run_id: str | None = None,
+        prompt_files: Mapping[str, str] | None = None,
     ) -> Run:
         """A run that is ready to be submitted. Nothing is sent yet."""
         ...

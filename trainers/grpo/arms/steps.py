@@ -1,4 +1,4 @@
-"""What the two trainings of the demonstration have in common."""
+"""What the two ways of training have in common."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ class StepFacts:
 
     tokens: int
     """That went through the model, whichever way, padding included."""
+    samples: int
+    """Completions that were drawn, or answers that were imitated."""
     curves: dict[str, float]
     """Values by the name of their curve."""
     said: str

@@ -1,0 +1,43 @@
+"""`bench grpo`: the claim of AT-GRPO's paper, at small scale."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("grpo")(grpo)
+
+
+def grpo(
+    output: Annotated[Path, typer.Argument(help="Folder of models, results and the report.")],
+    game: Annotated[str, typer.Option(help="plan_path, sudoku or sokoban.")] = "plan_path",
+    seeds: Annotated[str, typer.Option(help="Comma-separated.")] = "1,2,3",
+    arms: Annotated[
+        str,
+        typer.Option(
+            help="Comma-separated: warm-start, continued-sft, single-agent, single-agent-grpo, "
+            "mas-grpo, at-grpo, at-grpo-per-role, at-grpo-lora-per-role, swapped-policies, "
+            "tool-agent-alone, best-of-k; those that these need are done as well."
+        ),
+    ] = "all",
+    held_out: Annotated[int, typer.Option(min=1, help="Puzzles to measure on.")] = 1_000,
+    jobs: Annotated[int, typer.Option(min=1, max=256, help="Arms at once, each on one core.")] = 2,
+    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
+) -> None:
+    """Train AT-GRPO and its peers on one game from random weights, and measure them.
+
+    All arms of a seed play the same puzzles with the same settings and as many samples; what they
+    solve of held-out puzzles is printed as it comes out. Run it again to go on after a crash or
+    Ctrl-C; what is finished is not done again, and further seeds and arms may be asked of the
+    folder.
+    """
+    from bench.grpo.command import measure
+    from bench.grpo.plan import plan_of
+
+    plan = plan_of(output, game=game, seeds=seeds, arms=arms, held_out=held_out, jobs=jobs)
+    measure(plan, as_json=as_json)

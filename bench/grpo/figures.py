@@ -1,0 +1,236 @@
+"""The figures of the table, from the results of all arms.
+
+An arm's success is the mean over its seeds. Its interval is a bootstrap over puzzles in which all
+seeds' outcomes of a puzzle are drawn together: it says how far another draw of puzzles may be from
+this one. How far another seed may be is said by the seeds themselves, each with Wilson's interval.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from math import fsum
+from statistics import fmean
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict
+
+from bench.statistics import Interval, bootstrap_difference, wilson
+from trainers.grpo.arms.kinds import (
+    AT_GRPO,
+    BEST_OF_K,
+    CONTINUED,
+    MAS_GRPO,
+    PER_ROLE,
+    PER_ROLE_LORA,
+    PROPOSER,
+    SINGLE,
+    SINGLE_GRPO,
+    SWAPPED,
+    WARM_START,
+    ArmName,
+)
+from trainers.grpo.arms.results import ArmResult, Point
+from trainers.grpo.arms.settings import ArmSettings
+
+ROWS: tuple[ArmName, ...] = (
+    WARM_START, CONTINUED, SINGLE, SINGLE_GRPO, MAS_GRPO, AT_GRPO, PER_ROLE, PER_ROLE_LORA, SWAPPED,
+    PROPOSER, BEST_OF_K,
+)  # fmt: skip
+"""In the order of the table."""
+CLAIMS: tuple[tuple[ArmName, ArmName], ...] = (
+    (CONTINUED, WARM_START), (SINGLE_GRPO, SINGLE), (MAS_GRPO, CONTINUED), (AT_GRPO, CONTINUED),
+    (AT_GRPO, SINGLE_GRPO), (AT_GRPO, MAS_GRPO), (PER_ROLE, MAS_GRPO), (PER_ROLE, AT_GRPO),
+    (PER_ROLE_LORA, PER_ROLE), (PER_ROLE, PROPOSER), (PER_ROLE, SWAPPED), (AT_GRPO, BEST_OF_K),
+)  # fmt: skip
+"""First less second. They were chosen before any result was there."""
+
+Verdict = Literal["more", "less", "more, not in every seed", "less, not in every seed",
+                  "no difference found"]  # fmt: skip
+
+
+class Bounds(BaseModel):
+    """An estimate with its 95 % interval."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    estimate: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, found: Interval) -> Self:
+        return cls(estimate=found.estimate, low=found.low, high=found.high)
+
+    @property
+    def interval(self) -> Interval:
+        return Interval(self.estimate, self.low, self.high)
+
+
+class CurvePoint(BaseModel):
+    """One look at an arm in training, over all seeds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    samples: float
+    tokens: float
+    success: float
+    low: float
+    """Of the seeds."""
+    high: float
+
+
+class ArmFigures(BaseModel):
+    """One arm over all its seeds. Means are over seeds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    arm: ArmName
+    success: Bounds
+    by_seed: dict[int, Bounds]
+    gain: Bounds | None
+    """Over the warm start, paired; None of the warm start itself."""
+    samples: float
+    """Completions drawn in training, or answers imitated, since its beginning."""
+    tokens: float
+    """Through the model in training since its beginning, padding included."""
+    steps: float
+    train_cpu_minutes: float
+    agreement: float | None
+    """Share of proposals that the plan agent carried out as they were; None without proposals."""
+    failures: dict[str, int]
+    """Of all seeds."""
+    said: dict[str, dict[str, int]]
+    """By agent, the most frequent answers of the first seed."""
+    curve: tuple[CurvePoint, ...]
+
+
+class Difference(BaseModel):
+    """One arm less another, puzzle by puzzle."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    first: ArmName
+    second: ArmName
+    gap: Bounds
+    by_seed: dict[int, float]
+    verdict: Verdict
+
+
+class GrpoReport(BaseModel):
+    """The whole table."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    settings: ArmSettings
+    arms: tuple[ArmFigures, ...]
+    differences: tuple[Difference, ...]
+    baselines: dict[str, Bounds]
+    """Players by hand on the same puzzles, with Wilson's interval."""
+    published: str
+    minutes: float
+    """Of the wall clock, over all parts of an interrupted run."""
+    cpu_minutes: float
+    """Of all processes: training, looks and measurement."""
+
+
+def report_of(
+    settings: ArmSettings,
+    results: Sequence[ArmResult],
+    baselines: Mapping[str, int],
+    published: str,
+    minutes: float,
+) -> GrpoReport:
+    """From the results of all arms of all seeds."""
+    by_arm: dict[ArmName, list[ArmResult]] = {}
+    for name in ROWS:
+        own = sorted((one for one in results if one.arm == name), key=lambda one: one.seed)
+        if own:
+            by_arm[name] = own
+    return GrpoReport(
+        settings=settings,
+        arms=tuple(_arm(name, own, by_arm.get(WARM_START)) for name, own in by_arm.items()),
+        differences=tuple(
+            _difference(by_arm[first], by_arm[second])
+            for first, second in CLAIMS
+            if first in by_arm and second in by_arm
+        ),
+        baselines={
+            name: Bounds.of(wilson(solved, settings.held_out)) for name, solved in baselines.items()
+        },
+        published=published,
+        minutes=round(minutes, 2),
+        cpu_minutes=round(fsum(one.cpu_seconds for one in results) / 60, 2),
+    )
+
+
+def _arm(name: ArmName, own: Sequence[ArmResult], warm: Sequence[ArmResult] | None) -> ArmFigures:
+    def mean(value: Callable[[ArmResult], float]) -> float:
+        return fmean(map(value, own))
+
+    failures: Counter[str] = Counter()
+    for one in own:
+        failures.update(one.failures)
+    agreement = [one.agreement for one in own if one.agreement is not None]
+    solved = _by_puzzle(own)
+    return ArmFigures(
+        arm=name,
+        success=Bounds.of(bootstrap_difference(solved, [0.0] * len(solved))),
+        by_seed={one.seed: Bounds.of(wilson(one.solved, len(one.outcomes))) for one in own},
+        gain=None if warm is None or name == WARM_START else _gap(own, warm),
+        samples=mean(lambda one: one.samples),
+        tokens=mean(lambda one: one.tokens),
+        steps=mean(lambda one: one.steps),
+        train_cpu_minutes=mean(lambda one: one.train_cpu_seconds) / 60,
+        agreement=fmean(agreement) if agreement else None,
+        failures=dict(failures.most_common()),
+        said=own[0].said,
+        curve=_curve([one.curve for one in own]),
+    )
+
+
+def _difference(first: Sequence[ArmResult], second: Sequence[ArmResult]) -> Difference:
+    gap = _gap(first, second)
+    by_seed = {a.seed: a.success - b.success for a, b in zip(first, second, strict=True)}
+    return Difference(
+        first=first[0].arm,
+        second=second[0].arm,
+        gap=gap,
+        by_seed=by_seed,
+        verdict=_verdict(gap, list(by_seed.values())),
+    )
+
+
+def _verdict(gap: Bounds, by_seed: Sequence[float]) -> Verdict:
+    """What the interval over puzzles says, and whether every seed says it too."""
+    if gap.low > 0:
+        return "more" if min(by_seed) > 0 else "more, not in every seed"
+    if gap.high < 0:
+        return "less" if max(by_seed) < 0 else "less, not in every seed"
+    return "no difference found"
+
+
+def _gap(first: Sequence[ArmResult], second: Sequence[ArmResult]) -> Bounds:
+    """Of the means over seeds, paired over puzzles."""
+    return Bounds.of(bootstrap_difference(_by_puzzle(first), _by_puzzle(second)))
+
+
+def _by_puzzle(own: Sequence[ArmResult]) -> list[float]:
+    """Of each puzzle, the share of the seeds that solved it."""
+    return [
+        marks.count("1") / len(own) for marks in zip(*(one.outcomes for one in own), strict=True)
+    ]
+
+
+def _curve(curves: Sequence[Sequence[Point]]) -> tuple[CurvePoint, ...]:
+    """The seeds' looks side by side; where steps are few, one may have had fewer of them."""
+    return tuple(
+        CurvePoint(
+            samples=fmean(point.samples for point in points),
+            tokens=fmean(point.tokens for point in points),
+            success=fmean(point.success for point in points),
+            low=min(point.success for point in points),
+            high=max(point.success for point in points),
+        )
+        for points in zip(*curves, strict=False)
+    )

@@ -1,0 +1,92 @@
+"""What is asked of the bench. Its folder is that of `trainers.grpo.arms.folder`, and holds besides
+
+    OUTPUT/baselines.json                    what players by hand solve
+    OUTPUT/report.md, report.html, report.json
+
+Further seeds and arms may be asked of the same folder; what is there is not done again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.errors import UsageError
+from trainers.grpo.arms.games.known import GAMES
+from trainers.grpo.arms.kinds import KINDS, ArmName, slug
+from trainers.grpo.arms.results import Arm
+from trainers.grpo.arms.settings import ArmSettings
+
+TEST_SEED = 2027
+"""Not that of the demonstration: its puzzles were looked at when the games' settings were
+chosen."""
+LOOKS = 8
+LOOKED_AT = 100
+CHECKPOINT_EVERY = 4
+"""Steps: those of whole runs take long."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that is asked of one command."""
+
+    output: Path
+    settings: ArmSettings
+    kinds: tuple[ArmName, ...]
+    """With those that they need, in the order of work."""
+    jobs: int
+
+    @property
+    def arms(self) -> list[Arm]:
+        """Seed by seed, so that what was done before a stop compares."""
+        return [Arm(kind=kind, seed=seed) for seed in self.settings.seeds for kind in self.kinds]
+
+
+def plan_of(output: Path, *, game: str, seeds: str, arms: str, held_out: int, jobs: int) -> Plan:
+    """From the options as they are typed. Raises `UsageError`."""
+    if game not in GAMES:
+        raise UsageError(f"--game: there is no {game!r}; there are: {', '.join(GAMES)}")
+    known = GAMES[game]
+    settings = ArmSettings(
+        game=known.game,
+        seeds=_seeds(seeds),
+        test_seed=TEST_SEED,
+        held_out=held_out,
+        looks=LOOKS,
+        looked_at=LOOKED_AT,
+        checkpoint_every=CHECKPOINT_EVERY,
+        network=known.training.network,
+        supervised=known.training.supervised,
+        reinforced=known.training.reinforced,
+    )
+    return Plan(output, settings, _kinds(arms), jobs)
+
+
+def _seeds(text: str) -> tuple[int, ...]:
+    try:
+        found = tuple(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError as error:
+        raise UsageError(f"--seeds {text}: whole numbers, as in 1,2,3") from error
+    if min(found) < 0:
+        raise UsageError(f"--seeds {text}: none is below 0")
+    return found
+
+
+def _kinds(text: str) -> tuple[ArmName, ...]:
+    """Those that are named and all that these need; `all` names all."""
+    by_slug: dict[str, ArmName] = {slug(name): name for name in KINDS}
+    if text.strip() == "all":
+        return tuple(KINDS)
+    wanted: set[ArmName] = set()
+    for part in (part.strip() for part in text.split(",")):
+        if part not in by_slug:
+            raise UsageError(f"--arms: there is no {part!r}; there are: {', '.join(by_slug)}")
+        wanted |= _with_needed(by_slug[part])
+    return tuple(name for name in KINDS if name in wanted)
+
+
+def _with_needed(name: ArmName) -> set[ArmName]:
+    found: set[ArmName] = {name}
+    for needed in KINDS[name].needs:
+        found |= _with_needed(needed)
+    return found

@@ -1,0 +1,178 @@
+"""What the report says, as words and as tables of text."""
+
+from __future__ import annotations
+
+from bench.grpo.figures import ArmFigures, Bounds, GrpoReport
+from bench.grpo.published import QWEN3_SMALL
+from bench.report import figures as say
+from runtime.words import counted
+from trainers.grpo.arms.kinds import KINDS
+
+Table = tuple[list[str], list[list[str]]]
+"""Heading and rows."""
+_BUDGET = (
+    "Every arm has the settings of its game, none its own. Arms that learn from rewards draw as "
+    "many completions as AT-GRPO in its steps, up to the end of the step; continued SFT goes on "
+    "until as many tokens went through its model. Tokens differ where samples are equal: whole "
+    "runs share no prompts."
+)
+
+
+def title(report: GrpoReport) -> str:
+    """Of the page."""
+    return f"AT-GRPO and its peers on {game_of(report)}"
+
+
+def game_of(report: GrpoReport) -> str:
+    """`plan path`."""
+    return report.settings.game.name.replace("_", " ")
+
+
+def about(report: GrpoReport) -> str:
+    """What was done."""
+    chosen = report.settings
+    size, rewarded = chosen.network, chosen.reinforced
+    seeds = ", ".join(map(str, chosen.seeds))
+    return (
+        f"From random weights ({size.layers} layers, {size.hidden} wide), seeds {seeds}; measured "
+        f"by greedy play of {chosen.held_out:,} held-out puzzles with the final weights. K = "
+        f"{rewarded.candidates}, {rewarded.episodes} puzzles per version, {rewarded.steps} "
+        f"versions of AT-GRPO; {chosen.supervised.steps} supervised steps of "
+        f"{chosen.supervised.batch} answers before. {_BUDGET} Means over seeds; 95 % intervals by "
+        "bootstrap over puzzles, all seeds' outcomes of one drawn together: how far another seed "
+        "may be is said by the seeds' range alone."
+    )
+
+
+def ending(report: GrpoReport) -> str:
+    """What it cost."""
+    return (
+        f"{report.minutes:,.1f} minutes, {report.cpu_minutes:,.1f} CPU-minutes, "
+        f"{counted(len(report.settings.seeds), 'seed')}"
+    )
+
+
+def tables(report: GrpoReport) -> dict[str, Table]:
+    """By caption; one without rows has nothing to say."""
+    return {
+        "Solved": solved(report),
+        "One arm less another, in points, puzzle by puzzle": differences(report),
+        "Players by hand, on the same puzzles": by_hand(report),
+        "Solved by seed, with Wilson's interval": by_seed(report),
+        "Compute, mean over seeds, since the arm's beginning": compute(report),
+        "What failures are made of, all seeds": failures(report),
+        "What each arm is": kinds(report),
+        "Said most often, first seed": said(report),
+    }
+
+
+def solved(report: GrpoReport) -> Table:
+    """The table of the claim."""
+    published = QWEN3_SMALL.get(report.settings.game.name, {})
+    head = ["arm", "solved", "95 %", "seeds' range", "over warm start", "agreement",
+            "published, 1.7B"]  # fmt: skip
+    rows = [
+        [
+            each.arm,
+            say.share(each.success.estimate),
+            say.span(each.success.low, each.success.high),
+            _range(each),
+            "–" if each.gain is None else _points(each.gain),
+            "–" if each.agreement is None else f"{each.agreement:.0%}",
+            f"{published[each.arm]:.1f} %" if each.arm in published else "–",
+        ]
+        for each in report.arms
+    ]
+    return head, rows
+
+
+def differences(report: GrpoReport) -> Table:
+    """Each claim, with what may be said of it."""
+    rows = [
+        [
+            f"{each.first} − {each.second}",
+            _points(each.gap),
+            ", ".join(say.points(gap) for gap in each.by_seed.values()),
+            each.verdict,
+        ]
+        for each in report.differences
+    ]
+    return ["arms", "points [95 %]", "by seed", "finding"], rows
+
+
+def by_hand(report: GrpoReport) -> Table:
+    """Players that have learned nothing."""
+    rows = [
+        [name, say.share(each.estimate), say.span(each.low, each.high)]
+        for name, each in report.baselines.items()
+    ]
+    return ["player", "solved", "95 %"], rows
+
+
+def by_seed(report: GrpoReport) -> Table:
+    """Each seed alone."""
+    seeds = report.settings.seeds
+    rows = [
+        [
+            each.arm,
+            *(
+                f"{say.share(found.estimate)} ({say.span(found.low, found.high)})"
+                for seed in seeds
+                for found in (each.by_seed[seed],)
+            ),
+        ]
+        for each in report.arms
+    ]
+    return ["arm", *(f"seed {seed}" for seed in seeds)], rows
+
+
+def compute(report: GrpoReport) -> Table:
+    """Of the arms that train."""
+    rows = [
+        [
+            each.arm,
+            say.count(each.steps),
+            say.count(each.samples),
+            say.count(each.tokens),
+            f"{each.train_cpu_minutes:.1f}",
+        ]
+        for each in report.arms
+        if each.steps
+    ]
+    return ["arm", "steps", "samples", "tokens", "CPU-minutes training"], rows
+
+
+def failures(report: GrpoReport) -> Table:
+    """By arm."""
+    rows = [
+        [each.arm, ", ".join(f"{count:,} {kind}" for kind, count in each.failures.items()) or "–"]
+        for each in report.arms
+    ]
+    return ["arm", "failures"], rows
+
+
+def kinds(report: GrpoReport) -> Table:
+    """In words."""
+    return ["arm", "about"], [[each.arm, KINDS[each.arm].about] for each in report.arms]
+
+
+def said(report: GrpoReport) -> Table:
+    """Whether success was learned by reading, or by one answer that fits everywhere."""
+    rows = [
+        [
+            f"{each.arm}, {agent.replace('_', ' ')}",
+            ", ".join(f"{text!r} {count:,}" for text, count in answers.items()),
+        ]
+        for each in report.arms
+        for agent, answers in each.said.items()
+    ]
+    return ["agent", "answers"], rows
+
+
+def _points(found: Bounds) -> str:
+    return f"{say.points(found.estimate)} [{say.points(found.low)}, {say.points(found.high)}]"
+
+
+def _range(each: ArmFigures) -> str:
+    shares = [found.estimate for found in each.by_seed.values()]
+    return say.span(min(shares), max(shares))

@@ -1,0 +1,70 @@
+"""Intervals one below the other, each with its words above it: shares, or differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bench.report.plots import WIDTH
+from bench.statistics import Interval
+from runtime.pages import svg
+
+_ROW = 46.0
+_TOP = 8.0
+_BELOW = 34.0
+_SIDE = 20.0
+
+
+@dataclass(frozen=True)
+class Line:
+    """An interval with its words above it."""
+
+    words: str
+    interval: Interval
+    mark: str
+    """Class that says its colour."""
+    dots: tuple[float, ...] = ()
+    """Smaller ones beside the estimate."""
+
+
+def shares_plot(label: str, lines: Sequence[Line], say: Callable[[float], str]) -> str:
+    """Values from 0 to 1; the axis holds what there is."""
+    edges = [edge for each in lines for edge in (*_ends(each), *each.dots)]
+    room = max(0.01, (max(edges) - min(edges)) * 0.08)
+    low, high = max(0.0, min(edges) - room), min(1.0, max(edges) + room)
+    return _drawing(label, lines, svg.Scale(low, high, _SIDE, WIDTH - _SIDE), say)
+
+
+def differences_plot(label: str, lines: Sequence[Line], say: Callable[[float], str]) -> str:
+    """Zero stands in the middle."""
+    reach = 1.1 * max(0.01, *(abs(edge) for each in lines for edge in _ends(each)))
+    return _drawing(label, lines, svg.Scale(-reach, reach, _SIDE, WIDTH - _SIDE), say)
+
+
+def certainty(interval: Interval) -> str:
+    """The colour class of a difference: grey where the interval holds zero."""
+    return "unsure" if interval.low <= 0 <= interval.high else "sure"
+
+
+def _ends(line: Line) -> tuple[float, float]:
+    return line.interval.low, line.interval.high
+
+
+def _drawing(label: str, lines: Sequence[Line], x: svg.Scale, say: Callable[[float], str]) -> str:
+    bottom = _TOP + _ROW * len(lines)
+    parts: list[str] = []
+    for tick in x.ticks(5):
+        kind = "zero" if tick == 0 else "grid"
+        parts.append(svg.line(x(tick), _TOP, x(tick), bottom, kind))
+        parts.append(svg.text(x(tick), bottom + 16, say(tick), "tick", "middle"))
+    for at, line in enumerate(lines):
+        y = _TOP + _ROW * at + 30
+        found = line.interval
+        parts.append(svg.text(x.start, y - 12, line.words, "label"))
+        parts.append(svg.line(x(found.low), y, x(found.high), y, f"interval {line.mark}"))
+        parts += [
+            svg.tag("circle", cx=x(dot), cy=y, r=2.5, class_=f"dot {line.mark}")
+            for dot in line.dots
+        ]
+        parts.append(svg.tag("circle", cx=x(found.estimate), cy=y, r=5, class_=f"dot {line.mark}"))
+    return svg.picture(WIDTH, bottom + _BELOW, label, *parts)

@@ -1,0 +1,275 @@
+"""The arms of `bench grpo`: each learns in its own way, from as much, and goes on where it was."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from agents.environments.game import AGENTS, PLAN, TOOL
+from agents.environments.puzzle_splits import Split
+from trainers.errors import TrainingError
+from trainers.grpo.arms.arm import work
+from trainers.grpo.arms.folder import claim
+from trainers.grpo.arms.games.known import GAMES
+from trainers.grpo.arms.games.protocol import Team
+from trainers.grpo.arms.kinds import (
+    AT_GRPO,
+    BEST_OF_K,
+    KINDS,
+    MAS_GRPO,
+    PER_ROLE,
+    PER_ROLE_LORA,
+    PROPOSER,
+    SINGLE_GRPO,
+    SWAPPED,
+    WARM_START,
+    ArmName,
+    slug,
+)
+from trainers.grpo.arms.measured import played
+from trainers.grpo.arms.models import as_written
+from trainers.grpo.arms.progress import ArmProgress
+from trainers.grpo.arms.reinforced import grpo_settings
+from trainers.grpo.arms.results import Arm, ArmResult, read_result
+from trainers.grpo.in_process import Prompter
+from trainers.job_processes import Told
+
+from .tiny_puzzles import LEARNING, a_model
+
+TEAMS: tuple[Team, ...] = ((PLAN,), (TOOL,))
+BY_ROLE: tuple[ArmName, ...] = (PER_ROLE, PER_ROLE_LORA)
+REWARDED: list[ArmName] = [name for name, kind in KINDS.items() if kind.way == "reinforced"]
+
+
+def silent(told: Told) -> None:
+    """Nobody watches."""
+
+
+def arm(name: ArmName) -> Arm:
+    return Arm(kind=name, seed=1)
+
+
+def weights(name: ArmName, output: Path) -> dict[str, torch.Tensor]:
+    """Of all of the arm's policies."""
+    model = arm(name).folder(output) / "model"
+    return {
+        f"{path.relative_to(model)}:{key}": tensor
+        for path in sorted(model.rglob("*.safetensors"))
+        for key, tensor in load_file(path).items()
+    }
+
+
+def same(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> bool:
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[k], theirs[k]) for k in ours)
+
+
+def result(name: ArmName, output: Path) -> ArmResult:
+    found = read_result(arm(name).folder(output))
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All arms of one seed, done without a break."""
+    output = tmp_path_factory.mktemp("arms")
+    for name in KINDS:
+        work(arm(name), output, LEARNING, silent)
+    return output
+
+
+@pytest.mark.parametrize("name", list(KINDS))
+def test_every_arm_is_measured_on_all_held_out_puzzles(whole: Path, name: ArmName) -> None:
+    found = result(name, whole)
+    assert len(found.outcomes) == LEARNING.held_out
+    assert sum(found.failures.values()) == found.outcomes.count("0")
+    assert (found.tokens > 0) == (found.samples > 0) == (KINDS[name].way != "measured")
+
+
+@pytest.mark.parametrize("name", [name for name in REWARDED if name != AT_GRPO])
+def test_an_arm_draws_as_many_samples_as_at_grpo_and_at_most_a_step_more(
+    whole: Path, name: ArmName
+) -> None:
+    found, wanted = result(name, whole), result(AT_GRPO, whole).samples
+    chosen = LEARNING.reinforced
+    of_a_step = (
+        chosen.episodes * chosen.candidates * LEARNING.game.turns * len(KINDS[name].team or AGENTS)
+    )
+    assert wanted <= found.samples < wanted + of_a_step
+
+
+@pytest.mark.parametrize("name", REWARDED)
+def test_an_arm_that_is_rewarded_ends_with_other_weights_than_it_began_with(
+    whole: Path, name: ArmName
+) -> None:
+    begins = KINDS[name].begins
+    assert begins is not None
+    if KINDS[name].weights == "lora":
+        # A new adapter has a B of zeros.
+        found = weights(name, whole)
+        assert any(bool(each.any()) for key, each in found.items() if "lora_B" in key)
+    else:
+        before = weights(begins, whole)
+        after = weights(name, whole)
+        assert any(not torch.equal(after[key], before[key.split("/")[-1]]) for key in after)
+
+
+def test_roles_have_weights_of_their_own(whole: Path) -> None:
+    for name in BY_ROLE:
+        found = weights(name, whole)
+        tool, plan = (
+            {key.split("/")[-1]: each for key, each in found.items() if key.startswith(agent)}
+            for agent in AGENTS
+        )
+        assert len(tool) + len(plan) == len(found)
+        assert not same(tool, plan)
+
+
+class Stopped(Exception):
+    """The process that did the arm is gone."""
+
+
+@pytest.mark.parametrize("name", [PER_ROLE, PER_ROLE_LORA, MAS_GRPO, SINGLE_GRPO])
+def test_an_arm_that_breaks_off_ends_with_the_weights_of_one_that_does_not(
+    whole: Path, tmp_path: Path, name: ArmName
+) -> None:
+    for needed in arm(name).needs:
+        shutil.copytree(needed.folder(whole), needed.folder(tmp_path))
+    told: list[Told] = []
+
+    def breaks(one: Told) -> None:
+        told.append(one)
+        if len(told) == 2:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        work(arm(name), tmp_path, LEARNING, breaks)
+    assert read_result(arm(name).folder(tmp_path)) is None
+    assert list(arm(name).folder(tmp_path).glob("checkpoints/*"))
+    work(arm(name), tmp_path, LEARNING, silent)
+    assert same(weights(name, tmp_path), weights(name, whole))
+    assert result(name, tmp_path).outcomes == result(name, whole).outcomes
+
+
+def test_the_tool_agent_alone_proposes_and_nobody_answers(whole: Path) -> None:
+    assert set(result(PROPOSER, whole).said) == {TOOL}
+    assert set(result(SINGLE_GRPO, whole).said) == {PLAN}
+    assert set(result(PER_ROLE, whole).said) == set(AGENTS)
+
+
+def test_swapped_policies_answer_in_each_others_place(whole: Path) -> None:
+    """To the same first observation, what the one wrote as tool agent it writes as plan agent."""
+    playing = as_written(arm(PER_ROLE), whole, LEARNING)
+    found = played(playing, arm(SWAPPED), LEARNING, Split.TEST, LEARNING.held_out, swapped=True)
+    assert found.outcomes == result(SWAPPED, whole).outcomes
+    assert found.said == result(SWAPPED, whole).said
+    playing.put_in(PLAN)
+    table = LEARNING.game.tables(Split.TEST, 2026, 1)[0]
+    (one,) = playing.sampler.greedy(
+        [playing.prompter.ids(table.episode.observe(TOOL))], limit=LEARNING.reinforced.limit
+    )
+    assert playing.prompter.text(one) in found.said[TOOL]
+
+
+def test_best_of_k_follows_from_its_seed(whole: Path, tmp_path: Path) -> None:
+    warm = arm(WARM_START)
+    shutil.copytree(warm.folder(whole), warm.folder(tmp_path))
+    again = work(arm(BEST_OF_K), tmp_path, LEARNING, silent)
+    assert again.outcomes == result(BEST_OF_K, whole).outcomes
+
+
+def test_an_update_by_whole_runs_is_of_as_many_completions(tmp_path: Path) -> None:
+    settings = LEARNING.model_copy(
+        update={"reinforced": LEARNING.reinforced.model_copy(update={"minibatch": 64})}
+    )
+    found = {name: grpo_settings(settings, KINDS[name], "", 1) for name in REWARDED}
+    turns = LEARNING.game.turns
+    assert found[MAS_GRPO].minibatch == 64 // turns
+    assert found[AT_GRPO].minibatch == found[PER_ROLE].minibatch == 64
+    assert found[PER_ROLE_LORA].learning_rate == 10 * found[PER_ROLE].learning_rate
+    for name in REWARDED:
+        assert found[name].group_size == found[AT_GRPO].group_size
+        assert found[name].objective == found[AT_GRPO].objective
+
+
+def test_arms_come_after_what_they_need_and_have_folders_of_their_own() -> None:
+    done: set[ArmName] = set()
+    for name, kind in KINDS.items():
+        assert done.issuperset(kind.needs)
+        done.add(name)
+    assert len({slug(name) for name in KINDS}) == len(KINDS)
+
+
+def test_a_folder_takes_more_seeds_only_where_it_may_and_no_other_settings(tmp_path: Path) -> None:
+    claim(tmp_path / "out", LEARNING)
+    more = LEARNING.model_copy(update={"seeds": (1, 2)})
+    claim(tmp_path / "out", more, more_seeds=True)
+    with pytest.raises(TrainingError, match="was begun with other settings: seeds"):
+        claim(tmp_path / "out", more)
+    other = LEARNING.model_copy(update={"held_out": 5})
+    with pytest.raises(TrainingError, match="held_out"):
+        claim(tmp_path / "out", other, more_seeds=True)
+
+
+@pytest.mark.parametrize("name", list(GAMES))
+class TestGame:
+    """Every game keeps the protocol."""
+
+    def test_the_same_seed_gives_the_same_puzzles_and_texts(self, name: str) -> None:
+        game = GAMES[name].game
+        for team in (None, *TEAMS):
+            first, again = (
+                [
+                    one.episode.observe(one.episode.agent)
+                    for one in game.tables(Split.TEST, 3, 4, team)
+                ]
+                for _ in range(2)
+            )
+            assert first == again
+            rows, same_rows = (
+                [row for row, _ in zip(game.demonstrations(3, team), range(8), strict=False)]
+                for _ in range(2)
+            )
+            assert rows == same_rows
+
+    def test_a_team_of_one_acts_alone(self, name: str) -> None:
+        game = GAMES[name].game
+        for team in TEAMS:
+            assert game.tables(Split.TEST, 3, 1, team)[0].episode.agents == team
+        assert game.tables(Split.TEST, 3, 1)[0].episode.agents == AGENTS
+
+    def test_what_the_weak_team_says_fits_its_limits(self, name: str, tmp_path: Path) -> None:
+        known = GAMES[name]
+        loaded = a_model(tmp_path / "model", game=known.game)
+        prompter = Prompter(loaded)
+        for _, (observation, answer) in zip(range(40), known.game.demonstrations(1), strict=False):
+            ids = loaded.codec.encode(answer)
+            # One more ends the turn.
+            assert len(ids) < known.training.reinforced.limit
+            assert loaded.codec.decode(ids) == answer
+            assert len(prompter.ids(observation)) + len(ids) < known.training.network.context
+
+    def test_its_players_by_hand_have_a_floor_and_a_ceiling(self, name: str) -> None:
+        solved = GAMES[name].game.baselines(5, 12)
+        assert all(0 <= each <= 12 for each in solved.values())
+        assert solved["random"] < solved["oracle"] == 12
+
+
+def test_progress_says_how_many_arms_are_done_and_how_long_the_others_may_take(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with ArmProgress() as progress:
+        tell = progress.watch(4, 3)
+        tell(arm(AT_GRPO), Told(event="training", done=100, total=1_000, said="half way"))
+        tell(arm(PER_ROLE), Told(event="training", done=500, total=1_000, said="begun before"))
+        tell(arm(AT_GRPO), Told(event="finished", said="7 of 8 held-out puzzles solved"))
+    first, second, third = capsys.readouterr().err.splitlines()
+    # Nothing was done in this time as yet.
+    assert first == "seed 1, AT-GRPO, training: 10%, half way"
+    assert second == "seed 1, AT-GRPO per role, training: 50%, begun before"
+    assert third.startswith("seed 1, AT-GRPO: 7 of 8 held-out puzzles solved (2 of 4 arms; about ")
+    assert third.endswith(" min left)")

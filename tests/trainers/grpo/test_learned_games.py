@@ -1,0 +1,135 @@
+"""Games that arms learn: weak teams that can be read, players by hand in order, tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from agents.environments import sokoban, sudoku
+from agents.environments.game import AGENTS, PLAN, TOOL, Refusal
+from agents.environments.marked_answers import read_calls, read_moves, read_rows
+from agents.environments.sokoban.level import Play
+from trainers.grpo.arms.arm import work
+from trainers.grpo.arms.beginning import write_beginning
+from trainers.grpo.arms.games.known import GAMES
+from trainers.grpo.arms.games.protocol import Team
+from trainers.grpo.arms.games.sokoban import LearnedSokoban
+from trainers.grpo.arms.games.sudoku import LearnedSudoku
+from trainers.grpo.arms.kinds import AT_GRPO, CONTINUED, SINGLE, SINGLE_GRPO, WARM_START, ArmName
+from trainers.grpo.arms.results import Arm
+from trainers.grpo.arms.settings import ArmSettings
+from trainers.grpo.arms.training import NetworkSize, Reinforced, Supervised
+from trainers.job_processes import Told
+from trainers.network import load_base
+from workers.engines.text.chat_prompt import TextCodec
+
+NAMES = ("sudoku", "sokoban")
+TEAMS: tuple[Team, ...] = (AGENTS, (TOOL,), (PLAN,))
+
+
+def silent(told: Told) -> None:
+    """Nobody watches."""
+
+
+def codec_of(pieces: Sequence[str], folder: Path) -> TextCodec:
+    size = NetworkSize(hidden=32, feed_forward=32, layers=1)
+    write_beginning(size, pieces, 1, folder / "model")
+    return load_base(str(folder / "model")).codec
+
+
+@pytest.mark.parametrize("team", TEAMS)
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_weak_team_says_can_always_be_read(name: str, team: Team) -> None:
+    for _, said in islice(GAMES[name].game.demonstrations(5, team), 100):
+        read = (read_calls(said, 3), read_rows(said), read_moves(said, 9))
+        assert [each for each in read if not isinstance(each, Refusal)], said
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_players_by_hand_are_as_good_as_what_they_know(name: str) -> None:
+    """The tool by itself leaves the team something to do, and the weak team something to learn."""
+    solved = GAMES[name].game.baselines(seed=7, count=60)
+    knowing = solved["naked singles" if name == "sudoku" else "push-greedy"]
+    assert solved["random"] < knowing <= solved["oracle"] == 60
+    assert 60 * 0.1 <= solved["weak team"] <= 60 * 0.45
+    assert list(solved.values())[-1] < 60
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_piece_is_one_token_and_texts_are_made_of_few(name: str, tmp_path: Path) -> None:
+    game = GAMES[name].game
+    write_beginning(
+        NetworkSize(hidden=32, feed_forward=32, layers=1), game.pieces, 1, tmp_path / "m"
+    )
+    codec = load_base(str(tmp_path / "m")).codec
+    assert {piece: len(codec.encode(piece)) for piece in game.pieces} == dict.fromkeys(
+        game.pieces, 1
+    )
+    for observation, _ in islice(game.demonstrations(3), 200):
+        assert len(codec.encode(observation)) < len(observation) / 3
+
+
+def failing_sudoku(writes: str) -> str:
+    game = LearnedSudoku()
+    given = ((1, 2, 3, 4), (3, 4, 1, 2), (2, 1, 4, 3), (0, 0, 0, 0))
+    setting = sudoku.SudokuSetting(turns=1, team=(PLAN,))
+    one = sudoku.SudokuInstance(givens=given, setting=setting)
+    episode = sudoku.Sudoku().reset(one.model_dump(mode="json"))
+    applied = episode.apply(PLAN, f"#### [{writes}]")
+    return game.failure(episode, int(bool(applied.observation.refusals)))
+
+
+@pytest.mark.parametrize(
+    ("writes", "kind"),
+    [("(4, 1, 4), (4, 2, 4)", "contradiction"), ("(4, 1, 4), (4, 2, 3)", "out of turns"),
+     ("(1, 1, 4)", "refused")],
+)  # fmt: skip
+def test_a_failed_sudoku_is_told_by_its_grid(writes: str, kind: str) -> None:
+    assert failing_sudoku(writes) == kind
+
+
+def test_a_digit_that_is_wrong_and_contradicts_nothing_was_guessed() -> None:
+    givens = ((1, 0, 0, 0), (0, 0, 0, 2), (0, 3, 0, 0), (0, 0, 4, 0))
+    one = sudoku.SudokuInstance(givens=givens, setting=sudoku.SudokuSetting(turns=1, team=(PLAN,)))
+    episode = sudoku.Sudoku().reset(one.model_dump(mode="json"))
+    episode.apply(PLAN, "#### [(1, 2, 4)]")
+    assert LearnedSudoku().failure(episode, 0) == "guessed"
+
+
+@pytest.mark.parametrize(
+    ("moves", "kind"),
+    [("D", "untouched"), ("R, D", "out of turns"), ("U", "refused"),
+     ("R, D, D", "dead")],
+)  # fmt: skip
+def test_a_failed_sokoban_is_told_by_its_box(moves: str, kind: str) -> None:
+    level = ("######", "#@   #", "# $  #", "#  . #", "#    #", "######")
+    setting = sokoban.SokobanSetting(turns=1, team=(PLAN,))
+    one = sokoban.SokobanInstance(level=level, setting=setting)
+    episode = sokoban.Sokoban().reset(one.model_dump(mode="json"))
+    applied = episode.apply(PLAN, f"#### [{moves}]")
+    assert LearnedSokoban().failure(episode, int(bool(applied.observation.refusals))) == kind
+    assert isinstance(episode.state, Play)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_arms_of_every_kind_are_trained_on_it(name: str, tmp_path: Path) -> None:
+    """So small that nothing is learned."""
+    known = GAMES[name]
+    settings = ArmSettings(
+        game=known.game,
+        seeds=(1,),
+        network=NetworkSize(hidden=32, feed_forward=32, layers=1, context=384),
+        supervised=Supervised(steps=2, batch=4, warmup=1),
+        reinforced=Reinforced(
+            steps=1, episodes=2, candidates=3, limit=8, minibatch=4, scheme="progress"
+        ),
+        held_out=4, looks=1, looked_at=2, checkpoint_every=1,
+    )  # fmt: skip
+    kinds: tuple[ArmName, ...] = (WARM_START, AT_GRPO, CONTINUED, SINGLE, SINGLE_GRPO)
+    for kind in kinds:
+        found = work(Arm(kind=kind, seed=1), tmp_path, settings, silent)
+        assert len(found.outcomes) == 4
+        assert sum(found.failures.values()) == found.outcomes.count("0")

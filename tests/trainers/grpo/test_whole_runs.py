@@ -1,0 +1,158 @@
+"""Whole runs that are played in this process are the groups that recorded ones would be."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from itertools import islice
+
+import pytest
+import torch
+
+from agents.environments.game import AGENTS, Agent
+from agents.environments.plan_path import stream
+from agents.environments.puzzle_splits import Split
+from agents.records import PolicyRef, Trajectory
+from trainers.grpo.arms.arm import work
+from trainers.grpo.arms.games.plan_path import opened
+from trainers.grpo.arms.kinds import WARM_START
+from trainers.grpo.arms.models import MODEL
+from trainers.grpo.arms.results import Arm
+from trainers.grpo.groups import Group, Sealing, seal
+from trainers.grpo.in_process import Prompter, Rules, Table
+from trainers.grpo.sampling import Completion, Sampler
+from trainers.grpo.whole_runs import roll_out_runs
+from trainers.network import load_base
+from workers.engines.factory import build_engine
+from workers.engines.settings import ModelSettings
+from workers.engines.torch.loading import LoadedModel
+from workers.in_process import EnginePool, InProcess
+
+from .recorded import a_run
+from .tiny_puzzles import GAME, LEARNING, PUZZLE, sampler_of
+
+K, LIMIT = 3, 8
+POLICY = PolicyRef(name="pair", base="model", version=0)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
+    """One that knows the form of an answer: other rewards than zeros."""
+    output, arm = tmp_path_factory.mktemp("whole_runs"), Arm(kind=WARM_START, seed=1)
+    work(arm, output, LEARNING, lambda told: None)
+    return load_base(str(arm.folder(output) / MODEL))
+
+
+class Again(Sampler):
+    """Draws what was drawn in recorded runs, in their order."""
+
+    def __init__(self, runs: Sequence[Trajectory]) -> None:
+        self.left: dict[tuple[int, ...], deque[Completion]] = defaultdict(deque)
+        for run in runs:
+            for step in run.steps:
+                (call,) = step.candidates[0].calls
+                assert call.logprobs is not None
+                one = Completion(
+                    tuple(call.output_ids or ()),
+                    tuple(call.logprobs),
+                    truncated=call.finish_reason == "length",
+                )
+                self.left[tuple(call.prompt_ids or ())].append(one)
+
+    def sample(
+        self,
+        prompts: Sequence[Sequence[int]],
+        *,
+        count: int,
+        limit: int,
+        temperature: float,
+        generator: torch.Generator,
+    ) -> list[list[Completion]]:
+        return [[self.left[tuple(prompt)].popleft() for _ in range(count)] for prompt in prompts]
+
+
+async def recorded(model: LoadedModel) -> list[Trajectory]:
+    """K runs of each of two puzzles, as the workflow `pair` records them."""
+    settings = ModelSettings(
+        engine="torch", model=str(model.weights.folder), device="cpu", dtype="float32",
+        plain_logprobs=True, constrain_tools=False,
+    )  # fmt: skip
+    engine = build_engine(settings)
+    await engine.start()
+    try:
+        served = InProcess({"pair": EnginePool(settings, engine)})
+        found: list[Trajectory] = []
+        for number, instance in enumerate(islice(stream(Split.TRAIN, 5, PUZZLE), 2)):
+            for at in range(K):
+                run = a_run(K * number + at + 1).run.model_copy(
+                    update={
+                        "task": instance.task, "deadline": 4e9, "seed": at,
+                        "policies": dict.fromkeys(AGENTS, "pair"),
+                        "options": {"candidates": 1, "instructions": False, "max_tokens": LIMIT},
+                    }
+                )  # fmt: skip
+                found.append(await served.play(run))
+        return found
+    finally:
+        await engine.close()
+
+
+def what_is_learned(groups: Sequence[Group]) -> list[object]:
+    """All but the names of runs and puzzles, which are the store's."""
+    return [
+        (
+            group.key.agent, group.key.turn, group.key.state,
+            [(member.reward, member.sequences) for member in group.members],
+        )
+        for group in groups
+    ]  # fmt: skip
+
+
+async def test_runs_played_here_are_the_groups_that_their_records_are_sealed_into(
+    model: LoadedModel,
+) -> None:
+    runs = await recorded(model)
+    # Without the workflow's own sum over the run: its mean is what a run is worth then.
+    means = [run.model_copy(update={"agent_rewards": {}}) for run in runs]
+    sealing = Sealing(size=K, belongs=lambda call: True, max_context=256, grouping="trajectory")
+    sealed = seal(means, sealing)
+    assert not sealed.skipped
+
+    instances = islice(stream(Split.TRAIN, 5, PUZZLE), 2)
+    played = roll_out_runs(
+        [Table(one.id, opened(one)) for one in instances], Prompter(model), Again(runs),
+        Rules(candidates=K, limit=LIMIT), lambda agent: POLICY,
+        lambda agent: None, torch.Generator(), "run",
+    )  # fmt: skip
+    assert what_is_learned(played.groups) == what_is_learned(sealed.records)
+    assert len({reward for group in played.groups for reward in group.rewards}) > 2
+    assert played.samples == sum(len(run.steps) for run in runs)
+
+
+def test_each_run_goes_its_own_way_and_one_seed_plays_the_same(model: LoadedModel) -> None:
+    put: list[Agent] = []
+
+    def play(seed: int) -> tuple[Group, ...]:
+        return roll_out_runs(
+            GAME.tables(Split.TRAIN, 1, 2), Prompter(model), sampler_of(model),
+            Rules(candidates=K, limit=LIMIT), lambda agent: POLICY, put.append,
+            torch.Generator().manual_seed(seed), "run",
+        ).groups  # fmt: skip
+
+    first = play(1)
+    assert first == play(1) != play(2)
+    assert [(group.key.agent, len(group.members)) for group in first] == [
+        (agent, K) for _ in range(2) for agent in AGENTS
+    ]
+    for group in first:
+        assert len({member.sequences for member in group.members}) > 1
+    assert put[: len(AGENTS)] == list(AGENTS)
+
+
+def test_an_episode_is_left_as_it_was(model: LoadedModel) -> None:
+    tables = GAME.tables(Split.TRAIN, 1, 1)
+    roll_out_runs(
+        tables, Prompter(model), sampler_of(model), Rules(candidates=2, limit=LIMIT),
+        lambda agent: POLICY, lambda agent: None, torch.Generator().manual_seed(1), "run",
+    )  # fmt: skip
+    assert tables[0].episode.taken == ()

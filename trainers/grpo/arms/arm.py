@@ -1,0 +1,209 @@
+"""One arm of one seed, from its first step to what it solves of the held-out puzzles.
+
+    OUTPUT/seed-1/at-grpo/checkpoints/     while it is in work
+    OUTPUT/seed-1/at-grpo/curves/          for TensorBoard
+    OUTPUT/seed-1/at-grpo/model/           the trained model, as the engines read it: see `models`
+    OUTPUT/seed-1/at-grpo/result.json      its outcomes and its learning curve
+
+A result is written last and whole: an arm that has one is not done again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from agents.environments.puzzle_splits import Split
+from trainers.checkpoints import CheckpointState, load_checkpoint, save_checkpoint
+from trainers.curves import Curves
+from trainers.errors import UnreadableModel
+from trainers.grpo.arms.kinds import AT_GRPO
+from trainers.grpo.arms.measured import measure, played
+from trainers.grpo.arms.models import as_written, at_beginning, write
+from trainers.grpo.arms.reinforced import ReinforcedSteps
+from trainers.grpo.arms.results import Arm, ArmResult, Point, read_result, write_result
+from trainers.grpo.arms.settings import ArmSettings
+from trainers.grpo.arms.steps import Steps
+from trainers.grpo.arms.supervised import SupervisedSteps
+from trainers.interruption import deferred_interrupt
+from trainers.job_processes import Told
+
+_WORK = "checkpoints"
+PARTS = 1_000
+"""That an arm's progress is told in."""
+
+Tell = Callable[[Told], None]
+
+
+class ArmState(CheckpointState):
+    """What a checkpoint knows besides its tensors."""
+
+    tokens: int = 0
+    samples: int = 0
+    train_cpu_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    curve: tuple[Point, ...] = ()
+
+
+def work(arm: Arm, output: Path, settings: ArmSettings, tell: Tell) -> ArmResult:
+    """Train the arm from its checkpoint, if there is one, measure it and write its result.
+
+    Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt. Raises `TrainingError`.
+    """
+    found = read_result(arm.folder(output))
+    if found is not None:
+        return found
+    if arm.what.way == "measured":
+        tell(_playing(settings))
+        # Done again from its beginning after a stop.
+        return measure(arm, output, settings)
+    return _ArmTraining(arm, output, settings, tell).run()
+
+
+def _playing(settings: ArmSettings) -> Told:
+    return Told(event="playing", said=f"{settings.held_out:,} held-out puzzles")
+
+
+class _ArmTraining:
+    def __init__(self, arm: Arm, output: Path, settings: ArmSettings, tell: Tell) -> None:
+        self.arm, self.settings, self.tell, self.output = arm, settings, tell, output
+        self.folder = arm.folder(output)
+        self.playing = at_beginning(arm, output, settings)
+        self.policies = self.playing.policies
+        self.steps = self._steps()
+        self.budget = self._budget()
+        self.state = ArmState(step=0)
+        self._cpu = time.process_time()
+
+    def run(self) -> ArmResult:
+        self._restore()
+        with (
+            deferred_interrupt() as interruption,
+            Curves(self.folder / "curves", self.state.step) as curves,
+        ):
+            if not self.state.curve:
+                self._look()
+            while self._share() < 1.0:
+                looks = self._looks()
+                self._step(curves)
+                if self._looks() > looks:
+                    self._look()
+                    curves.add(self.state.step, {"greedy success": self.state.curve[-1].success})
+                if interruption.asked or self.state.step % self.settings.checkpoint_every == 0:
+                    self._save()
+                if interruption.asked:
+                    raise KeyboardInterrupt
+            # The measurement is done again after a kill; the training is not.
+            self._save()
+            self.tell(_playing(self.settings))
+            result = self._result()
+            if interruption.asked:
+                raise KeyboardInterrupt
+        return result
+
+    def _step(self, curves: Curves) -> None:
+        began = time.process_time()
+        made = self.steps.step(self.state.step)
+        spent = time.process_time() - began
+        self.state = self.state.model_copy(
+            update={
+                "step": self.state.step + 1,
+                "tokens": self.state.tokens + made.tokens,
+                "samples": self.state.samples + made.samples,
+                "train_cpu_seconds": self.state.train_cpu_seconds + spent,
+            }
+        )
+        curves.add(self.state.step, made.curves)
+        greedy = f"greedy {self.state.curve[-1].success:.0%}, " if self.state.curve else ""
+        done = int(PARTS * self._share())
+        self.tell(Told(event="training", done=done, total=PARTS, said=f"{greedy}{made.said}"))
+
+    def _look(self) -> None:
+        found = played(
+            self.playing, self.arm, self.settings, Split.VALIDATION, self.settings.looked_at
+        )
+        point = Point(
+            step=self.state.step,
+            tokens=self.state.tokens,
+            samples=self.state.samples,
+            cpu_seconds=round(self.state.train_cpu_seconds, 3),
+            success=found.outcomes.count("1") / len(found.outcomes),
+        )
+        self.state = self.state.model_copy(update={"curve": (*self.state.curve, point)})
+
+    def _looks(self) -> int:
+        """That are due by now, but for the first one."""
+        return int(self._share() * (1 if self.arm.what.begins is None else self.settings.looks))
+
+    def _share(self) -> float:
+        """Of the arm's steps or, where it has a budget, of that."""
+        spends = self.arm.what.spends
+        if spends is not None:
+            spent = self.state.tokens if spends == "tokens" else self.state.samples
+            return min(1.0, spent / self.budget)
+        chosen = self.settings
+        imitates = self.arm.what.way == "supervised"
+        whole = (chosen.supervised if imitates else chosen.reinforced).steps
+        return min(1.0, self.state.step / whole)
+
+    def _budget(self) -> int:
+        """Tokens or samples to spend; 0 where steps are counted."""
+        spends = self.arm.what.spends
+        if spends is None:
+            return 0
+        folder = self.arm.of(AT_GRPO).folder(self.output)
+        peer = read_result(folder)
+        if peer is None:
+            raise UnreadableModel(f"{folder} has no result")
+        return peer.tokens if spends == "tokens" else peer.samples
+
+    def _steps(self) -> Steps:
+        arm, settings, playing = self.arm, self.settings, self.playing
+        if arm.what.way == "reinforced":
+            return ReinforcedSteps(
+                settings, arm.what, arm.seed, playing.policies, playing.prompter, playing.sampler
+            )
+        # What is imitated later was not imitated before.
+        first = 0 if arm.what.begins is None else settings.supervised.steps
+        return SupervisedSteps(
+            settings, arm.seed, first, arm.what.team, playing.policies, playing.prompter
+        )
+
+    def _restore(self) -> None:
+        checkpoint = load_checkpoint(self.folder / _WORK, ArmState)
+        if checkpoint is not None:
+            self.policies.restore(checkpoint.tensors)
+            self.state = checkpoint.state
+
+    def _save(self) -> None:
+        self._count_cpu()
+        save_checkpoint(self.folder / _WORK, self.state, self.policies.tensors())
+
+    def _count_cpu(self) -> None:
+        now = time.process_time()
+        spent = self.state.cpu_seconds + now - self._cpu
+        self.state, self._cpu = self.state.model_copy(update={"cpu_seconds": spent}), now
+
+    def _result(self) -> ArmResult:
+        write(self.arm, self.output, self.playing)
+        # What is measured are the weights as they were written, rounding included.
+        found = played(
+            as_written(self.arm, self.output, self.settings),
+            self.arm, self.settings, Split.TEST, self.settings.held_out,
+        )  # fmt: skip
+        self._count_cpu()
+        result = ArmResult.of(
+            self.arm,
+            found,
+            steps=self.state.step,
+            tokens=self.state.tokens,
+            samples=self.state.samples,
+            train_cpu_seconds=round(self.state.train_cpu_seconds, 1),
+            cpu_seconds=round(self.state.cpu_seconds, 1),
+            curve=self.state.curve,
+        )
+        write_result(self.folder, result)
+        shutil.rmtree(self.folder / _WORK, ignore_errors=True)
+        return result

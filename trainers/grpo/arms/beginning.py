@@ -1,0 +1,36 @@
+"""What an arm begins with: a tokenizer for its game, and random weights."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from trainers.grpo.arms.training import NetworkSize
+from trainers.models import export_model, new_model
+from trainers.tokenizer import SPECIAL, build_tokenizer
+
+_BYTES = 256
+
+
+def write_beginning(size: NetworkSize, pieces: Sequence[str], seed: int, folder: Path) -> None:
+    """A model folder with random weights of that seed, whole or not at all. `pieces` are one token
+    each."""
+    import torch
+
+    part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        tokenizer = build_tokenizer((), len(SPECIAL) + _BYTES + len(pieces), pieces)
+        torch.manual_seed(seed)
+        network = new_model(size, tokenizer.get_vocab_size())
+        with torch.no_grad():
+            for parameter in network.parameters():
+                if parameter.dim() == 2:
+                    parameter.normal_(0.0, size.spread)
+        export_model(network, tokenizer, part, context=size.context)
+        part.rename(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)

@@ -1,0 +1,128 @@
+"""The folder that arms are written into, and doing them, several at a time.
+
+    OUTPUT/settings.json             what everything follows from
+    OUTPUT/seed-1/<arm>/             see `arm`
+    OUTPUT/clock.json                seconds of the wall clock so far
+    OUTPUT/report.json               what was found
+
+What is finished is not done again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from runtime.whole_files import write_whole
+from trainers.checkpoints import require_disk, require_same_recipe
+from trainers.errors import TrainingError, UnreadableModel
+from trainers.grpo.arms.results import Arm, ArmResult, read_result
+from trainers.grpo.arms.settings import SETTINGS, ArmSettings
+from trainers.job_processes import Told, do_jobs
+
+CLOCK = "clock.json"
+REPORT = "report.json"
+WORKER = "trainers.grpo.arms.worker"
+Watcher = Callable[[Arm, Told], None]
+ModelT = TypeVar("ModelT", bound=BaseModel)
+_DISK = 64 * 1024 * 1024
+
+
+class Clock(BaseModel):
+    """Over all parts of an interrupted run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seconds: float = 0.0
+
+
+def do_arms(
+    arms: Sequence[Arm],
+    output: Path,
+    *,
+    jobs: int,
+    watcher: Callable[[int, int], Watcher],
+) -> bool:
+    """Do what is left of the arms, `jobs` at a time; False if Ctrl-C stopped it.
+
+    `watcher` is asked, with the number of all arms and of those that are left, for who is told how
+    they go. Raises `TrainingError`s.
+    """
+    require_disk(output, _DISK)
+
+    def done(arm: Arm) -> bool:
+        return read_result(arm.folder(output)) is not None
+
+    def ready(arm: Arm) -> bool:
+        return all(map(done, arm.needs))
+
+    left = [arm for arm in arms if not done(arm)]
+    told = watcher(len(arms), len(left))
+    return asyncio.run(do_jobs(left, WORKER, output, jobs, told, ready))
+
+
+def results_of(arms: Sequence[Arm], output: Path) -> list[ArmResult]:
+    """Of arms that are done. Raises `TrainingError` for one that is not."""
+    found: list[ArmResult] = []
+    for arm in arms:
+        result = read_result(arm.folder(output))
+        if result is None:
+            raise TrainingError(f"{arm.folder(output)} has no result: run the command again")
+        found.append(result)
+    return found
+
+
+def claim(
+    output: Path, settings: ArmSettings, *, restart: bool = False, more_seeds: bool = False
+) -> None:
+    """Make the folder that of these settings; with `more_seeds` it may hold other seeds as well.
+    Raises `TrainingError` if it is another one's."""
+    path, kind = output / SETTINGS, type(settings)
+    if restart and path.exists():
+        for seed in output.glob("seed-*"):
+            shutil.rmtree(seed, ignore_errors=True)
+        for name in (REPORT, CLOCK, SETTINGS):
+            (output / name).unlink(missing_ok=True)
+    if path.exists():
+        found = read_whole(path, kind)
+        if more_seeds:
+            found = found.model_copy(update={"seeds": settings.seeds})
+        require_same_recipe(found, settings, output)
+        return
+    if output.exists() and any(output.iterdir()):
+        raise TrainingError(f"{output} holds something else; name another folder")
+    output.mkdir(parents=True, exist_ok=True)
+    write_whole(path, settings.model_dump_json(indent=1) + "\n")
+
+
+@contextmanager
+def timed(output: Path) -> Generator[Callable[[], float]]:
+    """For the time of the block: the seconds so far, those of earlier parts included. They are
+    kept however the block ends."""
+    path = output / CLOCK
+    before = read_whole(path, Clock).seconds if path.exists() else 0.0
+    began = time.monotonic()
+
+    def seconds() -> float:
+        return before + time.monotonic() - began
+
+    try:
+        yield seconds
+    finally:
+        write_whole(path, Clock(seconds=round(seconds(), 3)).model_dump_json(indent=1) + "\n")
+
+
+def read_whole(path: Path, kind: type[ModelT]) -> ModelT:
+    """A file of the folder. Raises `UnreadableModel`."""
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        why = error.errors()[0]["msg"]
+        raise UnreadableModel(f"{path} is damaged ({why}); remove {path.parent}") from error

@@ -1,0 +1,157 @@
+"""Plan-Path as a game to learn: two agents find a way through a grid of which they see a window.
+
+The tool agent alone can look around and search, the plan agent alone moves. The weak team walks
+towards the goal as if there were no walls, and hardly uses its tools.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import islice
+from typing import Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agents.environments.game import AGENTS, PLAN, TOOL, Episode
+from agents.environments.marked_answers import MARK
+from agents.environments.plan_path import (
+    POLICIES,
+    Difficulty,
+    PlanPath,
+    PlanPathInstance,
+    PlanPathSetting,
+    plays,
+    stream,
+)
+from agents.environments.plan_path.policies import wall_blind_greedy
+from agents.environments.plan_path.walk import Moves, Walk
+from agents.environments.puzzle_splits import Split
+from agents.environments.team_episode import TeamEpisode
+from trainers.grpo.arms.games.protocol import Team
+from trainers.grpo.arms.games.weak_teams import demonstrated
+from trainers.grpo.arms.training import Reinforced, Training
+from trainers.grpo.in_process import Table
+
+TRAINING = Training(reinforced=Reinforced(steps=32))
+PIECES = (
+    "<|im_start|>system\ntools: none<|im_end|>\n<|im_start|>user\n",
+    "<|im_end|>\n<|im_start|>assistant\n",
+    "\nA: row ", ", column ", ". G: row ", ".\nG is ", " up", " down", " left", " right", " and ",
+    ".\nTurn ", " of ", "\nLast turn: ", " carried out", "0 carried out", ", 1 refused", " (wall)",
+    " (outside)", "#### ", "[U", "[D", "[L", "[R", ", U", ", D", ", L", ", R", "]",
+    "[step(", "[bfs(", "[look(", ")]", "), ", "\nThe tool agent's calls:\n", "\nIt proposes ",
+    "nothing", "step(", "bfs(", "look(", "): ", " to ", "row ", "wall", "outside", " free",
+    "the goal", "found nothing nearer", "already at the goal",
+)  # fmt: skip
+"""A cell of the grid is one token as well, and a move, so that one can be looked up from the
+other."""
+MOVES_PER_CELL = 4
+"""Players of single moves have as many as four times the longer side: more than the team's."""
+_MOVES = "UDLR"
+
+Walking = TeamEpisode[Walk, Moves]
+
+
+class WeakTeam(BaseModel):
+    """Who is imitated: players that know little, so that there is something to learn."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    noise: float = Field(default=0.2, ge=0, le=1)
+    """Probability of any move; else both think of one towards the goal, as if there were no
+    walls."""
+    follows: float = Field(default=0.5, ge=0, le=1)
+    """Probability that the plan agent does what was proposed; else it makes its own move."""
+    searches: float = Field(default=0.1, ge=0, le=1)
+    """Probability that the tool agent searches, to any depth; else it tries its move."""
+    looks: float = Field(default=0.1, ge=0, le=1)
+    """Probability that it looks that way instead."""
+
+
+class LearnedPlanPath(BaseModel):
+    """See `trainers.grpo.arms.games.protocol.LearnedGame`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Literal["plan_path"] = "plan_path"
+    puzzle: Difficulty = Difficulty(
+        rows=10,
+        columns=10,
+        setting=PlanPathSetting(turns=24, team=AGENTS, calls=2, search=5, brief=True, view=2),
+    )
+    weak_team: WeakTeam = WeakTeam()
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        return PIECES
+
+    @property
+    def turns(self) -> int:
+        return self.puzzle.setting.turns
+
+    def tables(self, split: Split, seed: int, count: int, team: Team | None = None) -> list[Table]:
+        found = islice(stream(split, seed, self._played_by(team)), count)
+        return [Table(one.id, opened(one)) for one in found]
+
+    def demonstrations(self, seed: int, team: Team | None = None) -> Iterator[tuple[str, str]]:
+        instances = stream(Split.TRAIN, seed, self._played_by(team))
+
+        def answer(instance: PlanPathInstance, episode: Walking, dice: random.Random) -> str:
+            return weak_answer(instance, episode, self.weak_team, dice)
+
+        return demonstrated(((one, opened(one)) for one in instances), answer, seed)
+
+    def baselines(self, seed: int, count: int) -> dict[str, int]:
+        """Players of single moves, and the tool agent alone that always searches as far as it may,
+        and has its proposal carried out."""
+        found = list(islice(stream(Split.TEST, seed, self.puzzle), count))
+        moves = MOVES_PER_CELL * max(self.puzzle.rows, self.puzzle.columns)
+        solved = {
+            name: sum(plays(policy, one, moves, seed=0) for one in found)
+            for name, policy in POLICIES.items()
+        }
+        searching = sum(map(self._searches, self.tables(Split.TEST, seed, count, (TOOL,))))
+        return {**solved, "always search": searching}
+
+    def failure(self, episode: Episode, refused: int) -> str:
+        """`refused` where more than half of the actions on the real state were, by walls above all;
+        `in circles` where a cell of the walk was left twice in the mean; else `out of turns`."""
+        if 2 * refused > episode.turn:
+            return "refused"
+        walk = cast("Walking", episode).state
+        return "in circles" if walk.moves >= 2 * len(walk.visited) > 0 else "out of turns"
+
+    def _searches(self, table: Table) -> bool:
+        episode = table.episode
+        while not episode.done:
+            episode.apply(TOOL, f"{MARK} [bfs({self.puzzle.setting.search})]")
+        return episode.verify().solved
+
+    def _played_by(self, team: Team | None) -> Difficulty:
+        if team is None:
+            return self.puzzle
+        setting = self.puzzle.setting.model_copy(update={"team": team})
+        return self.puzzle.model_copy(update={"setting": setting})
+
+
+def opened(instance: PlanPathInstance) -> Walking:
+    """An episode at its beginning."""
+    return PlanPath().reset(instance.model_dump(mode="json"))
+
+
+def weak_answer(
+    instance: PlanPathInstance, episode: Walking, team: WeakTeam, dice: random.Random
+) -> str:
+    """What the weak team says in the present state."""
+    move = wall_blind_greedy(instance, episode.state.at, dice)
+    if dice.random() < team.noise:
+        move = dice.choice(_MOVES)
+    if episode.agent == PLAN:
+        proposal = episode.proposal
+        if proposal is not None and proposal.action and dice.random() < team.follows:
+            return f"{MARK} {episode.puzzle.show(proposal.action)}"
+        return f"{MARK} [{move}]"
+    if dice.random() < team.searches:
+        return f"{MARK} [bfs({dice.randint(1, max(1, instance.setting.search))})]"
+    return f"{MARK} [{'look' if dice.random() < team.looks else 'step'}({move})]"

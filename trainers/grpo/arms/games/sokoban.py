@@ -1,0 +1,267 @@
+"""Sokoban with one box as a game to learn: two agents push it onto its target.
+
+Both are told where everything is. The tool agent alone can have the way behind the box found, one
+push a call, and has no search; the plan agent alone moves, and sees what the calls led to. The weak
+team pushes about at random.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agents.environments.game import AGENTS, PLAN, TOOL, Episode
+from agents.environments.grid import MIRRORED, STEPS, Cell, beside, manhattan
+from agents.environments.marked_answers import MARK
+from agents.environments.puzzle_splits import Split
+from agents.environments.sokoban import (
+    Difficulty,
+    Sokoban,
+    SokobanInstance,
+    SokobanSetting,
+    solve,
+    stream,
+)
+from agents.environments.sokoban.level import Level, Moves, Play
+from agents.environments.sokoban.puzzle import SokobanPuzzle
+from agents.environments.sokoban.solver import pushes_to_target, reach, successors
+from agents.environments.team_episode import TeamEpisode
+from trainers.grpo.arms.games.protocol import Team
+from trainers.grpo.arms.games.weak_teams import demonstrated
+from trainers.grpo.arms.training import Reinforced, Supervised, Training
+from trainers.grpo.in_process import Table
+
+TRAINING = Training(
+    supervised=Supervised(steps=200, learning_rate=3e-3),
+    reinforced=Reinforced(
+        steps=60, episodes=48, limit=24, minibatch=16, entropy=0.01, scheme="progress"
+    ),
+)
+_INNER = range(2, 6)
+_SIDES = [f"{move} {what}" for move in STEPS for what in ("free", "wall")]
+PIECES = (
+    "<|im_start|>system\ntools: none<|im_end|>\n<|im_start|>user\n",
+    "<|im_end|>\n<|im_start|>assistant\n",
+    *(f"{name} ({r}, {c})" for name in ("player", ", target", ", wall", "\nbox")
+      for r in _INNER for c in _INNER),
+    *(f"{mark}{side}" for mark in (": ", ", ") for side in _SIDES),
+    *(f", target {n} {way}" for n in range(4) for way in ("up", "down")),
+    *(f" and {n} {way}" for n in range(4) for way in ("left", "right")),
+    "\nTurn ", " of ", ".", "\nLast turn: ", " carried out", ", 1 refused", ", 2 refused",
+    " (wall)", " (box)", " (box, wall)", "refused: ",
+    "\nThe tool agent's calls:\n", "\nIt proposes ", "nothing", "#### ", "[", "]", ", ",
+    *(f"push({r}, {c}, " for r in _INNER for c in _INNER), "step(",
+    *(f"{move})" for move in STEPS), *(f"{mark}{move}" for mark in ("[", ", ") for move in STEPS),
+    *(f": row {r}, column {c}" for r in _INNER for c in _INNER),
+    ": no way behind the box", ": the box can't go there", ": no box there", ": stuck in a corner",
+    ": solved already", ": solved", ": wall", ": box",
+)  # fmt: skip
+"""A place is one token, a push as far as its direction, and what is beside the box."""
+
+Pushing = TeamEpisode[Play, Moves]
+Push = tuple[Cell, str]
+"""The box, and the direction that it goes."""
+Player = Callable[[SokobanInstance, Play, random.Random], Push | None]
+"""The next push by hand; None: it knows none."""
+MOST_PUSHES = 12
+"""Of a player by hand: more than the team has calls for."""
+
+
+class WeakTeam(BaseModel):
+    """Who is imitated: players that can push, and hardly know where to."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    towards: float = Field(default=0.3, ge=0, le=1)
+    """Probability that a push is meant to bring the box nearer to the target, whatever is in the
+    way; else it is any."""
+    follows: float = Field(default=0.7, ge=0, le=1)
+    """Probability that the plan agent does what was proposed; else it makes one to three moves of
+    any kind."""
+    steps: float = Field(default=0.1, ge=0, le=1)
+    """Probability that the tool agent tries a single move instead."""
+
+
+class LearnedSokoban(BaseModel):
+    """See `trainers.grpo.arms.games.protocol.LearnedGame`. Levels have one box."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Literal["sokoban"] = "sokoban"
+    puzzle: Difficulty = Difficulty(
+        rows=6,
+        columns=6,
+        boxes=1,
+        setting=SokobanSetting(turns=3, team=AGENTS, calls=2, search=0, brief=True, listed=True),
+    )
+    weak_team: WeakTeam = WeakTeam()
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        return PIECES
+
+    @property
+    def turns(self) -> int:
+        return self.puzzle.setting.turns
+
+    def tables(self, split: Split, seed: int, count: int, team: Team | None = None) -> list[Table]:
+        found = islice(stream(split, seed, self._played_by(team)), count)
+        return [Table(one.id, opened(one)) for one in found]
+
+    def demonstrations(self, seed: int, team: Team | None = None) -> Iterator[tuple[str, str]]:
+        instances = stream(Split.TRAIN, seed, self._played_by(team))
+
+        def answer(instance: SokobanInstance, episode: Pushing, dice: random.Random) -> str:
+            return weak_answer(instance, episode, self.weak_team, dice)
+
+        return demonstrated(((one, opened(one)) for one in instances), answer, seed)
+
+    def baselines(self, seed: int, count: int) -> dict[str, int]:
+        """Players of single pushes, each with `MOST_PUSHES`; the weak team itself; and the tool
+        agent alone that calls, as often as it may, for the push that the greedy player would make,
+        and has it carried out."""
+        found = list(islice(stream(Split.TEST, seed, self.puzzle), count))
+        solved = {name: sum(pushes_home(play, one) for one in found) for name, play in PLAYERS}
+        weak = zip(found, self.tables(Split.TEST, seed, count), strict=True)
+        calling = zip(found, self.tables(Split.TEST, seed, count, (TOOL,)), strict=True)
+        return {
+            **solved,
+            "oracle": sum(_solves(one) for one in found),
+            "weak team": sum(self._weakly(one, table) for one, table in weak),
+            "always call the greedy push": sum(_calls(one, table) for one, table in calling),
+        }
+
+    def failure(self, episode: Episode, refused: int) -> str:
+        """`refused` where more than half of the actions on the real state were; `dead` where the
+        box can't get to the target any more; `untouched` where it stands where it stood; else `out
+        of turns`."""
+        if 2 * refused > episode.turn:
+            return "refused"
+        pushing = cast("Pushing", episode)
+        boxes, puzzle = pushing.state.boxes, cast("SokobanPuzzle", pushing.puzzle)
+        if not boxes <= pushes_to_target(puzzle.level).keys():
+            return "dead"
+        return "untouched" if boxes == puzzle.start().boxes else "out of turns"
+
+    def _weakly(self, instance: SokobanInstance, table: Table) -> bool:
+        dice = random.Random(f"weak:{instance.id}")
+        episode = cast("Pushing", table.episode)
+        while not episode.done:
+            answer = weak_answer(instance, episode, self.weak_team, dice)
+            episode.apply(episode.agent, answer)
+        return episode.verify().solved
+
+    def _played_by(self, team: Team | None) -> Difficulty:
+        if team is None:
+            return self.puzzle
+        setting = self.puzzle.setting.model_copy(update={"team": team})
+        return self.puzzle.model_copy(update={"setting": setting})
+
+
+def opened(instance: SokobanInstance) -> Pushing:
+    """An episode at its beginning."""
+    return Sokoban().reset(instance.model_dump(mode="json"))
+
+
+def weak_answer(
+    instance: SokobanInstance, episode: Pushing, team: WeakTeam, dice: random.Random
+) -> str:
+    """What the weak team says in the present state."""
+    if episode.agent == PLAN:
+        proposal = episode.proposal
+        if proposal is not None and proposal.action and dice.random() < team.follows:
+            return f"{MARK} {episode.puzzle.show(proposal.action)}"
+        moves = [dice.choice(tuple(STEPS)) for _ in range(dice.randint(1, 3))]
+        return f"{MARK} {episode.puzzle.show(tuple(moves))}"
+    if dice.random() < team.steps:
+        return f"{MARK} [step({dice.choice(tuple(STEPS))})]"
+    level = instance.parsed[0]
+    (box,), (target,) = episode.state.boxes, level.targets
+    calls: list[str] = []
+    for _ in range(dice.randint(1, instance.setting.calls)):
+        move = dice.choice(tuple(STEPS))
+        if dice.random() < team.towards:
+            nearer = [m for m in STEPS if _left(level, beside(box, m)) < _left(level, box)]
+            move = dice.choice(nearer)
+        calls.append(_call(box, move))
+        box = beside(box, move) if beside(box, move) in level.floor else box
+        if box == target:
+            break
+    return f"{MARK} [{', '.join(calls)}]"
+
+
+def random_push(instance: SokobanInstance, play: Play, dice: random.Random) -> Push | None:
+    """Any push that is possible."""
+    possible = [push for push, _ in successors(instance.parsed[0], play)]
+    return dice.choice(possible) if possible else None
+
+
+def greedy_push(instance: SokobanInstance, play: Play, dice: random.Random) -> Push | None:
+    """The push after which the box is nearest to the target (Manhattan), of those that do not end
+    in a corner. Without memory: it can push to and fro."""
+    level = instance.parsed[0]
+    possible = [push for push, after in successors(level, play) if not level.stuck(after)]
+    return min(possible, key=lambda push: _left(level, beside(*push)), default=None)
+
+
+PLAYERS: tuple[tuple[str, Player], ...] = (
+    ("random", random_push),
+    ("push-greedy", greedy_push),
+)
+
+
+def pushes_home(player: Player, instance: SokobanInstance) -> bool:
+    """Whether a player by hand solves a level in at most `MOST_PUSHES` pushes."""
+    level, play = instance.parsed
+    dice, moves = random.Random(instance.id), list[str]()
+    for _ in range(MOST_PUSHES):
+        push = None if level.solved(play) else player(instance, play, dice)
+        if push is None:
+            break
+        box, move = push
+        for step in (*reach(level, play)[beside(box, MIRRORED[move])], move):
+            play = level.moved(play, step)
+            moves.append(step)
+    return bool(moves) and _plays(instance, f"{MARK} [{', '.join(moves)}]")
+
+
+def _solves(instance: SokobanInstance) -> bool:
+    """By search for the fewest pushes."""
+    way = solve(*instance.parsed)
+    return way is not None and _plays(instance, f"{MARK} [{', '.join(way)}]")
+
+
+def _plays(instance: SokobanInstance, text: str) -> bool:
+    setting = instance.setting.model_copy(update={"team": (PLAN,), "turns": 1})
+    episode = opened(instance.model_copy(update={"setting": setting}))
+    episode.apply(PLAN, text)
+    return episode.verify().solved
+
+
+def _calls(instance: SokobanInstance, table: Table) -> bool:
+    episode, level = cast("Pushing", table.episode), instance.parsed[0]
+    dice = random.Random(instance.id)
+    while not episode.done:
+        play, calls = episode.state, list[str]()
+        for _ in range(instance.setting.calls):
+            push = None if level.solved(play) else greedy_push(instance, play, dice)
+            if push is None:
+                break
+            calls.append(_call(*push))
+            play = next(after for one, after in successors(level, play) if one == push)
+        episode.apply(TOOL, f"{MARK} [{', '.join(calls)}]")
+    return episode.verify().solved
+
+
+def _call(box: Cell, move: str) -> str:
+    return f"push({box[0] + 1}, {box[1] + 1}, {move})"
+
+
+def _left(level: Level, box: Cell) -> int:
+    """Manhattan distance to the target."""
+    (target,) = level.targets
+    return manhattan(box, target)

@@ -1,0 +1,136 @@
+"""Which arms there are, and in what they differ.
+
+All begin with the same random weights of a seed. Those that learn from rewards play puzzles of one
+stream, as many per version, and draw K completions where AT-GRPO draws K; they end with the step in
+which they have drawn as many completions as AT-GRPO has in all of its steps. Continued SFT ends
+when as many tokens have gone through its model. The agent that plays alone never sees a proposal,
+so it has a warm start of its own, of as many answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from agents.environments.game import PLAN, TOOL
+from trainers.grpo.arms.games.protocol import Team
+from trainers.grpo.groups import Grouping
+from trainers.grpo.settings import SHARED, Sharing, Weights
+
+ArmName = Literal[
+    "warm start",
+    "AT-GRPO",
+    "continued SFT",
+    "single agent",
+    "single agent + GRPO",
+    "MAS + GRPO",
+    "AT-GRPO per role",
+    "AT-GRPO LoRA per role",
+    "swapped policies",
+    "tool agent alone",
+    "best of K",
+]
+WARM_START: ArmName = "warm start"
+AT_GRPO: ArmName = "AT-GRPO"
+CONTINUED: ArmName = "continued SFT"
+SINGLE: ArmName = "single agent"
+SINGLE_GRPO: ArmName = "single agent + GRPO"
+MAS_GRPO: ArmName = "MAS + GRPO"
+PER_ROLE: ArmName = "AT-GRPO per role"
+PER_ROLE_LORA: ArmName = "AT-GRPO LoRA per role"
+SWAPPED: ArmName = "swapped policies"
+PROPOSER: ArmName = "tool agent alone"
+BEST_OF_K: ArmName = "best of K"
+
+Way = Literal["supervised", "reinforced", "measured"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What an arm does."""
+
+    way: Way
+    about: str
+    """In a report."""
+    begins: ArmName | None = None
+    """Whose model it begins with, or measures; None: random weights."""
+    spends: Literal["tokens", "samples"] | None = None
+    """As many of these as AT-GRPO; None: as many steps as the settings say."""
+    team: Team | None = None
+    """Who plays; None: the game's own team."""
+    grouping: Grouping = "at-grpo"
+    policies: Sharing = SHARED
+    weights: Weights = "full"
+
+    @property
+    def needs(self) -> tuple[ArmName, ...]:
+        """The arms that must have a result before."""
+        before = () if self.begins is None else (self.begins,)
+        return before if self.spends is None else (*before, AT_GRPO)
+
+
+KINDS: dict[ArmName, Kind] = {
+    WARM_START: Kind("supervised", "both agents imitate the weak team; no RL"),
+    AT_GRPO: Kind(
+        "reinforced",
+        "K candidates of one state compete, one policy for both agents",
+        begins=WARM_START,
+    ),
+    MAS_GRPO: Kind(
+        "reinforced",
+        "K whole runs of one puzzle compete, one policy for both agents",
+        begins=WARM_START,
+        spends="samples",
+        grouping="trajectory",
+    ),
+    CONTINUED: Kind(
+        "supervised",
+        "goes on with the imitation, with the tokens of AT-GRPO",
+        begins=WARM_START,
+        spends="tokens",
+    ),
+    SINGLE: Kind("supervised", "the plan agent alone imitates the weak one; no RL", team=(PLAN,)),
+    SINGLE_GRPO: Kind(
+        "reinforced",
+        "the plan agent alone, K candidates of one of its states compete",
+        begins=SINGLE,
+        spends="samples",
+        team=(PLAN,),
+    ),
+    PER_ROLE: Kind(
+        "reinforced",
+        "a policy for each agent",
+        begins=WARM_START,
+        spends="samples",
+        policies="per-role",
+    ),
+    PER_ROLE_LORA: Kind(
+        "reinforced",
+        "an adapter of the warm start for each agent",
+        begins=WARM_START,
+        spends="samples",
+        policies="per-role",
+        weights="lora",
+    ),
+    SWAPPED: Kind(
+        "measured", "the policies of AT-GRPO per role, each in the other's place", begins=PER_ROLE
+    ),
+    PROPOSER: Kind(
+        "measured",
+        "the tool agent of AT-GRPO per role alone: its proposals are carried out",
+        begins=PER_ROLE,
+        team=(TOOL,),
+    ),
+    BEST_OF_K: Kind(
+        "measured",
+        "the warm start, sampled; of K candidates the one that the rules rank first is carried "
+        "out: a search with the rules' help, which no greedy play has",
+        begins=WARM_START,
+    ),
+}
+"""Each after those that it needs, and the longest first."""
+
+
+def slug(name: ArmName) -> str:
+    """An arm's name in a path, or on a command line: `mas-grpo`."""
+    return name.lower().replace(" + ", "-").replace(" ", "-")

@@ -1,0 +1,83 @@
+"""Arms that learn nothing: what another arm's policies do under other conditions."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from agents.environments.game import PLAN, TOOL, Agent
+from agents.environments.puzzle_splits import Split
+from agents.records import PolicyRef
+from trainers.errors import TrainingError
+from trainers.grpo.arms.kinds import BEST_OF_K, SWAPPED
+from trainers.grpo.arms.models import Playing, as_written
+from trainers.grpo.arms.results import Arm, ArmResult, write_result
+from trainers.grpo.arms.settings import ArmSettings
+from trainers.grpo.in_process import Evaluated, Rules, Table, evaluate, roll_out, slices
+
+TOGETHER = 64
+"""Puzzles whose candidates are in memory at once."""
+_OTHER: dict[str, Agent] = {TOOL: PLAN, PLAN: TOOL}
+
+
+def measure(arm: Arm, output: Path, settings: ArmSettings) -> ArmResult:
+    """Play the held-out puzzles and write the result. Raises `TrainingError`."""
+    if arm.what.begins is None:
+        raise TrainingError(f"{arm.name}: there is nothing to measure")
+    began = time.process_time()
+    playing = as_written(arm.of(arm.what.begins), output, settings)
+    if arm.kind == BEST_OF_K:
+        found = _best_of_k(playing, arm, settings)
+    else:
+        found = played(
+            playing, arm, settings, Split.TEST, settings.held_out, swapped=arm.kind == SWAPPED
+        )
+    spent = round(time.process_time() - began, 1)
+    return write_result(
+        arm.folder(output),
+        ArmResult.of(arm, found, steps=0, tokens=0, samples=0, train_cpu_seconds=0.0,
+                     cpu_seconds=spent, curve=()),
+    )  # fmt: skip
+
+
+def played(
+    playing: Playing,
+    arm: Arm,
+    settings: ArmSettings,
+    split: Split,
+    count: int,
+    *,
+    swapped: bool = False,
+) -> Evaluated:
+    """Greedily, the first puzzles of a split by the arm's team; `swapped`: each agent's policy
+    plays the other agent."""
+    return evaluate(
+        settings.game.tables(split, settings.test_seed, count, arm.what.team),
+        playing.prompter,
+        playing.sampler,
+        settings.reinforced.limit,
+        lambda agent: playing.put_in(_OTHER[agent] if swapped else agent),
+        settings.game.failure,
+    )
+
+
+def _best_of_k(playing: Playing, arm: Arm, settings: ArmSettings) -> Evaluated:
+    """Sampled as in training: of K candidates the rules choose. Nothing but outcomes is kept."""
+    import torch
+
+    chosen, generator = settings.reinforced, torch.Generator().manual_seed(arm.seed)
+    tables: list[Table] = settings.game.tables(Split.TEST, settings.test_seed, settings.held_out)
+    outcomes = ""
+    for part in slices(range(len(tables)), TOGETHER):
+        outcomes += roll_out(
+            [tables[number] for number in part],
+            playing.prompter,
+            playing.sampler,
+            Rules(chosen.candidates, chosen.limit, scheme=chosen.scheme),
+            lambda agent: PolicyRef(name=agent, base=playing.grpo.base, version=0),
+            playing.put_in,
+            generator,
+            run="held out",
+        ).outcomes
+    failed = {"not classified": outcomes.count("0")} if "0" in outcomes else {}
+    return Evaluated(outcomes, failed, 0, 0, {})

@@ -1,0 +1,108 @@
+"""An arm's policies: what they begin with, and as they were written.
+
+OUTPUT/seed-1/beginning/                     random weights
+OUTPUT/seed-1/at-grpo/model/                 of an arm with one policy: the model
+OUTPUT/seed-1/at-grpo-per-role/model/<agent>/    of one with several: models or adapters
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from agents.environments.game import AGENTS
+from trainers.grpo.arms.beginning import write_beginning
+from trainers.grpo.arms.reinforced import grpo_settings
+from trainers.grpo.arms.results import Arm
+from trainers.grpo.arms.settings import ArmSettings
+from trainers.grpo.facts import PolicyFacts
+from trainers.grpo.in_process import Prompter
+from trainers.grpo.pipeline import begun
+from trainers.grpo.policies import Policies
+from trainers.grpo.sampling import Sampler
+from trainers.grpo.settings import SHARED, Begin, GrpoSettings
+from trainers.network import load_base
+from workers.engines.local.adapter_base import FACTS, weights_sha256
+
+MODEL = "model"
+
+
+@dataclass(frozen=True)
+class Playing:
+    """Policies, and what lets them play."""
+
+    grpo: GrpoSettings
+    policies: Policies
+    prompter: Prompter
+    sampler: Sampler
+    base: Path
+    """Folder of the model that was loaded."""
+
+    def put_in(self, agent: str) -> object:
+        """The policy of an agent, into the network."""
+        return self.policies.put_in(self.grpo.policy_of(agent))
+
+
+def at_beginning(arm: Arm, output: Path, settings: ArmSettings) -> Playing:
+    """The policies of an arm that has learned nothing. Raises `TrainingError`."""
+    base = base_of(arm, output, settings)
+    return _playing(grpo_settings(settings, arm.what, weights_sha256(base), arm.seed), arm, base)
+
+
+def as_written(arm: Arm, output: Path, settings: ArmSettings) -> Playing:
+    """The policies of an arm as `write` has written them, rounding included. Raises
+    `TrainingError`."""
+    base, model = base_of(arm, output, settings), arm.folder(output) / MODEL
+    grpo = grpo_settings(settings, arm.what, weights_sha256(base), arm.seed)
+    begins: dict[str, Begin] = {}
+    for name in _names(grpo, arm):
+        folder = _folder(model, name)
+        begins[name] = Begin(model=str(folder), sha256=weights_sha256(folder))
+    return _playing(grpo.model_copy(update={"begins": begins}), arm, base)
+
+
+def write(arm: Arm, output: Path, playing: Playing) -> None:
+    """All of an arm's policies as the engines read them, whole or not at all."""
+    folder = arm.folder(output)
+    part = folder / f".{MODEL}.{os.getpid()}.part"
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        for name in playing.policies.names:
+            own = _folder(part, name)
+            own.mkdir(parents=True)
+            playing.policies.put_in(name)
+            playing.policies.network.write(own, playing.base)
+            if playing.grpo.weights == "lora":
+                facts = PolicyFacts.of(name, playing.grpo, 0, ())
+                (own / FACTS).write_text(facts.model_dump_json(indent=1) + "\n")
+        shutil.rmtree(folder / MODEL, ignore_errors=True)
+        part.rename(folder / MODEL)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def base_of(arm: Arm, output: Path, settings: ArmSettings) -> Path:
+    """Folder of the model that an arm begins with."""
+    if arm.what.begins is not None:
+        return arm.of(arm.what.begins).folder(output) / MODEL
+    folder = output / f"seed-{arm.seed}" / "beginning"
+    if not folder.exists():
+        write_beginning(settings.network, settings.game.pieces, arm.seed, folder)
+    return folder
+
+
+def _names(grpo: GrpoSettings, arm: Arm) -> list[str]:
+    return [SHARED] if grpo.policies == SHARED else list(arm.what.team or AGENTS)
+
+
+def _folder(model: Path, name: str) -> Path:
+    return model if name == SHARED else model / name
+
+
+def _playing(grpo: GrpoSettings, arm: Arm, base: Path) -> Playing:
+    loaded = load_base(str(base))
+    policies = begun(grpo, _names(grpo, arm), loaded)
+    sampler = Sampler(loaded.model, loaded.end_ids, padding=0)
+    return Playing(grpo, policies, Prompter(loaded), sampler, base)

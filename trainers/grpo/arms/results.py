@@ -1,0 +1,143 @@
+"""The arms of a seed, and what became of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from runtime.whole_files import write_whole
+from trainers.errors import UnreadableModel
+from trainers.grpo.arms.kinds import KINDS, ArmName, Kind, slug
+from trainers.grpo.in_process import Evaluated
+
+RESULT = "result.json"
+
+
+class Arm(BaseModel):
+    """Which arm of which seed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: ArmName
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"seed {self.seed}, {self.kind}"
+
+    def folder(self, output: Path) -> Path:
+        """Where it is written."""
+        return output / f"seed-{self.seed}" / slug(self.kind)
+
+    @property
+    def what(self) -> Kind:
+        return KINDS[self.kind]
+
+    def of(self, kind: ArmName) -> Arm:
+        """Another arm of the same seed."""
+        return Arm(kind=kind, seed=self.seed)
+
+    @property
+    def needs(self) -> tuple[Arm, ...]:
+        """The arms that must have a result before: a beginning, and how much compute to spend."""
+        return tuple(map(self.of, self.what.needs))
+
+
+class Point(BaseModel):
+    """One look at an arm in training."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    step: int
+    tokens: int
+    """Through the model since the arm began."""
+    samples: int
+    """Drawn, or imitated, since then."""
+    cpu_seconds: float
+    """Spent on steps since the arm began."""
+    success: float
+    """Greedy, on puzzles of the split `validation`."""
+
+
+class ArmResult(BaseModel):
+    """What became of an arm."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    arm: ArmName
+    seed: int
+    steps: int
+    tokens: int
+    """Through the model in training, padding included; those only read to sample count as well."""
+    samples: int
+    """Completions drawn in training, or answers imitated."""
+    train_cpu_seconds: float
+    cpu_seconds: float
+    """With looks and the last measurement."""
+    outcomes: str = Field(pattern=r"^[01]+$")
+    """Of the held-out puzzles, greedily, in order: `1` solved, `0` not."""
+    failures: dict[str, int]
+    """How the episodes that were not solved went."""
+    agreement: float | None
+    """How often the plan agent did exactly what was proposed, of the times that something was."""
+    said: dict[str, dict[str, int]]
+    """By agent, its most frequent answers and how often it gave them."""
+    curve: tuple[Point, ...]
+
+    @classmethod
+    def of(
+        cls,
+        arm: Arm,
+        found: Evaluated,
+        *,
+        steps: int,
+        tokens: int,
+        samples: int,
+        train_cpu_seconds: float,
+        cpu_seconds: float,
+        curve: tuple[Point, ...],
+    ) -> Self:
+        """From what the arm's play of the held-out puzzles came to."""
+        return cls(
+            arm=arm.kind,
+            seed=arm.seed,
+            steps=steps,
+            tokens=tokens,
+            samples=samples,
+            train_cpu_seconds=train_cpu_seconds,
+            cpu_seconds=cpu_seconds,
+            outcomes=found.outcomes,
+            failures=found.failures,
+            agreement=found.agreed / found.proposals if found.proposals else None,
+            said=found.said,
+            curve=curve,
+        )
+
+    @property
+    def solved(self) -> int:
+        return self.outcomes.count("1")
+
+    @property
+    def success(self) -> float:
+        return self.solved / len(self.outcomes)
+
+
+def write_result(folder: Path, result: ArmResult) -> ArmResult:
+    """Into the arm's folder; an arm that has one is finished."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / RESULT, result.model_dump_json(indent=1) + "\n")
+    return result
+
+
+def read_result(folder: Path) -> ArmResult | None:
+    """Of a finished arm; None if it is not finished. Raises `UnreadableModel`."""
+    path = folder / RESULT
+    if not path.exists():
+        return None
+    try:
+        return ArmResult.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        why = error.errors()[0]["msg"]
+        raise UnreadableModel(f"{path} is damaged ({why}); --restart begins anew") from error

@@ -1,0 +1,70 @@
+"""The numbers that a training follows from. They are a game's own: what is learned in minutes in
+one is not in another. All arms of a game have the same ones."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agents.environments.game import Scheme
+
+
+class NetworkSize(BaseModel):
+    """Of the model that begins with random weights. See `trainers.models.Shape`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    hidden: int = 64
+    feed_forward: int = 128
+    layers: int = 2
+    heads: int = 4
+    context: int = 256
+    spread: float = 0.08
+    """Standard deviation of the random matrices; the usual 0.02 is that of far wider ones."""
+
+
+class Supervised(BaseModel):
+    """Imitation of the weak team."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    steps: int = Field(default=120, ge=1)
+    """Of the warm start; the control goes on until its tokens are those of AT-GRPO."""
+    batch: int = Field(default=64, ge=1)
+    """Answers per step."""
+    learning_rate: float = Field(default=2e-3, gt=0)
+    warmup: int = Field(default=20, ge=1)
+    """Steps in which the learning rate rises."""
+
+
+class Reinforced(BaseModel):
+    """GRPO in every form."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    steps: int = Field(default=20, ge=1)
+    """Versions of the policy: each plays its own puzzles, to their end."""
+    episodes: int = Field(default=48, ge=1)
+    """Puzzles per version."""
+    candidates: int = Field(default=8, ge=2)
+    """K."""
+    limit: int = Field(default=12, ge=1)
+    """Tokens of one completion."""
+    minibatch: int = Field(default=64, ge=1)
+    """Groups of K completions per update."""
+    learning_rate: float = Field(default=5e-4, gt=0)
+    """Of all weights; an adapter's is `trainers.grpo.settings.LORA_RATE` times that."""
+    entropy: float = Field(default=0.003, ge=0)
+    scheme: Scheme = "paper"
+    """What actions are paid for: see `agents.environments.game.Scheme`."""
+    rank: int = Field(default=16, ge=1)
+    """Of adapters."""
+
+
+class Training(BaseModel):
+    """All of it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    network: NetworkSize = NetworkSize()
+    supervised: Supervised = Supervised()
+    reinforced: Reinforced = Reinforced()

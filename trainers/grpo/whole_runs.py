@@ -1,0 +1,113 @@
+"""MAS + GRPO's rollouts in this process: K whole runs of each puzzle compete with each other.
+
+Each run goes its own way, one completion per observation. A run is a member of a group for each of
+its agents, with everything that the agent wrote in it (`groups`, grouping `trajectory`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from agents.environments.game import Agent, Episode
+from agents.records import PolicyRef
+from trainers.grpo.groups import Group, GroupKey, Member
+from trainers.grpo.in_process import (
+    ROWS,
+    Played,
+    Prompter,
+    Rules,
+    Table,
+    outcomes_of,
+    sequence_of,
+    slices,
+)
+from trainers.grpo.sampling import Sampler
+from trainers.grpo.sequences import TokenSequence
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass
+class _Run:
+    """One of the K runs of a puzzle. By agent, what it wrote and what each action earned."""
+
+    episode: Episode
+    sequences: dict[Agent, list[TokenSequence]] = field(
+        default_factory=dict[Agent, list[TokenSequence]]
+    )
+    earned: dict[Agent, list[float]] = field(default_factory=dict[Agent, list[float]])
+
+    def add(self, agent: Agent, sequence: TokenSequence, text: str, rules: Rules) -> None:
+        applied = self.episode.apply(agent, text)
+        self.sequences.setdefault(agent, []).append(sequence)
+        self.earned.setdefault(agent, []).append(applied.rewards.total(rules.scheme, rules.alpha))
+
+    def reward(self, agent: Agent) -> float:
+        """1 if it ended solved, and the mean of what the agent's actions earned: what
+        `rewards.run_reward` gives a recorded run that says only whether it was solved. A sum would
+        pay for wandering about."""
+        own = self.earned[agent]
+        return float(self.episode.verify().solved) + math.fsum(own) / len(own)
+
+
+def roll_out_runs(
+    tables: Sequence[Table],
+    prompter: Prompter,
+    sampler: Sampler,
+    rules: Rules,
+    policy: Callable[[Agent], PolicyRef],
+    put_in: Callable[[Agent], object],
+    generator: torch.Generator,
+    run: str,
+) -> Played:
+    """Play every episode K times, from its beginning to its end; the arguments are those of
+    `in_process.roll_out`. Outcomes are of each puzzle's runs in turn."""
+    runs = [_Run(table.episode.copy()) for table in tables for _ in range(rules.candidates)]
+    playing = {number: each for number, each in enumerate(runs) if not each.episode.done}
+    while playing:
+        # Episodes end at the end of a turn: all that go on are at the same agent.
+        agent = next(iter(playing.values())).episode.agent
+        put_in(agent)
+        for at in slices(list(playing), ROWS):
+            prompts = [prompter.ids(playing[one].episode.observe(agent)) for one in at]
+            sampled = sampler.sample(
+                prompts,
+                count=1,
+                limit=rules.limit,
+                temperature=rules.temperature,
+                generator=generator,
+            )
+            for one, prompt, (completion,) in zip(at, prompts, sampled, strict=True):
+                sequence = sequence_of(prompt, completion, rules.temperature)
+                playing[one].add(agent, sequence, prompter.text(completion), rules)
+        playing = {number: each for number, each in playing.items() if not each.episode.done}
+    outcomes = {number: each.episode.verify().solved for number, each in enumerate(runs)}
+    groups: list[Group] = []
+    for number, table in enumerate(tables):
+        first = number * rules.candidates
+        groups += _groups(table, runs[first : first + rules.candidates], policy, run)
+    return Played(tuple(groups), outcomes_of(outcomes))
+
+
+def _groups(
+    table: Table, runs: Sequence[_Run], policy: Callable[[Agent], PolicyRef], name: str
+) -> list[Group]:
+    return [
+        Group(
+            GroupKey(table.instance, agent, None, None),
+            policy(agent),
+            tuple(
+                Member(
+                    f"{name}/{table.instance}#{number}/{agent}",
+                    each.reward(agent),
+                    tuple(each.sequences[agent]),
+                )
+                for number, each in enumerate(runs)
+            ),
+        )
+        for agent in table.episode.agents
+    ]
