@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,32 @@ def passes(engine: TorchEngine) -> list[tuple[int, int]]:
     return seen
 
 
+@asynccontextmanager
+async def busy(engine: TorchEngine) -> AsyncGenerator[Callable[[int], Awaitable[None]]]:
+    """An engine in the middle of a pass, until the end of the block; what it gives waits until so
+    many requests stand in line."""
+    entered, released = threading.Event(), threading.Event()
+
+    def hold(_: object, __: object) -> None:
+        entered.set()
+        released.wait()
+
+    async def asked(count: int) -> None:
+        line = engine._decoder._commands  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
+        while line.qsize() < count:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+
+    hook = _model(engine).register_forward_pre_hook(hold)
+    scoring = asyncio.create_task(engine.score([1, 2, 3], None))
+    try:
+        await asyncio.to_thread(entered.wait)
+        hook.remove()
+        yield asked
+    finally:
+        released.set()
+        await scoring
+
+
 async def assert_right(engine: TorchEngine, done: Completion, adapter: str | None = None) -> None:
     """The logprobs are those of the ids without any cache."""
     scores = await engine.score([*done.prompt_ids, *done.output_ids], adapter)
@@ -119,13 +146,16 @@ async def test_rows_with_beginnings_of_different_lengths_are_read_together(
     long = Message(role="system", content="Check every number twice before you write it. " * 6)
     for role in (ROLE, long):
         await ask(engine, [role, user("Hi")], sampling={"max_tokens": 2})
-    seen = passes(engine)
-    found = await asyncio.gather(
-        *(
-            ask(engine, [role, user(text)], sampling={"max_tokens": 9, "temperature": 1.0})
+    async with busy(engine) as asked:
+        both = [
+            asyncio.create_task(
+                ask(engine, [role, user(text)], sampling={"max_tokens": 9, "temperature": 1.0})
+            )
             for role, text in ((ROLE, "What is 1 + 12?"), (long, "What is 2 + 3?"))
-        )
-    )
+        ]
+        await asked(2)
+        seen = passes(engine)
+    found = await asyncio.gather(*both)
     assert seen[0][0] == 2, "one pass for both"
     assert len({each.usage.cached for each in found}) == 2
     for done in found:
