@@ -44,7 +44,7 @@ def test_an_instruction_of_the_simulator_is_asked_and_judged_by_its_world(
     assert said.endswith("done, says the simulator\n")
     failed = deployment.run("ask", "--world", "8")
     assert failed.returncode == 1
-    assert failed.stdout.endswith("not done: gave up, but there is a way\n")
+    assert failed.stdout.splitlines()[-1].startswith("not done: ")
     told = json.loads(deployment.ok("ask", "--world", "7", "--json", "--option", "max_calls=4"))
     assert told["run"]["options"]["max_calls"] == 4
     told = json.loads(deployment.ok("ask", "--world", "7", "--json"))
