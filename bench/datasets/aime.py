@@ -28,7 +28,7 @@ from bench.datasets.location import data_root, find_first, not_found
 from bench.datasets.math_questions import MathQuestion
 from bench.datasets.parquet_rows import read_rows
 from bench.errors import DataError, UsageError
-from trainers.data.json_files import Reading, Skipped, Unreadable, document, fit, read_lines
+from trainers.data.json_files import Reading, Skipped, Unreadable, fit, read_lines, read_list
 
 YEARS = (2024, 2025)
 SOURCES = {
@@ -169,20 +169,7 @@ def _file(path: Path, year: int) -> Reading[MathQuestion]:
         return read_rows(path, _COLUMNS, question)
     if ".jsonl" in path.suffixes:
         return read_lines(path, question)
-    try:
-        rows = document(path)
-        if not isinstance(rows, list):
-            raise Unreadable("not the expected fields", "the file is not a list of problems")
-    except Unreadable as error:
-        return Reading((), (error.at(path.name),))
-    records: list[MathQuestion] = []
-    skipped: list[Skipped] = []
-    for number, value in enumerate(rows):
-        try:
-            records.append(question(number, value))
-        except Unreadable as error:
-            skipped.append(error.at(f"{path.name}[{number}]"))
-    return Reading(tuple(records), tuple(skipped))
+    return read_list(path, question)
 
 
 def _question(year: int, place: str, value: Any) -> MathQuestion:

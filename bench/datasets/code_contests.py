@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 import string
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from bench.datasets.code_problems import made
 from bench.datasets.location import data_root, find_first, not_found
 from bench.datasets.parquet_rows import read_shards
 from bench.errors import UsageError
-from trainers.data.json_files import Reading, Skipped, Unreadable, document, fit
+from trainers.data.json_files import Reading, Unreadable, fit, read_list
 
 SOURCE = "https://huggingface.co/datasets/deepmind/code_contests (folder data)"
 SPLITS = ("train", "valid", "test")
@@ -146,20 +147,7 @@ def _python(solutions: _Solutions) -> tuple[str, ...]:
 
 
 def _listed(path: Path) -> Reading[CodeProblem]:
-    records: list[CodeProblem] = []
-    skipped: list[Skipped] = []
-    try:
-        rows = document(path)
-        if not isinstance(rows, list):
-            raise Unreadable("not the expected fields", "the file is not a list of problems")
-    except Unreadable as error:
-        return Reading((), (error.at(path.name),), (path.name,))
-    for number, value in enumerate(rows):
-        try:
-            records.append(_listed_problem(number, value))
-        except Unreadable as error:
-            skipped.append(error.at(f"{path.name}[{number}]"))
-    return Reading(tuple(records), tuple(skipped), (path.name,))
+    return replace(read_list(path, _listed_problem), files=(path.name,))
 
 
 def _listed_problem(number: int, value: Any) -> CodeProblem:

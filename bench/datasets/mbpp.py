@@ -16,7 +16,7 @@ from agents.environments.code import AssertionTest, CodeProblem
 from bench.datasets.code_problems import imports_for, made, names_under_test
 from bench.datasets.location import data_root, find
 from bench.errors import UsageError
-from trainers.data.json_files import Reading, Skipped, Unreadable, document, fit, read_lines
+from trainers.data.json_files import Reading, fit, read_lines, read_list
 
 VERSIONS = {"full": "mbpp.jsonl", "sanitized": "sanitized-mbpp.json"}
 SOURCE = "https://github.com/google-research/google-research (folder mbpp)"
@@ -47,20 +47,7 @@ def load(version: str = "sanitized", data: Path | None = None) -> Reading[CodePr
     path = find(data_root("MBPP", data, SOURCE), _FOLDERS, VERSIONS[version], SOURCE)
     if version == "full":
         return read_lines(path, lambda _, value: _full(value))
-    try:
-        rows = document(path)
-        if not isinstance(rows, list):
-            raise Unreadable("not the expected fields", "the file is not a list of problems")
-    except Unreadable as error:
-        return Reading((), (error.at(path.name),))
-    records: list[CodeProblem] = []
-    skipped: list[Skipped] = []
-    for number, value in enumerate(rows):
-        try:
-            records.append(_sanitized(value))
-        except Unreadable as error:
-            skipped.append(error.at(f"{path.name}[{number}]"))
-    return Reading(tuple(records), tuple(skipped))
+    return read_list(path, lambda _, value: _sanitized(value))
 
 
 def _full(value: Any) -> CodeProblem:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from bus import BusSettings
-from tests.bench.test_tools_on_the_bus import killed_at, last_line
-from tests.redis_process import running, servers
+from tests.bench.bench_process import deployable, killed_at, last_line
 from tests.workers.processes import workers_running
 from tests.workers.sandbox.conftest import needs_bubblewrap
 from tests.workers.test_puzzle_programs import SEARCH
@@ -38,18 +35,11 @@ def team(bus: BusSettings) -> list[WorkerBase]:
 async def test_every_instance_is_played_once_by_each_arm_though_the_bench_is_killed(
     tmp_path: Path,
 ) -> None:
-    binary = next(iter(servers().values()))
-    with TemporaryDirectory(prefix="sw-") as folder, running(binary, Path(folder)) as server:
-        environment = {
-            **os.environ,
-            "SWITCHYARD_BUS__REDIS_URL": server.url,
-            "SWITCHYARD_STATE": str(tmp_path / "state"),
-            "SWITCHYARD_PROFILE": "petting",
-        }
+    with deployable(tmp_path, "petting") as (bus, environment):
         output = tmp_path / "out"
         asked = ("puzzles", "--game", "sudoku", "--size", "4", "--samples", str(INSTANCES))
         how = ("--arms", "pair,plan_agent_alone", "--concurrency", "2", "--output", str(output))
-        async with workers_running(team(BusSettings(redis_url=server.url)), tmp_path / "workers"):
+        async with workers_running(team(bus), tmp_path / "workers"):
             killed_at(3, output, environment, *asked, *how)
             line = last_line(environment, "resume", str(output))
         assert line["complete"]
@@ -85,19 +75,12 @@ def programmer(bus: BusSettings, problems: Path) -> list[WorkerBase]:
 async def test_a_tool_agent_that_writes_python_solves_every_instance_by_one_program(
     tmp_path: Path,
 ) -> None:
-    binary = next(iter(servers().values()))
-    with TemporaryDirectory(prefix="sw-") as folder, running(binary, Path(folder)) as server:
-        environment = {
-            **os.environ,
-            "SWITCHYARD_BUS__REDIS_URL": server.url,
-            "SWITCHYARD_STATE": str(tmp_path / "state"),
-            "SWITCHYARD_PROFILE": "petting",
-            # The profile leaves the shipped model 64.
-            "SWITCHYARD_OPTIONS__PAIR__MAX_TOKENS": "1024",
-        }
+    # The profile leaves the shipped model 64.
+    longer = {"SWITCHYARD_OPTIONS__PAIR__MAX_TOKENS": "1024"}
+    with deployable(tmp_path, "petting", **longer) as (bus, environment):
         asked = ("puzzles", "--game", "plan_path", "--size", "7", "--samples", "4")
         how = ("--setting", "python=true", "--arms", "tool_agent_alone", "--output")
-        workers = programmer(BusSettings(redis_url=server.url), tmp_path / "problems")
+        workers = programmer(bus, tmp_path / "problems")
         async with workers_running(workers, tmp_path / "workers"):
             line = last_line(environment, *asked, *how, str(tmp_path / "out"))
         assert line["complete"]

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from bench.ledger import read_ledger, total
-from bus import BusSettings
 from runtime.client import Client
+from tests.bench.bench_process import COMMAND, deployable
 from tests.bench.benchmarks import items
-from tests.redis_process import running, servers
 from tests.workers.processes import deployment, workers_running
 
-COMMAND = [sys.executable, "-c", "from bench.cli import main; main()"]
 QUESTIONS = 12
 
 
@@ -38,15 +33,7 @@ async def test_a_bench_that_is_killed_again_and_again_ends_with_the_same_report(
     data = tmp_path / "test.jsonl"
     rows = [{"question": i.question, "answer": f"#### {i.gold}"} for i in items(QUESTIONS)]
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    binary = next(iter(servers().values()))
-    with TemporaryDirectory(prefix="sw-") as folder, running(binary, Path(folder)) as server:
-        bus = BusSettings(redis_url=server.url)
-        environment = {
-            **os.environ,
-            "SWITCHYARD_BUS__REDIS_URL": server.url,
-            "SWITCHYARD_STATE": str(tmp_path / "state"),
-            "SWITCHYARD_PROFILE": "scripted",
-        }
+    with deployable(tmp_path, "scripted") as (bus, environment):
         async with workers_running(deployment(bus, tmp_path / "store"), tmp_path / "workers"):
 
             def bench(*arguments: str, kill_at: int | None = None) -> int:

@@ -4,13 +4,11 @@ sandboxes, models that play golden, wrong and hostile solutions."""
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
@@ -23,9 +21,8 @@ from agents.environments.code.team import CodeInstance, CodeSetting
 from agents.records import Outcome
 from bus import BusSettings
 from runtime.client import Client
-from tests.bench.test_tools_on_the_bus import killed_at, last_line
+from tests.bench.bench_process import deployable, killed_at, last_line
 from tests.forked import Forked
-from tests.redis_process import running, servers
 from tests.workers.processes import spawn, workers_running
 from tests.workers.sandbox.conftest import needs_bubblewrap
 from tests.workers.test_worker_failures import until
@@ -142,29 +139,22 @@ class Deployment:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Deployment]:
-    folder, binary = tmp_path_factory.mktemp("teams"), next(iter(servers().values()))
+    folder = tmp_path_factory.mktemp("teams")
+    # The profile leaves the shipped model 64.
+    longer = {"SWITCHYARD_OPTIONS__PAIR__MAX_TOKENS": "512"}
     with (
-        TemporaryDirectory(prefix="sw-") as place,
-        running(binary, Path(place)) as server,
         pytest.MonkeyPatch.context() as patch,
+        deployable(folder, "petting", **longer) as (bus, environment),
     ):
         patch.setenv("SECRET_TOKEN", SECRET)
         # A judge that is killed is soon replaced, and a busy machine takes none for dead.
-        bus = BusSettings(redis_url=server.url, lease_seconds=6.0, sweep_seconds=0.1)
+        bus = bus.model_copy(update={"lease_seconds": 6.0, "sweep_seconds": 0.1})
         problems(folder / "data")
         workers: list[WorkerBase] = [
             RoleWorkerSettings(bus=bus, name="roles", roles=ROLES),
             GpuWorkerSettings(bus=bus, name="gpu", models={"pair": scripted()}),
             a_judge(bus, folder / "state" / "problems"),
         ]
-        environment = {
-            **os.environ,
-            "SWITCHYARD_BUS__REDIS_URL": server.url,
-            "SWITCHYARD_STATE": str(folder / "state"),
-            "SWITCHYARD_PROFILE": "petting",
-            # The profile leaves the shipped model 64.
-            "SWITCHYARD_OPTIONS__PAIR__MAX_TOKENS": "512",
-        }
         async with workers_running(workers, folder / "workers") as processes:
             yield Deployment(bus, processes, folder, environment)
 

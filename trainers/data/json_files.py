@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Generic, TypeVar
+from typing import IO, Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -112,6 +112,25 @@ def read_lines(path: Path, build: Callable[[int, Any], T], limits: Limits = USUA
             records.append(build(number, value))
         except Unreadable as error:
             skipped.append(error.at(f"{path.name}:{number}"))
+    return Reading(tuple(records), tuple(skipped))
+
+
+def read_list(path: Path, build: Callable[[int, Any], T]) -> Reading[T]:
+    """Each value of a file that is one JSON list, made a record by `build(number, value)`, which
+    may raise `Unreadable`. They count from 0."""
+    try:
+        rows = document(path)
+        if not isinstance(rows, list):
+            raise Unreadable("not the expected fields", "the file is not a list of problems")
+    except Unreadable as error:
+        return Reading((), (error.at(path.name),))
+    records: list[T] = []
+    skipped: list[Skipped] = []
+    for number, value in enumerate(cast("list[Any]", rows)):
+        try:
+            records.append(build(number, value))
+        except Unreadable as error:
+            skipped.append(error.at(f"{path.name}[{number}]"))
     return Reading(tuple(records), tuple(skipped))
 
 

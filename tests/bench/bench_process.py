@@ -1,0 +1,71 @@
+"""`bench` as its user runs it: a process of its own that finds a deployment by its environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from bus import BusSettings
+from tests.redis_process import running, servers
+
+COMMAND = [sys.executable, "-c", "from bench.cli import main; main()"]
+
+
+@contextmanager
+def deployable(
+    folder: Path, profile: str, **variables: str
+) -> Generator[tuple[BusSettings, dict[str, str]]]:
+    """A server of its own, and the environment in which commands find it; their state is in
+    `folder`."""
+    binary = next(iter(servers().values()))
+    with TemporaryDirectory(prefix="sw-") as place, running(binary, Path(place)) as server:
+        yield (
+            BusSettings(redis_url=server.url),
+            {
+                **os.environ,
+                "SWITCHYARD_BUS__REDIS_URL": server.url,
+                "SWITCHYARD_STATE": str(folder / "state"),
+                "SWITCHYARD_PROFILE": profile,
+                **variables,
+            },
+        )
+
+
+def killed_at(results: int, output: Path, environment: dict[str, str], *arguments: str) -> None:
+    """Run the bench until so many results are on the disk, then kill -9."""
+    process = subprocess.Popen(
+        [*COMMAND, *arguments],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    items = output / "items.jsonl"
+    while process.poll() is None:
+        if items.exists() and items.read_bytes().count(b'"result"') >= results:
+            process.send_signal(signal.SIGKILL)
+            break
+        time.sleep(0.005)
+    errors = process.communicate()[1]
+    assert process.returncode == -signal.SIGKILL, errors
+
+
+def last_line(environment: dict[str, str], *arguments: str) -> dict[str, Any]:
+    """What `--json` ends with."""
+    done = subprocess.run(
+        [*COMMAND, *arguments, "--json"],
+        env=environment,
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
