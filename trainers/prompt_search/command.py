@@ -48,7 +48,8 @@ def prompts(
         str | None, typer.Option(metavar="worlds|wordproblems", help="Generated questions.")
     ] = None,
     game: Annotated[
-        str | None, typer.Option(metavar="plan_path|sokoban|sudoku", help="Puzzles, for pair.")
+        str | None,
+        typer.Option(metavar="plan_path|sokoban|sudoku|word_problems", help="Puzzles, for pair."),
     ] = None,
     size: Annotated[int | None, typer.Option(help="Of puzzles: cells along a side.")] = None,
     difficulty: Annotated[

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from agents.environments.puzzles import Game
 from agents.prompts import replacement
 from agents.records import JsonObject
 from agents.workflows import policies_for, prompts_of, workflows
@@ -20,7 +21,6 @@ from trainers.prompt_search.candidates import Candidate, in_force, read_variants
 from trainers.prompt_search.questions import (
     GAMES,
     Dataset,
-    Game,
     Questions,
     from_file,
     generated,

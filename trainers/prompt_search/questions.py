@@ -11,22 +11,20 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
-
-from pydantic import ValidationError
+from typing import Literal, get_args
 
 from agents.answers import parse_number, plain
-from agents.environments import api_worlds, plan_path, sokoban, sudoku, word_problems
+from agents.environments import api_worlds, word_problems
 from agents.environments.puzzle_splits import Split, split_of
-from agents.errors import AgentError
+from agents.environments.puzzles import Game, difficulty_of, drawn_puzzles
+from agents.errors import AgentError, InvalidOptions
 from agents.records import MAX_PROMPT_CHARS, JsonObject, Outcome, Record, Task, Trajectory
 from agents.roles.pair.episode import episode_of
 from agents.roles.umi.transcript import calls_of
 from trainers.errors import TrainingError, UnreadableData
 
 Dataset = Literal["worlds", "wordproblems"]
-Game = Literal["plan_path", "sokoban", "sudoku"]
-GAMES: tuple[Game, ...] = ("plan_path", "sokoban", "sudoku")
+GAMES: tuple[Game, ...] = get_args(Game)
 
 CHECKERS = {
     "world": "the run's calls leave the world as the instruction wants it, and the answer has the "
@@ -158,37 +156,19 @@ def puzzles(
     held_out: int,
 ) -> Questions:
     """Puzzles of the training split and of the test split. Raises `TrainingError`."""
-    side = ("size",) if game == "sudoku" else ("rows", "columns")
-    sized = {} if size is None else dict.fromkeys(side, size)
-    wanted = json.dumps({**sized, **difficulty, "setting": setting})
 
     def drawn(split: Split, count: int) -> tuple[Question, ...]:
-        match game:
-            case "plan_path":
-                levels = plan_path.Difficulty.model_validate_json(wanted)
-                found: Sequence[_Instance] = plan_path.instances(split, seed, count, levels)
-            case "sokoban":
-                boxes = sokoban.Difficulty.model_validate_json(wanted)
-                found = sokoban.instances(split, seed, count, boxes)
-            case "sudoku":
-                blanks = sudoku.Difficulty.model_validate_json(wanted)
-                found = sudoku.instances(split, seed, count, blanks)
+        found = drawn_puzzles(levels, split, seed, count)
         return tuple(Question(id=f"{split}/{one.id}", task=one.task) for one in found)
 
     try:
+        levels = difficulty_of(game, size, difficulty, setting)
         parts = drawn(Split.TRAIN, train), drawn(Split.TEST, held_out)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise TrainingError(
-            f"{game}: {where}: {first['msg']}; see --size, --difficulty and --setting"
-        ) from error
+    except InvalidOptions as error:
+        raise TrainingError(str(error)) from error
     except ValueError as error:
         raise TrainingError(f"{game}: {error}") from error
     return Questions(f"{game}, generated from seed {seed}", "puzzle", *parts)
-
-
-_Instance = plan_path.PlanPathInstance | sokoban.SokobanInstance | sudoku.SudokuInstance
 
 
 def from_file(path: Path, held_out: int) -> Questions:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.environments import api_worlds, plan_path
+from agents.environments.puzzles import Game
 from agents.local import run_locally
 from agents.records import Decision, Outcome, Run, Step, StepTimings, Trajectory
 from agents.workflows import policies_for
@@ -71,10 +72,14 @@ def test_generated_questions_are_the_same_for_a_seed_and_never_in_both_parts(dat
     assert len({q.id.split("/")[0] for q in one.held_out[:4]}) == 4
 
 
-def test_puzzles_are_of_the_training_split_and_of_the_test_split() -> None:
-    made = puzzles(
-        "sudoku", size=4, difficulty={"blanks": [4, 6]}, setting={}, seed=1, train=6, held_out=5
-    )
+@pytest.mark.parametrize(
+    ("game", "size", "difficulty"),
+    [("sudoku", 4, {"blanks": [4, 6]}), ("word_problems", None, {"equations": [1, 1]})],
+)
+def test_puzzles_are_of_the_training_split_and_of_the_test_split(
+    game: Game, size: int | None, difficulty: Any
+) -> None:
+    made = puzzles(game, size=size, difficulty=difficulty, setting={}, seed=1, train=6, held_out=5)
     assert {q.id.split("/")[0] for q in made.train} == {"train"}
     assert {q.id.split("/")[0] for q in made.held_out} == {"test"}
 
@@ -83,7 +88,7 @@ def test_puzzles_are_of_the_training_split_and_of_the_test_split() -> None:
     ("size", "difficulty", "says"),
     [
         (1, {}, "--size"),
-        (None, {"obstacle": 1}, "obstacle"),
+        (None, {"obstacle": 1}, "--difficulty obstacle"),
         (5, {"least_moves": 90}, "5000 tries"),
     ],
 )
