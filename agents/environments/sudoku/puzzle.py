@@ -99,8 +99,7 @@ class SudokuPuzzle:
           that contradict none
         * dense: 2 − .01 if solved, else .5 Δfilled (share of all cells) + .02 Δconstraints; −.5 if
           anything was illegal
-        * progress: of the cells to fill, those with the solution's digit, less half of those with
-          another
+        * progress: of the cells to fill, those with the solution's digit, less those with another
         """
         before, after, size = step.before, step.after, self.instance.size
         solved = float(self.solved(after))
@@ -178,8 +177,8 @@ class SudokuPuzzle:
         )
 
     def _done(self, state: Grid) -> float:
-        """A wrong digit takes off half of what a right one is worth: more, and a team that is
-        mostly wrong learns to write nothing; less, and it learns to fill the grid with guesses."""
+        """A wrong digit takes off as much as a right one is worth: where it costs half, teams learn
+        to fill the grid with guesses."""
         right = wrong = to_fill = 0
         rows = zip(self.instance.givens, state, self.instance.solution, strict=True)
         for givens, digits, solved in rows:
@@ -187,7 +186,7 @@ class SudokuPuzzle:
                 to_fill += not given
                 right += not given and digit == true
                 wrong += not given and digit not in (0, true)
-        return (right - wrong / 2) / to_fill
+        return (right - wrong) / to_fill
 
     def _listed(self, state: Grid) -> str:
         """Blank cells last, as an answer writes them, each with the digits that stand in its row,

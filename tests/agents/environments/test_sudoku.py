@@ -317,7 +317,7 @@ def test_a_listed_grid_names_every_cell_and_what_the_blank_ones_are_not() -> Non
     ]
 
 
-def test_progress_counts_right_digits_and_takes_off_half_of_the_wrong_ones() -> None:
+def test_progress_counts_right_digits_and_takes_off_the_wrong_ones() -> None:
     """A digit that only fits is paid by the published rewards, and not by this."""
     episode = Sudoku().reset(alone().task.instance)
     to_fill = sum(row.count(0) for row in GIVENS)
@@ -326,6 +326,6 @@ def test_progress_counts_right_digits_and_takes_off_half_of_the_wrong_ones() -> 
     mended, _, _ = episode.apply(PLAN, cells((1, 4, 4)))
     spoilt, _, _ = episode.apply(PLAN, cells((1, 2, 4)))
     assert right.total("progress") == pytest.approx(2 / to_fill + 0.1)
-    assert wrong.total("progress") == pytest.approx(-0.5 / to_fill + 0.1)
+    assert wrong.total("progress") == pytest.approx(-1 / to_fill + 0.1)
     assert mended.total("progress") == pytest.approx(1.5 / to_fill + 0.1)
     assert spoilt.total("progress") == pytest.approx(-1.5 / to_fill + 0.1)

@@ -2,8 +2,7 @@
 
 Of each blank cell they see which digits its row, column and box rule out. The tool agent alone can
 ask for digits that are sure, but for less of them than most grids lack; the plan agent alone
-writes. The weak team fills cells, mostly the first ones, with any digit that fits so far, and
-hardly asks.
+writes. The weak team fills any cells with any digits that fit so far, and hardly asks.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ from trainers.grpo.in_process import Table
 
 TRAINING = Training(
     network=NetworkSize(context=384),
-    supervised=Supervised(steps=500, batch=32, learning_rate=3e-3),
+    supervised=Supervised(steps=1500, batch=32, learning_rate=3e-3),
     reinforced=Reinforced(
-        steps=80, episodes=48, limit=40, minibatch=16, entropy=0.01, scheme="progress"
+        steps=160, episodes=48, limit=40, minibatch=16, entropy=0.02, scheme="progress"
     ),
 )
 _SIDE = range(1, 5)
@@ -69,8 +68,6 @@ class WeakTeam(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    in_order: float = Field(default=0.7, ge=0, le=1)
-    """Probability of the first blank cell, else any."""
     noise: float = Field(default=0.05, ge=0, le=1)
     """Probability of any digit, else one that fits so far."""
     most: int = Field(default=3, ge=1, le=16)
@@ -183,7 +180,7 @@ def _tried(
     cells = cells or _blanks(givens)
     found: list[Write] = []
     while cells and len(found) < most:
-        r, c = cells.pop(0 if dice.random() < team.in_order else dice.randrange(len(cells)))
+        r, c = cells.pop(dice.randrange(len(cells)))
         fitting = candidates(grid, (r, c))
         known = fitting and dice.random() >= team.noise
         write = (r, c, dice.choice(fitting) if known else dice.randint(1, len(grid)))
