@@ -327,5 +327,5 @@ def test_progress_counts_right_digits_and_takes_off_the_wrong_ones() -> None:
     spoilt, _, _ = episode.apply(PLAN, cells((1, 2, 4)))
     assert right.total("progress") == pytest.approx(2 / to_fill + 0.1)
     assert wrong.total("progress") == pytest.approx(-1 / to_fill + 0.1)
-    assert mended.total("progress") == pytest.approx(1.5 / to_fill + 0.1)
-    assert spoilt.total("progress") == pytest.approx(-1.5 / to_fill + 0.1)
+    assert mended.total("progress") == pytest.approx(2 / to_fill + 0.1)
+    assert spoilt.total("progress") == pytest.approx(-2 / to_fill + 0.1)
