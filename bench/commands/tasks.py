@@ -36,13 +36,14 @@ def tasks(
     """Write problems of code or mathematics as a file of tasks for `train grpo --loop --tasks`, the
     same instances as `bench code` and `bench math` ask. Hidden tests and gold answers go into the
     folder where this machine's judge looks for them; one elsewhere needs a copy of it."""
+    from agents.records import JsonObject
     from bench.datasets import Request
     from bench.teams.training_tasks import load, write
     from runtime.named_values import named_values
     from runtime.state import StateDirectory
     from runtime.words import counted
 
-    choices = {"dataset": dataset, "setting": named_values("--setting", setting or [])}
+    choices: JsonObject = {"dataset": dataset, "setting": named_values("--setting", setting or [])}
     found = load(Request(split=split, samples=samples, seed=seed, data=data, choices=choices))
     problems = StateDirectory.from_environment().problems
     sha256 = write(found, file, problems)

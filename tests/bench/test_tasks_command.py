@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.records import JsonObject
 from bench.datasets import Request
 from bench.datasets.registry import load
 from tests.bench.command_line import bench
@@ -50,7 +51,7 @@ def test_a_file_holds_the_instances_of_the_bench_and_the_judge_knows_them(
     )
     found = read_tasks(path)
     assert (found.about.sha256, found.about.team) == (sha256, ("coder", "tester"))
-    choices = {"dataset": "mbpp", "setting": {"turns": 3}}
+    choices: JsonObject = {"dataset": "mbpp", "setting": {"turns": 3}}
     items = load("code", Request("train", data=data, choices=choices)).items
     for task, item in zip(found.tasks, items, strict=True):
         asked = {"environment": task.environment, "instance": task.instance}

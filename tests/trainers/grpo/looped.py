@@ -189,12 +189,10 @@ def killed_at(
     output: Path,
     where: Settings,
     keeping: Keeping | None = None,
-    tasks: Sequence[Task] = (),
 ) -> None:
     """Run the loop in a process that kills itself with SIGKILL as it comes to `place` of
     `trainers.grpo.loop.rounds` (a name, or a method of `Loop`) for the `call`-th time."""
-    told = (place, call, settings, output, where, keeping, tasks)
-    child = _FORKS.Process(target=_die, args=told)
+    child = _FORKS.Process(target=_die, args=(place, call, settings, output, where, keeping))
     _joined(child)
     assert child.exitcode == -signal.SIGKILL, child.exitcode
 
@@ -229,7 +227,6 @@ def _die(
     output: Path,
     where: Settings,
     keeping: Keeping | None,
-    tasks: Sequence[Task],
 ) -> None:
     from trainers.grpo.loop import rounds
 
@@ -245,4 +242,4 @@ def _die(
         return original(*arguments, **named)
 
     setattr(owner, place, dying)
-    run_loop(settings, output, where, keeping=keeping, tasks=tasks)
+    run_loop(settings, output, where, keeping=keeping)

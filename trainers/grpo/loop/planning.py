@@ -33,7 +33,7 @@ def planned_wave(
     seed = zlib.crc32(f"{settings.grpo.seed}:{number}".encode())
     source = settings.source
     if isinstance(source, TeamTasks):
-        places = places_in_file(len(tasks), settings.puzzles, settings.grpo.seed, number)
+        places = places_in_file(source.count, settings.puzzles, settings.grpo.seed, number)
         asked = [tasks[at] for at in islice(places, played, played + count)]
     else:
         try:
