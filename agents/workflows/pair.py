@@ -52,7 +52,7 @@ class PairWorkflow:
 
     def first(self, run: Run) -> tuple[Handoff, ...]:
         """Raises `InvalidTask`: a run whose task can't be played is not let in."""
-        return (Handoff(role=_first_agent(run), turn=0, payload=QuestionPayload()),)
+        return (Handoff(role=team_of(run)[0], turn=0, payload=QuestionPayload()),)
 
     def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
         data = step.decision.data
@@ -74,14 +74,15 @@ class PairWorkflow:
         return rewarded(trajectory)
 
 
-def _first_agent(run: Run) -> str:
+def team_of(run: Run) -> tuple[str, ...]:
+    """Who plays a run's task, in the order of a turn. Raises `InvalidTask`."""
     match run.task.environment:
         case code_team.ENVIRONMENT:
-            return code_instance(run).setting.team[0]
+            return code_instance(run).setting.team
         case math_team.ENVIRONMENT:
-            return math_instance(run).setting.team[0]
+            return math_instance(run).setting.team
         case _:
-            return episode_of(run).agent
+            return episode_of(run).agents
 
 
 def rewarded(trajectory: Trajectory) -> Trajectory:

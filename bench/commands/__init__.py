@@ -18,6 +18,7 @@ _MODULES = (
     "tool_data",
     "puzzles",
     "teams",
+    "tasks",
     "glpft",
     "grpo",
     "staleness",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,16 +40,16 @@ class Sizes:
     context: int = 512
 
 
-def write_base(folder: Path, seed: int = 7) -> Path:
-    """A model folder with float32 weights from `seed`; returns it."""
+def write_base(folder: Path, seed: int = 7, answers: Sequence[str] = ANSWERS) -> Path:
+    """A model folder with float32 weights from `seed`; returns it. Each of `answers` is a token."""
     import torch
 
     from trainers.models import export_model, new_model
 
-    tokenizer = _tokenizer()
+    tokenizer = _tokenizer(answers)
     torch.manual_seed(seed)
     model = new_model(Sizes(), tokenizer.get_vocab_size())
-    _lean(model, tokenizer)
+    _lean(model, tokenizer, answers)
     export_model(model, tokenizer, folder, context=Sizes.context)
     weights = {k: v.detach() for k, v in model.state_dict().items() if k != "lm_head.weight"}
     store_float32(weights, folder)
@@ -70,7 +70,7 @@ def store_float32(weights: Mapping[str, torch.Tensor], folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps({**config, "dtype": "float32"}))
 
 
-def _lean(model: Any, tokenizer: Tokenizer) -> None:
+def _lean(model: Any, tokenizer: Tokenizer, answers: Sequence[str]) -> None:
     """Make answers, and the end behind them, likelier than characters: all embeddings, which are
     also the output layer, share a direction, and theirs go farther along it."""
     import torch
@@ -81,11 +81,11 @@ def _lean(model: Any, tokenizer: Tokenizer) -> None:
     along = torch.full((Sizes.hidden,), SHARED / Sizes.hidden**0.5)
     with torch.no_grad():
         embeddings += along
-        for each in (*ANSWERS, END):
+        for each in (*answers, END):
             embeddings[token_id(tokenizer, each)] += (FARTHER - 1) * along
 
 
-def _tokenizer() -> Tokenizer:
+def _tokenizer(answers: Sequence[str]) -> Tokenizer:
     """Printable characters and whole answers: few enough that chance writes an answer often."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
@@ -102,5 +102,5 @@ def _tokenizer() -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # pyright: ignore[reportAttributeAccessIssue]
     tokenizer.decoder = decoders.ByteLevel()  # pyright: ignore[reportAttributeAccessIssue]
     tokenizer.add_special_tokens([AddedToken(each, special=True) for each in SPECIAL])
-    tokenizer.add_tokens([AddedToken(each, normalized=False) for each in ANSWERS])
+    tokenizer.add_tokens([AddedToken(each, normalized=False) for each in answers])
     return tokenizer

@@ -133,6 +133,7 @@ def grpo(
     wait: of_loop.Wait = 60.0,
     loop: of_loop.LoopOn = False,
     game: of_loop.Game = None,
+    tasks: of_loop.Tasks = None,
     size: of_loop.Size = None,
     difficulty: of_loop.Difficulty = None,
     setting: of_loop.Setting = None,
@@ -151,8 +152,9 @@ def grpo(
     """Train policies on recorded runs by AT-GRPO, or by GRPO over whole runs.
 
     Groups are learned from version by version, in the order in which the deployment recorded them.
-    With --loop a running deployment rolls out puzzles of the train split, round after round, and
-    answers with what each round came to; --staleness 1 lets it roll out while a round is trained.
+    With --loop a running deployment rolls out puzzles of the train split (--game), or the tasks of
+    a file (--tasks), round after round, and answers with what each round came to; --staleness 1
+    lets it roll out while a round is trained.
     Run it again to go on after a crash or Ctrl-C; what is finished is not done again. On several
     GPUs: `accelerate launch --multi_gpu --module trainers.cli grpo ...`.
     """
@@ -220,8 +222,8 @@ def grpo(
     # What can't be meant is named before the model and the store are read.
     settings = _settings(chosen)
     rolled = of_loop.LoopOptions(
-        game, size, difficulty, setting, rounds, puzzles, most_puzzles, adaptive, sampling_rounds,
-        success, temperature, max_tokens, instructions, run_seconds,
+        game, tasks, size, difficulty, setting, rounds, puzzles, most_puzzles, adaptive,
+        sampling_rounds, success, temperature, max_tokens, instructions, run_seconds,
     )  # fmt: skip
     if loop:
         from trainers.grpo.loop.command import loop as run_loop

@@ -102,7 +102,8 @@ class ProblemFolder:
         except FileNotFoundError:
             raise ProblemUnknown(
                 f"no problem {key[:12]} is in this judge's folder: copy the file {path.name} there "
-                "from the folder `problems` of the benchmark that asks for it"
+                "from the folder `problems` of the benchmark that asks for it, or of the state "
+                "directory in which `bench tasks` was run"
             ) from None
         except OSError as error:
             raise ProblemUnknown(f"{path.name} in the judge's folder: {error.strerror}") from error

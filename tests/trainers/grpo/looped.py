@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -17,6 +17,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from agents.records import Task
 from bench.grpo_faults.driver import write_profile
 from bench.grpo_faults.model import write_base
 from bus import Bus, BusSettings, Policy, policies
@@ -35,7 +36,14 @@ from trainers.grpo.settings import GrpoSettings
 from trainers.network import base_folder, load_base
 from workers.engines.local.adapter_base import weights_sha256
 from workers.engines.settings import ModelSettings
-from workers.settings import GpuWorkerSettings, RecorderSettings, RoleWorkerSettings, WorkerBase
+from workers.sandbox import SandboxSettings
+from workers.settings import (
+    GpuWorkerSettings,
+    JudgeWorkerSettings,
+    RecorderSettings,
+    RoleWorkerSettings,
+    WorkerBase,
+)
 
 POLICIES = {"tool_agent": "pair/tool", "plan_agent": "pair/plan"}
 WAIT = 30.0
@@ -60,19 +68,28 @@ class Deployed:
 
 
 @contextmanager
-def deployed(bus: BusSettings, base: Path, folder: Path) -> Generator[Deployed]:
-    """Workers of the profile `petting`, for the time of the block."""
+def deployed(
+    bus: BusSettings,
+    base: Path,
+    folder: Path,
+    policies: Mapping[str, str] = POLICIES,
+    problems: Path | None = None,
+) -> Generator[Deployed]:
+    """Workers of the profile `petting`, for the time of the block; a judge of these problems."""
     model = ModelSettings(
         engine="torch", model=str(base), device="cpu", plain_logprobs=True, constrain_tools=False,
-        base_until_published=("tool", "plan"),
+        base_until_published=tuple(each.partition("/")[2] for each in policies.values()),
     )  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     store = folder / "store"
     workers: list[WorkerBase] = [
-        RoleWorkerSettings(bus=bus, name="roles", roles=("tool_agent", "plan_agent")),
+        RoleWorkerSettings(bus=bus, name="roles", roles=tuple(policies)),
         GpuWorkerSettings(bus=bus, name="gpu", models={"pair": model}),
         RecorderSettings(bus=bus, name="recorder", store=store, linger_seconds=0.1),
     ]
+    if problems is not None:
+        few = SandboxSettings(parallel=2, ready=2)
+        workers.append(JudgeWorkerSettings(bus=bus, name="judge", problems=problems, sandbox=few))
     profile = write_profile(folder / "profile.toml", bus, model)
     settings = load(str(profile), environ={})
     processes = {each.name: spawn(each, folder) for each in workers}
@@ -120,12 +137,14 @@ def loop_of(
     where: Settings,
     watch: LoopWatch | None = None,
     keeping: Keeping | None = None,
+    tasks: Sequence[Task] = (),
 ) -> Loop:
     """In this process."""
     loaded = load_base(settings.grpo.base)
     book = claim(output, settings, restart=False)
     sealing = sealing_of(settings.grpo, loaded)
-    return Loop(settings, loaded, sealing, book, where, WAIT, watch or LoopWatch(), keeping)
+    said = watch or LoopWatch()
+    return Loop(settings, loaded, sealing, book, where, WAIT, said, keeping, tasks)
 
 
 def run_loop(
@@ -134,9 +153,10 @@ def run_loop(
     where: Settings,
     watch: LoopWatch | None = None,
     keeping: Keeping | None = None,
+    tasks: Sequence[Task] = (),
 ) -> LoopReport:
     """In this process, to the end."""
-    return loop_of(settings, output, where, watch, keeping).run()
+    return loop_of(settings, output, where, watch, keeping, tasks).run()
 
 
 def book_of(output: Path) -> Book:

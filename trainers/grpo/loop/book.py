@@ -60,6 +60,7 @@ class Wave(_Page):
     number: int
     """From 1. Those after the first make up for groups without a signal."""
     puzzles: int
+    """Or tasks of a file."""
     runs: tuple[PlannedRun, ...]
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from trainers.grpo.loop.report import LoopReport, RoundFacts
     from trainers.grpo.loop.rounds import Keeping
     from trainers.grpo.loop.settings import LoopSettings
+    from trainers.grpo.loop.task_files import TaskFile
     from trainers.grpo.settings import GrpoSettings
 
 ROUNDS = 20
@@ -32,11 +33,12 @@ MORE = 4
 """Times the puzzles of a round that are played at most."""
 _OF_ADAPTIVE = {"adaptive": "exit_when", "sampling_rounds": "rounds", "success": "success"}
 """Options, and the fields of `AdaptiveSampling` that they are."""
+_OF_GAMES = ("game", "size", "difficulty", "setting")
 _MEANINGLESS = {
     "checkpoint_every": "there is one after each round",
     "publish": "what each round comes to is published",
     "from_store": "the rollouts are the data",
-    "workflow": "puzzles are played by pair",
+    "workflow": "the runs are of pair",
     "steps": "give --rounds",
     "epochs": "a round is gone through once; --minibatch makes several updates of it",
     "base_version": "versions are counted by the deployment",
@@ -71,11 +73,12 @@ def loop(
     require_publishable(grpo, "--loop")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise TrainingError("--loop trains in one process: start it without a launcher")
+    file = _tasks(options)
     try:
         deployed = find(redis_url=target.redis_url).settings
     except UserError as error:
         raise TrainingError(f"--loop: {error}") from error
-    settings = _settings(grpo, options, deployed, target)
+    settings = _settings(grpo, options, file, deployed, target)
     for each in publications(grpo, settings.policies, output):
         require_base(each, deployed.models)
     book = claim(output, settings, restart=restart)
@@ -88,7 +91,10 @@ def loop(
             with _Shown() as shown:
                 watch = LoopWatch(shown.rolled, shown.round, shown.say)
                 sealing = sealing_of(grpo, loaded)
-                made = Loop(settings, loaded, sealing, book, deployed, target.wait, watch, keeping)
+                made = Loop(
+                    settings, loaded, sealing, book, deployed, target.wait, watch, keeping,
+                    file.tasks if file else (),
+                )  # fmt: skip
                 report = made.run()
         except KeyboardInterrupt:
             # Here, because typer turns it into a silent exit.
@@ -129,8 +135,28 @@ def claim(output: Path, settings: LoopSettings, *, restart: bool) -> Book:
     return Book(output, made.id)
 
 
+def _tasks(options: LoopOptions) -> TaskFile | None:
+    """The file, where one is played. Raises `TrainingError` for options that it leaves no
+    meaning."""
+    from trainers.grpo.loop.task_files import read_tasks
+
+    if options.tasks is None:
+        return None
+    for name in _OF_GAMES:
+        if getattr(options, name) is not None:
+            raise TrainingError(
+                f"--{name} is of generated puzzles; the tasks of --tasks bring all of that along: "
+                "leave one away"
+            )
+    return read_tasks(options.tasks)
+
+
 def _settings(
-    grpo: GrpoSettings, options: LoopOptions, deployed: Settings, target: Target
+    grpo: GrpoSettings,
+    options: LoopOptions,
+    file: TaskFile | None,
+    deployed: Settings,
+    target: Target,
 ) -> LoopSettings:
     """Raises `TrainingError`, naming the option."""
     from pydantic import ValidationError
@@ -140,17 +166,14 @@ def _settings(
     from trainers.grpo.loop.settings import WORKFLOW, LoopSettings
     from trainers.grpo.publishing import served_policies
 
-    if options.game is None:
-        raise TrainingError(
-            "--loop needs a game: --game plan_path, sokoban, sudoku or word_problems"
-        )
     puzzles = PUZZLES if options.puzzles is None else options.puzzles
     chosen = {
         **{
             name: value
             for name, value in vars(options).items()
-            if value is not None and name not in _OF_ADAPTIVE
+            if value is not None and name not in ("tasks", *_OF_ADAPTIVE)
         },
+        "tasks": file.about if file else None,
         "rounds": ROUNDS if options.rounds is None else options.rounds,
         "puzzles": puzzles,
         "most_puzzles": MORE * puzzles if options.most_puzzles is None else options.most_puzzles,
@@ -169,10 +192,11 @@ def _settings(
         raise TrainingError(f"{option}{said}") from error
     except UserError as error:
         raise TrainingError(str(error)) from error
-    team = made.levels.setting.team
-    agents = [each for each in team if grpo.agents is None or each in grpo.agents]
+    agents = [each for each in made.team if grpo.agents is None or each in grpo.agents]
     if not agents:
-        raise TrainingError(f"--agent: nobody of the team ({', '.join(team)}) would be trained")
+        raise TrainingError(
+            f"--agent: nobody of the team ({', '.join(made.team)}) would be trained"
+        )
     policies = served_policies(agents, deployed, WORKFLOW, target.pool)
     return made.model_copy(update={"policies": policies})
 
@@ -247,8 +271,9 @@ def _show(report: LoopReport, output: Path) -> None:
     from rich.table import Table
 
     table = Table(
-        "round", "served", "puzzles", "solved, best of K", "groups", "zero-variance", "too old",
-        "agreed", "reward", "loss", "rollout s", "wait s", "train s", "publish s",
+        "round", "served", f"{report.settings.noun}s", "solved, best of K", "groups",
+        "zero-variance", "too old", "agreed", "reward", "loss", "rollout s", "wait s", "train s",
+        "publish s",
     )  # fmt: skip
     for facts in report.rounds:
         own = facts.step.policies.values()

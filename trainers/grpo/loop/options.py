@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,26 +14,35 @@ LoopOn = Annotated[
 Game = Annotated[
     str | None, typer.Option(help="Of --loop: plan_path, sokoban, sudoku or word_problems.")
 ]
+Tasks = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Of --loop: tasks of a team of code or mathematics in place of a game, as `bench "
+        "tasks` writes them.",
+    ),
+]
 Size = Annotated[
-    int | None, typer.Option(help="Of --loop: cells along a side; the game's own default.")
+    int | None, typer.Option(help="Of --game: cells along a side; the game's own default.")
 ]
 Difficulty = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=VALUE", help="Of --loop: boxes=2, obstacles=0.3, …"),
+    typer.Option(metavar="NAME=VALUE", help="Of --game: boxes=2, obstacles=0.3, …"),
 ]
 Setting = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=VALUE", help="Of --loop: turns=4, brief=true, view=3, …"),
+    typer.Option(metavar="NAME=VALUE", help="Of --game: turns=4, brief=true, view=3, …"),
 ]
 Rounds = Annotated[int | None, typer.Option(help="Of --loop: versions to train. 20 without it.")]
 Puzzles = Annotated[
-    int | None, typer.Option(help="Of --loop: played in a round at first. 64 without it.")
+    int | None,
+    typer.Option(help="Of --loop: puzzles or tasks of a round at first. 64 without it."),
 ]
 MostPuzzles = Annotated[
     int | None,
     typer.Option(
-        help="Of --loop: played in a round until --batch groups have a signal. Four times "
-        "--puzzles without it."
+        help="Of --loop: puzzles or tasks of a round until --batch groups have a signal. Four "
+        "times --puzzles without it."
     ),
 ]
 Adaptive = Annotated[
@@ -98,6 +108,7 @@ class LoopOptions:
     """What was said on the command line; None where nothing was."""
 
     game: str | None
+    tasks: Path | None
     size: int | None
     difficulty: list[str] | None
     setting: list[str] | None

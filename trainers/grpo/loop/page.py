@@ -13,10 +13,10 @@ from workers.engines.local.model_files import model_name
 def render(report: LoopReport) -> str:
     """The whole page."""
     rounds, found = report.rounds, summaries(report.steps)
-    game, grpo = report.settings.game, report.settings.grpo
+    subject, grpo = report.settings.subject, report.settings.grpo
     runs = sum(each.runs for each in rounds)
     about = (
-        f"{', '.join(found) or 'no policy'} of {model_name(grpo.base)} on {game}: "
+        f"{', '.join(found) or 'no policy'} of {model_name(grpo.base)} on {subject}: "
         f"{counted(len(rounds), 'round')}, {counted(runs, 'run')} on the bus, "
         f"{report.trained_parameters:,} of {report.parameters:,} parameters, "
         f"{report.peak_memory_mb:,.0f} MB, {report.seconds.total / 60:.1f} minutes"
@@ -35,7 +35,7 @@ def render(report: LoopReport) -> str:
         share, 0.0, 1.0,
     )  # fmt: skip
     return training_page(
-        f"AT-GRPO as a loop: {game}",
+        f"AT-GRPO as a loop: {subject}",
         about,
         [solved, agreed, *step_plots(report.steps, grpo.clip)],
         {"Policies": policy_table(found)},

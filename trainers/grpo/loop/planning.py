@@ -1,39 +1,91 @@
-"""Which puzzles a round plays: a function of the settings, the round and how many were played in it
-before. Only the runs' ids are chance; they are written down before the runs begin."""
+"""Which puzzles or tasks a round plays: a function of the settings, the round and how many were
+played in it before. Only the runs' ids are chance; they are written down before the runs begin."""
 
 from __future__ import annotations
 
 import math
 import zlib
+from collections.abc import Iterator, Sequence
+from itertools import chain, cycle, islice
+from random import Random
 
 from agents.environments.puzzle_splits import Split
 from agents.environments.puzzles import drawn_puzzles
+from agents.records import Task
 from runtime.run_ids import new_run_id
 from trainers.errors import TrainingError
 from trainers.grpo.loop.book import PlannedRun, Wave
-from trainers.grpo.loop.settings import LoopSettings
+from trainers.grpo.loop.settings import LoopSettings, TeamTasks
 
 
 def planned_wave(
-    settings: LoopSettings, number: int, wave: int, *, played: int, count: int
+    settings: LoopSettings,
+    number: int,
+    wave: int,
+    *,
+    played: int,
+    count: int,
+    tasks: Sequence[Task] = (),
 ) -> Wave:
-    """`count` further puzzles of a round that has played `played`, all different. Raises
-    `TrainingError` where the difficulty leaves not so many."""
+    """`count` further puzzles of a round that has played `played`, all different; or of `tasks`,
+    those of the file, all different where there are so many. Raises `TrainingError` where the
+    difficulty leaves not so many."""
     seed = zlib.crc32(f"{settings.grpo.seed}:{number}".encode())
-    try:
-        puzzles = drawn_puzzles(settings.levels, Split.TRAIN, seed, played + count)[played:]
-    except ValueError as error:
-        raise TrainingError(f"--game {settings.game}: {error}") from error
+    source = settings.source
+    if isinstance(source, TeamTasks):
+        places = places_in_file(source.count, settings.puzzles, settings.grpo.seed, number)
+        asked = [tasks[at] for at in islice(places, played, played + count)]
+    else:
+        try:
+            puzzles = drawn_puzzles(source, Split.TRAIN, seed, played + count)[played:]
+        except ValueError as error:
+            raise TrainingError(f"--game {settings.game}: {error}") from error
+        asked = [puzzle.task for puzzle in puzzles]
     runs = [
         PlannedRun(
             id=new_run_id(),
             seed=zlib.crc32(f"{seed}:{at}:{play}".encode()),
-            task=puzzle.task,
+            task=task,
         )
-        for at, puzzle in enumerate(puzzles, start=played)
+        for at, task in enumerate(asked, start=played)
         for play in range(settings.plays)
     ]
     return Wave(round=number, number=wave, puzzles=count, runs=tuple(runs))
+
+
+def places_in_file(count: int, first: int, seed: int, number: int) -> Iterator[int]:
+    """Which of a file's `count` tasks round `number` plays, in their order, without end.
+
+    Its first wave, of `first` tasks, takes those that come next in a pass through the file: all
+    rounds together meet each task once, then each once again in another order. What makes up for
+    groups without a signal comes behind them, by chance; what the round has played already comes
+    last.
+    """
+    begun = next(islice(_first_waves(count, first, seed), number - 1, None))
+    more = _shuffled(count, f"{seed}:round {number}", last=begun)
+    return chain(begun, cycle(more))
+
+
+def _first_waves(count: int, size: int, seed: int) -> Iterator[list[int]]:
+    """Of each round."""
+    left: list[int] = []
+    passes = 0
+    while True:
+        wave: list[int] = []
+        while len(wave) < size:
+            if not left:
+                passes += 1
+                left = _shuffled(count, f"{seed}:pass {passes}", last=wave)
+            missing = size - len(wave)
+            wave += left[:missing]
+            left = left[missing:]
+        yield wave
+
+
+def _shuffled(count: int, seed: str, *, last: Sequence[int]) -> list[int]:
+    """All places by chance; those of `last` behind the others."""
+    order = Random(seed).sample(range(count), count)
+    return sorted(order, key=set(last).__contains__)
 
 
 def further_puzzles(settings: LoopSettings, *, played: int, found: int) -> int:

@@ -45,6 +45,7 @@ class RoundFacts(BaseModel):
     served: dict[str, int]
     """Version of each policy of the deployment when it began."""
     puzzles: int
+    """Or tasks of a file."""
     waves: int
     runs: int
     solved: int

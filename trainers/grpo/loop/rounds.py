@@ -16,20 +16,21 @@ import asyncio
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from agents.records import Outcome, Trajectory
+from agents.records import Outcome, Task, Trajectory
 from agents.workflows.pair import agreement_rate
 from bus import BusError, BusUnavailable
 from runtime.client import Client
 from runtime.config import Settings
 from runtime.errors import UserError
 from runtime.whole_files import write_whole
+from runtime.words import counted
 from trainers.checkpoints import CheckpointState
 from trainers.curves import Curves
 from trainers.errors import TrainingError
@@ -120,12 +121,15 @@ class Loop:
         wait: float,
         watch: LoopWatch,
         keeping: Keeping | None = None,
+        tasks: Sequence[Task] = (),
     ) -> None:
+        """`tasks`: of the file, where one is played in place of a game."""
         import torch
 
         keep_freed_memory()
         torch.set_num_threads(settings.grpo.threads)
         self.settings, self.sealing, self.book = settings, sealing, book
+        self.tasks = tasks
         self.deployed, self.wait, self.watch = deployed, wait, watch
         self.keeping = keeping or Keeping()
         self.base = loaded.weights.folder
@@ -321,23 +325,28 @@ class Loop:
                 f"; {count:,} × {reason}, such as {example}"
                 for reason, count, example in rolled.harvest.reasons
             )
+            noun = self.settings.noun
+            levels = " (--size, --difficulty)" if self.settings.tasks is None else ""
             raise TrainingError(
-                f"--loop: round {number} has nothing to learn from: of {played:,} puzzles "
+                f"--loop: round {number} has nothing to learn from: of {counted(played, noun)} "
                 f"{counts['flat']:,} groups have equal rewards, {counts['stale']:,} are too old, "
-                f"{counts['foreign']:,} were sampled by other weights{listed}. Take easier puzzles "
-                "(--size, --difficulty), a higher --group-size or --temperature, a larger "
-                "--most-puzzles, or a base that has learned how an answer looks"
+                f"{counts['foreign']:,} were sampled by other weights{listed}. Take easier {noun}s"
+                f"{levels}, a higher --group-size or --temperature, a larger --most-puzzles, or a "
+                "base that has learned how an answer looks"
             )
         if counts["trained"] < self.settings.grpo.batch:
             self.watch.say(
                 f"round {number}: {counts['trained']:,} groups with a signal of "
-                f"{self.settings.grpo.batch:,} wanted, after {played:,} puzzles (--most-puzzles)"
+                f"{self.settings.grpo.batch:,} wanted, after "
+                f"{counted(played, self.settings.noun)} (--most-puzzles)"
             )
         return None
 
     def _plan(self, number: int, wave: int, played: int, count: int) -> Wave:
         self.clock.turn("rollout")
-        planned = planned_wave(self.settings, number, wave, played=played, count=count)
+        planned = planned_wave(
+            self.settings, number, wave, played=played, count=count, tasks=self.tasks
+        )
         self.book.plan(planned)
         return planned
 

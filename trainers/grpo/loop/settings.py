@@ -6,13 +6,31 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from agents.environments import math_team
+from agents.environments.code import team as code_team
 from agents.environments.puzzles import Difficulty, Game, difficulty_of
+from agents.errors import InvalidOptions
 from agents.records import JsonObject
 from agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from agents.workflows import workflows
+from runtime.words import counted
 from trainers.grpo.settings import GrpoSettings
 
 WORKFLOW = "pair"
+
+
+class TeamTasks(BaseModel):
+    """What is known of a file of tasks that is played in place of a game."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sha256: str
+    """Of the file."""
+    environment: str
+    """Of all its tasks."""
+    team: tuple[str, ...]
+    """That plays them, in the order of a turn."""
+    count: int = Field(ge=1)
 
 
 class LoopSettings(BaseModel):
@@ -24,13 +42,15 @@ class LoopSettings(BaseModel):
     """`batch` is the number of groups with a signal that a round is to have."""
     policies: dict[str, str]
     """By agent, the policy of the deployment that answers for it."""
-    game: Game
+    game: Game | None = None
+    """That puzzles are generated of; None: the tasks of a file are played."""
+    tasks: TeamTasks | None = None
     size: int | None = None
     difficulty: JsonObject = Field(default_factory=dict)
     setting: JsonObject = Field(default_factory=dict)
     rounds: int = Field(ge=1)
     puzzles: int = Field(ge=1)
-    """Of a round's first wave."""
+    """Or tasks, of a round's first wave."""
     most_puzzles: int = Field(ge=1)
     """Of a round, with those that make up for groups without a signal."""
     adaptive: AdaptiveSampling | None = None
@@ -56,14 +76,49 @@ class LoopSettings(BaseModel):
         return self
 
     def require_playable(self) -> None:
-        """Raises `InvalidOptions` for what the game or the workflow refuses."""
-        difficulty_of(self.game, self.size, self.difficulty, self.setting)
+        """Raises `InvalidOptions` for what the game, the team or the workflow refuses."""
+        source = self.source
+        if (
+            isinstance(source, TeamTasks)
+            and source.environment in (code_team.ENVIRONMENT, math_team.ENVIRONMENT)
+            and self.grpo.reward.scheme == "progress"
+        ):
+            raise InvalidOptions(
+                f"--scheme progress: nobody measures how far a team of {source.environment} has "
+                "come: take paper, dense or sparse"
+            )
         workflows.get(WORKFLOW).check_options(self.options)
 
     @property
-    def levels(self) -> Difficulty:
-        """What the generator is asked for."""
+    def source(self) -> Difficulty | TeamTasks:
+        """What the generator is asked for, or what is played in place of a game. Raises
+        `InvalidOptions`."""
+        if self.tasks is not None:
+            return self.tasks
+        if self.game is None:
+            raise InvalidOptions(
+                "--loop needs a game: --game plan_path, sokoban, sudoku or word_problems; or the "
+                "tasks of a file: --tasks FILE (`bench tasks` writes one)"
+            )
         return difficulty_of(self.game, self.size, self.difficulty, self.setting)
+
+    @property
+    def team(self) -> tuple[str, ...]:
+        """Who plays, in the order of a turn."""
+        source = self.source
+        return source.team if isinstance(source, TeamTasks) else source.setting.team
+
+    @property
+    def subject(self) -> str:
+        """What is played, in words."""
+        if self.tasks is None:
+            return str(self.game)
+        return f"{counted(self.tasks.count, 'task')} of {self.tasks.environment}"
+
+    @property
+    def noun(self) -> str:
+        """Of one thing that is played."""
+        return "puzzle" if self.tasks is None else "task"
 
     @property
     def plays(self) -> int:

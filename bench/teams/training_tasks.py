@@ -1,0 +1,66 @@
+"""Tasks that a team of two is trained on: the instances of `bench code` and `bench math`, of splits
+that nobody is measured by."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from agents.records import Task
+from bench.datasets import Dataset, Item, Request
+from bench.errors import OutputError, UsageError
+from bench.teams import code_problems, math_problems
+from runtime.whole_files import write_whole
+from workers.judging.problems import ProblemFolder
+
+TRAIN = "train"
+WITH_TRAIN = ("gsm8k", "wordproblems", "mbpp", "mbpp_sanitized", "apps", "codecontests")
+"""Data sets with a split to train on; what else they and the others have is kept for measuring."""
+_LOADERS = {
+    **dict.fromkeys(code_problems.READERS, code_problems.load),
+    **dict.fromkeys(math_problems.READERS, math_problems.load),
+}
+
+
+def load(request: Request) -> Dataset:
+    """The problems that are asked for. Raises UsageError, also for what is kept for measuring, and
+    DataError for files that can't be read."""
+    name, setting = request.choices["dataset"], request.choices["setting"]
+    if name not in _LOADERS:
+        raise UsageError(f"there is no data set {name!r} here; there are: {', '.join(_LOADERS)}")
+    if name not in WITH_TRAIN:
+        raise UsageError(
+            f"{name} is a test set, kept for measuring; to train on there are: "
+            f"{', '.join(WITH_TRAIN)}"
+        )
+    if request.split != TRAIN:
+        raise UsageError(
+            f"--split {request.split}: of {name} only {TRAIN} is there to train on; the rest is "
+            "kept for measuring"
+        )
+    if isinstance(setting, dict) and "team" in setting:
+        raise UsageError("--setting team: the tasks are for both members of a team")
+    return _LOADERS[str(name)](request)
+
+
+def write(dataset: Dataset, path: Path, problems: Path) -> str:
+    """The tasks in `path`, a JSON line each, and what decides them in `problems`, the judge's
+    folder. Gives the file's SHA-256. Raises OutputError."""
+    tasks = [_task(item) for item in dataset.items]
+    content = "".join(f"{task.model_dump_json()}\n" for task in tasks)
+    known = ProblemFolder(problems)
+    try:
+        # First, so that there is no task that the judge does not know.
+        for problem in dataset.problems:
+            known.add(problem)
+        write_whole(path, content)
+    except OSError as error:
+        raise OutputError(f"{error.filename or path} can't be written: {error.strerror}") from error
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _task(item: Item) -> Task:
+    """As it goes onto the bus."""
+    found = item.about["task"]
+    assert isinstance(found, dict)
+    return Task.model_validate({"prompt": item.question, **found})

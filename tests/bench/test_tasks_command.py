@@ -1,0 +1,122 @@
+"""`bench tasks`: problems of code and mathematics as a file of tasks to train on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from agents.records import JsonObject
+from bench.datasets import Request
+from bench.datasets.registry import load
+from tests.bench.command_line import bench
+from trainers.grpo.loop.task_files import read_tasks
+from workers.judging.problems import ProblemFolder
+
+
+@pytest.fixture(autouse=True)
+def problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProblemFolder:
+    """The judge's."""
+    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path / "state"))
+    return ProblemFolder(tmp_path / "state" / "problems")
+
+
+def write_mbpp(folder: Path, *ids: int) -> Path:
+    rows = [
+        {
+            "task_id": number, "text": f"Write a function to add {number}.",
+            "code": f"def f(n):\n    return n + {number}\n",
+            "test_list": [f"assert f(1) == {number + 1}"], "test_setup_code": "",
+        }
+        for number in ids
+    ]  # fmt: skip
+    folder.mkdir(exist_ok=True)
+    (folder / "mbpp.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def test_a_file_holds_the_instances_of_the_bench_and_the_judge_knows_them(
+    tmp_path: Path, problems: ProblemFolder
+) -> None:
+    data, path = write_mbpp(tmp_path / "data", 500, 601, 602, 700), tmp_path / "mbpp.jsonl"
+    done = bench("tasks", "mbpp", str(path), "--data", str(data), "--setting", "turns=3")
+    assert done.returncode == 0, done.stderr
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert done.stdout == (
+        f"3 tasks of mbpp, train in {path}, sha256 {sha256}; what decides them is in "
+        f"{problems.path}\n"
+    )
+    found = read_tasks(path)
+    assert (found.about.sha256, found.about.team) == (sha256, ("coder", "tester"))
+    choices: JsonObject = {"dataset": "mbpp", "setting": {"turns": 3}}
+    items = load("code", Request("train", data=data, choices=choices)).items
+    for task, item in zip(found.tasks, items, strict=True):
+        asked = {"environment": task.environment, "instance": task.instance}
+        assert (item.question, item.about["task"]) == (task.prompt, asked)
+        assert problems.code(str(task.instance["judged_as"])).statement == task.prompt
+
+
+def test_generated_word_problems_are_those_of_the_train_split_and_of_the_seed(
+    tmp_path: Path, problems: ProblemFolder
+) -> None:
+    def prompts(seed: int) -> list[str]:
+        path = tmp_path / "sums.jsonl"
+        done = bench("tasks", "wordproblems", str(path), "--samples", "4", "--seed", str(seed))
+        assert done.returncode == 0, done.stderr
+        tasks = read_tasks(path).tasks
+        assert all("wordproblems/train/" in str(each.instance["question"]) for each in tasks)
+        assert all(problems.math(str(each.instance["judged_as"])).answer for each in tasks)
+        return [each.prompt for each in tasks]
+
+    assert prompts(1) == prompts(1)
+    assert prompts(1) != prompts(2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("humaneval",), "humaneval is a test set, kept for measuring; to train on there are: gsm"),
+        (("livecodebench", "--split", "test2"), "livecodebench is a test set, kept for measuring"),
+        (("aime24",), "aime24 is a test set, kept for measuring"),
+        (("olympiadbench",), "olympiadbench is a test set, kept for measuring"),
+        (("mbpp", "--split", "test"), "--split test: of mbpp only train is there to train on"),
+        (("wordproblems", "--split", "new_numbers"), "--split new_numbers: of wordproblems only"),
+        (("chess",), "there is no data set 'chess' here; there are: humaneval, mbpp"),
+        (("wordproblems", "--setting", "turns=0"), "--setting turns: Input should be greater"),
+        (("wordproblems", "--setting", "team=coder"), "--setting team: the tasks are for both"),
+        (("wordproblems", "--samples", "0"), "--samples must lie between 1 and"),
+    ],
+)
+def test_what_is_kept_for_measuring_or_can_not_be_meant_is_refused_and_nothing_written(
+    tmp_path: Path, problems: ProblemFolder, arguments: tuple[str, ...], said: str
+) -> None:
+    name, *options = arguments
+    done = bench("tasks", name, str(tmp_path / "tasks.jsonl"), *options)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not (tmp_path / "tasks.jsonl").exists()
+    assert not problems.path.exists()
+
+
+def test_a_file_that_can_not_be_written_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "tasks.jsonl"
+    done = bench("tasks", "wordproblems", str(path), "--samples", "1")
+    assert done.returncode == 1
+    assert f"{tmp_path}/none" in done.stderr
+    assert "can't be written: No such file or directory" in done.stderr
+
+
+@pytest.mark.skipif("SWITCHYARD_DATA" not in os.environ, reason="SWITCHYARD_DATA is not set")
+@pytest.mark.parametrize(
+    ("dataset", "count"), [("gsm8k", 7_473), ("mbpp", 374), ("mbpp_sanitized", 120), ("apps", 5)]
+)
+def test_published_training_splits_are_tasks_that_a_loop_can_play(
+    tmp_path: Path, dataset: str, count: int
+) -> None:
+    path = tmp_path / "tasks.jsonl"
+    done = bench("tasks", dataset, str(path))
+    assert done.returncode == 0, done.stderr
+    assert read_tasks(path).about.count == count

@@ -1,0 +1,189 @@
+"""Files of tasks that a loop plays in place of a game: what is read, and what a round draws."""
+
+from __future__ import annotations
+
+import hashlib
+from itertools import chain, islice
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.environments.code import CodeQuestion
+from agents.environments.code.team import CodeInstance, CodeSetting
+from agents.environments.math_team import MathInstance, MathQuestion
+from agents.environments.plan_path import Difficulty, instances
+from agents.records import Task
+from trainers.errors import UnreadableData
+from trainers.grpo.loop.planning import places_in_file, planned_wave
+from trainers.grpo.loop.settings import LoopSettings
+from trainers.grpo.loop.task_files import read_tasks
+
+from .test_command import command
+from .tiny_grpo import settings_of, write_base
+
+
+def a_sum(number: int) -> Task:
+    question = MathQuestion(id=f"t/{number}", statement=f"1 + {number}?")
+    return MathInstance(question=question, judged_as="0" * 64).task
+
+
+def a_program(setting: CodeSetting) -> Task:
+    question = CodeQuestion(id="t/double", statement="Double.")
+    return CodeInstance(question=question, judged_as="0" * 64, setting=setting).task
+
+
+def written(path: Path, *lines: Task | str) -> Path:
+    texts = (line if isinstance(line, str) else line.model_dump_json() for line in lines)
+    path.write_text("".join(f"{text}\n" for text in texts))
+    return path
+
+
+def settings(path: Path, **changes: object) -> LoopSettings:
+    return LoopSettings.model_validate(
+        {
+            "grpo": settings_of(weights="lora", staleness=0), "policies": {}, "rounds": 2,
+            "tasks": read_tasks(path).about, "puzzles": 2, "most_puzzles": 4, **changes,
+        }
+    )  # fmt: skip
+
+
+# ---- what is read ----
+
+
+def test_a_file_is_bound_by_its_content_and_says_whose_tasks_they_are(tmp_path: Path) -> None:
+    path = written(tmp_path / "sums.jsonl", a_sum(1), "", a_sum(2))
+    found = read_tasks(path)
+    assert found.tasks == (a_sum(1), a_sum(2))
+    assert found.about.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert (found.about.environment, found.about.team) == ("math", ("reasoner", "tool_user"))
+    assert settings(path).subject == "2 tasks of math"
+
+
+def test_the_team_of_a_puzzle_is_that_of_its_instance(tmp_path: Path) -> None:
+    (grid,) = instances("train", 1, 1, Difficulty(rows=5, columns=5))
+    found = read_tasks(written(tmp_path / "grids.jsonl", grid.task))
+    assert (found.about.environment, found.about.team) == (
+        "plan_path", ("tool_agent", "plan_agent"),
+    )  # fmt: skip
+
+
+QUESTION = Task(prompt="What is 1 + 1?")
+FOREIGN = a_sum(1).model_copy(update={"instance": {"question": "1 + 1?"}})
+ALONE = a_program(CodeSetting(team=("coder",)))
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ((a_sum(1), "{"), "tasks.jsonl:2: not JSON"),
+        ((a_sum(1), '{"prompt": ""}'), "tasks.jsonl:2: not the expected fields (prompt: "),
+        ((QUESTION,), "tasks.jsonl:1: no task of a team (workflow 'pair' plays puzzles, code and"),
+        ((FOREIGN,), "tasks.jsonl:1: no task of a team (no math instance: question: "),
+        ((), "tasks.jsonl holds no task: write it with `bench tasks`"),
+        ((a_sum(1), ALONE), "tasks.jsonl:2 is a task of code for coder, and line 1 of math for"),
+        ((ALONE, a_program(CodeSetting())), "tasks.jsonl:2 is a task of code for coder, tester,"),
+        ((a_sum(1), a_sum(2), a_sum(1)), "tasks.jsonl:3 is the task of line 1 again: remove one"),
+    ],
+)
+def test_a_line_that_no_loop_can_play_is_named(
+    tmp_path: Path, lines: tuple[Task | str, ...], said: str
+) -> None:
+    path = written(tmp_path / "tasks.jsonl", *lines)
+    with pytest.raises(UnreadableData) as raised:
+        read_tasks(path)
+    assert f"{tmp_path}/{said}" in str(raised.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableData, match=r"none\.jsonl:1: the file cannot be read \(No such"):
+        read_tasks(tmp_path / "none.jsonl")
+
+
+# ---- what is drawn ----
+
+
+@given(st.integers(1, 30), st.integers(1, 40), st.integers(0, 2**31))
+def test_the_rounds_go_through_the_file_and_a_pass_meets_every_task_once(
+    count: int, first: int, seed: int
+) -> None:
+    waves = [
+        list(islice(places_in_file(count, first, seed, number), first))
+        for number in range(1, 3 * count // first + 2)
+    ]
+    met = list(chain.from_iterable(waves))
+    for begin in range(0, len(met) - count + 1, count):
+        assert sorted(met[begin : begin + count]) == list(range(count))
+    assert all(len(set(wave)) == min(first, count) for wave in waves)
+
+
+@given(st.integers(1, 30), st.integers(1, 40), st.integers(1, 9), st.integers(1, 40))
+def test_what_makes_up_for_groups_without_a_signal_is_new_while_the_file_has_more(
+    count: int, first: int, number: int, more: int
+) -> None:
+    begun = list(islice(places_in_file(count, first, 7, number), first))
+    further = list(islice(places_in_file(count, first, 7, number), first, first + more))
+    assert len(set(further)) == min(more, count)
+    left = count - len(set(begun))
+    assert not set(further[:left]) & set(begun)
+
+
+def test_a_wave_plays_the_tasks_of_the_file_each_time_it_is_planned(tmp_path: Path) -> None:
+    tasks = [a_sum(number) for number in range(5)]
+    chosen = settings(written(tmp_path / "sums.jsonl", *tasks))
+
+    def wave(number: int, played: int, count: int) -> list[Task]:
+        planned = planned_wave(chosen, number, 1, played=played, count=count, tasks=tasks)
+        return [each.task for each in planned.runs]
+
+    assert wave(1, 0, 2) == wave(1, 0, 2)
+    together = wave(1, 0, 2) + wave(1, 2, 3)
+    assert sorted(each.prompt for each in together) == sorted(each.prompt for each in tasks)
+    assert not [each for each in wave(2, 0, 2) if each in wave(1, 0, 2)]
+
+
+# ---- the command line ----
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--game", "sudoku"), "--game is of generated puzzles; the tasks of --tasks bring all"),
+        (("--size", 5), "--size is of generated puzzles"),
+        (("--difficulty", "boxes=2"), "--difficulty is of generated puzzles"),
+        (("--setting", "turns=2"), "--setting is of generated puzzles"),
+        (("--scheme", "progress"), "--scheme progress: nobody measures how far a team of math"),
+        (("--agent", "coder"), "--agent: nobody of the team (reasoner, tool_user)"),
+        (("--most-puzzles", 2), "--most-puzzles 2 can't be less than --puzzles 64"),
+        ((), "is an adapter of another base than micro:llm"),
+    ],
+)
+def test_what_can_not_be_meant_of_tasks_is_named_before_anything_is_written(
+    tmp_path: Path,
+    base: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[object, ...],
+    said: str,
+) -> None:
+    monkeypatch.setenv("SWITCHYARD_PROFILE", "petting")
+    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path / "state"))
+    path = written(tmp_path / "sums.jsonl", a_sum(1))
+    code, _, answer = command(
+        tmp_path / "out", "--base", base, "--loop", "--tasks", path, "--weights", "lora",
+        "--redis-url", "redis://127.0.0.1:1", *arguments,
+    )  # fmt: skip
+    assert code != 0
+    assert said in answer
+    assert not (tmp_path / "out").exists()
+
+
+def test_tasks_are_of_the_loop(tmp_path: Path, base: Path) -> None:
+    code, _, answer = command(tmp_path / "out", "--base", base, "--tasks", "sums.jsonl")
+    assert code != 0
+    assert "--tasks is of --loop" in answer
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_base(tmp_path_factory.mktemp("tasks") / "base")

@@ -1,0 +1,85 @@
+"""A file of tasks that a loop plays in place of generated puzzles: JSON lines, each a
+`records.Task` of one and the same team of `pair`. `bench tasks` writes them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agents.errors import InvalidTask
+from agents.records import Run, Task
+from agents.workflows.pair import team_of
+from runtime.run_ids import new_run_id
+from trainers.data.json_files import Limits, Unreadable, fit, read_lines
+from trainers.errors import UnreadableData
+from trainers.grpo.loop.settings import WORKFLOW, TeamTasks
+
+_LIMITS = Limits(file_bytes=4 * 2**30, line_bytes=64 * 2**20)
+
+
+@dataclass(frozen=True)
+class TaskFile:
+    """A file, as it was read."""
+
+    about: TeamTasks
+    tasks: tuple[Task, ...]
+
+
+@dataclass(frozen=True)
+class _Line:
+    number: int
+    task: Task
+    team: tuple[str, ...]
+
+    @property
+    def whose(self) -> str:
+        return f"{self.task.environment} for {', '.join(self.team)}"
+
+
+def read_tasks(path: Path) -> TaskFile:
+    """Raises `UnreadableData`, naming the line, for a file without tasks, and for a task that
+    `pair` would not let in, that is another team's than the first, or that is there twice."""
+    reading = read_lines(path, _line, _LIMITS)
+    if reading.skipped:
+        first = reading.skipped[0]
+        raise UnreadableData(
+            f"--tasks: {path.parent / first.where}: {first.reason} ({first.detail}): mend or "
+            "remove it, or write the file again with `bench tasks`"
+        )
+    lines = reading.records
+    if not lines:
+        raise UnreadableData(f"--tasks: {path} holds no task: write it with `bench tasks`")
+    known: dict[str, int] = {}
+    for line in lines:
+        if line.whose != lines[0].whose:
+            raise UnreadableData(
+                f"--tasks: {path}:{line.number} is a task of {line.whose}, and line "
+                f"{lines[0].number} of {lines[0].whose}: a loop trains one team; give each a file "
+                "of its own"
+            )
+        before = known.setdefault(line.task.model_dump_json(), line.number)
+        if before != line.number:
+            raise UnreadableData(
+                f"--tasks: {path}:{line.number} is the task of line {before} again: remove one"
+            )
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    about = TeamTasks(
+        sha256=sha256,
+        environment=lines[0].task.environment,
+        team=lines[0].team,
+        count=len(lines),
+    )
+    return TaskFile(about, tuple(line.task for line in lines))
+
+
+def _line(number: int, value: Any) -> _Line:
+    """Raises `Unreadable`."""
+    task = fit(Task, value)
+    run = Run(id=new_run_id(), task=task, workflow=WORKFLOW, policies={}, created=0.0, deadline=0.0)
+    try:
+        return _Line(number, task, team_of(run))
+    except InvalidTask as error:
+        raise Unreadable("no task of a team", str(error)) from error
