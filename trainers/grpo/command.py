@@ -156,7 +156,7 @@ def grpo(
     a file (--tasks), round after round, and answers with what each round came to; --staleness 1
     lets it roll out while a round is trained.
     Run it again to go on after a crash or Ctrl-C; what is finished is not done again. On several
-    GPUs: `accelerate launch --multi_gpu --module trainers.cli grpo ...`.
+    GPUs, also with --loop: `accelerate launch --multi_gpu --module trainers.cli grpo ...`.
     """
     if demo:
         _require_only(context, "demo", "output", "restart", "as_json")
@@ -170,7 +170,7 @@ def grpo(
             "without any by --demo"
         )
     from trainers.grpo.data import known_runs, read_data, sealing_of
-    from trainers.grpo.pipeline import POLICIES, Watch, claim, train
+    from trainers.grpo.pipeline import POLICIES, Watch, claim, require_whole, train
     from trainers.grpo.publishing import publications, publishing_to, served_policies
     from trainers.grpo.settings import LEARNING_RATE, LORA_RATE
     from trainers.network import base_folder, load_base
@@ -246,11 +246,7 @@ def grpo(
     deployed = publishing_to(settings, redis_url) if publish else None
     try:
         with joined() as processes:
-            if processes.sharded:
-                raise TrainingError(
-                    "train grpo keeps its weights whole in every process: launch it without FSDP, "
-                    "and where memory is short use --weights lora and a smaller --piece-tokens"
-                )
+            require_whole(processes)
             loaded = load_base(str(folder), settings.base_precision)
             # Runs may be recorded while the first process reads: the others take those it took.
             with processes.in_turn():

@@ -151,6 +151,15 @@ def begun(
     return Policies(network, names, settings, begun_weights(network, settings))
 
 
+def require_whole(processes: Processes) -> None:
+    """Raises `TrainingError` for weights that are spread over the processes."""
+    if processes.sharded:
+        raise TrainingError(
+            "train grpo keeps its weights whole in every process: launch it without FSDP, "
+            "and where memory is short use --weights lora and a smaller --piece-tokens"
+        )
+
+
 def policy_names(settings: GrpoSettings, data: GrpoData) -> tuple[str, ...]:
     """Of all policies that the groups train."""
     return tuple(dict.fromkeys(settings.policy_of(agent) for agent in data.agents))

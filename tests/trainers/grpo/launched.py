@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Generator
-from contextlib import contextmanager
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -37,19 +38,13 @@ def launched(
     """Processes that train together, and keep a checkpoint of every step. With `held_at` they have
     made that many updates of weights, and go no farther, when the block begins. They are killed
     at its end; what an error says is in `output`, `.said` and their number."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    joined_by = {
-        "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true",
-    }  # fmt: skip
+    joined_by = _environments(count)
     ends = [FORKS.Pipe() for _ in range(count)]
     started: list[BaseProcess] = [
         FORKS.Process(
             target=_train,
             args=(
-                {**joined_by, "RANK": str(number), "LOCAL_RANK": str(number)},
+                joined_by[number],
                 settings.model_dump_json(), store, base, output, held_at, keep_ratios,
                 ends[number][1],
             ),
@@ -67,6 +62,55 @@ def launched(
         for each in started:
             each.kill()
             each.join()
+
+
+@contextmanager
+def launched_commands(
+    commands: Sequence[Sequence[object]], said: Path, **environment: str
+) -> Generator[list[BaseProcess]]:
+    """A process for each of the command lines of `train grpo`, together; what each of them says is
+    in `said`, `.` and its number. They are killed at the end of the block."""
+    started: list[BaseProcess] = [
+        FORKS.Process(
+            target=_command,
+            args=(
+                {**joined_by, **environment}, [*map(str, arguments)],
+                said.with_suffix(f".{joined_by['RANK']}"),
+            ),
+        )
+        for joined_by, arguments in zip(_environments(len(commands)), commands, strict=True)
+    ]  # fmt: skip
+    try:
+        for each in started:
+            each.start()
+        yield started
+    finally:
+        for each in started:
+            each.kill()
+            each.join()
+
+
+def _environments(count: int) -> list[dict[str, str]]:
+    """That a launcher gives to each of `count` processes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    joined_by = {
+        "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true",
+    }  # fmt: skip
+    return [
+        {**joined_by, "RANK": str(number), "LOCAL_RANK": str(number)} for number in range(count)
+    ]
+
+
+def _command(environment: dict[str, str], arguments: list[str], said: Path) -> None:
+    os.environ.update(environment)
+    from trainers.cli import main
+
+    sys.argv = ["train", "grpo", *arguments]
+    with said.open("w", buffering=1) as file, redirect_stdout(file), redirect_stderr(file):
+        main()
 
 
 def _train(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from trainers.grpo.loop.rounds import Keeping, Loop, LoopWatch
 from trainers.grpo.loop.settings import LoopSettings
 from trainers.grpo.settings import GrpoSettings
 from trainers.network import base_folder, load_base
+from trainers.store import read_trajectories
 from workers.engines.local.adapter_base import weights_sha256
 from workers.engines.settings import ModelSettings
 from workers.sandbox import SandboxSettings
@@ -144,7 +146,7 @@ def loop_of(
     book = claim(output, settings, restart=False)
     sealing = sealing_of(settings.grpo, loaded)
     said = watch or LoopWatch()
-    return Loop(settings, loaded, sealing, book, where, WAIT, said, keeping, tasks)
+    return Loop(settings, loaded, sealing, book, where, WAIT, said, keeping, tasks=tasks)
 
 
 def run_loop(
@@ -180,6 +182,18 @@ def on_bus(settings: BusSettings, name: str) -> Policy:
             return next(each for each in await policies.policies(bus) if each.name == name)
 
     return asyncio.run(question())
+
+
+def recorded(where: Deployed, runs: set[str]) -> None:
+    """Wait until the recorder has written these runs."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        if any((where.store / "trajectories").glob("*.parquet")):
+            found = {each.run.id for each in read_trajectories(where.store, None).records}
+            if runs <= found:
+                return
+        time.sleep(0.05)
+    raise AssertionError("the recorder did not write the runs")
 
 
 def killed_at(

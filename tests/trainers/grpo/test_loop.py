@@ -40,6 +40,7 @@ from .looped import (
     killed_at,
     loop_settings,
     on_bus,
+    recorded,
     run_loop,
     same,
 )
@@ -76,18 +77,6 @@ def finished(where: Deployed, tmp_path_factory: pytest.TempPathFactory) -> Finis
     settings = loop_settings(where.base)
     output = tmp_path_factory.mktemp("finished") / "out"
     return settings, output, run_loop(settings, output, where.settings)
-
-
-def recorded(where: Deployed, runs: set[str]) -> None:
-    """Wait until the recorder has written these runs."""
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        if any((where.store / "trajectories").glob("*.parquet")):
-            found = {each.run.id for each in read_trajectories(where.store, None).records}
-            if runs <= found:
-                return
-        time.sleep(0.05)
-    raise AssertionError("the recorder did not write the runs")
 
 
 def test_each_round_learns_from_what_the_version_before_it_sampled_and_is_published_once(

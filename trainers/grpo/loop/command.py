@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import shutil
 import sys
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from runtime.config import Settings
     from trainers.grpo.loop.book import Book, Wave
+    from trainers.grpo.loop.line import Line
     from trainers.grpo.loop.report import LoopReport, RoundFacts
     from trainers.grpo.loop.rounds import Keeping
     from trainers.grpo.loop.settings import LoopSettings
@@ -56,23 +56,60 @@ def loop(
     restart: bool,
     as_json: bool,
 ) -> None:
-    """Run the loop in `output`, or go on with it. `given` are the options on the command line.
-    Raises `TrainingError`s, and `typer.Exit` with 130 for Ctrl-C."""
-    from runtime.deployment import find
-    from runtime.errors import UserError
-    from trainers.grpo.data import sealing_of
-    from trainers.grpo.loop.report import read_loop_report
-    from trainers.grpo.loop.rounds import Loop, LoopWatch
-    from trainers.grpo.publishing import publications, require_publishable
-    from trainers.network import load_base
-    from trainers.publishing import require_base
+    """Run the loop in `output`, or go on with it, in all processes that a launcher has started.
+    `given` are the options on the command line. Raises `TrainingError`s, and `typer.Exit` with 130
+    for Ctrl-C."""
+    from trainers.grpo.loop.following import follow
+    from trainers.grpo.loop.line import Line
+    from trainers.grpo.pipeline import require_whole
+    from trainers.grpo.publishing import require_publishable
+    from trainers.processes import joined
 
     for name, why in _MEANINGLESS.items():
         if name in given:
             raise TrainingError(f"--{name.replace('_', '-')} has no meaning for --loop: {why}")
     require_publishable(grpo, "--loop")
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise TrainingError("--loop trains in one process: start it without a launcher")
+    try:
+        with joined() as processes:
+            require_whole(processes)
+            line = Line(processes)
+            if not processes.is_first:
+                follow(grpo, output, keeping.ratios, line)
+                return
+            with line:
+                report = _lead(output, grpo, options, target, keeping, line, restart=restart)
+    except KeyboardInterrupt:
+        # Here, because typer turns it into a silent exit.
+        typer.echo("stopped; go on with the same command, without --restart", err=True)
+        raise typer.Exit(130) from None
+    _show(report, output)
+    if as_json:
+        from trainers.grpo.loop.report import last_line
+
+        typer.echo(json.dumps(last_line(report)))
+
+
+def _lead(
+    output: Path,
+    grpo: GrpoSettings,
+    options: LoopOptions,
+    target: Target,
+    keeping: Keeping,
+    line: Line,
+    *,
+    restart: bool,
+) -> LoopReport:
+    """As the first process, or the only one."""
+    from runtime.deployment import find
+    from runtime.errors import UserError
+    from trainers.grpo.data import sealing_of
+    from trainers.grpo.loop.line import Start
+    from trainers.grpo.loop.report import read_loop_report
+    from trainers.grpo.loop.rounds import Loop, LoopWatch
+    from trainers.grpo.publishing import publications
+    from trainers.network import load_base
+    from trainers.publishing import require_base
+
     file = _tasks(options)
     try:
         deployed = find(redis_url=target.redis_url).settings
@@ -85,26 +122,16 @@ def loop(
     report = read_loop_report(output)
     if report is not None:
         typer.echo(f"the loop in {output} is finished; --restart trains anew", err=True)
-    else:
-        try:
-            loaded = load_base(grpo.base, grpo.base_precision)
-            with _Shown() as shown:
-                watch = LoopWatch(shown.rolled, shown.round, shown.say)
-                sealing = sealing_of(grpo, loaded)
-                made = Loop(
-                    settings, loaded, sealing, book, deployed, target.wait, watch, keeping,
-                    file.tasks if file else (),
-                )  # fmt: skip
-                report = made.run()
-        except KeyboardInterrupt:
-            # Here, because typer turns it into a silent exit.
-            typer.echo("stopped; go on with the same command, without --restart", err=True)
-            raise typer.Exit(130) from None
-    _show(report, output)
-    if as_json:
-        from trainers.grpo.loop.report import last_line
-
-        typer.echo(json.dumps(last_line(report)))
+        return report
+    line.say(Start(book.training))
+    loaded = load_base(grpo.base, grpo.base_precision)
+    with _Shown() as shown:
+        watch = LoopWatch(shown.rolled, shown.round, shown.say)
+        sealing = sealing_of(grpo, loaded)
+        return Loop(
+            settings, loaded, sealing, book, deployed, target.wait, watch, keeping, line,
+            file.tasks if file else (),
+        ).run()  # fmt: skip
 
 
 def claim(output: Path, settings: LoopSettings, *, restart: bool) -> Book:

@@ -7,7 +7,8 @@
     one step on all of its groups; the adapters, then the checkpoint that says: round n is trained
 
 A kill before the checkpoint leaves the plans and the trajectories, from which the step is made
-again; one behind it leaves only the publication to be done.
+again; one behind it leaves only the publication to be done. Of several processes the first one does
+all this; the others take their share of each step (`following`).
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from trainers.grpo.learner import Learner, NotFinite
 from trainers.grpo.loop.book import Book, SealedRound, Wave, write_page
 from trainers.grpo.loop.clock import Clock
 from trainers.grpo.loop.harvest import PLAYED, Harvest, harvested
+from trainers.grpo.loop.line import Line
 from trainers.grpo.loop.page import render
 from trainers.grpo.loop.planning import further_puzzles, planned_wave
 from trainers.grpo.loop.pruning import give_up_old
@@ -62,6 +64,7 @@ from trainers.grpo.storing import (
 )
 from trainers.interruption import deferred_interrupt
 from trainers.memory import keep_freed_memory, peak_memory_mb
+from trainers.processes import Processes
 from trainers.publishing import Publication
 from workers.engines.torch.loading import LoadedModel
 
@@ -121,22 +124,20 @@ class Loop:
         wait: float,
         watch: LoopWatch,
         keeping: Keeping | None = None,
+        line: Line | None = None,
         tasks: Sequence[Task] = (),
     ) -> None:
-        """`tasks`: of the file, where one is played in place of a game."""
-        import torch
-
-        keep_freed_memory()
-        torch.set_num_threads(settings.grpo.threads)
+        """`line`: to the processes that train with this one. `tasks`: of the file, where one is
+        played in place of a game."""
         self.settings, self.sealing, self.book = settings, sealing, book
         self.tasks = tasks
         self.deployed, self.wait, self.watch = deployed, wait, watch
         self.keeping = keeping or Keeping()
         self.base = loaded.weights.folder
-        names = dict.fromkeys(settings.grpo.policy_of(agent) for agent in settings.policies)
-        self.policies = begun(settings.grpo, tuple(names), loaded)
+        self.line = line or Line(Processes())
         self.kept = KeptRatios(book.output, self.keeping.ratios)
-        self.learner = Learner(self.policies, self.kept)
+        self.learner = learner_of(settings, loaded, self.kept, self.line.processes)
+        self.policies = self.learner.policies
         self.work = book.output / CHECKPOINTS
         self.state = LoopState(step=0, settings=settings, history=())
         self.asked_to_stop: Callable[[], bool] = lambda: False
@@ -153,7 +154,9 @@ class Loop:
         if self.state.step == 0 and not self.book.published(0).exists():
             self._write(0)
         with ExitStack() as open_curves, deferred_interrupt() as interruption:
-            self.asked_to_stop = lambda: interruption.asked
+            self.asked_to_stop = lambda: self.line.stopped(interruption.asked)
+            # Here, and not on the bus, other processes are waited for that load their base still.
+            self._stop_if_asked()
             with writing(self.book.output / "curves"):
                 curves = {
                     name: open_curves.enter_context(Curves(self._curves(name), self.state.step))
@@ -161,11 +164,14 @@ class Loop:
                 }
             while self.state.step < self.settings.rounds:
                 self._round(self.state.step + 1, curves)
-                if interruption.asked:
-                    raise KeyboardInterrupt
+                self._stop_if_asked()
             served = self._on_the_bus(self._publish)
         with writing(self.book.output):
             return self._report(served, self.clock.taken())
+
+    def _stop_if_asked(self) -> None:
+        if self.asked_to_stop():
+            raise KeyboardInterrupt
 
     def _round(self, number: int, curves: dict[str, Curves]) -> None:
         rolled = self._on_the_bus(partial(self._roll_out, number))
@@ -174,7 +180,8 @@ class Loop:
         version = self._first() + number - 1
         batch = rolled.harvest.batch(version, self.settings.grpo.seed)
         try:
-            made = self.learner.step(batch)
+            with self.line.handed_over(number, batch):
+                made = self.learner.step(batch)
         except NotFinite as error:
             raise NotFinite(f"round {number}: {error}; {self._last_good()}") from error
         self.kept.write(number)
@@ -245,7 +252,7 @@ class Loop:
         work = asyncio.create_task(connected())
         while not work.done():
             await asyncio.wait([work], timeout=LOOK_SECONDS)
-            if self.asked_to_stop() and not work.done():
+            if not work.done() and self.asked_to_stop():
                 work.cancel()
                 await asyncio.wait([work])
                 # Runs that were begun go on without this process.
@@ -387,6 +394,18 @@ class Loop:
         write_page(output / REPORT, report)
         shutil.rmtree(self.work, ignore_errors=True)
         return report
+
+
+def learner_of(
+    settings: LoopSettings, loaded: LoadedModel, kept: KeptRatios, processes: Processes
+) -> Learner:
+    """What makes the steps, in each process; its policies are as they begin."""
+    import torch
+
+    keep_freed_memory()
+    torch.set_num_threads(settings.grpo.threads)
+    names = dict.fromkeys(settings.grpo.policy_of(agent) for agent in settings.policies)
+    return Learner(begun(settings.grpo, tuple(names), loaded, processes), kept)
 
 
 def _facts(number: int, rolled: _Rolled, step: StepFacts, seconds: Seconds) -> RoundFacts:

@@ -1,0 +1,141 @@
+"""A loop in two processes, as a launcher starts them: its weights are those of one, and no process
+outlives another."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from tests.redis_process import RedisProcess
+from trainers.grpo.data import read_data, sealing_of
+from trainers.grpo.loop.report import read_loop_report
+from trainers.grpo.pipeline import train
+from trainers.network import load_base
+
+from .launched import launched_commands
+from .looped import Deployed, adapter, book_of, deployed_on, recorded
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def where(
+    _shared_servers: dict[str, RedisProcess], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Deployed]:
+    pytest.importorskip("accelerate", reason="needs pip install 'switchyard[train]'")
+    with deployed_on(_shared_servers, tmp_path_factory.mktemp("processes")) as found:
+        yield found
+
+
+def arguments(where: Deployed, output: Path) -> list[object]:
+    """Two rounds of six small grids."""
+    return [
+        output, "--loop", "--base", where.base, "--weights", "lora", "--rank", 2, "--rounds", 2,
+        "--game", "plan_path", "--size", 5, "--setting", "turns=2", "--setting", "brief=true",
+        "--no-instructions", "--max-tokens", 8, "--puzzles", 6, "--batch", 3,
+        "--learning-rate", 1e-2, "--truncated", "keep", "--keep-ratios", 100_000,
+    ]  # fmt: skip
+
+
+def until(true: Callable[[], bool], started: Sequence[BaseProcess]) -> None:
+    """Wait, while the processes live."""
+    last = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < last
+        assert all(each.is_alive() for each in started)
+        time.sleep(0.005)
+
+
+def codes(started: Sequence[BaseProcess]) -> list[int | None]:
+    """With which they end."""
+    for each in started:
+        each.join(60)
+    return [each.exitcode for each in started]
+
+
+def environment(where: Deployed, state: Path) -> dict[str, str]:
+    return {"SWITCHYARD_PROFILE": str(where.profile), "SWITCHYARD_STATE": str(state)}
+
+
+def test_a_loop_whose_second_process_is_killed_goes_on_and_comes_to_the_weights_of_one_process(
+    where: Deployed, tmp_path: Path
+) -> None:
+    output, state = tmp_path / "out", environment(where, tmp_path / "state")
+    both = [arguments(where, output)] * 2
+    with launched_commands(both, tmp_path / "killed", **state) as started:
+        until((output / "checkpoints/checkpoint-00000001").exists, started)
+        started[1].kill()
+        assert codes(started) == [1, -signal.SIGKILL]
+    assert "process 1 of 2 lost another one, which has ended" in (tmp_path / "killed.0").read_text()
+    with launched_commands(both, tmp_path / "again", **state) as started:
+        assert codes(started) == [0, 0], (tmp_path / "again.0").read_text()
+    assert (tmp_path / "again.1").read_text() == ""
+    report, book = read_loop_report(output), book_of(output)
+    assert report is not None
+    assert len(list((output / "learned-tokens").glob("*-1.parquet"))) == 2
+    # By one process, from the same trajectories.
+    runs = tuple(run for facts in report.rounds for run in book.sealed(facts.round).runs)
+    recorded(where, set(runs))
+    loaded = load_base(str(where.base))
+    settings = report.settings.grpo.model_copy(update={"batch": 10_000})
+    data = read_data(where.store, "pair", sealing_of(settings, loaded), runs)
+    first = min(group.policy.version for group in data.groups)
+    settings = settings.model_copy(update={"base_version": first})
+    alone = train(settings, data, loaded, tmp_path / "alone")
+    for ours, theirs in zip(report.steps, alone.steps, strict=True):
+        one, other = ours.policies["shared"], theirs.policies["shared"]
+        assert (one.learned, one.groups, one.ages) == (other.learned, other.groups, other.ages)
+        assert one.gradient_norm == pytest.approx(other.gradient_norm, rel=1e-4)
+    weights = load_file(tmp_path / "alone/policies/shared/adapter_model.safetensors")
+    for name, begun in adapter(book, 0).items():
+        ours, theirs = adapter(book, 2)[name], weights[name]
+        # Adam makes much of gradients near zero, whose last digits are another sum's.
+        assert (ours - theirs).norm() <= 1e-4 * (theirs - begun).norm(), name
+
+
+@pytest.mark.parametrize(
+    ("what", "code", "said"),
+    [
+        ("full disk", 4, "process 2 of 2 ends with the first one, whose own message says why"),
+        ("stop", 130, "stopped; go on with the same command"),
+    ],
+)
+def test_an_error_of_the_first_process_and_a_stop_of_the_second_one_end_both_with_the_same_code(
+    what: str, code: int, said: str, where: Deployed, tmp_path: Path
+) -> None:
+    output, state = tmp_path / "out", environment(where, tmp_path / "state")
+    roles = where.processes["roles"]
+    roles.send_signal(signal.SIGSTOP)
+    try:
+        both = [arguments(where, output)] * 2
+        with launched_commands(both, tmp_path / "said", **state) as started:
+            until((output / "rounds/0001/wave-1.plan.json").exists, started)
+            if what == "stop":
+                assert started[1].pid is not None
+                os.kill(started[1].pid, signal.SIGINT)
+            else:
+                name = f".wave-1.runs.jsonl.{started[0].pid}.partial"
+                (output / "rounds/0001" / name).symlink_to("/dev/full")
+                roles.send_signal(signal.SIGCONT)
+            assert codes(started) == [code, code], (tmp_path / "said.0").read_text()
+    finally:
+        roles.send_signal(signal.SIGCONT)
+    assert said in (tmp_path / "said.1").read_text()
+
+
+def test_a_process_that_does_not_see_the_first_one_s_folder_is_refused_in_words(
+    where: Deployed, tmp_path: Path
+) -> None:
+    chosen = [arguments(where, tmp_path / name) for name in ("one", "other")]
+    state = environment(where, tmp_path / "state")
+    with launched_commands(chosen, tmp_path / "said", **state) as started:
+        assert codes(started) == [1, 1]
+    assert "process 2 of 2 does not find in" in (tmp_path / "said.1").read_text()
+    assert "name a folder that all machines share" in (tmp_path / "said.1").read_text()

@@ -1,0 +1,70 @@
+"""A process of a loop that is not the first one: it takes its share of each step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trainers.checkpoints import require_same_recipe
+from trainers.errors import TrainingError
+from trainers.grpo.kept_ratios import KeptRatios
+from trainers.grpo.loop.book import Claim, read_page
+from trainers.grpo.loop.line import End, EndedWithFirst, Line, Start, Step, Word
+from trainers.grpo.loop.rounds import LoopState, learner_of
+from trainers.grpo.loop.settings import LoopSettings
+from trainers.grpo.pipeline import CHECKPOINTS
+from trainers.grpo.settings import GrpoSettings
+from trainers.grpo.storing import restore
+from trainers.interruption import Interruption, deferred_interrupt
+from trainers.network import load_base
+
+
+def follow(grpo: GrpoSettings, output: Path, keep_ratios: int, line: Line) -> None:
+    """Until the first process has ended. `grpo` is what this process's own command line says.
+    Raises `EndedWithFirst` where that was by an error, KeyboardInterrupt where any process was
+    asked to stop, and `TrainingError` if this one has another base or sees another `output`."""
+    with deferred_interrupt() as interruption:
+        word = line.hear(interruption)
+        if isinstance(word, Start):
+            settings = _claimed(word, grpo, output, line)
+            word = _take_part(settings, output, keep_ratios, line, interruption)
+    if not isinstance(word, End) or word.exit_code == 0:
+        return
+    if word.exit_code == 130:
+        raise KeyboardInterrupt
+    raise EndedWithFirst(line.processes, word.exit_code)
+
+
+def _claimed(start: Start, grpo: GrpoSettings, output: Path, line: Line) -> LoopSettings:
+    """What the first process has written down in the folder."""
+    path = output / "loop.json"
+    claim = read_page(path, Claim) if path.exists() else None
+    if claim is None or claim.id != start.training:
+        raise _unshared(output, line)
+    bounded = grpo.model_copy(update={"staleness": claim.settings.grpo.staleness})
+    require_same_recipe(claim.settings.grpo, bounded, output)
+    return claim.settings
+
+
+def _take_part(
+    settings: LoopSettings, output: Path, keep_ratios: int, line: Line, interruption: Interruption
+) -> Word:
+    """In every step; the word behind the last one."""
+    loaded = load_base(settings.grpo.base, settings.grpo.base_precision)
+    kept = KeptRatios(output, keep_ratios, line.processes.index)
+    learner = learner_of(settings, loaded, kept, line.processes)
+    state = restore(output / CHECKPOINTS, LoopState, learner.policies)
+    trained = 0 if state is None else state.step
+    while isinstance(word := line.hear(interruption), Step):
+        if word.round != trained + 1:
+            raise _unshared(output, line)
+        learner.step(word.batch)
+        trained = word.round
+        kept.write(trained)
+    return word
+
+
+def _unshared(output: Path, line: Line) -> TrainingError:
+    return TrainingError(
+        f"process {line.processes.index + 1} of {line.processes.count} does not find in {output} "
+        "what the first one has written there: name a folder that all machines share"
+    )

@@ -1,0 +1,170 @@
+"""Between the first process of a loop, which alone speaks to the deployment and writes, and those
+that a launcher has started with it.
+
+    first    rollouts, which may take hours    batch   its share of the step   checkpoint, rollouts
+    others   wait                              batch   their share of it       wait
+
+While the others wait all processes meet, many times a second. So nothing waits for longer than a
+meeting, and no time-out can end those that are well. Whoever is gone is missed at the next one: its
+connections are closed. What is asked of one of them, to stop, is asked of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from trainers.errors import TrainingError
+from trainers.grpo.stream import StepBatch
+from trainers.processes import Processes
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from trainers.interruption import Interruption
+
+SILENCE = timedelta(hours=1)
+"""After which a process is given up whose connections are open: its machine has lost its power. A
+checkpoint on a slow disk takes less."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """The folder is claimed: load the base."""
+
+    training: str
+    """Id of the loop that the folder belongs to."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Take your share of a round's step."""
+
+    round: int
+    batch: StepBatch
+
+
+@dataclass(frozen=True)
+class End:
+    """The first process has come to its end."""
+
+    exit_code: int = 0
+
+
+Word = Start | Step | End
+
+
+class EndedWithFirst(TrainingError):
+    """Of another process, where the first one has ended by an error."""
+
+    def __init__(self, processes: Processes, exit_code: int) -> None:
+        super().__init__(
+            f"process {processes.index + 1} of {processes.count} ends with the first one, whose "
+            "own message says why"
+        )
+        self.exit_code = exit_code
+
+
+class _Sign(IntEnum):
+    """What a process brings to a meeting; the largest one counts for all. What the first one has to
+    say comes before a stop, which waits for the end of a step."""
+
+    WAITING = 0
+    STOP = 1
+    WORD = 2
+
+
+class Line:
+    """One end of it. As a context it tells the others how the first process ended. A process that
+    trains alone has nobody to tell."""
+
+    def __init__(self, processes: Processes) -> None:
+        """All processes must do this."""
+        self.processes = processes
+        self._group: Any = None
+        self._others_listen = processes.count > 1
+        if processes.count > 1:
+            import torch
+
+            # By the CPU, whatever sums the gradients: a GPU would be busy with waiting.
+            self._group = torch.distributed.new_group(backend="gloo", timeout=SILENCE)
+
+    def __enter__(self) -> Line:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._others_listen:
+            # They stop as well, or miss this process in the step that they are at.
+            return
+        if error is None:
+            self.say(End())
+            return
+        code = error.exit_code if isinstance(error, TrainingError) else 1
+        # Of those that are gone too, this process's own error is what the user must know.
+        with suppress(RuntimeError):
+            self.say(End(130 if isinstance(error, KeyboardInterrupt) else code))
+
+    def say(self, word: Word) -> None:
+        """By the first process, for which the others wait."""
+        if self._group is not None:
+            self._meet(_Sign.WORD)
+            self._handed_round(word)
+
+    @contextmanager
+    def handed_over(self, number: int, batch: StepBatch) -> Generator[None]:
+        """By the first process, whose share of the step is the block."""
+        self.say(Step(number, batch))
+        self._others_listen = False
+        yield
+        self._others_listen = self._group is not None
+
+    def stopped(self, asked: bool) -> bool:
+        """By the first process while it has nothing to say: whether it, or another one, was asked
+        to stop. Then all of them end."""
+        met = self._meet(_Sign.STOP if asked else _Sign.WAITING)
+        if met == _Sign.STOP:
+            self._others_listen = False
+        return met == _Sign.STOP
+
+    def hear(self, interruption: Interruption) -> Word:
+        """By the others: what the first process says next. Raises KeyboardInterrupt where any one
+        was asked to stop."""
+        while True:
+            met = self._meet(_Sign.STOP if interruption.asked else _Sign.WAITING)
+            if met == _Sign.STOP:
+                raise KeyboardInterrupt
+            if met == _Sign.WORD:
+                return self._handed_round(None)
+
+    def _meet(self, sign: _Sign) -> _Sign:
+        if self._group is None:
+            return sign
+        import torch
+
+        # Not beyond a meeting that somebody missed.
+        self._others_listen = False
+        brought = torch.tensor(sign.value)
+        torch.distributed.all_reduce(brought, torch.distributed.ReduceOp.MAX, group=self._group)
+        self._others_listen = True
+        return _Sign(int(brought))
+
+    def _handed_round(self, word: Word | None) -> Any:
+        """The first process's word; the others bring None."""
+        import torch
+
+        self._others_listen = False
+        box = [word]
+        torch.distributed.broadcast_object_list(
+            box, src=0, group=self._group, device=torch.device("cpu")
+        )
+        self._others_listen = True
+        return box[0]
