@@ -49,7 +49,7 @@ from trainers.grpo.in_process import Table
 
 TRAINING = Training(
     network=NetworkSize(context=384),
-    supervised=Supervised(steps=800, batch=32, learning_rate=3e-3),
+    supervised=Supervised(steps=1500, batch=32, learning_rate=3e-3),
     reinforced=Reinforced(
         steps=240, episodes=64, limit=12, minibatch=64, entropy=0.02, scheme="progress"
     ),
