@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from agents.environments.game import Scheme
 from bench.grpo.figures import ArmFigures, Bounds, GrpoReport
 from bench.grpo.published import QWEN3_SMALL
 from bench.report import figures as say
 from runtime.words import counted
 from trainers.grpo.arms.games.word_problems import LearnedWordProblems
 from trainers.grpo.arms.kinds import KINDS
+from trainers.grpo.settings import LORA_RATE
 
 Table = tuple[list[str], list[list[str]]]
 """Heading and rows."""
 _BUDGET = (
-    "Every arm has the settings of its game, none its own. Arms that learn from rewards draw as "
-    "many completions as AT-GRPO in its steps, up to the end of the step; continued SFT goes on "
-    "until as many tokens went through its model. Tokens differ where samples are equal: whole "
-    "runs share no prompts."
+    "Every arm has the settings of its game; these were chosen by trials of the warm start and "
+    "AT-GRPO on puzzles of another seed, and the other arms take them as they are. Arms that learn "
+    "from rewards draw as many completions as AT-GRPO in its steps, up to the end of the step; "
+    "continued SFT goes on until as many tokens went through its model. Tokens differ where "
+    "samples are equal: whole runs share no prompts."
 )
+
+REWARDED: dict[Scheme, str] = {
+    "paper": "what the team earns and what the agent does, as published",
+    "dense": "the step rewards of the published code",
+    "sparse": "1 for the answer that solves the puzzle",
+    "progress": "the share of the way to the solution that an answer makes good, by the solver; "
+    "in training alone, and not as published",
+}
 
 
 def title(report: GrpoReport) -> str:
@@ -75,6 +86,7 @@ def tables(report: GrpoReport) -> dict[str, Table]:
         "Compute, mean over seeds, since the arm's beginning": compute(report),
         "What failures are made of, all seeds": failures(report),
         "What each arm is": kinds(report),
+        "Settings": settings(report),
         "Said most often, first seed": said(report),
     }
 
@@ -167,6 +179,29 @@ def failures(report: GrpoReport) -> Table:
 def kinds(report: GrpoReport) -> Table:
     """In words."""
     return ["arm", "about"], [[each.arm, KINDS[each.arm].about] for each in report.arms]
+
+
+def settings(report: GrpoReport) -> Table:
+    """What the weights follow from, besides the seed."""
+    chosen = report.settings
+    size, imitated, rewarded = chosen.network, chosen.supervised, chosen.reinforced
+    whole_runs = max(1, rewarded.minibatch // chosen.game.turns)
+    weak = ", ".join(f"{name} {value:g}" for name, value in chosen.game.weak_team)
+    rows = [
+        ["model", f"{size.layers} layers, {size.hidden} wide, {size.feed_forward} inside, "
+         f"{size.heads} heads, {size.context} tokens"],
+        ["warm start", f"{imitated.steps:,} steps of {imitated.batch} answers, learning rate "
+         f"{imitated.learning_rate:g}"],
+        ["who is imitated", f"weak team: {weak}"],
+        ["rewards", f"{rewarded.scheme}: {REWARDED[rewarded.scheme]}"],
+        ["from rewards", f"{rewarded.steps:,} versions of AT-GRPO, {rewarded.episodes} puzzles "
+         f"each, K = {rewarded.candidates}, at most {rewarded.limit} tokens an answer; learning "
+         f"rate {rewarded.learning_rate:g}, entropy {rewarded.entropy:g}"],
+        ["an update", f"{rewarded.minibatch} groups of answers; {whole_runs} of whole runs, "
+         "which have as many answers"],
+        ["adapters", f"rank {rewarded.rank}, {LORA_RATE:g} times the learning rate"],
+    ]  # fmt: skip
+    return ["", ""], rows
 
 
 def said(report: GrpoReport) -> Table:
