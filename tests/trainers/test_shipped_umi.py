@@ -27,7 +27,7 @@ FOLDER = Path(workers.__path__[0]) / "micro_models"
 ROLES = ("planner", "caller", "summarizer")
 SAMPLE = 40
 POINTS = 0.05
-SPLIT, SEED = "unseen_worlds", 123
+SPLIT, SEED = "unseen_worlds", 900
 SETTINGS = config.load("umi_micro", environ={})
 OPTIONS = workflows.get("umi").check_options({**SETTINGS.options["umi"], "calculator": False})
 
