@@ -33,9 +33,10 @@ def tasks(
     setting: Setting = None,
     data: Data = None,
 ) -> None:
-    """Write problems of code or mathematics as a file of tasks for `train grpo --loop --tasks`, the
-    same instances as `bench code` and `bench math` ask. Hidden tests and gold answers go into the
-    folder where this machine's judge looks for them; one elsewhere needs a copy of it."""
+    """Write problems of code or mathematics as a file of tasks for `train grpo --loop --tasks`
+    and `train prompts --tasks`, the same instances as `bench code` and `bench math` ask. Hidden
+    tests and gold answers go into the folder where this machine's judge looks for them; one
+    elsewhere needs a copy of it."""
     from agents.records import JsonObject
     from bench.datasets import Request
     from bench.teams.training_tasks import load, write

@@ -13,7 +13,7 @@ from agents.records import JsonObject
 from bench.datasets import Request
 from bench.datasets.registry import load
 from tests.bench.command_line import bench
-from trainers.grpo.loop.task_files import read_tasks
+from trainers.task_files import read_tasks
 from workers.judging.problems import ProblemFolder
 
 

@@ -62,6 +62,14 @@ def prompts(
         Path | None,
         typer.Option(help='JSON lines with "question" and "answer"; a quarter is held out.'),
     ] = None,
+    tasks: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Tasks of code or mathematics, for pair, as `bench tasks` writes them; a quarter "
+            "is held out.",
+        ),
+    ] = None,
     runs: Annotated[int, typer.Option(help="Of the search for one prompt, at most.")] = 400,
     tokens: Annotated[
         int | None,
@@ -122,6 +130,7 @@ def prompts(
                 difficulty=options_of("--difficulty", difficulty or []),
                 setting=options_of("--setting", setting or []),
                 data=data,
+                tasks=tasks,
                 options=options_of("--option", option or []),
                 policies=chosen,
                 limits={

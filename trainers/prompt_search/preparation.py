@@ -13,7 +13,9 @@ from pydantic import ValidationError
 from agents.environments.puzzles import Game
 from agents.prompts import replacement
 from agents.records import JsonObject
+from agents.roles import roles
 from agents.workflows import policies_for, prompts_of, workflows
+from agents.workflows.pair import PairWorkflow
 from bus import pool_of
 from runtime.config import Settings
 from trainers.errors import TrainingError
@@ -23,11 +25,13 @@ from trainers.prompt_search.questions import (
     Dataset,
     Questions,
     from_file,
+    from_tasks,
     generated,
     puzzles,
 )
 from trainers.prompt_search.search import questions_needed
 from trainers.prompt_search.settings import CandidateFile, SearchSettings
+from trainers.task_files import JUDGED, TaskFile, read_tasks
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class Asked:
     difficulty: JsonObject
     setting: JsonObject
     data: Path | None
+    tasks: Path | None
     options: JsonObject
     policies: Mapping[str, str]
     limits: Mapping[str, object]
@@ -63,8 +68,11 @@ class Prepared:
 def prepared(asked: Asked, deployment: Settings) -> Prepared:
     """Raises `TrainingError`, and `AgentError` for names that nobody knows."""
     shipped = prompts_of(asked.workflow)
+    _require_one_source(asked)
+    tasks = _tasks(asked, deployment)
+    playing = tasks.about.team if tasks else workflows.get(asked.workflow).roles
     files = {file: text for file, text in deployment.prompt_files.items() if file in shipped}
-    candidates = _candidates(asked, files)
+    candidates = _candidates(asked, playing, files)
     proposer = asked.limits["proposer"]
     policies = policies_for(
         asked.workflow,
@@ -79,8 +87,7 @@ def prepared(asked: Asked, deployment: Settings) -> Prepared:
     )
     _require_proposer(asked)
     models = _models([*policies.values(), *([str(proposer)] if proposer else [])], deployment)
-    served = [*workflows.get(asked.workflow).roles, *(["completion"] if proposer else [])]
-    _require_workers(served, deployment)
+    _require_workers([*playing, *(["completion"] if proposer else [])], deployment)
     options = workflows.get(asked.workflow).check_options(
         {**deployment.options.get(asked.workflow, {}), **asked.options}
     )
@@ -109,20 +116,54 @@ def prepared(asked: Asked, deployment: Settings) -> Prepared:
         first = error.errors(include_url=False)[0]
         option = ".".join(map(str, first["loc"])).replace("_", "-")
         raise TrainingError(f"--{option} {first['input']!r}: {first['msg']}") from error
-    questions = _questions(asked, settings)
+    questions = _questions(asked, tasks, settings)
     settings = settings.model_copy(
         update={"source": questions.source, "questions_sha256": questions.sha256}
     )
     return Prepared(settings, questions, candidates, files)
 
 
-def _candidates(asked: Asked, files: Mapping[str, str]) -> dict[str, list[Candidate]]:
-    shipped = {prompt.name: prompt for prompt in prompts_of(asked.workflow).values()}
+def _require_one_source(asked: Asked) -> None:
+    given = [
+        option
+        for option, value in (
+            ("--dataset", asked.dataset), ("--game", asked.game), ("--data", asked.data),
+            ("--tasks", asked.tasks),
+        )
+        if value is not None
+    ]  # fmt: skip
+    if len(given) > 1:
+        raise TrainingError(f"{given[0]} and {given[1]} name different questions: give one")
+
+
+def _tasks(asked: Asked, deployment: Settings) -> TaskFile | None:
+    """The file, where one is played. Raises `TrainingError` where nobody could play it."""
+    if asked.tasks is None:
+        return None
+    if asked.workflow != PairWorkflow.name:
+        raise TrainingError(
+            f"--tasks: {asked.workflow!r} plays no tasks of a team: give --workflow "
+            f"{PairWorkflow.name}"
+        )
+    found = read_tasks(asked.tasks)
+    # Its runs would wait until their deadline.
+    if found.about.environment in JUDGED and "judge" not in deployment.workers:
+        raise TrainingError(
+            "--tasks: no worker of the deployment judges what the team hands in; give its profile "
+            "[workers.judge]"
+        )
+    return found
+
+
+def _candidates(
+    asked: Asked, playing: Sequence[str], files: Mapping[str, str]
+) -> dict[str, list[Candidate]]:
+    shipped = {prompt.name: prompt for role in playing for prompt in roles.get(role).prompts}
     for name in asked.prompts:
         if name not in shipped:
+            who = "the team of --tasks" if asked.tasks else f"the workflow {asked.workflow!r}"
             raise TrainingError(
-                f"--prompt {name}: the workflow {asked.workflow!r} has no such prompt; it has: "
-                f"{', '.join(shipped)}"
+                f"--prompt {name}: {who} has no such prompt; it has: {', '.join(shipped)}"
             )
     variants = read_variants(asked.variants, asked.prompts or shipped)
     chosen = asked.prompts or tuple(
@@ -178,20 +219,19 @@ def _require_workers(roles: Sequence[str], deployment: Settings) -> None:
             )
 
 
-def _questions(asked: Asked, settings: SearchSettings) -> Questions:
-    given = [
-        option
-        for option, value in (
-            ("--dataset", asked.dataset), ("--game", asked.game), ("--data", asked.data),
-        )
-        if value is not None
-    ]  # fmt: skip
-    if len(given) > 1:
-        raise TrainingError(f"{given[0]} and {given[1]} name different questions: give one")
+def _questions(asked: Asked, tasks: TaskFile | None, settings: SearchSettings) -> Questions:
     needed = questions_needed(settings)
-    if asked.data is not None:
-        return _of_file(asked.data, settings, needed)
-    game = asked.game or ("plan_path" if asked.workflow == "pair" and not given else None)
+    path, held_out = asked.tasks or asked.data, settings.held_out
+    of_game = asked.workflow == PairWorkflow.name and path is None and asked.dataset is None
+    game = asked.game or ("plan_path" if of_game else None)
+    if game is None and (asked.size is not None or asked.difficulty or asked.setting):
+        raise TrainingError(
+            "--size, --difficulty and --setting are of generated puzzles: name a --game, or leave "
+            "them away"
+        )
+    if path is not None:
+        found = from_tasks(path, tasks, held_out) if tasks else from_file(path, held_out)
+        return _enough(found, path, settings, needed)
     if game is not None:
         return puzzles(
             _game(game),
@@ -200,17 +240,15 @@ def _questions(asked: Asked, settings: SearchSettings) -> Questions:
             setting=asked.setting,
             seed=settings.seed,
             train=needed,
-            held_out=settings.held_out,
+            held_out=held_out,
         )
-    if asked.size is not None or asked.difficulty or asked.setting:
-        raise TrainingError("--size, --difficulty and --setting are of puzzles: name a --game")
     worlds = asked.workflow.startswith("umi")
     dataset = asked.dataset or ("worlds" if worlds else "wordproblems")
-    return generated(_dataset(dataset), settings.seed, needed, settings.held_out)
+    return generated(_dataset(dataset), settings.seed, needed, held_out)
 
 
-def _of_file(path: Path, settings: SearchSettings, needed: int) -> Questions:
-    questions = from_file(path, settings.held_out)
+def _enough(questions: Questions, path: Path, settings: SearchSettings, needed: int) -> Questions:
+    """The questions of a file. Raises `TrainingError` where they are too few."""
     there, kept = len(questions.train), len(questions.held_out)
     if there < needed:
         raise TrainingError(

@@ -1,27 +1,28 @@
 """What is asked in a search, and what counts as solved.
 
 A search has a training part and a held-out one without a question in common: the splits of the
-generators, and of a file a hash of each question.
+generators, and of a file a hash of each question or task.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
 from agents.answers import parse_number, plain
 from agents.environments import api_worlds, word_problems
-from agents.environments.puzzle_splits import Split, split_of
+from agents.environments.puzzle_splits import Split, content_hash, split_of
 from agents.environments.puzzles import Game, difficulty_of, drawn_puzzles
 from agents.errors import AgentError, InvalidOptions
 from agents.records import MAX_PROMPT_CHARS, JsonObject, Outcome, Record, Task, Trajectory
 from agents.roles.pair.episode import episode_of
 from agents.roles.umi.transcript import calls_of
 from trainers.errors import TrainingError, UnreadableData
+from trainers.task_files import JUDGED, TaskFile
 
 Dataset = Literal["worlds", "wordproblems"]
 GAMES: tuple[Game, ...] = get_args(Game)
@@ -30,6 +31,8 @@ CHECKERS = {
     "world": "the run's calls leave the world as the instruction wants it, and the answer has the "
     "facts that it asks for",
     "puzzle": "the run's actions, carried out anew on the instance, solve it",
+    "judge": "the run ended as solved: the deployment's judge, who alone knows hidden tests and "
+    "right answers, found right what the team handed in",
     "answer": "the run's answer is the same number as the right one, or the same text",
 }
 
@@ -69,10 +72,16 @@ class Questions:
 def fault(question: Question, trajectory: Trajectory) -> str:
     """What is wrong with a run; empty if it solved the question.
 
-    Nothing that the run says of its own success counts, nor the task that it brings along.
+    Nothing that the run says of its own success counts, nor the task that it brings along; but of
+    code and mathematics the deployment's judge alone knows what is right, and its verdict stands
+    nowhere but in the run.
     """
     if question.gold is not None:
         return _answer_fault(question.gold, trajectory)
+    if question.task.environment in JUDGED:
+        if trajectory.run.task != question.task:
+            return "the run played another task than it was asked"
+        return "" if trajectory.outcome is Outcome.SOLVED else _ended_otherwise(trajectory)
     if question.task.environment == api_worlds.ENVIRONMENT:
         if trajectory.outcome not in (Outcome.ANSWERED, Outcome.GAVE_UP):
             return _ended_otherwise(trajectory)
@@ -177,21 +186,40 @@ def from_file(path: Path, held_out: int) -> Questions:
 
     Raises `UnreadableData` naming the line.
     """
+    found: dict[str, Question] = {}
+    for number, question in _read(path):
+        if question.id in found:
+            raise UnreadableData(f"{path}:{number}: the question stands in an earlier line, too")
+        found[question.id] = question
+    return _parted(path, "answer", found.values(), held_out)
+
+
+def from_tasks(path: Path, file: TaskFile, held_out: int) -> Questions:
+    """The tasks of a file. A quarter of them, by the hash of what is asked, is held out: tasks of
+    the same problem are on the same side.
+
+    Raises `UnreadableData` for a file with nothing on one side.
+    """
+    questions = [
+        Question(id=content_hash(task.model_dump_json())[:16], task=task) for task in file.tasks
+    ]
+    checker = "judge" if file.about.environment in JUDGED else "puzzle"
+    return _parted(path, checker, questions, held_out)
+
+
+def _parted(path: Path, checker: str, questions: Iterable[Question], held_out: int) -> Questions:
     train: list[Question] = []
     kept: list[Question] = []
-    seen: set[str] = set()
-    for number, question in _read(path):
-        if question.id in seen:
-            raise UnreadableData(f"{path}:{number}: the question stands in an earlier line, too")
-        seen.add(question.id)
-        test = split_of(question.task.prompt) is Split.TEST
-        (kept if test else train).append(question)
+    for question in questions:
+        # The prompts of puzzles are all alike.
+        asked = question.task.model_dump_json() if checker == "puzzle" else question.task.prompt
+        (kept if split_of(asked) is Split.TEST else train).append(question)
     if not train or not kept:
         raise UnreadableData(
             f"{path} has {len(train)} questions for the search and {len(kept)} held out: it needs "
             "some of both"
         )
-    return Questions(path.name, "answer", tuple(train), tuple(kept[:held_out]))
+    return Questions(path.name, checker, tuple(train), tuple(kept[:held_out]))
 
 
 def _read(path: Path) -> Iterator[tuple[int, Question]]:

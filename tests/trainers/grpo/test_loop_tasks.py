@@ -23,7 +23,7 @@ from trainers.errors import TrainingError
 from trainers.grpo.loop.book import Wave
 from trainers.grpo.loop.rounds import LoopWatch
 from trainers.grpo.loop.settings import LoopSettings
-from trainers.grpo.loop.task_files import TaskFile, read_tasks
+from trainers.task_files import TaskFile, read_tasks
 from workers.judging.problems import ProblemFolder
 
 from .looped import (

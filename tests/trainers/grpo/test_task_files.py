@@ -18,7 +18,7 @@ from agents.records import Task
 from trainers.errors import UnreadableData
 from trainers.grpo.loop.planning import places_in_file, planned_wave
 from trainers.grpo.loop.settings import LoopSettings
-from trainers.grpo.loop.task_files import read_tasks
+from trainers.task_files import read_tasks
 
 from .test_command import command
 from .tiny_grpo import settings_of, write_base

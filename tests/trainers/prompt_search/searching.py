@@ -13,10 +13,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from agents.environments.math_team import MathInstance, MathProblem, MathQuestion, MathSetting
 from bus import BusSettings
 from tests.redis_process import running, servers
 from tests.workers.processes import workers_running
 from workers.engines.settings import ModelSettings
+from workers.judging.problems import ProblemFolder
 from workers.settings import GpuWorkerSettings, RoleWorkerSettings, ToolWorkerSettings, WorkerBase
 
 COMMAND = (sys.executable, "-m", "trainers.cli", "prompts")
@@ -117,4 +119,19 @@ def sums(path: Path, count: int) -> Path:
         for at in range(count)
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def judged_sums(path: Path, count: int, problems: Path) -> Path:
+    """The same as tasks of one turn for reasoner and tool user; the judge of this folder knows
+    what is right."""
+    known, lines = ProblemFolder(problems), list[str]()
+    for at in range(count):
+        a, b = at + 3, 2 * at + 5
+        question = MathQuestion(id=f"sums/{at}", statement=f"What is {a} * {b}?")
+        key = known.add(MathProblem(question=question, answer=str(a * b)))
+        setting = MathSetting(turns=1)
+        task = MathInstance(question=question, judged_as=key, setting=setting).task
+        lines.append(task.model_dump_json() + "\n")
+    path.write_text("".join(lines))
     return path

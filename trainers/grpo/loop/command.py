@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from trainers.grpo.loop.report import LoopReport, RoundFacts
     from trainers.grpo.loop.rounds import Keeping
     from trainers.grpo.loop.settings import LoopSettings
-    from trainers.grpo.loop.task_files import TaskFile
     from trainers.grpo.settings import GrpoSettings
+    from trainers.task_files import TaskFile
 
 ROUNDS = 20
 PUZZLES = 64
@@ -165,7 +165,7 @@ def claim(output: Path, settings: LoopSettings, *, restart: bool) -> Book:
 def _tasks(options: LoopOptions) -> TaskFile | None:
     """The file, where one is played. Raises `TrainingError` for options that it leaves no
     meaning."""
-    from trainers.grpo.loop.task_files import read_tasks
+    from trainers.task_files import read_tasks
 
     if options.tasks is None:
         return None

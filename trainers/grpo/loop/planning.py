@@ -15,7 +15,8 @@ from agents.records import Task
 from runtime.run_ids import new_run_id
 from trainers.errors import TrainingError
 from trainers.grpo.loop.book import PlannedRun, Wave
-from trainers.grpo.loop.settings import LoopSettings, TeamTasks
+from trainers.grpo.loop.settings import LoopSettings
+from trainers.task_files import TeamTasks
 
 
 def planned_wave(

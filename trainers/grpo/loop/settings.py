@@ -6,8 +6,6 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from agents.environments import math_team
-from agents.environments.code import team as code_team
 from agents.environments.puzzles import Difficulty, Game, difficulty_of
 from agents.errors import InvalidOptions
 from agents.records import JsonObject
@@ -15,22 +13,9 @@ from agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from agents.workflows import workflows
 from runtime.words import counted
 from trainers.grpo.settings import GrpoSettings
+from trainers.task_files import JUDGED, TeamTasks
 
 WORKFLOW = "pair"
-
-
-class TeamTasks(BaseModel):
-    """What is known of a file of tasks that is played in place of a game."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    sha256: str
-    """Of the file."""
-    environment: str
-    """Of all its tasks."""
-    team: tuple[str, ...]
-    """That plays them, in the order of a turn."""
-    count: int = Field(ge=1)
 
 
 class LoopSettings(BaseModel):
@@ -80,7 +65,7 @@ class LoopSettings(BaseModel):
         source = self.source
         if (
             isinstance(source, TeamTasks)
-            and source.environment in (code_team.ENVIRONMENT, math_team.ENVIRONMENT)
+            and source.environment in JUDGED
             and self.grpo.reward.scheme == "progress"
         ):
             raise InvalidOptions(

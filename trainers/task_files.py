@@ -1,4 +1,4 @@
-"""A file of tasks that a loop plays in place of generated puzzles: JSON lines, each a
+"""A file of tasks that a training plays in place of generated puzzles: JSON lines, each a
 `records.Task` of one and the same team of `pair`. `bench tasks` writes them."""
 
 from __future__ import annotations
@@ -8,15 +8,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, Field
+
+from agents.environments import math_team
+from agents.environments.code import team as code_team
 from agents.errors import InvalidTask
 from agents.records import Run, Task
-from agents.workflows.pair import team_of
+from agents.workflows.pair import PairWorkflow, team_of
 from runtime.run_ids import new_run_id
 from trainers.data.json_files import Limits, Unreadable, fit, read_lines
 from trainers.errors import UnreadableData
-from trainers.grpo.loop.settings import WORKFLOW, TeamTasks
+
+JUDGED = (code_team.ENVIRONMENT, math_team.ENVIRONMENT)
+"""Environments of which only a judge knows what is right."""
 
 _LIMITS = Limits(file_bytes=4 * 2**30, line_bytes=64 * 2**20)
+
+
+class TeamTasks(BaseModel):
+    """What is known of a file of tasks that is played in place of a game."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sha256: str
+    """Of the file."""
+    environment: str
+    """Of all its tasks."""
+    team: tuple[str, ...]
+    """That plays them, in the order of a turn."""
+    count: int = Field(ge=1)
 
 
 @dataclass(frozen=True)
@@ -56,8 +76,8 @@ def read_tasks(path: Path) -> TaskFile:
         if line.whose != lines[0].whose:
             raise UnreadableData(
                 f"--tasks: {path}:{line.number} is a task of {line.whose}, and line "
-                f"{lines[0].number} of {lines[0].whose}: a loop trains one team; give each a file "
-                "of its own"
+                f"{lines[0].number} of {lines[0].whose}: a file is for one team; give each its "
+                "own"
             )
         before = known.setdefault(line.task.model_dump_json(), line.number)
         if before != line.number:
@@ -78,7 +98,10 @@ def read_tasks(path: Path) -> TaskFile:
 def _line(number: int, value: Any) -> _Line:
     """Raises `Unreadable`."""
     task = fit(Task, value)
-    run = Run(id=new_run_id(), task=task, workflow=WORKFLOW, policies={}, created=0.0, deadline=0.0)
+    run = Run(
+        id=new_run_id(), task=task, workflow=PairWorkflow.name, policies={},
+        created=0.0, deadline=0.0,
+    )  # fmt: skip
     try:
         return _Line(number, task, team_of(run))
     except InvalidTask as error:
