@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 import traceback
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
 
 from agents.records import Outcome
@@ -55,15 +56,28 @@ class PluginError(AgentError):
 
 
 class EnvironmentFault(AgentError):
-    """The code of an environment, its rewards among it, raised on an action. Any text is an action,
-    so this is a fault of the environment, and the same action would raise it again."""
+    """The code of an environment, its rewards among it, raised. Any text is an action, so this is a
+    fault of the environment, and the same run would raise it again."""
 
-    def __init__(self, environment: str, agent: str, error: Exception) -> None:
+    def __init__(self, environment: str, when: str, error: Exception) -> None:
+        """`when`: what was asked of it, such as `on an action of tool_agent`."""
         where = traceback.extract_tb(error.__traceback__)[-1]
         super().__init__(
-            f"the environment {environment!r} raised {type(error).__name__} on an action of "
-            f"{agent}: {error} ({Path(where.filename).name}:{where.lineno}, in {where.name})"
+            f"the environment {environment!r} raised {type(error).__name__} {when}: {error} "
+            f"({Path(where.filename).name}:{where.lineno}, in {where.name}); mend it, or leave "
+            "such tasks out: a retry would raise the same"
         )
+
+
+@contextmanager
+def environment_code(environment: str, when: str) -> Generator[None]:
+    """Whatever the block raises that is no `AgentError` becomes an `EnvironmentFault`."""
+    try:
+        yield
+    except AgentError:
+        raise
+    except Exception as error:
+        raise EnvironmentFault(environment, when, error) from error
 
 
 class InvalidOptions(AgentError, ValueError):

@@ -19,6 +19,7 @@ from agents.environments.code import team as code_team
 from agents.environments.game import AGENTS, PLAN, TOOL, replayed
 from agents.environments.plan_path import PlanPathInstance, PlanPathSetting
 from agents.environments.plan_path.puzzle import PlanPathPuzzle
+from agents.environments.team_episode import TeamEpisode
 from agents.errors import (
     EnvironmentFault,
     InvalidOptions,
@@ -259,6 +260,29 @@ async def test_rewards_that_raise_are_named_with_their_environment_and_place(
         EnvironmentFault,
         match=r"the environment 'plan_path' raised ZeroDivisionError on an action of tool_agent: "
         r"no way is this short \(test_pair\.py:\d+, in rewards\)",
+    ):
+        await play(pair_run(a_task(), candidates=1), tool=[[BFS]], plan=[])
+
+
+@pytest.mark.parametrize(
+    ("method", "when"),
+    [
+        ("observe", "as tool_agent observed"),
+        ("copy", "as the episode was copied for tool_agent"),
+        ("verify", "as what tool_agent did was verified"),
+    ],
+)
+async def test_an_environment_that_raises_is_named_with_what_was_asked_of_it_and_what_to_do(
+    method: str, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def raises(*_: object) -> None:
+        raise ZeroDivisionError("no way is this short")
+
+    monkeypatch.setattr(TeamEpisode, method, raises)
+    with pytest.raises(
+        EnvironmentFault,
+        match=rf"the environment 'plan_path' raised ZeroDivisionError {when}: "
+        r"no way is this short \(test_pair\.py:\d+, in raises\); mend it, or leave such tasks out",
     ):
         await play(pair_run(a_task(), candidates=1), tool=[[BFS]], plan=[])
 

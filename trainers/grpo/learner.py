@@ -157,12 +157,12 @@ class Learner:
             if references is not None:
                 divergence = divergences(tokens, references[number], objective)
                 losses = losses + objective.kl * divergence
+            if objective.entropy:
+                losses = losses - objective.entropy * scores.entropies
             # Of its row among those of all processes.
             number_of = (piece.sequence + piece.first) * processes.count + processes.index
             each = shares(number_of, counts, objective.normalisation, objective.limit)
             whole = (losses * each).sum()
-            if objective.entropy:
-                whole = whole - objective.entropy * scores.entropies.sum() / counts.sum()
             self._note_bad(sums, losses, rows, number_of)
             whole.backward()
             loss += float(whole.detach())

@@ -52,7 +52,8 @@ class Objective(BaseModel):
     kl: float = Field(default=0.0, ge=0)
     """Weight of the divergence from the reference: the weights that the training began with."""
     entropy: float = Field(default=0.0, ge=0)
-    """Weight of the entropy bonus."""
+    """Weight of the entropy bonus: a token's entropy in nats, so weighted, is taken from its loss,
+    and normalised with it."""
 
 
 @dataclass(frozen=True)

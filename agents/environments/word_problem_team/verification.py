@@ -1,5 +1,8 @@
-"""Whether a problem is solved: a reading of its own, which shares no code with the episode that it
-judges.
+"""Whether a problem is solved: the solution and the calculations are worked out anew, in fractions.
+
+With the episode that it judges it shares how a text's numbers are named (`numbers_of`), and takes
+from it which calculations an item stands for (`Item.works`). It uses neither the episode's state
+nor its arithmetic, nor any result that stands in its record.
 
 The answer decides, and only the first one. How it was found does not matter: a right number that
 nobody calculated is a right answer, as it is in an examination. What is said to be a result counts

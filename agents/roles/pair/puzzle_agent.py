@@ -15,7 +15,7 @@ from agents.environments.game import (
 )
 from agents.environments.puzzle_splits import content_hash
 from agents.environments.tool_program import ProgramRun
-from agents.errors import AgentError, EnvironmentFault
+from agents.errors import environment_code
 from agents.judging import ProgramRuns, RunPrograms, ask_judge
 from agents.prompts import Prompt, load_prompt
 from agents.protocols import Host
@@ -52,14 +52,16 @@ class PuzzleAgent:
         refuse_other_payloads(context, self.name)
         options = options_of(context.run)
         episode = episode_of(context.run, context.journal)
-        text = episode.observe(self._agent)
+        environment = context.run.task.environment
+        with environment_code(environment, f"as {self.name} observed"):
+            text = episode.observe(self._agent)
         of_calls, of_programs = self.prompts
         by_program = isinstance(episode, ProgrammedEpisode) and episode.by_program
         prompt = of_programs if by_program else of_calls
         entries: list[JsonObject] = []
 
         async def tried(calls: Sequence[Call]) -> list[Scored[Trial]]:
-            runs = await self._run(host, episode, calls, entries)
+            runs = await self._run(context, host, episode, calls, entries)
             return [
                 self._tried(context, episode, call, ran)
                 for call, ran in zip(calls, runs, strict=True)
@@ -67,12 +69,14 @@ class PuzzleAgent:
 
         choice = await choose(context, host, prompt, text, options, tried)
         after, applied = choice.found
+        with environment_code(environment, f"as what {self.name} did was verified"):
+            verdict = after.verify()
         data: JsonObject = {
             "turn": episode.turn,
             "observed": content_hash(text)[:16],
             "done": after.done,
-            "solved": after.done and after.verify().solved,
-            "reason": after.verify().reason,
+            "solved": after.done and verdict.solved,
+            "reason": verdict.reason,
             "next": None if after.done else after.agent,
             "reward": choice.reward,
         }
@@ -92,13 +96,19 @@ class PuzzleAgent:
         )
 
     async def _run(
-        self, host: Host, episode: Episode, calls: Sequence[Call], entries: list[JsonObject]
+        self,
+        context: StepContext,
+        host: Host,
+        episode: Episode,
+        calls: Sequence[Call],
+        entries: list[JsonObject],
     ) -> list[ProgramRun | None]:
         """What came of each completion's program, where it has one; the judge is asked once for all
-        of them, and `entries` gets what it was asked."""
+        of them, and `entries` gets what it was asked. Raises `EnvironmentFault`."""
         if not isinstance(episode, ProgrammedEpisode):
             return [None] * len(calls)
-        wanted = [episode.to_run(self._agent, call.text) for call in calls]
+        with environment_code(context.run.task.environment, f"on an action of {self.name}"):
+            wanted = [episode.to_run(self._agent, call.text) for call in calls]
         first = next((one for one in wanted if one is not None), None)
         if first is None:
             return [None] * len(calls)
@@ -114,13 +124,11 @@ class PuzzleAgent:
         self, context: StepContext, episode: Episode, call: Call, ran: ProgramRun | None
     ) -> Scored[Trial]:
         """Raises `EnvironmentFault`."""
-        trial = episode.copy()
-        try:
+        environment = context.run.task.environment
+        with environment_code(environment, f"as the episode was copied for {self.name}"):
+            trial = episode.copy()
+        with environment_code(environment, f"on an action of {self.name}"):
             applied = taken_by(trial, Taken(self._agent, call.text, ran))
-        except AgentError:
-            raise
-        except Exception as error:
-            raise EnvironmentFault(context.run.task.environment, self.name, error) from error
         return Scored(call, _action(applied), applied.rewards, (trial, applied))
 
     def _agrees(self, context: StepContext, action: JsonObject) -> bool | None:

@@ -197,15 +197,16 @@ def test_one_policy_learns_from_all_agents_or_each_from_its_own(
     assert list((tmp_path / "apart/curves/coder").glob("events.*"))
 
 
-def spoiled(runs: list[Trajectory], at: int) -> list[Trajectory]:
-    """The sampler of run `at` calls its tokens impossible: their ratios are beyond all numbers."""
+def spoiled(runs: list[Trajectory], at: int, logprob: float = -2_000.0) -> list[Trajectory]:
+    """The sampler of run `at` calls its tokens so unlikely; as they are given, impossible: their
+    ratios are beyond all numbers."""
     run = runs[at]
     (step,) = run.steps
     candidates = [
         each.model_copy(
             update={
                 "calls": tuple(
-                    call.model_copy(update={"logprobs": (-2_000.0,) * len(call.logprobs)})
+                    call.model_copy(update={"logprobs": (logprob,) * len(call.logprobs)})
                     for call in each.calls
                 )
             }
@@ -251,6 +252,23 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_version(
     assert "version 2, after step 2, is the last good one" in said
     kept = load_file(tmp_path / "out/last-good/shared/model.safetensors")
     assert same(kept, weights(tmp_path / "expected"))
+
+
+def test_a_gradient_that_is_no_number_changes_no_weight_though_the_loss_is_one(base: Path) -> None:
+    """Ratios of e^60 are numbers, their squares in a norm are not."""
+    loaded = load(base)
+    runs = spoiled(rollouts(loaded, 0), 1, logprob=-65.0)
+    settings = settings_of(objective={"correction": "clip"})
+    (batch,) = step_batches(seal(runs, sealing_of(loaded)).records, settings)
+    learner = Learner(begun(settings, ["shared"], loaded))
+    before = {name: each.detach().clone() for name, each in learner.policies.network.trained()}
+    with pytest.raises(NotFinite) as raised:
+        learner.step(batch)
+    said = str(raised.value)
+    assert "the gradient is inf at version 0, policy shared, minibatch 1 of 1; samples: " in said
+    assert said.endswith("and 8 more. Lower --learning-rate (1.0e-03), or leave those runs out")
+    assert not learner.updated
+    assert same(before, dict(learner.policies.network.trained()))
 
 
 def test_a_disk_that_is_full_at_a_checkpoint_is_named_and_the_training_goes_on_from_the_one_before(
