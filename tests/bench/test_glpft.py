@@ -40,7 +40,7 @@ from trainers.data.datasets import read
 from trainers.glpft.facts import StageFacts
 from trainers.glpft.report import REPORT, Report
 from trainers.glpft.settings import SIZES
-from trainers.glpft.stages import METHODS, ROLES, Method
+from trainers.glpft.stages import EVEN_SHARES, METHODS, Method, stages_of
 from trainers.job_processes import Told
 from trainers.job_progress import JobProgress
 from workers.engines.factory import build_engine
@@ -244,10 +244,10 @@ def _stored(plan: Plan, cell: Cell, solved: str, **settings: object) -> None:
     """A finished cell: `solved` has a digit for each instruction."""
     folder = cell.folder(plan.output)
     training_folder(folder).mkdir(parents=True)
-    stages = ("single",) if cell.method == "single" else ("backbone", *ROLES)
+    stages = stages_of(cell.method, EVEN_SHARES, copying=0.2)
     report = Report(
         settings=changed(method=cell.method, **settings), budget=20_000, tokens=20_480, padding=100,
-        seconds=1.0, stages=tuple(_facts(stage) for stage in stages),
+        seconds=1.0, stages=tuple(_facts(stage.name) for stage in stages),
     )  # fmt: skip
     (training_folder(folder) / REPORT).write_text(report.model_dump_json())
     with AppendLog(results_path(folder)) as log:
