@@ -226,6 +226,9 @@ def test_the_table_is_means_over_seeds_with_paired_differences(tmp_path: Path) -
     text = (plan.output / "report.md").read_text()
     assert "| single | 1 | 1,000 | 20,480 | 2 | 21.4 % |" in text
     assert "| glpft − single | +28.6 [" in text
+    # An instruction in seven named a tool that is not on offer, of single models alone.
+    assert "| single | 14.3 % (0.0 – 42.9) | 50.0 % (0.0 – 100.0) |" in text
+    assert "| glpft | 0.0 % (0.0 – 0.0) | 0.0 % (0.0 – 0.0) |" in text
     page = (plan.output / "report.html").read_text()
     assert "glpft − single: +28.6 [" in page
     assert "src=" not in page
@@ -251,14 +254,15 @@ def _stored(plan: Plan, cell: Cell, solved: str, **settings: object) -> None:
     )  # fmt: skip
     (training_folder(folder) / REPORT).write_text(report.model_dump_json())
     with AppendLog(results_path(folder)) as log:
-        for item, digit in zip(plan.items, solved, strict=True):
+        for at, (item, digit) in enumerate(zip(plan.items, solved, strict=True)):
+            invented = cell.method == "single" and at in (0, len(solved) - 1)
             result = Result(
                 run_id="r", arm=cell.method, item=item.id, outcome=Outcome.ANSWERED, reason=None,
                 prediction="It is done.", answer="It is done.", value=None, where="",
                 verdicts={"solved": digit == "1"}, signals=(), delegations=0, escalations=0,
                 tools=1, calls=1, prompt_tokens=1, completion_tokens=1, micro_dollars=0,
                 seconds=Seconds(wall=1.0, queue=0.0, pools={}, other=0.0),
-                measures={"calls": 1.0, "hallucination": 0.0},
+                measures={"calls": 1.0, "hallucination": float(invented)},
             )  # fmt: skip
             log.append(result.model_dump(mode="json"))
 
