@@ -244,7 +244,9 @@ def _show(report: Report, output: Path) -> None:
 
     from trainers.glpft.page import PAGE
 
-    table = Table("stage", "weights", "rows", "steps", "tokens", "padding", "loss, kept-out", "MB")
+    table = Table(
+        "stage", "weights", "rows", "steps", "tokens", "padding", "loss, kept-out", "peak MB so far"
+    )
     for each in report.stages:
         before, after = each.validation_before, each.validation_after
         table.add_row(
