@@ -26,7 +26,7 @@ def _work(output: Path, job: str, tell: Callable[[Told], None]) -> None:
         common = Common.model_validate_json((output / SETTINGS).read_bytes())
         items = items_of(common)
         cell = Cell.model_validate_json(job)
-        work(cell, cell.folder(output), data, items, at)
+        work(cell, cell.folder(output), data, items, at, cell.beside(output))
         tell(Told(event="finished"))
     except (BenchError, TrainingError, EngineError, AgentError) as error:
         tell(Told(event="failed", said=str(error)))

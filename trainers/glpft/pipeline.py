@@ -45,6 +45,7 @@ from workers.engines.torch.loading import LoadedModel
 
 SETTINGS = "settings.json"
 INITIAL = "initial"
+CHECKPOINTS = "checkpoints"
 DATA = "data"
 """A data set that was made for this training alone."""
 _NAMES = (BACKBONE, "single", "multitask", *ROLES, COPYING)
@@ -170,7 +171,7 @@ class _Pipeline:
             network=network,
             rows=rows,
             budget=budget,
-            work=self.output / "checkpoints" / stage.name,
+            work=self.output / CHECKPOINTS / stage.name,
             curves=self.output / "curves" / stage.name,
         )
         after = training.run(
@@ -250,7 +251,7 @@ def claim(
         require_same_recipe(found, settings, output)
         return
     if path.exists():
-        made = ("checkpoints", "curves", INITIAL, *_NAMES, *((DATA,) if keep_data else ()))
+        made = (CHECKPOINTS, "curves", INITIAL, *_NAMES, *((DATA,) if keep_data else ()))
         for name in made:
             shutil.rmtree(output / name, ignore_errors=True)
         for name in (REPORT, PAGE, SETTINGS):
