@@ -1,7 +1,10 @@
-"""Does jobs in several processes, each with one core of its own.
+"""Does jobs, several at a time, each in a process of its own with one core.
 
 A job goes to its process as a line of JSON; what becomes of it comes back as lines of `Told`.
 `do_jobs` is the side that hands them out, `serve_jobs` the one that does them.
+
+A process ends with its job: torch keeps compiled kernels for every shape of a training and memory
+that it has freed, and a second training in the same process would have those of the first as well.
 """
 
 from __future__ import annotations
@@ -99,9 +102,9 @@ async def do_jobs(
     return not stopped
 
 
-def serve_jobs(work: Callable[[Path, Callable[[Told], None]], None]) -> None:
-    """Be one of the processes: `work(output, tell)` reads jobs from stdin, a line each, does them,
-    and ends with its stdin. SIGINT lets it stop where it can be gone on from."""
+def serve_jobs(work: Callable[[Path, str, Callable[[Told], None]], None]) -> None:
+    """Be one of the processes: `work(output, job, tell)` does the job, in JSON, that is the one
+    line on stdin. SIGINT lets it stop where it can be gone on from."""
     # What libraries print must not stand among the lines that are read.
     lines = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -110,7 +113,7 @@ def serve_jobs(work: Callable[[Path, Callable[[Told], None]], None]) -> None:
         lines.write(told.model_dump_json() + "\n")
 
     try:
-        work(Path(sys.argv[1]), tell)
+        work(Path(sys.argv[1]), sys.stdin.readline(), tell)
     except KeyboardInterrupt:
         raise SystemExit(EXIT_INTERRUPTED) from None
 
@@ -151,7 +154,7 @@ class _Queue(Generic[JobT]):
 
 
 class _Worker(Generic[JobT]):
-    """One process and the job that it is at."""
+    """One job after the other, and the process that is at it."""
 
     def __init__(self, module: str, output: Path, watcher: Callable[[JobT, Told], None]) -> None:
         self._module = module
@@ -163,8 +166,15 @@ class _Worker(Generic[JobT]):
 
     async def work(self, queue: _Queue[JobT]) -> None:
         """Take jobs until none is left. Raises `TrainingError`."""
-        if self._stopping:
-            return
+        while not self._stopping and (job := await queue.take()) is not None:
+            try:
+                await self._do(job)
+            finally:
+                queue.end()
+
+    async def _do(self, job: JobT) -> None:
+        """One job, or as much of it as there is time for. Raises `TrainingError`."""
+        self._told = False
         self._process = process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", self._module, str(self._output),
             stdin=asyncio.subprocess.PIPE,
@@ -175,25 +185,19 @@ class _Worker(Generic[JobT]):
             preexec_fn=dies_with_parent(signal.SIGKILL),
         )  # fmt: skip
         try:
-            await self._do(process, queue)
+            if self._stopping:
+                return
+            assert process.stdin is not None
+            process.stdin.write(job.model_dump_json().encode() + b"\n")
+            process.stdin.close()
+            await self._watch(process, job)
+            code = await process.wait()
+            if code not in (0, EXIT_INTERRUPTED) and not self._stopping:
+                raise _died(code, job.name)
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-
-    async def _do(self, process: asyncio.subprocess.Process, queue: _Queue[JobT]) -> None:
-        assert process.stdin is not None
-        while (job := await queue.take()) is not None and not self._stopping:
-            process.stdin.write(job.model_dump_json().encode() + b"\n")
-            try:
-                if not await self._finished(process, job):
-                    break
-            finally:
-                queue.end()
-        process.stdin.close()
-        code = await process.wait()
-        if code not in (0, EXIT_INTERRUPTED) and not self._stopping:
-            raise _died(code)
 
     def stop(self, *, at_once: bool) -> None:
         """Let the process save what it is at, or not even that; before its first word there is
@@ -203,8 +207,9 @@ class _Worker(Generic[JobT]):
             gently = self._told and not at_once
             self._process.send_signal(signal.SIGINT if gently else signal.SIGKILL)
 
-    async def _finished(self, process: asyncio.subprocess.Process, job: JobT) -> bool:
-        """Watch the job to its end; False if it was stopped before. Raises `TrainingError`."""
+    async def _watch(self, process: asyncio.subprocess.Process, job: JobT) -> None:
+        """Tell what the process says, until it is finished or was stopped. Raises
+        `TrainingError`."""
         assert process.stdout is not None
         async for line in process.stdout:
             try:
@@ -216,15 +221,13 @@ class _Worker(Generic[JobT]):
             self._told = True
             self._watcher(job, told)
             if told.event == "finished":
-                return True
-        if self._stopping:
-            return False
-        raise _died(await process.wait(), job.name)
+                return
+        if not self._stopping:
+            raise _died(await process.wait(), job.name)
 
 
-def _died(code: int, where: str = "") -> TrainingError:
+def _died(code: int, where: str) -> TrainingError:
     how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
     return TrainingError(
-        f"{f'{where}: ' if where else ''}the process {how}; what it printed stands above. Go on "
-        "with the same command"
+        f"{where}: the process {how}; what it printed stands above. Go on with the same command"
     )

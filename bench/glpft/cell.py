@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Literal
 
 from bench.datasets import Item
+from bench.glpft.beginning import take_beginning
 from bench.glpft.evaluation import engines, evaluate
 from bench.glpft.plan import Cell, training_folder
 from trainers.data.datasets import DataSet
-from trainers.glpft.pipeline import Watch, train
+from trainers.glpft.pipeline import Watch, claim, train
 from trainers.glpft.settings import BATCH_MICRO, GlpftSettings
 from trainers.glpft.stage_training import StageProgress
 from trainers.glpft.stages import EVEN_SHARES, stages_of
@@ -52,9 +53,11 @@ def work(
     data: DataSet,
     items: Sequence[Item],
     tell: Callable[[Done], None],
+    beside: Sequence[Path] = (),
 ) -> None:
-    """Do what is not done. Raises `TrainingError`s and `BenchError`s; Ctrl-C ends a training step,
-    or the runs in work, and raises KeyboardInterrupt."""
+    """Do what is not done; what all methods begin with is taken from the folders `beside`, where
+    one has it. Raises `TrainingError`s and `BenchError`s; Ctrl-C ends a training step, or the runs
+    in work, and raises KeyboardInterrupt."""
     folder.mkdir(parents=True, exist_ok=True)
     training, tokens = training_folder(folder), cell.plan.tokens
     before, shares = 0.0, dict[str, float]()
@@ -69,6 +72,8 @@ def work(
         tell(Done("training", min(at, tokens), tokens, said))
 
     tell(Done("training", 0, tokens))
+    claim(settings, data, training)
+    take_beginning(settings, training, map(training_folder, beside))
     train(
         settings,
         data,

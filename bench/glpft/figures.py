@@ -18,13 +18,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from bench.errors import OutputError
+from bench.glpft.evaluation import served_by
 from bench.glpft.plan import APART, HELD_OUT, Cell, Plan, read_results, split_of, training_folder
 from bench.results import Result
 from bench.statistics import Interval, bootstrap_difference
 from bench.tools.classes import class_of
 from trainers.glpft.facts import StageFacts
 from trainers.glpft.report import REPORT, Report
-from trainers.glpft.stages import BACKBONE
 
 ALL = "held_out"
 """The three held-out splits together."""
@@ -139,7 +139,7 @@ def _groups(plan: Plan) -> dict[str, list[str]]:
 def _played(plan: Plan, cells: Sequence[Cell], groups: dict[str, list[str]]) -> _Played:
     by_seed = tuple(read_results(cell.folder(plan.output)) for cell in cells)
     reports = [_report(cell.folder(plan.output)) for cell in cells]
-    playing = _playing(reports[0])
+    playing = _playing(cells[0], reports[0])
     apart = groups.get(APART)
     facts = MethodFigures(
         method=cells[0].method,
@@ -194,9 +194,10 @@ def _require_alike(plan: Plan, size: str) -> None:
         )
 
 
-def _playing(report: Report) -> list[StageFacts]:
-    """The models that play: a backbone is only begun from."""
-    return [stage for stage in report.stages if stage.stage != BACKBONE]
+def _playing(cell: Cell, report: Report) -> list[StageFacts]:
+    """The models that play: of the other stages' models they only begin."""
+    served = served_by(cell.method)[1].values()
+    return [stage for stage in report.stages if stage.stage in served]
 
 
 def _difference(

@@ -57,6 +57,7 @@ def tables(size: SizeFigures) -> dict[str, Table]:
         "Solved": solved(size),
         "Solved, by split": splits(size),
         "GLPFT less another method, in points, instruction by instruction": differences(size),
+        "Hallucination: runs that name a tool which is not on offer": hallucination(size),
         "Failed runs, by class": classes(size),
     }
 
@@ -64,7 +65,7 @@ def tables(size: SizeFigures) -> dict[str, Table]:
 def solved(size: SizeFigures) -> Table:
     """The table of the claim."""
     head = ["method", "models", "parameters", "tokens", "seeds", "solved", "95 %", "seeds' range",
-            "hallucination", "calls"]  # fmt: skip
+            "calls"]  # fmt: skip
     return head, [_solved(each) for each in size.methods]
 
 
@@ -93,6 +94,20 @@ def differences(size: SizeFigures) -> Table:
     )
 
 
+def hallucination(size: SizeFigures) -> Table:
+    """Shares with their intervals."""
+    first = size.methods[0].solved
+    names = [name for name in (ALL, APART) if name in first]
+    return (
+        ["method", *(f"{SHORT[name]} ({first[name].instructions:,})" for name in names)],
+        [
+            [each.method, *(_share(found) for found in shares if found is not None)]
+            for each in size.methods
+            for shares in ((each.hallucination, each.unseen_apis_hallucination),)
+        ],
+    )
+
+
 def classes(size: SizeFigures) -> Table:
     """Runs of each class of failure."""
     names = sorted({name for each in size.methods for name in each.classes})
@@ -116,7 +131,6 @@ def _solved(each: MethodFigures) -> list[str]:
         say.share(found.mean.estimate),
         say.span(found.mean.low, found.mean.high),
         say.span(min(found.seeds), max(found.seeds)),
-        say.share(each.hallucination.estimate, 2),
         f"{each.calls:.2f}",
     ]
 

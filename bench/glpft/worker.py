@@ -1,12 +1,8 @@
-"""`python -m bench.glpft.worker OUTPUT`: a process that does one cell after the other, on one core.
-
-It reads cells from stdin, a line of JSON each, and writes what becomes of them to stdout, a line of
-JSON each; it ends with its stdin. SIGINT lets it stop where it can be gone on from.
-"""
+"""`python -m bench.glpft.worker OUTPUT`: a process that does one cell, on one core. See
+`trainers.job_processes`."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +11,7 @@ from bench.glpft.plan import SETTINGS, Cell, Common, data_folder, items_of
 from trainers.job_processes import Told, serve_jobs
 
 
-def _work(output: Path, tell: Callable[[Told], None]) -> None:
+def _work(output: Path, job: str, tell: Callable[[Told], None]) -> None:
     from agents.errors import AgentError
     from bench.glpft.cell import Done, work
     from trainers.data.datasets import read
@@ -29,10 +25,9 @@ def _work(output: Path, tell: Callable[[Told], None]) -> None:
         data = read(data_folder(output))
         common = Common.model_validate_json((output / SETTINGS).read_bytes())
         items = items_of(common)
-        for line in sys.stdin:
-            cell = Cell.model_validate_json(line)
-            work(cell, cell.folder(output), data, items, at)
-            tell(Told(event="finished"))
+        cell = Cell.model_validate_json(job)
+        work(cell, cell.folder(output), data, items, at, cell.beside(output))
+        tell(Told(event="finished"))
     except (BenchError, TrainingError, EngineError, AgentError) as error:
         tell(Told(event="failed", said=str(error)))
         raise SystemExit(1) from None

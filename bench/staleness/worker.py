@@ -1,9 +1,8 @@
-"""`python -m bench.staleness.worker OUTPUT`: a process that does one cell after the other, on one
-core. See `trainers.job_processes`."""
+"""`python -m bench.staleness.worker OUTPUT`: a process that does one cell, on one core. See
+`trainers.job_processes`."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from bench.staleness.plan import SETTINGS, Cell, StalenessSettings
 from trainers.job_processes import Told, serve_jobs
 
 
-def _work(output: Path, tell: Callable[[Told], None]) -> None:
+def _work(output: Path, job: str, tell: Callable[[Told], None]) -> None:
     import torch
 
     from agents.errors import AgentError
@@ -25,10 +24,9 @@ def _work(output: Path, tell: Callable[[Told], None]) -> None:
     torch.set_num_threads(1)
     try:
         settings = StalenessSettings.model_validate_json((output / SETTINGS).read_bytes())
-        for line in sys.stdin:
-            result = work(Cell.model_validate_json(line), output, settings, tell)
-            said = f"{result.solved:,} of {len(result.outcomes):,} solved" if result else ""
-            tell(Told(event="finished", said=said))
+        result = work(Cell.model_validate_json(job), output, settings, tell)
+        said = f"{result.solved:,} of {len(result.outcomes):,} solved" if result else ""
+        tell(Told(event="finished", said=said))
     except (BenchError, TrainingError, EngineError, AgentError) as error:
         tell(Told(event="failed", said=str(error)))
         raise SystemExit(1) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -16,6 +17,7 @@ from agents.errors import RequestFailed
 from agents.records import Outcome
 from bench.append_log import AppendLog
 from bench.errors import OutputError, UsageError
+from bench.glpft.beginning import take_beginning
 from bench.glpft.cell import work
 from bench.glpft.evaluation import evaluate, served_by
 from bench.glpft.figures import ALL, figures_of
@@ -35,12 +37,13 @@ from bench.glpft.plan import (
 from bench.glpft.report import write
 from bench.results import Result, Seconds
 from tests.bench.command_line import bench
-from tests.trainers.tiny_glpft import SIZE, changed
+from tests.trainers.tiny_glpft import DATA, SIZE, changed
 from trainers.data.datasets import read
-from trainers.glpft.facts import StageFacts
+from trainers.glpft.facts import StageFacts, read_facts
+from trainers.glpft.pipeline import CHECKPOINTS, INITIAL, Watch, claim, train
 from trainers.glpft.report import REPORT, Report
 from trainers.glpft.settings import SIZES
-from trainers.glpft.stages import METHODS, ROLES, Method
+from trainers.glpft.stages import COPYING, EVEN_SHARES, METHODS, Method, stages_of
 from trainers.job_processes import Told
 from trainers.job_progress import JobProgress
 from workers.engines.factory import build_engine
@@ -226,6 +229,9 @@ def test_the_table_is_means_over_seeds_with_paired_differences(tmp_path: Path) -
     text = (plan.output / "report.md").read_text()
     assert "| single | 1 | 1,000 | 20,480 | 2 | 21.4 % |" in text
     assert "| glpft − single | +28.6 [" in text
+    # An instruction in seven named a tool that is not on offer, of single models alone.
+    assert "| single | 14.3 % (0.0 – 42.9) | 50.0 % (0.0 – 100.0) |" in text
+    assert "| glpft | 0.0 % (0.0 – 0.0) | 0.0 % (0.0 – 0.0) |" in text
     page = (plan.output / "report.html").read_text()
     assert "glpft − single: +28.6 [" in page
     assert "src=" not in page
@@ -244,21 +250,22 @@ def _stored(plan: Plan, cell: Cell, solved: str, **settings: object) -> None:
     """A finished cell: `solved` has a digit for each instruction."""
     folder = cell.folder(plan.output)
     training_folder(folder).mkdir(parents=True)
-    stages = ("single",) if cell.method == "single" else ("backbone", *ROLES)
+    stages = stages_of(cell.method, EVEN_SHARES, copying=0.2)
     report = Report(
         settings=changed(method=cell.method, **settings), budget=20_000, tokens=20_480, padding=100,
-        seconds=1.0, stages=tuple(_facts(stage) for stage in stages),
+        seconds=1.0, stages=tuple(_facts(stage.name) for stage in stages),
     )  # fmt: skip
     (training_folder(folder) / REPORT).write_text(report.model_dump_json())
     with AppendLog(results_path(folder)) as log:
-        for item, digit in zip(plan.items, solved, strict=True):
+        for at, (item, digit) in enumerate(zip(plan.items, solved, strict=True)):
+            invented = cell.method == "single" and at in (0, len(solved) - 1)
             result = Result(
                 run_id="r", arm=cell.method, item=item.id, outcome=Outcome.ANSWERED, reason=None,
                 prediction="It is done.", answer="It is done.", value=None, where="",
                 verdicts={"solved": digit == "1"}, signals=(), delegations=0, escalations=0,
                 tools=1, calls=1, prompt_tokens=1, completion_tokens=1, micro_dollars=0,
                 seconds=Seconds(wall=1.0, queue=0.0, pools={}, other=0.0),
-                measures={"calls": 1.0, "hallucination": 0.0},
+                measures={"calls": 1.0, "hallucination": float(invented)},
             )  # fmt: skip
             log.append(result.model_dump(mode="json"))
 
@@ -270,6 +277,56 @@ def _facts(stage: str) -> StageFacts:
         learned=1, seconds=1.0, losses=(), validation_before=None, validation_after=None,
         peak_memory_mb=1.0, torch="", transformers="",
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished training of another method."""
+    folder = tmp_path_factory.mktemp("single")
+    train(changed(method="single", tokens=4_000), DATA, folder)
+    return folder
+
+
+def test_what_all_methods_begin_with_is_made_once_and_booked_to_each_of_them(
+    single: Path, tmp_path: Path
+) -> None:
+    settings = changed(method="multitask", tokens=4_000)
+    taking, alone = tmp_path / "taking", tmp_path / "alone"
+    claim(settings, DATA, taking)
+    take_beginning(settings, taking, [tmp_path / "not begun", single])
+    told: list[str] = []
+    for folder in (taking, alone):
+        train(settings, DATA, folder, watch=Watch(lambda now: told.append(now.stage)))
+        told.append("ended")
+    stages = [name for name, _ in groupby(told)]
+    assert stages == ["multitask", "ended", COPYING, "multitask", "ended"]
+    for name in (INITIAL, COPYING, "multitask"):
+        ours, theirs = (each / name / "model.safetensors" for each in (taking, alone))
+        assert ours.read_bytes() == theirs.read_bytes()
+    mine, whole = (Report.model_validate_json((at / REPORT).read_bytes()) for at in (taking, alone))
+    assert mine.tokens == whole.tokens
+    assert mine.stages[0].settings == settings
+    there = read_facts(single / COPYING)
+    assert there is not None
+    assert mine.stages[0].seconds == there.seconds
+
+
+def test_what_began_in_another_way_or_is_in_work_is_not_taken(single: Path, tmp_path: Path) -> None:
+    settings = changed(method="multitask", tokens=4_000)
+    reseeded, begun = tmp_path / "reseeded", tmp_path / "begun"
+    take_beginning(settings.model_copy(update={"seed": 2}), reseeded, [single])
+    (begun / CHECKPOINTS / COPYING).mkdir(parents=True)
+    take_beginning(settings, begun, [single])
+    assert not reseeded.exists()
+    assert [each.name for each in begun.iterdir()] == [CHECKPOINTS]
+
+
+def test_beside_a_cell_are_the_other_methods_of_its_size_and_seed(tmp_path: Path) -> None:
+    *_, cell = a_plan(tmp_path).cells
+    assert cell.name == "tiny glpft 2"
+    assert [str(each.relative_to(tmp_path)) for each in cell.beside(tmp_path)] == [
+        f"cells/tiny/{method}-2" for method in METHODS if method != "glpft"
+    ]
 
 
 def test_a_cell_that_is_killed_goes_on_to_the_results_of_one_that_was_not(

@@ -10,10 +10,14 @@ from agents.environments.api_worlds import instances
 from agents.records import Trajectory
 from agents.roles.umi.settings import UmiOptions
 from tests.trainers.test_data_examples import made, recorded_in, served
-from trainers.data.datasets import build
+from tests.trainers.test_glpft_command import command
+from tests.trainers.tiny_glpft import SETTINGS
+from trainers.data.datasets import build, read
 from trainers.data.sources import from_store, from_worlds
 from trainers.errors import UnreadableData
+from trainers.glpft.pipeline import claim
 from trainers.glpft.recorded_runs import data_of_runs
+from trainers.glpft.settings import GlpftSettings
 
 COUNT = 6
 
@@ -43,3 +47,52 @@ async def test_runs_of_several_forms_are_refused_with_the_way_out(tmp_path: Path
     await record(tmp_path, UmiOptions(), UmiOptions(constrained=False))
     with pytest.raises(UnreadableData, match=r"different options.*train data --store"):
         data_of_runs(tmp_path)
+
+
+REFUSED = (
+    (("--rate", "0"), "--rate 0.0: Input should be greater than 0"),
+    (("--publish",), "policies are adapters of the model that a pool serves"),
+    (("--weights", "lora"), "an adapter of random weights learns nothing"),
+)
+
+
+async def test_a_refused_command_leaves_no_runs_that_the_corrected_one_would_train_on(
+    tmp_path: Path,
+) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    await record(store, UmiOptions())
+    for arguments, said in REFUSED:
+        code, answer = command(output, "--from-store", store, *arguments)
+        assert code != 0
+        assert said in answer
+        assert not output.exists()
+    (output / "notes").mkdir(parents=True)
+    assert "holds something else" in command(output, "--from-store", store)[1]
+    assert [each.name for each in output.iterdir()] == ["notes"]
+
+
+async def test_a_refused_restart_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    await record(store, UmiOptions())
+    data = data_of_runs(store)
+    claim(SETTINGS, data, output, keep_data=True)
+    for arguments, said in REFUSED:
+        assert said in command(output, "--from-store", store, "--restart", *arguments)[1]
+        assert (
+            GlpftSettings.model_validate_json((output / "settings.json").read_bytes()) == SETTINGS
+        )
+        assert read(output / "data") == data
+
+
+async def test_runs_that_are_recorded_later_belong_to_another_training(tmp_path: Path) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    await record(store, UmiOptions())
+    data = data_of_runs(store)
+    claim(
+        SETTINGS.model_copy(update={"data_sha256": data.card.sha256}), data, output, keep_data=True
+    )
+    for file in (store / "trajectories").iterdir():
+        file.unlink()
+    said = command(output, "--from-store", store)[1]
+    assert "was begun with other settings" in said
+    assert "data_sha256" not in said

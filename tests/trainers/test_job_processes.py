@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 from pydantic import BaseModel
 
@@ -22,7 +23,7 @@ while read -r job; do
   case "$job" in *'"stubborn"'*) on_interrupt='' ;; esac
   trap "$on_interrupt" INT
   case "$job" in
-    *'"quick"'*) say finished ;;
+    *'"quick"'*) say finished $$ ;;
     *'"failing"'*) say failed 'no room' ;;
     *'"dying"'*) say training; kill -9 $$ ;;
     *) while :; do say training; sleep 0.02; done ;;
@@ -83,6 +84,33 @@ async def test_every_job_is_done_once_however_many_processes_there_are(tmp_path:
         watched = Watched()
         assert await do(jobs(*["quick"] * 9), tmp_path, processes, watched)
         assert watched.events == {"finished": 9}
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+async def test_every_job_has_a_process_of_its_own_that_ends_with_it(
+    tmp_path: Path, processes: int
+) -> None:
+    seen, at_once = list[int](), list[int]()
+
+    def watch(job: Named, told: Told) -> None:
+        seen.append(int(told.said))
+        at_once.append(sum(psutil.pid_exists(each) for each in seen))
+
+    assert await do(jobs(*["quick"] * 9), tmp_path, processes, watch)
+    assert len(set(seen)) == 9
+    assert max(at_once) <= processes
+    assert not any(psutil.pid_exists(each) for each in seen)
+
+
+async def test_ctrl_c_between_two_jobs_begins_no_other(tmp_path: Path) -> None:
+    watched = Watched()
+
+    def interrupt(job: Named, told: Told) -> None:
+        watched(job, told)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    assert not await do(jobs("quick", "quick", "quick"), tmp_path, 1, interrupt)
+    assert watched.events == {"finished": 1}
 
 
 async def test_nothing_to_do_is_done(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from agents.roles.umi.output import Action, Next, Unreadable, read_action, read_
 from agents.roles.umi.settings import tools_of
 from agents.roles.umi.transcript import calls_of
 from trainers.data import toolbench
-from trainers.data.json_files import Skipped, document, parse
+from trainers.data.json_files import Reading, Skipped, document, parse
 from trainers.data.json_files import Unreadable as UnreadableJson
 from trainers.data.trajectories import Step, Trajectory
 from trainers.errors import UnreadableData
@@ -106,7 +106,11 @@ def from_store(store: Path) -> Source:
     """Recorded runs of `umi` that were solved: by their outcome, or, in the simulated worlds, by
     the state that they left behind. Runs of a benchmark's held-out instructions are left out.
     Raises `UnreadableData`."""
-    reading = read_trajectories(store, "umi")
+    return of_recorded(read_trajectories(store, "umi"))
+
+
+def of_recorded(reading: Reading[RecordedTrajectory]) -> Source:
+    """As `from_store`, of runs that have been read."""
     skipped = list(reading.skipped)
     trajectories: list[Trajectory] = []
     for recorded in reading.records:

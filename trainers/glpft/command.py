@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -98,7 +97,7 @@ def glpft(
     methods are baselines at the same compute. On several GPUs: `accelerate launch --multi_gpu
     --module trainers.cli glpft ...`, or with --use_fsdp --fsdp_version 2.
     """
-    from trainers.glpft.pipeline import Watch, train
+    from trainers.glpft.pipeline import Watch, claim, require_possible, train
     from trainers.glpft.publishing import publications, require_publishable
     from trainers.glpft.settings import BATCH, BATCH_MICRO, is_micro
     from trainers.processes import joined
@@ -108,22 +107,29 @@ def glpft(
         with joined() as processes:
             with processes.in_turn():
                 made = _data_set(data, from_store, output, restart=restart and processes.is_first)
-            settings = _settings(
-                made, base, size,
-                method=method, weights=weights, schedules=schedules, tokens=tokens,
-                global_set=global_set,
-                batch=batch or (BATCH_MICRO if is_micro(schedules, base) else BATCH),
-                piece_tokens=piece_tokens, rate=rate, rank=rank, seed=seed, threads=threads,
-                template_options=_template_options(template_option or []),
-            )  # fmt: skip
-            if publish:
-                require_publishable(settings)
+                settings = _settings(
+                    made, base, size,
+                    method=method, weights=weights, schedules=schedules, tokens=tokens,
+                    global_set=global_set,
+                    batch=batch or (BATCH_MICRO if is_micro(schedules, base) else BATCH),
+                    piece_tokens=piece_tokens, rate=rate, rank=rank, seed=seed, threads=threads,
+                    template_options=_template_options(template_option or []),
+                )  # fmt: skip
+                if publish:
+                    require_publishable(settings)
+                require_possible(settings, made, processes)
+                claim(
+                    settings,
+                    made,
+                    output,
+                    keep_data=from_store is not None,
+                    restart=restart and processes.is_first,
+                )
             with _Shown(seen=processes.is_first) as shown:
                 report = train(
                     settings,
                     made,
                     output,
-                    restart=restart,
                     checkpoint_every=checkpoint_every,
                     watch=Watch(shown.progress, shown.checkpoint, shown.say),
                     processes=processes,
@@ -142,7 +148,7 @@ def glpft(
 def _data_set(
     data: Path | None, from_store: Path | None, output: Path, *, restart: bool
 ) -> DataSet:
-    from trainers.data.datasets import read, write
+    from trainers.data.datasets import read
     from trainers.glpft.pipeline import DATA, SETTINGS
     from trainers.glpft.recorded_runs import data_of_runs
 
@@ -151,13 +157,9 @@ def _data_set(
     if data is not None:
         return read(data)
     assert from_store is not None
-    made = output / DATA
-    if restart and (output / SETTINGS).exists():
-        shutil.rmtree(made, ignore_errors=True)
     # Runs that are recorded later belong to another training: this one must be resumable.
-    if not made.is_dir():
-        write(data_of_runs(from_store), made)
-    return read(made)
+    begun = (output / SETTINGS).exists() and (output / DATA).is_dir()
+    return read(output / DATA) if begun and not restart else data_of_runs(from_store)
 
 
 def _settings(data: DataSet, base: str | None, size: str, **chosen: object) -> GlpftSettings:
@@ -242,7 +244,9 @@ def _show(report: Report, output: Path) -> None:
 
     from trainers.glpft.page import PAGE
 
-    table = Table("stage", "weights", "rows", "steps", "tokens", "padding", "loss, kept-out", "MB")
+    table = Table(
+        "stage", "weights", "rows", "steps", "tokens", "padding", "loss, kept-out", "peak MB so far"
+    )
     for each in report.stages:
         before, after = each.validation_before, each.validation_after
         table.add_row(

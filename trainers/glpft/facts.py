@@ -41,6 +41,7 @@ class StageFacts(BaseModel):
     validation_after: float | None
     """Nats per learned token on the kept-out instructions; None if there are none."""
     peak_memory_mb: float
+    """Most that the process had held at the stage's end, in earlier stages too."""
     torch: str
     transformers: str
 

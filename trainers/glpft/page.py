@@ -59,7 +59,7 @@ def _losses(stage: StageFacts) -> list[tuple[int, float]]:
 
 _HEAD = [
     "stage", "rows", "steps", "tokens", "padding", "learned", "loss", "validation", "trained",
-    "tokens/s", "MB",
+    "tokens/s", "peak MB so far",
 ]  # fmt: skip
 
 

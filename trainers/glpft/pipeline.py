@@ -1,6 +1,7 @@
 """All stages of a method, one after the other.
 
     OUTPUT/settings.json          what everything follows from
+    OUTPUT/data/                  the data set, if it was made for this training alone
     OUTPUT/initial/               random weights and their tokenizer, without a base
     OUTPUT/<stage>/               the finished stage: a model or an adapter, and training.json
     OUTPUT/checkpoints/<stage>/   of the one in training
@@ -25,7 +26,7 @@ from pydantic import ValidationError
 from agents.environments.api_worlds import Split
 from runtime.whole_files import write_whole
 from trainers.checkpoints import require_same_recipe
-from trainers.data.datasets import DataSet
+from trainers.data.datasets import DataSet, write
 from trainers.errors import TrainingError, UnreadableModel
 from trainers.glpft.copying import copying_rows
 from trainers.glpft.facts import FACTS, StageFacts, read_facts
@@ -44,6 +45,7 @@ from workers.engines.torch.loading import LoadedModel
 
 SETTINGS = "settings.json"
 INITIAL = "initial"
+CHECKPOINTS = "checkpoints"
 DATA = "data"
 """A data set that was made for this training alone."""
 _NAMES = (BACKBONE, "single", "multitask", *ROLES, COPYING)
@@ -76,10 +78,9 @@ def train(
     """
     processes = processes or Processes()
     watch = watch if watch is not None and processes.is_first else Watch()
-    require_trainable(data)
-    _require_possible(settings, processes)
+    require_possible(settings, data, processes)
     with processes.in_turn():
-        _claim(output, settings, restart=restart and processes.is_first)
+        claim(settings, data, output, restart=restart and processes.is_first)
     finished = read_report(output)
     if finished is not None:
         watch.say(f"the training in {output} is finished; --restart trains anew")
@@ -170,7 +171,7 @@ class _Pipeline:
             network=network,
             rows=rows,
             budget=budget,
-            work=self.output / "checkpoints" / stage.name,
+            work=self.output / CHECKPOINTS / stage.name,
             curves=self.output / "curves" / stage.name,
         )
         after = training.run(
@@ -230,16 +231,18 @@ class _Pipeline:
         return rows
 
 
-def _claim(output: Path, settings: GlpftSettings, *, restart: bool) -> None:
-    """Make the folder this training's own. Raises `TrainingError` if it is another one's."""
+def claim(
+    settings: GlpftSettings,
+    data: DataSet,
+    output: Path,
+    *,
+    keep_data: bool = False,
+    restart: bool = False,
+) -> None:
+    """Make the folder this training's own; `keep_data` for data that are nowhere else. Raises
+    `TrainingError`, with the folder as it was, if it is another one's."""
     path = output / SETTINGS
-    if restart and path.exists():
-        for name in ("checkpoints", "curves", INITIAL, *_NAMES):
-            shutil.rmtree(output / name, ignore_errors=True)
-        for name in (REPORT, PAGE):
-            (output / name).unlink(missing_ok=True)
-        path.unlink()
-    if path.exists():
+    if path.exists() and not restart:
         try:
             found = GlpftSettings.model_validate_json(path.read_bytes())
         except ValidationError as error:
@@ -247,15 +250,24 @@ def _claim(output: Path, settings: GlpftSettings, *, restart: bool) -> None:
             raise UnreadableModel(f"{path} is damaged ({why}); --restart trains anew") from error
         require_same_recipe(found, settings, output)
         return
-    if output.exists() and any(path.name != DATA for path in output.iterdir()):
+    if path.exists():
+        made = (CHECKPOINTS, "curves", INITIAL, *_NAMES, *((DATA,) if keep_data else ()))
+        for name in made:
+            shutil.rmtree(output / name, ignore_errors=True)
+        for name in (REPORT, PAGE, SETTINGS):
+            (output / name).unlink(missing_ok=True)
+    elif output.exists() and any(each.name != DATA for each in output.iterdir()):
         raise TrainingError(f"{output} holds something else; name another folder")
     output.mkdir(parents=True, exist_ok=True)
+    if keep_data:
+        write(data, output / DATA)
     write_whole(path, settings.model_dump_json(indent=1) + "\n")
 
 
-def _require_possible(settings: GlpftSettings, processes: Processes) -> None:
-    """Raises `TrainingError` for weights that the method has nothing to put on, and for those that
-    can't be spread."""
+def require_possible(settings: GlpftSettings, data: DataSet, processes: Processes) -> None:
+    """Raises `TrainingError` for data that must not be learned from, for weights that the method
+    has nothing to put on, and for those that can't be spread."""
+    require_trainable(data)
     if processes.sharded and settings.is_micro:
         raise TrainingError(
             "models trained by micro schedules are small and need their matrices whole (Muon): "

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agents.roles.umi.settings import UmiOptions, options_of
 from trainers.data.datasets import FORMING_OPTIONS, DataSet, build
-from trainers.data.sources import from_store
+from trainers.data.sources import of_recorded
 from trainers.errors import UnreadableData
 from trainers.store import read_trajectories
 
@@ -14,9 +14,10 @@ from trainers.store import read_trajectories
 def data_of_runs(store: Path) -> DataSet:
     """Examples of the solved runs of `umi`. Raises `UnreadableData`, also if the runs did not all
     read their texts in one form: a role that learns several is served with one of them."""
+    reading = read_trajectories(store, "umi")
     forms = {
         options_of(trajectory.run).model_dump_json(include=set(FORMING_OPTIONS))
-        for trajectory in read_trajectories(store, "umi").records
+        for trajectory in reading.records
     }
     if len(forms) > 1:
         raise UnreadableData(
@@ -24,4 +25,4 @@ def data_of_runs(store: Path) -> DataSet:
             "form by `train data --store`, and give its folder by --data"
         )
     options = UmiOptions.model_validate_json(forms.pop()) if forms else UmiOptions()
-    return build([from_store(store)], options)
+    return build([of_recorded(reading)], options)

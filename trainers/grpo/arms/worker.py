@@ -1,9 +1,8 @@
-"""`python -m trainers.grpo.arms.worker OUTPUT`: a process that does one arm after the other, on one
-core. See `trainers.job_processes`."""
+"""`python -m trainers.grpo.arms.worker OUTPUT`: a process that does one arm, on one core. See
+`trainers.job_processes`."""
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ _SECONDS = 0.5
 """Between two lines about an arm in training, at least."""
 
 
-def _work(output: Path, tell: Callable[[Told], None]) -> None:
+def _work(output: Path, job: str, tell: Callable[[Told], None]) -> None:
     import torch
 
     from agents.errors import AgentError
@@ -37,11 +36,9 @@ def _work(output: Path, tell: Callable[[Told], None]) -> None:
 
     try:
         settings = ArmSettings.model_validate_json((output / SETTINGS).read_bytes())
-        for line in sys.stdin:
-            arm = Arm.model_validate_json(line)
-            result = work(arm, output, settings, at)
-            said = f"{result.solved:,} of {len(result.outcomes):,} held-out puzzles solved"
-            tell(Told(event="finished", said=said))
+        result = work(Arm.model_validate_json(job), output, settings, at)
+        said = f"{result.solved:,} of {len(result.outcomes):,} held-out puzzles solved"
+        tell(Told(event="finished", said=said))
     except (TrainingError, EngineError, AgentError) as error:
         tell(Told(event="failed", said=str(error)))
         raise SystemExit(1) from None

@@ -1,0 +1,39 @@
+"""What all methods of one size and seed begin with, bit for bit: random weights, their tokenizer,
+and the model that has learned to copy. One cell makes it, the others take it from there; its
+compute and time are booked to each of them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from runtime.whole_files import whole_folder
+from trainers.glpft.facts import FACTS, read_facts
+from trainers.glpft.pipeline import CHECKPOINTS, INITIAL
+from trainers.glpft.settings import GlpftSettings
+from trainers.glpft.stages import COPYING
+
+
+def take_beginning(settings: GlpftSettings, training: Path, others: Iterable[Path]) -> None:
+    """Copy it into a claimed folder from the first of these trainings that is done with it. What
+    the folder has already, in work too, stays. Raises `UnreadableModel`, OSError."""
+    if (training / CHECKPOINTS / COPYING).exists() or (training / COPYING).exists():
+        return
+    for other in others:
+        facts = read_facts(other / COPYING)
+        if facts is None or not _alike(facts.settings, settings):
+            continue
+        if not (training / INITIAL).exists():
+            with whole_folder(training / INITIAL) as part:
+                shutil.copytree(other / INITIAL, part, dirs_exist_ok=True)
+        own = facts.model_copy(update={"settings": settings})
+        with whole_folder(training / COPYING) as part:
+            shutil.copytree(other / COPYING, part, dirs_exist_ok=True)
+            (part / FACTS).write_text(own.model_dump_json(indent=1) + "\n")
+        return
+
+
+def _alike(one: GlpftSettings, other: GlpftSettings) -> bool:
+    """Whether they differ by their method at most."""
+    return one == other.model_copy(update={"method": one.method})
