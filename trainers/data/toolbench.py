@@ -38,7 +38,12 @@ WHERE = (
     "give the folder that holds ToolBench's `answer`, `instruction` and `toolenv` "
     "(data_example of https://github.com/OpenBMB/ToolBench, or its full data)"
 )
-_FOLDERS = ("", "data_example", "data", "tool/toolbench/data_example")
+FOLDERS = tuple(
+    f"{above}{inside}"
+    for above in ("", "tool/toolbench/")
+    for inside in ("", "data_example", "data")
+)
+"""Where ToolBench's parts may lie in the folder that is given."""
 _ANSWER = re.compile(r'"final_answer"\s*:\s*"?')
 
 Decision = Literal["call", "finish", "give_up"]
@@ -245,13 +250,23 @@ def read_responses(folder: Path) -> Reading[ResponseExamples]:
     return Reading(tuple(examples), tuple(skipped))
 
 
+def places(folder: Path, part: str) -> Iterator[Path]:
+    """Each folder of that part, wherever it may lie in the folder that is given."""
+    return (folder / at / part for at in FOLDERS if (folder / at / part).is_dir())
+
+
+def json_files(root: Path) -> list[Path]:
+    """Each JSON file below a folder, compressed ones too, sorted."""
+    names = tuple(f".json{suffix}" for suffix in SUFFIXES)
+    return sorted(path for path in root.rglob("*.json*") if path.name.endswith(names))
+
+
 def _files(folder: Path, part: str) -> Iterator[tuple[Path, str]]:
     """Each JSON file below that part, sorted, with its name inside the part."""
-    root = next((folder / at / part for at in _FOLDERS if (folder / at / part).is_dir()), None)
+    root = next(places(folder, part), None)
     if root is None:
         raise UnreadableData(f"{folder}: no folder `{part}` was found in it; {WHERE}")
-    names = tuple(f".json{suffix}" for suffix in SUFFIXES)
-    paths = sorted(path for path in root.rglob("*.json*") if path.name.endswith(names))
+    paths = json_files(root)
     if not paths:
         raise UnreadableData(f"{root}: there is no .json file below it; {WHERE}")
     for path in paths:
