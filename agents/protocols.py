@@ -10,6 +10,10 @@ from typing import Protocol
 
 from agents.records import Call, JsonObject, Message, SamplingParams, ToolSpec
 
+MAX_SCHEMA_BYTES = 100_000
+"""Of a completion's schema as JSON, or of the parameters of all its tools. Compiling takes up to a
+second at this size, a millisecond for the usual schema."""
+
 
 class Host(Protocol):
     """The world as a role sees it while it takes one step."""
@@ -25,6 +29,7 @@ class Host(Protocol):
     ) -> tuple[Call, ...]:
         """Ask the policy of this role for `sampling.n` completions (one Call each).
 
+        `json_schema` holds the whole completion; local models take at most `MAX_SCHEMA_BYTES`.
         `previous` is the earlier call of the same conversation whose ids the new prompt extends.
         Every request of a step is idempotent: a step that is retried after a crash gets the
         stored result back. Raises `RequestFailed` (see `agents.errors`) when the model refuses.

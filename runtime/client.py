@@ -156,16 +156,18 @@ class Client:
         `BusUnavailable` (it may have been accepted: submitting the same run again is safe).
 
         A tool of an MCP server or HTTP API that the task names is looked up among those that the
-        tool workers offer now, and admitted whole. Raises `InputError` if none offers it.
+        tool workers offer now, and admitted whole. Raises `InputError` if none offers it, or for
+        a task that the workflow can't begin.
         """
-        run = await self._with_offered_tools(run)
-        return await self._admit(run, workflows.get(run.workflow).first(run))
-
-    async def _with_offered_tools(self, run: Run) -> Run:
         try:
-            missing = unregistered_tools(run.task)
+            run = await self._with_offered_tools(run)
+            handoffs = workflows.get(run.workflow).first(run)
         except AgentError as error:
             raise InputError(str(error)) from error
+        return await self._admit(run, handoffs)
+
+    async def _with_offered_tools(self, run: Run) -> Run:
+        missing = unregistered_tools(run.task)
         if not missing:
             return run
         offered = await offered_tools_on(self.bus)

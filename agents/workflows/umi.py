@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from agents.environments import tool_step
 from agents.payloads import QuestionPayload
 from agents.records import JsonObject, Outcome, Run, Step
-from agents.roles.umi.settings import UmiOptions, options_of, tools_of
+from agents.roles.umi.settings import UmiOptions, options_of, require_calls_can_be_held
 from agents.roles.umi.transcript import CALLING
 from agents.workflows.endings import answered, gave_up, gave_up_by, no_route
 from agents.workflows.routing import Continue, Finish, Handoff, Routing, parse_options
@@ -39,7 +39,7 @@ class UmiWorkflow:
 
     def first(self, run: Run) -> tuple[Handoff, ...]:
         """Raises `InvalidTask`: a run whose tools can't be offered is not let in."""
-        tools_of(run)
+        require_calls_can_be_held(run)
         return (Handoff(role="umi_planner", turn=0, payload=QuestionPayload()),)
 
     def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:

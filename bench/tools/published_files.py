@@ -82,11 +82,13 @@ def read_all(
 def _tasks(folder: Path) -> Iterator[_Task]:
     for at, below, _ in os.walk(folder):
         here = Path(at)
-        if here.name in _TOOLBENCH:
+        part = next((part for part in _TOOLBENCH if f"/{here.as_posix()}".endswith(f"/{part}")), "")
+        if part:
             files = tuple(path for path in _files(here) if _is_json(path))
             if files:
-                reader, read = _TOOLBENCH[here.name]
-                yield _Task(f"ToolBench, {reader}", here, files, partial(read, here.parent))
+                reader, read = _TOOLBENCH[part]
+                root = here.parents[part.count("/")]
+                yield _Task(f"ToolBench, {reader}", here, files, partial(read, root))
             below.clear()
         elif here.name != bfcl.POSSIBLE_ANSWERS:
             yield from _by_name(here)
@@ -126,10 +128,11 @@ def _held_out(folder: Path) -> Reading[str]:
 _TOOLBENCH: dict[str, tuple[str, Callable[[Path], Reading[Any]]]] = {
     "answer": ("answers", toolbench.read_answers),
     "instruction": ("queries", toolbench.read_queries),
-    "toolenv": ("responses", toolbench.read_responses),
+    toolbench.TOOLS: ("tools", toolbench.read_tools),
+    toolbench.RESPONSES: ("responses", toolbench.read_responses),
     TEST_QUERIES: ("ids of test queries", _held_out),
 }
-"""The name of a folder → its reader, which is given the folder that it lies in."""
+"""The end of a folder's path → its reader, which is given the folder that this lies in."""
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -58,7 +58,7 @@ def test_whatever_cannot_be_read_is_named_and_nothing_is_an_error(tmp_path: Path
     write(tmp_path / "c/torchhub_api.jsonl", API, {**API, "api_call": "./run.sh"}, "{")
     hostile = {"Name": "\x1b[2J[red]", "Function_Description": {}, "Instructions": ["a"]}
     write(tmp_path / "c/eval_simulated.json", json.dumps([{**hostile, "Golden_Answers": [[]]}]))
-    for part in ("answer", "instruction", "toolenv", "test_query_ids"):
+    for part in ("answer", "instruction", "toolenv/tools", "test_query_ids"):
         write(tmp_path / "d" / part / "x.json", "{")
     shown, found = told(tmp_path)
     trouble = {
@@ -84,7 +84,7 @@ def test_whatever_cannot_be_read_is_named_and_nothing_is_an_error(tmp_path: Path
         "d/answer": [("x.json", "not JSON")],
         "d/instruction": [("x.json", "not JSON")],
         "d/test_query_ids": [("test_query_ids", "not a list of query ids")],
-        "d/toolenv": [("x.json", "not JSON")],
+        "d/toolenv/tools": [("x.json", "not JSON")],
     }
     assert (found["records"], found["skipped"], found["unknown"]) == (4, 10, [])
     assert "[red]" in shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from trainers.cli import app
 from trainers.data.datasets import DataSet, build, content_hash, read, write
 from trainers.data.examples import SETS, SetName, Span
 from trainers.data.sources import Source, from_toolbench, from_worlds
+from trainers.data.toolbench import FOLDERS
 from trainers.errors import UnreadableData
 
 OPTIONS = UmiOptions()
@@ -158,15 +160,20 @@ CHAIN = (
 )
 
 
-def test_toolbench_s_test_queries_are_kept_out_of_training(tmp_path: Path) -> None:
-    for number in (7, 8):
-        write_answer(tmp_path, *CHAIN, name=f"{number}_DFS.json")
-    (tmp_path / "test_query_ids").mkdir()
-    (tmp_path / "test_query_ids/G1_instruction.json").write_text(json.dumps({"8": 0}))
+@pytest.mark.parametrize("beside", FOLDERS)
+def test_toolbench_s_test_queries_are_kept_out_of_training(tmp_path: Path, beside: str) -> None:
+    for number in (7, 8, 9):
+        write_answer(tmp_path / beside, *CHAIN, name=f"{number}_DFS.json")
+    listed = tmp_path / beside / "test_query_ids"
+    listed.mkdir()
+    (listed / "G1_instruction.json").write_text(json.dumps({"8": 0}))
+    (listed / "G1_tool.json.xz").write_bytes(lzma.compress(b"[9]"))
     source = from_toolbench(tmp_path)
     assert [one.id for one in source.trajectories] == ["G1/7"]
-    assert [(one.where, one.reason) for one in source.skipped] == [("G1/8", "a test query")]
-    (tmp_path / "test_query_ids/G1_instruction.json").write_text('{"8"')
+    assert [(one.where, one.reason) for one in source.skipped] == [
+        ("G1/8", "a test query"), ("G1/9", "a test query"),
+    ]  # fmt: skip
+    (listed / "G1_instruction.json").write_text('{"8"')
     with pytest.raises(UnreadableData, match="test queries would be trained on"):
         from_toolbench(tmp_path)
 

@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from trainers.data.toolbench import read_answers, read_queries, read_responses
+from trainers.data.toolbench import (
+    RESPONSES,
+    TOOLS,
+    read_answers,
+    read_queries,
+    read_responses,
+    read_tools,
+)
 from trainers.errors import UnreadableData
 
 DATA = os.environ.get("SWITCHYARD_DATA")
@@ -222,18 +229,20 @@ def test_a_small_archive_cannot_unfold_into_all_memory(tmp_path: Path) -> None:
     assert [one.reason for one in read_answers(tmp_path).skipped] == ["the file is too large"]
 
 
-def test_broken_queries_and_responses_are_named(tmp_path: Path) -> None:
-    for part in ("instruction", "toolenv"):
-        (tmp_path / part).mkdir()
+def test_broken_queries_and_files_of_tools_are_named(tmp_path: Path) -> None:
+    for part in ("instruction", RESPONSES, TOOLS):
+        (tmp_path / part).mkdir(parents=True)
         (tmp_path / part / "a.json").write_text("{")
     query = {"query_id": 1, "query": "?"}
     (tmp_path / "instruction/b.json").write_text(json.dumps([query, {"query": "?"}, 3]))
     (tmp_path / "instruction/c.json").write_text("{}")
-    (tmp_path / "toolenv/b.json").write_text("[]")
+    (tmp_path / RESPONSES / "b.json").write_text("[]")
+    (tmp_path / TOOLS / "b.json").write_text('{"tool_name": "b", "api_list": [{}]}')
     queries, responses = read_queries(tmp_path), read_responses(tmp_path)
     assert [one.query_id for one in queries.records] == [1]
     assert [one.where for one in queries.skipped] == ["a.json", "b.json[1]", "b.json[2]", "c.json"]
-    assert [one.where for one in responses.skipped] == ["a.json", "b.json"]
+    for read in (responses, read_tools(tmp_path)):
+        assert [one.where for one in read.skipped] == ["a.json", "b.json"]
 
 
 def test_a_wrong_folder_says_what_is_wanted(tmp_path: Path) -> None:

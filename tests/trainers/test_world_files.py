@@ -80,9 +80,28 @@ def test_the_queries_have_the_numbers_instructions_and_apis_of_their_answers(
         called = {step.action for step in way.steps if step.action}
         assert {function_name(name) for _, name in query.relevant} == called
         assert all(APIS[name].domain == tool for tool, name in query.relevant)
+    tools = toolbench.read_tools(tmp_path / "worlds")
+    assert tools.skipped == ()
+    told = {
+        (tool.file, tool.tool_name, api.name): api
+        for tool in tools.records
+        for api in tool.api_list
+    }
+    asked = {
+        (f"{api.category_name}/{api.tool_name}", api.tool_name, api.api_name): api
+        for query in queries.records
+        for api in query.api_list
+    }
+    assert told.keys() == asked.keys()
+    for place, api in asked.items():
+        assert told[place].description == api.api_description
+        assert told[place].required_parameters == api.required_parameters
+        assert told[place].optional_parameters == api.optional_parameters
+    assert all(tool.tool_description for tool in tools.records)
     found = read_all(tmp_path / "worlds")
     assert {one.reader: one.records for one in found.read} == {
         "ToolBench, answers": SAMPLES, "ToolBench, queries": SAMPLES,
+        "ToolBench, tools": len(tools.records),
     }  # fmt: skip
     assert found.unknown == ()
 

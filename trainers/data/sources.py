@@ -197,8 +197,8 @@ def held_out_queries(folder: Path) -> frozenset[str]:
     """Ids of the queries that are kept for tests; none where the folder has no such list. Raises
     `UnreadableData` for one that cannot be read."""
     ids: set[str] = set()
-    for at in ("", "data_example", "data"):
-        for path in sorted((folder / at / TEST_QUERIES).glob("*.json")):
+    for root in toolbench.places(folder, TEST_QUERIES):
+        for path in toolbench.json_files(root):
             try:
                 listed = document(path)
             except UnreadableJson as error:

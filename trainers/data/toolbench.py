@@ -1,4 +1,4 @@
-"""ToolBench's answers, queries and API responses as published (OpenBMB/ToolBench, Apache-2.0).
+"""ToolBench's answers, queries and API documentation as published (OpenBMB/ToolBench, Apache-2.0).
 
 An answer is the tree of a depth-first search by ChatGPT. As in α-UMi's data its last
 `train_messages` chain is the trajectory: system, user, then assistant messages (a thought and a
@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
@@ -26,6 +26,8 @@ from agents.records import JsonObject
 from trainers.data.json_files import SUFFIXES, Reading, Skipped, Unreadable, document, fit, parse
 from trainers.errors import UnreadableData
 
+TOOLS = "toolenv/tools"
+RESPONSES = "toolenv/response_examples"
 FINISH = "Finish"
 NAME_CHARS = 64
 DESCRIPTION_CHARS = 256
@@ -38,8 +40,15 @@ WHERE = (
     "give the folder that holds ToolBench's `answer`, `instruction` and `toolenv` "
     "(data_example of https://github.com/OpenBMB/ToolBench, or its full data)"
 )
-_FOLDERS = ("", "data_example", "data", "tool/toolbench/data_example")
+FOLDERS = tuple(
+    f"{above}{inside}"
+    for above in ("", "tool/toolbench/")
+    for inside in ("", "data_example", "data")
+)
+"""Where ToolBench's parts may lie in the folder that is given."""
 _ANSWER = re.compile(r'"final_answer"\s*:\s*"?')
+
+M = TypeVar("M", bound=BaseModel)
 
 Decision = Literal["call", "finish", "give_up"]
 
@@ -149,6 +158,30 @@ class Query(BaseModel):
     """(tool, API) pairs."""
 
 
+class ApiDocument(BaseModel):
+    """What a tool's file says of one of its APIs."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: str = Field(min_length=1, max_length=500)
+    description: str | None = Field(default="", max_length=MAX_TEXT)
+    method: str = Field(default="", max_length=20)
+    required_parameters: tuple[JsonObject, ...] = ()
+    optional_parameters: tuple[JsonObject, ...] = ()
+
+
+class ToolDocument(BaseModel):
+    """A tool with all its APIs."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    file: str = Field(max_length=400)
+    """`category/file`."""
+    tool_name: str = Field(max_length=200)
+    tool_description: str | None = Field(default="", max_length=MAX_TEXT)
+    api_list: tuple[ApiDocument, ...] = Field(max_length=MAX_TOOLS)
+
+
 class ResponseSchema(BaseModel):
     """The shape of what an API returns."""
 
@@ -163,7 +196,7 @@ class ResponseExamples(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    tool: str = Field(max_length=200)
+    file: str = Field(max_length=400)
     """`category/file`."""
     api_list: tuple[ResponseSchema, ...]
 
@@ -227,31 +260,47 @@ def read_queries(folder: Path) -> Reading[Query]:
     return Reading(tuple(queries), tuple(skipped))
 
 
+def read_tools(folder: Path) -> Reading[ToolDocument]:
+    """Every file below `toolenv/tools/`. Raises `UnreadableData` when there is no such folder."""
+    return _read_by_tool(ToolDocument, folder, TOOLS)
+
+
 def read_responses(folder: Path) -> Reading[ResponseExamples]:
-    """Every file below `toolenv/`. Raises `UnreadableData` when there is no such folder."""
-    examples: list[ResponseExamples] = []
+    """Every file below `toolenv/response_examples/`. Raises `UnreadableData` when there is no such
+    folder."""
+    return _read_by_tool(ResponseExamples, folder, RESPONSES)
+
+
+def _read_by_tool(kind: type[M], folder: Path, part: str) -> Reading[M]:
+    records: list[M] = []
     skipped: list[Skipped] = []
-    for path, where in _files(folder, "toolenv"):
+    for path, where in _files(folder, part):
         try:
             row = document(path)
-            named = (
-                {**row, "tool": f"{path.parent.name}/{_stem(path)}"}
-                if isinstance(row, dict)
-                else row
-            )
-            examples.append(fit(ResponseExamples, named))
+            file = f"{path.parent.name}/{_stem(path)}"
+            records.append(fit(kind, {**row, "file": file} if isinstance(row, dict) else row))
         except Unreadable as error:
             skipped.append(error.at(where))
-    return Reading(tuple(examples), tuple(skipped))
+    return Reading(tuple(records), tuple(skipped))
+
+
+def places(folder: Path, part: str) -> Iterator[Path]:
+    """Each folder of that part, wherever it may lie in the folder that is given."""
+    return (folder / at / part for at in FOLDERS if (folder / at / part).is_dir())
+
+
+def json_files(root: Path) -> list[Path]:
+    """Each JSON file below a folder, compressed ones too, sorted."""
+    names = tuple(f".json{suffix}" for suffix in SUFFIXES)
+    return sorted(path for path in root.rglob("*.json*") if path.name.endswith(names))
 
 
 def _files(folder: Path, part: str) -> Iterator[tuple[Path, str]]:
     """Each JSON file below that part, sorted, with its name inside the part."""
-    root = next((folder / at / part for at in _FOLDERS if (folder / at / part).is_dir()), None)
+    root = next(places(folder, part), None)
     if root is None:
         raise UnreadableData(f"{folder}: no folder `{part}` was found in it; {WHERE}")
-    names = tuple(f".json{suffix}" for suffix in SUFFIXES)
-    paths = sorted(path for path in root.rglob("*.json*") if path.name.endswith(names))
+    paths = json_files(root)
     if not paths:
         raise UnreadableData(f"{root}: there is no .json file below it; {WHERE}")
     for path in paths:

@@ -4,6 +4,7 @@
 |---|---|
 | `instruction/<split>_query.json` | each instruction with the APIs that it is offered |
 | `answer/<split>_answer/<number>_oracle.json` | the oracle's way through it |
+| `toolenv/tools/<category>/<tool>.json` | what each API is that an instruction is offered |
 | `test_query_ids/<split>_instruction.json` | the numbers of all, where the split is held out |
 
 So whoever reads ToolBench reads them, and who keeps its test queries out of training keeps out what
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agents.environments.api_worlds import HELD_OUT
-from agents.environments.api_worlds.toolbench import answer, query
+from agents.environments.api_worlds.toolbench import CATEGORY, answer, documentation, query
 from agents.records import JsonObject
 from runtime.whole_files import whole_folder
 from trainers.data.datasets import require_free
@@ -36,17 +37,23 @@ def write_worlds(
     split is unknown, OSError if the disk refuses."""
     require_free(folder)
     queries: list[JsonObject] = []
+    offered: set[str] = set()
     solved = 0
     with whole_folder(folder) as part:
         answers, instructions = part / "answer" / f"{split}_answer", part / "instruction"
+        tools = part / "toolenv" / "tools" / CATEGORY
         answers.mkdir(parents=True)
         for number, instance in enumerate(different_instances(split, samples, seed)):
             _write(answers / f"{number}_oracle.json", answer(instance))
             queries.append(query(instance, number))
+            offered.update(tool.name for tool in instance.tools)
             solved += instance.oracle.answer is not None
             on_progress(len(queries))
         instructions.mkdir()
         _write(instructions / f"{split}_query.json", queries)
+        tools.mkdir(parents=True)
+        for tool, told in documentation(offered).items():
+            _write(tools / f"{tool}.json", told)
         if split in HELD_OUT:
             (part / TEST_QUERIES).mkdir()
             _write(part / TEST_QUERIES / f"{split}_instruction.json", [*range(len(queries))])

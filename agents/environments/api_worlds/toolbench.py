@@ -1,16 +1,22 @@
-"""Instances in the schema of ToolBench: a query with its API list, and the oracle's way as an
-answer file, so that whatever reads ToolBench reads these worlds."""
+"""Instances in the schema of ToolBench: a query with its API list, the oracle's way as an answer
+file, and the tools' documentation, so that whatever reads ToolBench reads these worlds."""
 
 from __future__ import annotations
 
+import inspect
 import json
+from collections.abc import Iterable
 
 from pydantic import JsonValue
 
-from agents.environments.api_worlds.domains import APIS
+from agents.environments.api_worlds.domains import APIS, DOMAINS
 from agents.environments.api_worlds.instance import Instance
 from agents.records import JsonObject, ToolSpec
 
+CATEGORY = "Simulated"
+"""Of every tool: ToolBench's are sorted into some."""
+_TYPES = {"string": "STRING", "integer": "NUMBER", "number": "NUMBER", "boolean": "BOOLEAN"}
+_METHOD = "GET"
 SYSTEM = (
     "You can use tools to do what the user asks. At each step say what you think and call a tool. "
     "Call Finish at the end, with the final answer, or to give up."
@@ -103,12 +109,48 @@ def _function(tool: ToolSpec) -> JsonObject:
     }
 
 
+def documentation(names: Iterable[str]) -> dict[str, JsonObject]:
+    """ToolBench's file of each tool, here of each domain that has some of these APIs."""
+    wanted = sorted(set(names))
+    domains = dict.fromkeys(APIS[name].domain for name in wanted)
+    return {
+        domain: {
+            "tool_name": domain,
+            "tool_description": inspect.getdoc(inspect.getmodule(DOMAINS[domain])) or "",
+            "api_list": [
+                _documented(APIS[name].spec) for name in wanted if APIS[name].domain == domain
+            ],
+        }
+        for domain in sorted(domains)
+    }
+
+
+def _documented(tool: ToolSpec) -> JsonObject:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        **_parameters(tool),
+        "method": _METHOD,
+    }
+
+
 def _api(tool: ToolSpec) -> JsonObject:
+    return {
+        "category_name": CATEGORY,
+        "tool_name": APIS[tool.name].domain,
+        "api_name": tool.name,
+        "api_description": tool.description,
+        **_parameters(tool),
+        "method": _METHOD,
+    }
+
+
+def _parameters(tool: ToolSpec) -> JsonObject:
     properties, required = _parts(tool)
     entries: dict[str, JsonObject] = {
         name: {
             "name": name,
-            "type": str(schema.get("type", "string")).upper(),
+            "type": _TYPES[str(schema["type"])],
             "description": "",
             "default": schema.get("default", ""),
         }
@@ -116,11 +158,6 @@ def _api(tool: ToolSpec) -> JsonObject:
         if isinstance(schema, dict)
     }
     return {
-        "category_name": "Simulated",
-        "tool_name": APIS[tool.name].domain,
-        "api_name": tool.name,
-        "api_description": tool.description,
         "required_parameters": [entries[name] for name in required],
         "optional_parameters": [entry for name, entry in entries.items() if name not in required],
-        "method": "GET",
     }

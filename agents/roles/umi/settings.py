@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 from pydantic import BaseModel, ConfigDict, Field
 
+from agents.errors import InvalidTask
+from agents.protocols import MAX_SCHEMA_BYTES
 from agents.records import Run
+from agents.roles.umi.output import call_schema
 from agents.roles.umi.transcript import ToolStyle
 from agents.tools.offered import OfferedTools, offered_tools
 
@@ -41,3 +46,18 @@ def tools_of(run: Run) -> OfferedTools:
     """What the run may call. Raises `InvalidTask`."""
     otherwise = ("calculate",) if options_of(run).calculator else ()
     return offered_tools(run.task, otherwise=otherwise)
+
+
+def require_calls_can_be_held(run: Run) -> None:
+    """Raises `InvalidTask` for more tools than a constrained caller can be held to: its first call
+    would fail. The options say whether it is constrained."""
+    tools = tools_of(run).specs
+    if not tools or not options_of(run).constrained:
+        return
+    size = len(json.dumps(call_schema(tools)))
+    if size > MAX_SCHEMA_BYTES:
+        raise InvalidTask(
+            f"the {len(tools)} offered tools make a schema of {size:,} bytes, and the caller can "
+            f"be held to at most {MAX_SCHEMA_BYTES:,}; offer fewer tools (by --tool, or by the "
+            "`allow` of their source), or let it write freely: constrained=false"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,15 @@ from llguidance.hf import from_tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from agents.environments.api_worlds import APIS, Split, instances
+from agents.errors import InvalidTask
+from agents.records import JsonObject, Run, Task, ToolSpec
 from agents.roles.umi.output import Action, call_schema, read_action, written_call
+from agents.workflows import workflows
+from tests.agents.conversations import a_run
 from tests.workers.engines.asking import completions, request
 from tests.workers.engines.tiny_model import special_ids
 from workers.engines.grammar.compiler import GrammarCompiler
+from workers.engines.protocol import EngineError
 from workers.engines.settings import ModelSettings
 from workers.engines.torch.engine import TorchEngine
 
@@ -27,6 +33,13 @@ async def engine(tiny_model: Path) -> AsyncIterator[TorchEngine]:
     await engine.start()
     yield engine
     await engine.close()
+
+
+def grammars(model: Path) -> tuple[Any, GrammarCompiler]:
+    """The tokenizer, and what compiles for it."""
+    tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(model)
+    end = special_ids(model)["<|im_end|>"]
+    return tokenizer, GrammarCompiler(lambda: from_tokenizer(tokenizer, eos_token=[end]), [end])
 
 
 async def test_every_completion_is_a_call_of_an_offered_tool_with_arguments_that_it_takes(
@@ -51,9 +64,7 @@ async def test_every_completion_is_a_call_of_an_offered_tool_with_arguments_that
 def test_the_calls_of_every_oracle_can_be_written_under_the_schema_of_their_tools(
     tiny_model: Path,
 ) -> None:
-    tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(tiny_model)
-    end = special_ids(tiny_model)["<|im_end|>"]
-    compiler = GrammarCompiler(lambda: from_tokenizer(tokenizer, eos_token=[end]), [end])
+    tokenizer, compiler = grammars(tiny_model)
     written = 0
     for instance in instances(Split.TRAIN, 7, 60):
         for call in instance.oracle.calls:
@@ -64,3 +75,33 @@ def test_the_calls_of_every_oracle_can_be_written_under_the_schema_of_their_tool
             assert matcher.complete, text
             written += 1
     assert written > 60
+
+
+def test_a_run_is_let_in_with_as_many_tools_as_its_caller_can_be_held_to_and_no_more(
+    tiny_model: Path,
+) -> None:
+    _, compiler = grammars(tiny_model)
+    umi = workflows.get("umi")
+    told = {"type": "string", "description": "d" * 700}
+    tools = [
+        ToolSpec(
+            name=f"town__tool_{number:03}",
+            description="",
+            parameters={"type": "object", "properties": {"x": told}, "required": ["x"]},
+        )
+        for number in range(128)
+    ]
+    most = next(n for n in range(1, 128) if len(json.dumps(call_schema(tools[:n]))) > 100_000) - 1
+
+    def run_with(count: int) -> Run:
+        instance: JsonObject = {"tools": [tool.model_dump(mode="json") for tool in tools[:count]]}
+        return a_run("umi").model_copy(update={"task": Task(prompt="?", instance=instance)})
+
+    umi.first(run_with(most))
+    compiler.matcher(call_schema(tools[:most]))
+    with pytest.raises(InvalidTask, match=r"at most 100,000; offer fewer tools \(by --tool"):
+        umi.first(run_with(most + 1))
+    with pytest.raises(EngineError, match="larger than 100000 bytes"):
+        compiler.matcher(call_schema(tools[: most + 1]))
+    free = umi.check_options({"constrained": False})
+    umi.first(run_with(most + 1).model_copy(update={"options": free}))

@@ -60,6 +60,10 @@ def listed(cursor: str | None) -> dict[str, Any]:
                 tool("x" * 300, text="y" * 100_000),
             ]
         }
+    if MODE == "wordy":
+        fields = {"x": {"type": "string", "description": "d" * 1_000}}
+        schema = {"type": "object", "properties": fields}
+        return {"tools": [tool(f"t{n}", schema) for n in range(128)]}
     return {"tools": [tool("act")]}
 
 

@@ -61,3 +61,19 @@ async def test_a_run_is_admitted_with_the_tools_that_workers_offer_and_calls_the
         with pytest.raises(InputError, match="no tool worker offers 'town__acd'") as caught:
             await client.submit(misspelt)
         assert "did you mean 'town__act'?" in caught.value.hint
+
+
+async def test_a_run_with_more_tools_than_its_caller_can_be_held_to_is_not_admitted(
+    any_server: RedisProcess, tmp_path: Path
+) -> None:
+    settings = quick_settings(any_server.url)
+    told = ToolWorkerSettings(bus=settings, name="tool", sources={"town": raw("wordy")})
+    async with workers_running([told], tmp_path), Client.connect(settings) as client:
+        await offered(client)
+        names = sorted(await offered_tools_on(client.bus))
+        run = client.new_run("Act.", workflow="umi", instance={"tools": [*names]})
+        with pytest.raises(InputError, match="the 128 offered tools make a schema of") as caught:
+            await client.submit(run)
+        assert "at most 100,000; offer fewer tools (by --tool" in str(caught.value)
+        fewer = client.new_run("Act.", workflow="umi", instance={"tools": [*names[:50]]})
+        assert await client.submit(fewer)

@@ -9,12 +9,9 @@ from __future__ import annotations
 import json
 from typing import cast
 
+from agents.protocols import MAX_SCHEMA_BYTES
 from agents.records import JsonObject
 from workers.engines.protocol import EngineError
-
-MAX_SCHEMA_BYTES = 100_000
-"""As JSON; of a request's tools all together. Compiling takes up to a second at this size, a
-millisecond for the usual schema."""
 
 MAX_SCHEMA_DEPTH = 100
 """Levels of objects and arrays. llguidance's parser itself ends at 128."""
