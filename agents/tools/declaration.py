@@ -25,7 +25,7 @@ and declare it in your package's `pyproject.toml` (the entry point carries the t
     weather = "my_package.weather:weather"
 
 The docstring is what the model reads. A plain `def` runs in a thread, unless `quick=True` says
-that it returns within a millisecond whatever its input. A tool never raises towards its caller:
+that it returns within milliseconds whatever its input. A tool never raises towards its caller:
 wrong arguments, an exception, a time-out all become `{"error": "…"}`.
 """
 
@@ -45,7 +45,7 @@ from agents.records import JsonObject, ToolSpec
 from agents.tools.answers import MAX_OUTPUT_CHARS, SHOWN_CHARS, as_answer
 from agents.tools.schema import inline_schema
 from agents.tools.signature import arguments_of_signature, called_with_fields
-from agents.tools.threads import in_thread_of_its_own
+from agents.tools.threads import TooManyLeftBehind, in_thread_of_its_own
 
 MAX_ARGUMENT_CHARS = 200_000
 """Arguments beyond this are refused unparsed."""
@@ -137,6 +137,8 @@ class Tool(ToolDeclaration[A]):
                 value = await self._run(parsed)
         except ToolFailed as error:
             return {"error": str(error)[:SHOWN_CHARS]}
+        except TooManyLeftBehind as error:
+            return {"error": f"{self.name} hangs: {error}"}
         except Exception as error:  # noqa: BLE001 - a tool is foreign code; its caller is a model
             if isinstance(error, TimeoutError) and limit.expired():
                 return {"error": f"{self.name} took longer than {self.timeout_seconds:g} s"}

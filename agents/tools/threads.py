@@ -7,10 +7,19 @@ import contextlib
 import contextvars
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 A = TypeVar("A")
 T = TypeVar("T")
+
+MAX_LEFT_BEHIND = 32
+"""Threads of one function that run on although nobody waits for them any more."""
+
+_left_behind: dict[Callable[..., Any], list[threading.Thread]] = {}
+
+
+class TooManyLeftBehind(Exception):
+    """Calls of a function never came back, so many that no more are begun."""
 
 
 async def in_thread_of_its_own(function: Callable[[A], T], argument: A) -> T:
@@ -18,8 +27,20 @@ async def in_thread_of_its_own(function: Callable[[A], T], argument: A) -> T:
 
     A function that never returns keeps its thread for ever. In the shared pool of a few threads
     some of those would end every other tool, and the process could not exit; a daemon thread harms
-    nobody. Raises what the function raises, and RuntimeError for what would end the process.
+    nobody. But each holds memory, so there are never more than `MAX_LEFT_BEHIND` beside those that
+    somebody waits for.
+
+    Raises what the function raises, RuntimeError for what would end the process, and
+    `TooManyLeftBehind` until a thread of this function ends.
     """
+    running = [thread for thread in _left_behind.pop(function, ()) if thread.is_alive()]
+    if running:
+        _left_behind[function] = running
+    if len(running) >= MAX_LEFT_BEHIND:
+        raise TooManyLeftBehind(
+            f"{len(running)} earlier calls never came back; none is begun until one of them ends "
+            "or its worker is restarted"
+        )
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
@@ -40,5 +61,10 @@ async def in_thread_of_its_own(function: Callable[[A], T], argument: A) -> T:
         else:
             settle(lambda: future.set_result(result))
 
-    threading.Thread(target=work, name=f"tool {function!r:.60}", daemon=True).start()
-    return await future
+    thread = threading.Thread(target=work, name=f"tool {function!r:.60}", daemon=True)
+    thread.start()
+    try:
+        return await future
+    except asyncio.CancelledError:
+        _left_behind.setdefault(function, []).append(thread)
+        raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,6 +18,7 @@ from agents.registry import Registry
 from agents.roles import roles
 from agents.tools import Arguments, InvalidArguments, Tool, ToolFailed, call_tool, tool, tools
 from agents.tools.handover import delegate, delegate_many
+from agents.tools.threads import MAX_LEFT_BEHIND
 from agents.workflows import workflows
 
 
@@ -137,6 +139,37 @@ async def test_tools_that_hang_for_ever_leave_room_for_the_others() -> None:
     assert stuck == [{"error": "hangs took longer than 0.01 s"}] * 40
     assert await works.call({"text": "done"}) == {"result": "done"}
     wake.set()
+
+
+async def test_a_tool_whose_calls_never_come_back_is_refused_until_one_of_them_ends() -> None:
+    wake = threading.Event()
+    begun: list[threading.Thread] = []
+
+    @tool(timeout_seconds=0.01)
+    def hangs(arguments: EchoArguments) -> str:
+        """Hang."""
+        begun.append(threading.current_thread())
+        wake.wait()
+        return arguments.text
+
+    @tool()
+    def works(arguments: EchoArguments) -> str:
+        """Work."""
+        return arguments.text
+
+    for _ in range(MAX_LEFT_BEHIND):
+        assert await hangs.call({"text": ""}) == {"error": "hangs took longer than 0.01 s"}
+    refused = await hangs.call({"text": ""})
+    assert refused == {
+        "error": f"hangs hangs: {MAX_LEFT_BEHIND} earlier calls never came back; none is begun "
+        "until one of them ends or its worker is restarted"
+    }
+    assert len(begun) == MAX_LEFT_BEHIND
+    assert await works.call({"text": "done"}) == {"result": "done"}
+    wake.set()
+    for thread in begun:
+        thread.join(30)
+    assert await replace(hangs, timeout_seconds=30).call({"text": "late"}) == {"result": "late"}
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), StopIteration("over")])

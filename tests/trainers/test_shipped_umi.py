@@ -19,8 +19,8 @@ from runtime import config
 from runtime.demo import WORLD
 from runtime.run_ids import new_run_id
 from trainers.glpft.facts import read_facts
-from trainers.glpft.fingerprint import weights_sha256
 from workers.engines.factory import build_engine
+from workers.engines.local.adapter_base import weights_sha256
 from workers.in_process import EnginePool, InProcess
 
 FOLDER = Path(workers.__path__[0]) / "micro_models"

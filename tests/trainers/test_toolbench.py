@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from agents.records import ToolSpec
+from agents.roles.umi.transcript import document
 from trainers.data.toolbench import (
     RESPONSES,
     TOOLS,
@@ -108,15 +110,17 @@ def test_the_published_queries_and_responses_are_read_whole() -> None:
 
 
 def test_names_keep_their_end_and_descriptions_their_beginning(tmp_path: Path) -> None:
-    """64 and 256 characters; of a parameter's description the end is kept, as published."""
+    """64 and 256 characters; of a parameter's description the end is told, as published."""
     write(tmp_path, call("Finish", '{"return_type": "give_answer", "final_answer": "x"}'))
     (trajectory,) = read_answers(tmp_path).records
     (tool,) = trajectory.tools
     name = "x" * 52 + "_for_weather"
-    assert tool.document == {
+    assert (tool.name, tool.description) == (name, "d" * 256)
+    offered = ToolSpec(name=name, description=tool.description, parameters=tool.parameters)
+    assert document(offered) == {
         "Name": name,
         "function": "d" * 256,
-        "input": {"city": f"string, {'e' * 256}"},
+        "input": {"city": f"string, optional, {'e' * 256}"},
     }
 
 

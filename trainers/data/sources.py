@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -60,26 +61,20 @@ def from_worlds(
     unknown split."""
     name = f"worlds:{split}"
     made: list[Trajectory] = []
-    for instance in different_instances(split, samples, seed):
+    for instance in first_instances(split, samples, seed):
         made.append(_of_instance(instance, name))
         on_progress(len(made))
     settings: JsonObject = {"split": split, "samples": samples, "seed": seed}
     return Source(name, settings, tuple(made))
 
 
-def different_instances(split: str, samples: int, seed: int) -> Iterator[Instance]:
-    """The first `samples` instances of the simulator, without repeats. Raises `UnreadableData` for
-    an unknown split."""
+def first_instances(split: str, samples: int, seed: int) -> Iterator[Instance]:
+    """So many instances of the simulator, one after the other as they are made. Raises
+    `UnreadableData` for an unknown split."""
     try:
-        instances = stream(split, seed)
+        return islice(stream(split, seed), samples)
     except ValueError as error:
         raise UnreadableData(str(error)) from error
-    seen: set[str] = set()
-    while len(seen) < samples:
-        instance = next(instances)
-        if instance.id not in seen:
-            seen.add(instance.id)
-            yield instance
 
 
 def from_toolbench(folder: Path, *, held_out: bool = False) -> Source:

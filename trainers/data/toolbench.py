@@ -62,22 +62,6 @@ class Tool:
     parameters: JsonObject
     """Its JSON schema, as it stood in the answer."""
 
-    @property
-    def document(self) -> JsonObject:
-        """α-UMi's form: `Name`, `function`, `input` (parameter → type and description)."""
-        return {"Name": self.name, "function": self.description, "input": self._inputs()}
-
-    def _inputs(self) -> JsonObject:
-        properties = self.parameters.get("properties")
-        inputs: JsonObject = {}
-        for name, schema in properties.items() if isinstance(properties, dict) else ():
-            known = schema if isinstance(schema, dict) else {}
-            kind, told = known.get("type", "string"), known.get("description")
-            # The published data keep the end of a parameter's description, not its beginning.
-            shown = f", {told[-DESCRIPTION_CHARS:]}" if isinstance(told, str) else ""
-            inputs[name] = f"{kind}{shown}"
-        return inputs
-
 
 @dataclass(frozen=True)
 class Observation:

@@ -22,7 +22,7 @@ from agents.environments.api_worlds.toolbench import CATEGORY, answer, documenta
 from agents.records import JsonObject
 from runtime.whole_files import whole_folder
 from trainers.data.datasets import require_free
-from trainers.data.sources import TEST_QUERIES, different_instances
+from trainers.data.sources import TEST_QUERIES, first_instances
 
 
 def write_worlds(
@@ -43,7 +43,7 @@ def write_worlds(
         answers, instructions = part / "answer" / f"{split}_answer", part / "instruction"
         tools = part / "toolenv" / "tools" / CATEGORY
         answers.mkdir(parents=True)
-        for number, instance in enumerate(different_instances(split, samples, seed)):
+        for number, instance in enumerate(first_instances(split, samples, seed)):
             _write(answers / f"{number}_oracle.json", answer(instance))
             queries.append(query(instance, number))
             offered.update(tool.name for tool in instance.tools)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from agents.environments.api_worlds.domains import APIS
 from agents.environments.api_worlds.instance import (
@@ -63,8 +64,8 @@ DEFAULT = Difficulty()
 
 
 def stream(split: Split | str, seed: int, difficulty: Difficulty = DEFAULT) -> Iterator[Instance]:
-    """Endless instances of one split, the same ones for the same seed; repeats are possible, but
-    rare. Raises ValueError for an unknown split."""
+    """Endless different instances of one split, the same ones for the same seed. Raises ValueError
+    for an unknown split."""
     if split not in set(Split):
         raise ValueError(f"no split {str(split)!r}; there are: {', '.join(Split)}")
     return _stream(Split(split), seed, difficulty)
@@ -73,11 +74,13 @@ def stream(split: Split | str, seed: int, difficulty: Difficulty = DEFAULT) -> I
 def _stream(split: Split, seed: int, difficulty: Difficulty) -> Iterator[Instance]:
     rng = random.Random(f"api_worlds:{split.value}:{seed}")
     single, combined = intents_of(split)
+    known: set[str] = set()
     while True:
         together = combined and (not single or rng.random() < difficulty.combined)
         intent = rng.choice(combined if together else single)
         instance = _one(rng, split, intent, difficulty)
-        if instance is not None:
+        if instance is not None and instance.id not in known:
+            known.add(instance.id)
             yield instance
 
 
@@ -88,12 +91,7 @@ def instances(
     ValueError for an unknown split or a negative count."""
     if count < 0:
         raise ValueError(f"cannot generate {count} instances")
-    chosen: dict[str, Instance] = {}
-    source = stream(split, seed, difficulty)
-    while len(chosen) < count:
-        instance = next(source)
-        chosen.setdefault(instance.id, instance)
-    return list(chosen.values())
+    return list(islice(stream(split, seed, difficulty), count))
 
 
 _TRIES = 40

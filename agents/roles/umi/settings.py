@@ -59,5 +59,5 @@ def require_calls_can_be_held(run: Run) -> None:
         raise InvalidTask(
             f"the {len(tools)} offered tools make a schema of {size:,} bytes, and the caller can "
             f"be held to at most {MAX_SCHEMA_BYTES:,}; offer fewer tools (by --tool, or by the "
-            "`allow` of their source), or let it write freely: constrained=false"
+            "`allow` of their source), or let it write freely: --option constrained=false"
         )

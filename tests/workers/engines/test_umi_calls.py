@@ -82,7 +82,7 @@ def test_a_run_is_let_in_with_as_many_tools_as_its_caller_can_be_held_to_and_no_
 ) -> None:
     _, compiler = grammars(tiny_model)
     umi = workflows.get("umi")
-    told = {"type": "string", "description": "d" * 700}
+    told: JsonObject = {"type": "string", "description": "d" * 700}
     tools = [
         ToolSpec(
             name=f"town__tool_{number:03}",
