@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,12 +33,15 @@ from trainers.grpo.arms.kinds import (
     slug,
 )
 from trainers.grpo.arms.measured import played
-from trainers.grpo.arms.models import as_written
+from trainers.grpo.arms.models import as_written, at_beginning
 from trainers.grpo.arms.reinforced import grpo_settings
 from trainers.grpo.arms.results import Arm, ArmResult, read_result
+from trainers.grpo.arms.supervised import SupervisedSteps
 from trainers.grpo.in_process import Prompter
+from trainers.grpo.learner import NotFinite
 from trainers.job_processes import Told
 from trainers.job_progress import JobProgress
+from trainers.network import Network
 
 from .tiny_puzzles import LEARNING, a_model
 
@@ -194,6 +199,53 @@ def test_an_update_by_whole_runs_is_of_as_many_completions(tmp_path: Path) -> No
     for name in REWARDED:
         assert found[name].group_size == found[AT_GRPO].group_size
         assert found[name].objective == found[AT_GRPO].objective
+
+
+@pytest.mark.parametrize(("value", "said"), [(math.nan, "nan"), (-math.inf, "inf")])
+def test_a_supervised_loss_that_is_no_number_changes_no_weight(
+    value: float, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each answer's logits are set to `value`."""
+    plain = Network.learned_logits
+
+    def logits(self: Network, ids: torch.Tensor, learned: torch.Tensor) -> torch.Tensor:
+        return plain(self, ids, learned).scatter(1, ids[:, 1:][learned][:, None], value)
+
+    refused(logits, f"the loss is {said} at supervised step 3", tmp_path, monkeypatch)
+
+
+def test_a_supervised_gradient_that_is_no_number_changes_no_weight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Network.learned_logits
+
+    def endless(gradient: torch.Tensor) -> torch.Tensor:
+        return gradient * math.inf
+
+    def logits(self: Network, ids: torch.Tensor, learned: torch.Tensor) -> torch.Tensor:
+        found = plain(self, ids, learned)
+        found.register_hook(endless)
+        return found
+
+    refused(logits, "the gradient is nan at supervised step 3", tmp_path, monkeypatch)
+
+
+def refused(
+    logits: Callable[[Network, torch.Tensor, torch.Tensor], torch.Tensor],
+    said: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The third supervised step of seed 1, with these logits."""
+    playing = at_beginning(arm(WARM_START), folder, LEARNING)
+    steps = SupervisedSteps(LEARNING, 1, 0, None, playing.policies, playing.prompter)
+    before = {k: v.detach().clone() for k, v in playing.policies.network.trained()}
+    monkeypatch.setattr(Network, "learned_logits", logits)
+    with pytest.raises(
+        NotFinite, match=rf"{said}, whose 16 answers .* demonstrations of seed 1000005\. Lower"
+    ):
+        steps.step(2)
+    assert same(before, dict(playing.policies.network.trained()))
 
 
 def test_arms_come_after_what_they_need_and_have_folders_of_their_own() -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from trainers.errors import TrainingError
 from trainers.grpo.arms.games.protocol import Team
 from trainers.grpo.arms.settings import ArmSettings
 from trainers.grpo.arms.steps import StepFacts
 from trainers.grpo.in_process import Prompter
+from trainers.grpo.learner import NotFinite
 from trainers.grpo.policies import Policies
 from trainers.grpo.settings import SHARED
 
@@ -41,7 +42,8 @@ class SupervisedSteps:
         self._end = min(prompter.loaded.end_ids)
 
     def step(self, number: int) -> StepFacts:
-        """The step after `number` others."""
+        """The step after `number` others. Raises `NotFinite` before weights are changed by a loss
+        or a gradient that is no number."""
         import torch
         from torch.nn import functional
 
@@ -52,17 +54,19 @@ class SupervisedSteps:
         ids, learned = self._rows(self._first + number)
         targets = ids[:, 1:][learned]
         loss = functional.cross_entropy(network.learned_logits(ids, learned), targets)
+        optimizer.zero_grad()
         loss.backward()
         parameters = [each for _, each in network.trained()]
-        torch.nn.utils.clip_grad_norm_(parameters, self._policies.settings.clip)
-        optimizer.step()
-        optimizer.zero_grad()
+        norm = torch.nn.utils.clip_grad_norm_(parameters, self._policies.settings.clip)
         found = float(loss.detach())
-        if found != found:
-            raise TrainingError(
-                f"the loss of the supervised step {number + 1} is no number: lower its learning "
-                f"rate ({chosen.learning_rate:.1e})"
-            )
+        for what, value in (("loss", found), ("gradient", float(norm))):
+            if not math.isfinite(value):
+                raise NotFinite(
+                    f"the {what} is {value} at supervised step {number + 1}, whose {len(ids)} "
+                    f"answers are those of the demonstrations of seed {self._first + number}. "
+                    f"Lower the learning rate of supervised steps ({chosen.learning_rate:.1e})"
+                )
+        optimizer.step()
         return StepFacts(ids.numel(), len(ids), {"loss": found}, f"loss {found:.3f}")
 
     def _rows(self, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
