@@ -17,7 +17,7 @@ from itertools import groupby
 from trainers.grpo.advantages import has_signal
 from trainers.grpo.groups import Group
 from trainers.grpo.settings import GrpoSettings
-from trainers.grpo.staleness import Staleness, sweep
+from trainers.grpo.staleness import sweep
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,12 @@ class StepBatch:
 
 def step_batches(groups: Sequence[Group], settings: GrpoSettings) -> Iterator[StepBatch]:
     """The batch of each step, until the groups or the steps are used up."""
-    bound = Staleness(settings.staleness, settings.batch)
     version, done = settings.base_version, 0
     for epoch in range(settings.epochs):
         waiting = ordered(groups, settings.seed, epoch)
         stale, flat = 0, list[Group]()
         while waiting:
-            swept = sweep(waiting, version, bound)
+            swept = sweep(waiting, version, settings.staleness)
             ready = [group for group in swept.kept if group.policy.version <= version]
             taken = _taken(ready, settings.batch)
             waiting = list(swept.kept[len(taken) :])
