@@ -6,7 +6,6 @@ problem.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -17,6 +16,7 @@ from agents.environments.word_problems import HELD_OUT, SubTask, generate
 from runtime.tables import figures
 from trainers.dialogues import question_with_type
 from trainers.models import Model
+from trainers.paired_statistics import wilson
 from trainers.rollouts import Arm, attempt
 
 if TYPE_CHECKING:
@@ -74,19 +74,8 @@ class Skill(BaseModel):
 
     def shown(self) -> str:
         """`97.2 % (95.4–98.3)`"""
-        low, high = wilson(self.right, self.asked)
-        return f"{100 * self.rate:.1f} % ({100 * low:.1f}–{100 * high:.1f})"
-
-
-def wilson(right: int, asked: int, z: float = 1.959964) -> tuple[float, float]:
-    """95 % score interval of a proportion (Wilson 1927)."""
-    if asked == 0:
-        return 0.0, 1.0
-    rate, square = right / asked, z * z
-    centre = (rate + square / (2 * asked)) / (1 + square / asked)
-    half = z * math.sqrt(rate * (1 - rate) / asked + square / (4 * asked * asked))
-    half /= 1 + square / asked
-    return max(0.0, centre - half), min(1.0, centre + half)
+        found = wilson(self.right, self.asked)
+        return f"{100 * self.rate:.1f} % ({100 * found.low:.1f}–{100 * found.high:.1f})"
 
 
 def measure(

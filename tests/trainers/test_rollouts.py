@@ -21,7 +21,6 @@ from trainers.skills import (
     read_skills,
     splits,
     table,
-    wilson,
 )
 
 from .tiny import TINY
@@ -81,12 +80,6 @@ def test_text_outside_the_grammar_ends_with_some_answer_or_none(
 def test_a_folder_without_weights_is_refused_with_the_file_that_is_missing(tmp_path: Path) -> None:
     with pytest.raises(UnreadableModel, match=r"model\.safetensors is missing"):
         load_model(tmp_path)
-
-
-def test_wilson_intervals_agree_with_a_published_example() -> None:
-    low, high = wilson(432, 500)
-    assert (round(100 * low, 1), round(100 * high, 1)) == (83.1, 89.1)
-    assert wilson(0, 0) == (0.0, 1.0)
 
 
 def test_new_measurements_replace_old_ones_of_the_same_kind(tmp_path: Path) -> None:

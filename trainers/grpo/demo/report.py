@@ -12,7 +12,7 @@ from trainers.errors import TrainingError
 from trainers.grpo.arms.kinds import AT_GRPO, CONTINUED, WARM_START, ArmName
 from trainers.grpo.arms.results import ArmResult
 from trainers.grpo.demo.settings import ARMS, DemoSettings
-from trainers.skills import wilson
+from trainers.paired_statistics import wilson
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -32,8 +32,8 @@ class Share(BaseModel):
     @classmethod
     def of(cls, solved: int, n: int) -> Self:
         """With its interval."""
-        low, high = wilson(solved, n)
-        return cls(solved=solved, n=n, low=low, high=high)
+        found = wilson(solved, n)
+        return cls(solved=solved, n=n, low=found.low, high=found.high)
 
     @property
     def rate(self) -> float:
