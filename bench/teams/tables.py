@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from bench.teams import PUZZLES
+from trainers.grpo.arms.games.sokoban import MOST_PUSHES
 
 if TYPE_CHECKING:
     from bench.report.facts import Facts
@@ -17,12 +17,22 @@ _CAPTION = (
     "once, else a bootstrap over instances. pass@k: the unbiased estimate of Chen et al. 2021 "
     "(Evaluating Large Language Models Trained on Code, equation 1)."
 )
-_BY_HAND = " By hand: single moves without memory, as many as four times the longer side."
+_BY_HAND = {
+    "plan_path": "single moves without memory, as many as four times the longer side",
+    "sokoban": f"at most {MOST_PUSHES} pushes, without memory",
+    "sudoku": "digit after digit, and none is changed",
+    "word_problems": "one answer, by simple rules of reading",
+}
+"""What the players of a game do."""
 
 
 def caption(facts: Facts) -> str:
     """What a reader must know of the table."""
-    return _CAPTION + (_BY_HAND if facts.manifest.benchmark == PUZZLES else "")
+    match facts.manifest.reference:
+        case {"game": str(game), "baselines": dict(solved)} if solved and game in _BY_HAND:
+            return f"{_CAPTION} By hand: {_BY_HAND[game]}."
+        case _:
+            return _CAPTION
 
 
 def rows(facts: Facts) -> list[tuple[str, str, str, str]]:

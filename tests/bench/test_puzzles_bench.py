@@ -76,7 +76,10 @@ def test_the_oracle_solves_every_instance_of_every_game(tmp_path: Path, game: st
     line = brief(Ended(Ending.COMPLETE, OutputDirectory(tmp_path / "out"), facts))
     assert line["puzzles"]["game"] == game
     assert "Who solves how many" in (tmp_path / "out" / "report.html").read_text()
-    assert "## Who solves how many" in (tmp_path / "out" / "report.md").read_text()
+    told = (tmp_path / "out" / "report.md").read_text()
+    assert "## Who solves how many" in told
+    assert "| by hand: random |" in told
+    assert " By hand: " in told, "what these players do"
 
 
 def test_an_arm_alone_is_played_by_that_agent_alone(tmp_path: Path) -> None:
@@ -290,7 +293,20 @@ def test_the_players_by_hand_come_out_in_their_order_on_the_same_instances() -> 
     assert figures == sorted(figures)
     assert figures[-1] == 40
     assert baselines_of(plan_path.instances(Split.TEST, 7, 40), 7) == found
-    assert load("puzzles", wanted("sudoku", 2)).reference["baselines"] == {}
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_every_game_has_players_by_hand_and_of_chance_the_weakest(game: str) -> None:
+    found = load("puzzles", wanted(game, 20)).reference["baselines"]
+    assert isinstance(found, dict)
+    solved = {name: int(str(value)) for name, value in found.items()}
+    assert len(solved) >= 2
+    assert 0 <= solved["random"] < max(solved.values()) <= 20
+
+
+def test_levels_with_several_boxes_have_no_players_by_hand() -> None:
+    several = wanted("sokoban", 2, size=7, difficulty={"boxes": 2})
+    assert load("puzzles", several).reference["baselines"] == {}
 
 
 def test_boxoban_levels_are_read_from_a_file_or_a_folder_of_files(tmp_path: Path) -> None:
