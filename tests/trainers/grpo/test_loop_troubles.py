@@ -208,6 +208,29 @@ def test_rewards_that_raise_cost_their_runs_and_are_named_with_the_place(
     assert named[1] in str(raised.value)
 
 
+def test_groups_of_equal_rewards_alone_end_the_loop_which_says_so_and_what_to_do(
+    where: Deployed, tmp_path: Path
+) -> None:
+    """Only solutions are paid, and they are farther away than anybody gets in the one turn."""
+    settings = loop_settings(
+        where.base, rounds=1, puzzles=2, most_puzzles=4, reward={"scheme": "sparse"},
+        difficulty={"least_moves": 6},
+        setting={"turns": 1, "calls": 1, "search": 2, "brief": True},
+    )  # fmt: skip
+    waves: list[int] = []
+    watch = LoopWatch(rolled=lambda wave, ended: waves.append(wave.number))
+    with pytest.raises(TrainingError) as raised:
+        run_loop(settings, tmp_path / "out", where.settings, watch)
+    assert str(raised.value) == (
+        "--loop: round 1 has nothing to learn from: of 4 puzzles 8 groups have equal rewards, 0 "
+        "are too old, 0 were sampled by other weights. Take easier puzzles (--size, --difficulty), "
+        "a higher --group-size or --temperature, a larger --most-puzzles, or a base that has "
+        "learned how an answer looks"
+    )
+    assert set(waves) == {1, 2}, "further puzzles were played before"
+    assert not book_of(tmp_path / "out").published(1).exists()
+
+
 @contextmanager
 def bad_roles(where: Deployed, folder: Path) -> Generator[None]:
     """In place of the deployment's role worker, one on which a game's rewards raise."""
