@@ -12,10 +12,18 @@ from typing import Any
 import pytest
 import torch
 
+from agents.records import PolicyRef
+from trainers.grpo.groups import Group, GroupKey, Member
+from trainers.grpo.learner import Learner
 from trainers.grpo.losses import Objective, Tokens, divergences, policy_losses
 from trainers.grpo.losses import shares as shares_of
+from trainers.grpo.pipeline import begun
+from trainers.grpo.sequences import TokenSequence
+from trainers.grpo.stream import StepBatch
 from trainers.models import load_tokenizer, new_model, save_tokenizer
 from workers.engines.local.model_files import MICRO_MODELS
+
+from .tiny_grpo import load, settings_of, write_base
 
 trl = pytest.importorskip("trl", reason="needs pip install 'switchyard[peers]'")
 
@@ -142,6 +150,8 @@ CASES: list[tuple[str, dict[str, object], Objective]] = [
     ),
     ("token truncation", {"loss_type": "dapo"}, Objective(correction="token", cap=1.2)),
     ("sequence mask", {"loss_type": "dapo"}, Objective(correction="sequence", cap=1.2)),
+    ("clip to the sampler", {"loss_type": "dapo"}, Objective(correction="clip")),
+    ("cispo", {"loss_type": "cispo"}, Objective(correction="truncated", cap=1.2)),
 ]
 
 
@@ -162,15 +172,76 @@ def test_loss_and_gradients_are_those_of_trl(
         ratio = ratio.masked_fill(ratio > objective.cap, 0.0)
         assert 0 < int((ratio == 0).sum()) < ROWS
     reference = old + batch["behind"] if objective.kl else None
+    # Those that know one old policy only: the sampler. CISPO's cap is the upper bound there.
+    their_old = behaviour if objective.correction in ("clip", "truncated") else old
+    high = objective.cap if objective.correction == "truncated" else objective.clip_high
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         expected = theirs(
-            model, batch, tmp_path, old, ratio, reference,
-            epsilon=objective.clip_low, epsilon_high=objective.clip_high, **settings,
+            model, batch, tmp_path, their_old, ratio, reference,
+            epsilon=objective.clip_low, epsilon_high=high, **settings,
         )  # fmt: skip
     found = ours(model, batch, old, behaviour, reference, objective)
+    assert_same(found, expected)
+
+
+def assert_same(
+    found: tuple[float, dict[str, torch.Tensor]], expected: tuple[float, dict[str, torch.Tensor]]
+) -> None:
     assert found[0] == pytest.approx(expected[0], abs=1e-6)
     assert found[1].keys() == expected[1].keys()
     for parameter, gradient in expected[1].items():
         assert torch.allclose(found[1][parameter], gradient, atol=1e-5, rtol=0), parameter
     assert max(float(each.abs().max()) for each in expected[1].values()) > 1e-3
+
+
+def test_a_step_with_truncated_completions_masked_is_that_of_trl(
+    batch: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
+    """From groups to gradients. Truncated are both of a group, and one of another."""
+    loaded = load(write_base(tmp_path / "base"))
+    truncated = torch.tensor([True, True, False, False, True, False])
+    behaviour = proximal(loaded.model, batch)
+    # As `_generate_and_score_completions` makes them with `mask_truncated_completions`.
+    masks = {name: batch[name] * (~truncated)[:, None] for name in ("completion_mask", "tool_mask")}
+    objective = Objective(correction="clip")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = theirs(
+            loaded.model, {**batch, **masks}, tmp_path, behaviour, None, None,
+            epsilon=objective.clip_low, epsilon_high=objective.clip_high, loss_type="dapo",
+        )  # fmt: skip
+    settings = settings_of(
+        advantage="centred", truncated="mask", clip=1e9, objective={"correction": "clip"}
+    )
+    learner = Learner(begun(settings, ["shared"], loaded))
+    groups = groups_of(batch, behaviour, truncated.tolist())
+    made = learner.step(StepBatch(0, groups, (), 0))["shared"]
+    trained = learner.policies.network.trained()
+    gradients = {name: each.grad for name, each in trained if each.grad is not None}
+    assert made.truncated == 0.5
+    assert_same((made.loss, gradients), expected)
+
+
+def groups_of(
+    batch: dict[str, torch.Tensor], behaviour: torch.Tensor, truncated: list[bool]
+) -> tuple[Group, ...]:
+    """Of two rows each, whose rewards are the advantages: their mean is 0."""
+    members: list[Member] = []
+    for row, cut in enumerate(truncated):
+        written = int(batch["completion_mask"][row].sum())
+        answer = batch["completion_ids"][row, :written]
+        learned = batch["tool_mask"][row, :written].bool()
+        sequence = TokenSequence(
+            ids=(*batch["prompt_ids"][row].tolist(), *answer.tolist()),
+            learned=(*[False] * PROMPT, *learned.tolist()),
+            logprobs=(*[0.0] * PROMPT, *(behaviour[row, :written] * learned).tolist()),
+            temperature=1.0,
+            truncated=cut,
+        )
+        members.append(Member(f"row {row}", float(batch["advantages"][row]), (sequence,)))
+    policy = PolicyRef(name="shared", base="base", version=0)
+    return tuple(
+        Group(GroupKey(str(at), "solo", 0, ""), policy, tuple(members[at : at + 2]))
+        for at in range(0, ROWS, 2)
+    )
