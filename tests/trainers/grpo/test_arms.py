@@ -219,9 +219,12 @@ def test_a_supervised_gradient_that_is_no_number_changes_no_weight(
 ) -> None:
     plain = Network.learned_logits
 
+    def endless(gradient: torch.Tensor) -> torch.Tensor:
+        return gradient * math.inf
+
     def logits(self: Network, ids: torch.Tensor, learned: torch.Tensor) -> torch.Tensor:
         found = plain(self, ids, learned)
-        found.register_hook(lambda gradient: gradient * math.inf)
+        found.register_hook(endless)
         return found
 
     refused(logits, "the gradient is nan at supervised step 3", tmp_path, monkeypatch)

@@ -83,12 +83,9 @@ def test_a_run_is_let_in_with_as_many_tools_as_its_caller_can_be_held_to_and_no_
     _, compiler = grammars(tiny_model)
     umi = workflows.get("umi")
     told: JsonObject = {"type": "string", "description": "d" * 700}
+    takes: JsonObject = {"type": "object", "properties": {"x": told}, "required": ["x"]}
     tools = [
-        ToolSpec(
-            name=f"town__tool_{number:03}",
-            description="",
-            parameters={"type": "object", "properties": {"x": told}, "required": ["x"]},
-        )
+        ToolSpec(name=f"town__tool_{number:03}", description="", parameters=takes)
         for number in range(128)
     ]
     most = next(n for n in range(1, 128) if len(json.dumps(call_schema(tools[:n]))) > 100_000) - 1
