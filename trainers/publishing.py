@@ -1,4 +1,5 @@
-"""Hands finished adapters to a running deployment, whose gpu workers load them at once."""
+"""Hands what a training came to, adapters or whole models, to a running deployment, whose gpu
+workers load it at once."""
 
 from __future__ import annotations
 
@@ -7,23 +8,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bus import Policy
+from bus import Policy, pool_of
 from trainers.errors import TrainingError
 from trainers.network import base_folder
 from workers.engines.local.adapter_base import weights_sha256
+from workers.engines.local.whole_model import holds_whole_model, require_same_tokenizer
+from workers.engines.protocol import EngineError
 from workers.engines.settings import ModelSettings
 from workers.engines.text.template_options import TemplateValue
 
 
 @dataclass(frozen=True)
 class Publication:
-    """One policy and the adapter that it is to be answered with."""
+    """One policy and the adapter, or the whole model, that it is to be answered with."""
 
     policy: str
     """A pool, or pool/adapter."""
     folder: Path
     base_sha256: str
-    """Of the weights that the adapter was trained on."""
+    """Of the weights that it was trained from."""
     template_options: Mapping[str, TemplateValue] | None = None
     """Of the chat template, where the training made its prompts by it; None where prompts came
     from recorded ids."""
@@ -55,32 +58,41 @@ def publish(chosen: Sequence[Publication], redis_url: str | None, wait: float) -
 
 def require_base(chosen: Publication, pools: Mapping[str, ModelSettings]) -> None:
     """Raises `TrainingError` unless the policy's pool is there and serves the adapter's base."""
-    from bus import pool_of
-
     pool = pool_of(chosen.policy)
     if pool not in pools:
         raise TrainingError(f"--publish: there is no pool {pool!r}; pools: {', '.join(pools)}")
     served = pools[pool]
     if served.engine != "torch":
         raise TrainingError(
-            f"--publish: the pool {pool} is served by {served.engine}, which reads no PEFT "
-            "folders; convert the adapters with `train export --gguf FILE --base MODEL` and "
-            "publish the files with `runtime policies publish`"
+            f"--publish: the pool {pool} is served by {served.engine}, which reads neither PEFT "
+            "folders nor whole models; convert adapters with `train export --gguf FILE --base "
+            "MODEL` and publish the files with `runtime policies publish`"
         )
-    found = weights_sha256(base_folder(served.model))
-    if chosen.base_sha256 != found:
-        raise TrainingError(
-            f"--publish: {chosen.folder} is an adapter of another base than {served.model}, "
-            f"which the pool {pool} serves: its base's weights have the hash "
-            f"{chosen.base_sha256[:12]}, the pool's {found[:12]}. Train from that model "
-            f"(--base {served.model}), or serve the adapter's own base"
-        )
+    _require_weights(chosen, served.model)
     if chosen.template_options not in (None, served.template_options):
         raise TrainingError(
             f"--publish: {chosen.folder} learned from prompts with the template options "
             f"{dict(chosen.template_options or {})}, but the pool {pool} has "
             f"{served.template_options}: train with --template-option as the pool's "
             "template_options are, or change them"
+        )
+
+
+def _require_weights(chosen: Publication, model: str) -> None:
+    if holds_whole_model(str(chosen.folder)):
+        # It may have gone through other models on its way: the engine compares their shapes.
+        try:
+            require_same_tokenizer(str(chosen.folder), base_folder(model), model)
+        except EngineError as error:
+            raise TrainingError(f"--publish: {error}") from error
+        return
+    found = weights_sha256(base_folder(model))
+    if chosen.base_sha256 != found:
+        raise TrainingError(
+            f"--publish: {chosen.folder} is an adapter of another base than {model}, which the "
+            f"pool {pool_of(chosen.policy)} serves: its base's weights have the hash "
+            f"{chosen.base_sha256[:12]}, the pool's {found[:12]}. Train from that model "
+            f"(--base {model}), or serve the adapter's own base"
         )
 
 

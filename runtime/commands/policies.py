@@ -25,7 +25,8 @@ Wait = Annotated[
 def register(app: typer.Typer) -> None:
     policies = typer.Typer(
         no_args_is_help=True,
-        help="Adapters of the models: published, pinned and rolled back while requests run.",
+        help="Adapters of the models, or models in their place: published, pinned and rolled back "
+        "while requests run.",
     )
     app.add_typer(policies, name="policies")
 
@@ -73,23 +74,27 @@ def register(app: typer.Typer) -> None:
     @policies.command("publish")
     def publish(  # pyright: ignore[reportUnusedFunction]
         name: Name,
-        adapter: Annotated[
-            Path, typer.Argument(help="Folder of a LoRA (PEFT), or a GGUF file for llama_cpp.")
+        weights: Annotated[
+            Path,
+            typer.Argument(
+                help="Folder of a LoRA (PEFT) or of a whole model that was trained from the "
+                "pool's, or a LoRA's GGUF file for llama_cpp."
+            ),
         ],
         redis_url: RedisUrl = None,
         wait: Wait = 30.0,
     ) -> None:
-        """Answer new requests of a policy with this adapter. Those in work end as they began.
+        """Answer new requests of a policy with these weights. Those in work end as they began.
 
-        One that says to be of another base than the pool's model is refused at once, where the
-        model's files are on this machine; the workers that serve it ask the same."""
+        What says to be of another base than the pool's model is refused at once, where the model's
+        files are on this machine; the workers that serve it ask the same."""
         import time
 
         from runtime.errors import InputError
 
-        if not adapter.exists():
-            raise InputError(f"{adapter} does not exist", hint="name a folder, or a .gguf file.")
-        path = str(adapter.resolve())
+        if not weights.exists():
+            raise InputError(f"{weights} does not exist", hint="name a folder, or a .gguf file.")
+        path = str(weights.resolve())
         _require_base(name, path, redis_url)
         change(name, redis_url, wait, lambda policy: policy.published(path, time.time()))
 
@@ -110,7 +115,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _require_base(name: str, path: str, redis_url: str | None) -> None:
-    """Raises `InputError` for an adapter of another base, as far as this machine can tell."""
+    """Raises `InputError` for weights of another base, as far as this machine can tell."""
     from bus import pool_of
     from runtime.deployment import find
     from runtime.errors import InputError

@@ -1,4 +1,5 @@
-"""Adapters of the three roles on a running deployment: loaded by its gpu worker, or refused."""
+"""The three roles on a running deployment, adapters or models: loaded by its gpu worker, or
+refused."""
 
 from __future__ import annotations
 
@@ -56,6 +57,19 @@ def test_running_workers_serve_the_three_adapters_and_those_of_another_base_are_
     assert said.count("serves version 1") == 3
 
 
+def test_running_workers_serve_whole_models_that_were_trained_from_theirs(
+    serving: tuple[Path, Report], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, _ = serving
+    settings = changed(base=str(folder / "backbone"), tokens=6_000)
+    report = train(settings, DATA, tmp_path / "whole")
+    publish(publications(report, tmp_path / "whole", "umi"), None, 60)
+    assert capsys.readouterr().out.count("serves version 1") == 3
+    (tmp_path / "whole/caller/tokenizer.json").write_text("{}")
+    with pytest.raises(TrainingError, match=r"its tokenizer.json is another one"):
+        publish(publications(report, tmp_path / "whole", "umi"), None, 60)
+
+
 def test_three_policies_are_published_of_three_roles_and_of_one_multi_task_adapter(
     tmp_path: Path,
 ) -> None:
@@ -72,7 +86,7 @@ def test_three_policies_are_published_of_three_roles_and_of_one_multi_task_adapt
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [({"method": "single"}, "writes no turns of a planner"), ({}, "policies are adapters")],
+    [({"method": "single"}, "writes no turns of a planner"), ({}, "has a tokenizer of its own")],
 )
 def test_what_cannot_be_published_is_said_before_training(
     changes: dict[str, str], said: str

@@ -81,7 +81,7 @@ def glpft(
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")] = 200,
     restart: Annotated[bool, typer.Option(help="Forget what is in the folder.")] = False,
     publish: Annotated[
-        bool, typer.Option(help="Let a running deployment answer with the new adapters.")
+        bool, typer.Option(help="Let a running deployment answer with the new roles.")
     ] = False,
     pool: Annotated[str, typer.Option(help="Of --publish.")] = "umi",
     redis_url: Annotated[

@@ -1,4 +1,4 @@
-"""Which policies of a deployment the adapters of a finished training are."""
+"""Which policies of a deployment the adapters, or the models, of a finished training are."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ def require_publishable(settings: GlpftSettings) -> None:
             "--publish: a single model writes no turns of a planner, a caller or a summarizer; "
             "the workflow umi could not read it"
         )
-    if settings.weights == "full":
+    if settings.weights == "full" and settings.base is None:
         raise TrainingError(
-            "--publish: policies are adapters of the model that a pool serves; train them with "
-            "--weights lora or lora-roles, or serve the folders as pools of their own"
+            "--publish: a training from random weights has a tokenizer of its own, and no pool "
+            "serves its beginning: name the pool's model by --base, or serve the folders as pools "
+            "of their own"
         )
 
 

@@ -243,7 +243,7 @@ def grpo(
         raise TrainingError(
             "--from-store is missing: name the folder of recorded runs, or record them by --loop"
         )
-    deployed = publishing_to(settings, redis_url) if publish else None
+    deployed = publishing_to(redis_url) if publish else None
     try:
         with joined() as processes:
             require_whole(processes)

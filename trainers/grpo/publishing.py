@@ -15,20 +15,9 @@ from trainers.grpo.storing import folder_name
 from trainers.publishing import Publication
 
 
-def require_publishable(settings: GrpoSettings, option: str) -> None:
-    """Raises `TrainingError` for what workers can't load while they run. Asked before the
-    training, which takes long."""
-    if settings.weights == "full":
-        raise TrainingError(
-            f"{option}: workers swap adapters of the model that they serve while they run, never "
-            "whole models: add --weights lora, or serve the finished folders as pools of their own"
-        )
-
-
-def publishing_to(settings: GrpoSettings, redis_url: str | None) -> Settings:
+def publishing_to(redis_url: str | None) -> Settings:
     """The settings of the deployment that a training is to be published to. Raises `TrainingError`
     before the training if that can't be."""
-    require_publishable(settings, "--publish")
     try:
         return find(redis_url=redis_url).settings
     except UserError as error:
@@ -58,7 +47,7 @@ def served_policies(
 def publications(
     settings: GrpoSettings, served: Mapping[str, str], folder: Path
 ) -> tuple[Publication, ...]:
-    """Of each policy of the deployment the adapter in `folder` that was trained for it. Raises
+    """Of each policy of the deployment what in `folder` was trained for it. Raises
     `TrainingError` where two trained policies would be the same one of the deployment."""
     adapters: dict[str, str] = {}
     for agent, policy in served.items():

@@ -24,12 +24,13 @@ _RANDOM_STATE = "random_state"
 StateT = TypeVar("StateT", bound=CheckpointState)
 
 
-def require_room(work: Path, policies: Policies) -> None:
-    """Raises `NotEnoughDisk` unless two checkpoints have room in `work`."""
+def require_room(work: Path, policies: Policies, versions: int = 0) -> None:
+    """Raises `NotEnoughDisk` unless two checkpoints have room in `work`, and beside them so many
+    versions of all policies as the engines read them."""
     trained = policies.network.trained()
-    # Weights and two moments, in four bytes each.
-    size = 12 * len(policies.names) * sum(each.numel() for _, each in trained)
-    require_disk(work, 2 * size)
+    weights = 4 * len(policies.names) * sum(each.numel() for _, each in trained)
+    # A checkpoint has two moments besides, of the same size.
+    require_disk(work, (2 * 3 + versions) * weights)
 
 
 def restore(work: Path, kind: type[StateT], policies: Policies) -> StateT | None:

@@ -62,13 +62,11 @@ def loop(
     from trainers.grpo.loop.following import follow
     from trainers.grpo.loop.line import Line
     from trainers.grpo.pipeline import require_whole
-    from trainers.grpo.publishing import require_publishable
     from trainers.processes import joined
 
     for name, why in _MEANINGLESS.items():
         if name in given:
             raise TrainingError(f"--{name.replace('_', '-')} has no meaning for --loop: {why}")
-    require_publishable(grpo, "--loop")
     try:
         with joined() as processes:
             require_whole(processes)

@@ -75,7 +75,7 @@ RunSeconds = Annotated[
     float | None, typer.Option(help="Of --loop: after which a run is given up. 3600 without it.")
 ]
 Publish = Annotated[
-    bool, typer.Option(help="Let a running deployment answer with the finished adapters.")
+    bool, typer.Option(help="Let a running deployment answer with what was trained.")
 ]
 Pool = Annotated[
     str | None,

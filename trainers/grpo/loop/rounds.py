@@ -98,7 +98,7 @@ class Keeping:
     ratios: int = 0
     """Tokens of a round and policy whose importance ratios are kept: see `KeptRatios`."""
     published: int = 20
-    """Rounds whose adapters can be chosen on the bus; at least 2."""
+    """Rounds whose adapters, or models, can be chosen on the bus; at least 2."""
 
 
 @dataclass
@@ -147,7 +147,10 @@ class Loop:
         """Train to the last round. Ctrl-C raises KeyboardInterrupt, at once while runs are waited
         for, else behind the step. Raises `TrainingError`s."""
         self.clock = Clock()
-        require_room(self.work, self.policies)
+        to_come = sum(
+            not self.book.published(each).exists() for each in range(self.settings.rounds + 1)
+        )
+        require_room(self.work, self.policies, min(to_come, self.keeping.published))
         self.state = restore(self.work, LoopState, self.policies) or self.state
         self.kept.forget_after(self.state.step)
         self.book.forget_trajectories(self.state.step)

@@ -372,8 +372,8 @@ class LlamaDecoder(Decoder[LoadedGguf]):
 
     # Adapters.
 
-    def _adapter_from(self, path: str) -> Any:
-        return load_gguf_adapter(self._model, path)
+    def _adapter_from(self, read: Any) -> Any:
+        return load_gguf_adapter(self._model, read)
 
     def _forget_adapter(self, adapter: AdapterVersion) -> None:
         self._sequences.forget(adapter)

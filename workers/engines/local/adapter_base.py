@@ -18,6 +18,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from workers.engines.local.model_files import gguf_text, local_folder, unusable
+from workers.engines.local.whole_model import holds_whole_model, require_same_tokenizer
 from workers.engines.settings import ModelSettings
 
 FACTS = "training.json"
@@ -106,11 +107,13 @@ def require_base(path: str, said: str | None, own: Callable[[], str | None], mod
 
 
 def require_base_on_disk(settings: ModelSettings, path: str) -> None:
-    """What an engine of these settings would say of the adapter's base, as far as the files on
-    this machine tell. Raises EngineError `bad_request`."""
+    """What an engine of these settings would say of the base of an adapter, or of the tokenizer of
+    a whole model, as far as the files on this machine tell. Raises EngineError `bad_request`."""
     if settings.engine == "torch":
         folder = local_folder(settings.model)
-        if folder.is_dir():
+        if folder.is_dir() and holds_whole_model(path):
+            require_same_tokenizer(path, folder, settings.model)
+        elif folder.is_dir():
             weights = BaseWeights(folder)
             require_base(path, base_of_adapter(path), lambda: weights.sha256, settings.model)
     elif settings.engine == "llama_cpp":

@@ -80,6 +80,7 @@ class _Abandon:
 @dataclass
 class _Load:
     path: str
+    read: Any
     result: Future[Any] = field(default_factory=Future[Any])
 
 
@@ -144,9 +145,17 @@ class Decoder(ABC, Generic[L]):
         self._commands.put(score)
         return score.result
 
-    def load_adapter(self, path: str) -> Future[Any]:
-        """What the decoder makes of the adapter at `path`: the weights of an `AdapterVersion`."""
-        load = _Load(path)
+    def read_adapter(self, path: str) -> Any:
+        """What can be read of an adapter while rows go on: takes seconds where the base is large,
+        and is called in a thread of its own. Raises EngineError `bad_request` for one that says to
+        be of other weights."""
+        self._model.check_base_of(path)
+        return path
+
+    def load_adapter(self, path: str, read: Any) -> Future[Any]:
+        """What the decoder makes of the adapter at `path`, of which `read` was read: the weights of
+        an `AdapterVersion`."""
+        load = _Load(path, read)
         self._commands.put(load)
         return load.result
 
@@ -194,8 +203,8 @@ class Decoder(ABC, Generic[L]):
         """See `LocalEngine.in_work`: rows, and what they hold."""
 
     @abstractmethod
-    def _adapter_from(self, path: str) -> Any:
-        """Read an adapter into memory. Raises EngineError."""
+    def _adapter_from(self, read: Any) -> Any:
+        """Take an adapter into memory, of what `read_adapter` gave. Raises EngineError."""
 
     @abstractmethod
     def _forget_adapter(self, adapter: AdapterVersion) -> None:
@@ -273,8 +282,10 @@ class Decoder(ABC, Generic[L]):
                     self._guarded(lambda job=job: self._drop(job), [job])
                 case _Score(result=result, ids=ids, adapter=adapter):
                     self._answer(result, lambda ids=ids, of=adapter: self._score(list(ids), of))
-                case _Load(result=result, path=path):
-                    self._answer(result, lambda path=path: self._checked_adapter(path))
+                case _Load(result=result, path=path, read=read):
+                    self._answer(
+                        result, lambda path=path, read=read: self._checked_adapter(path, read)
+                    )
                 case _Unload(adapter=adapter):
                     self._forget_adapter(adapter)
                 case _InWork(result=result):
@@ -327,8 +338,8 @@ class Decoder(ABC, Generic[L]):
             raise EngineError("score: the model's logits are not finite (NaN or infinity)")
         return scores
 
-    def _checked_adapter(self, path: str) -> Any:
-        weights = self._adapter_from(path)
+    def _checked_adapter(self, path: str, read: Any) -> Any:
+        weights = self._adapter_from(read)
         adapter = AdapterVersion(path, 0, weights)
         try:
             self._check_numbers(adapter)

@@ -138,11 +138,9 @@ class LocalEngine(Generic[L]):
         """
         if self._adapters.version(name) == version:
             return
-        path = str(local_folder(path))
-        if self._loaded is not None:
-            # Not in the decoder's thread: a large base takes seconds, in which rows go on.
-            await asyncio.to_thread(self._loaded.check_base_of, path)
-        loading = self._running.load_adapter(path)
+        path, decoder = str(local_folder(path)), self._running
+        read = await asyncio.to_thread(decoder.read_adapter, path)
+        loading = decoder.load_adapter(path, read)
         try:
             weights = await asyncio.wrap_future(loading)
         except asyncio.CancelledError:

@@ -25,12 +25,14 @@ from workers.engines.local.model_files import is_out_of_memory
 from workers.engines.local.prefixes import common_prefix, shares_more
 from workers.engines.local.row import Row
 from workers.engines.local.sampling import Sampled, choose_tokens, given_token, raw_logprobs
+from workers.engines.local.whole_model import holds_whole_model
 from workers.engines.protocol import Completion, EngineError
 from workers.engines.torch.kv_batch import KVBatch
 from workers.engines.torch.kv_cache import States
 from workers.engines.torch.loading import LoadedModel, load_model
 from workers.engines.torch.lora import Lora, LoraLayers
 from workers.engines.torch.prefix_cache import PrefixCache
+from workers.engines.torch.whole_models import WholeModel, WholeModels, read_whole_model
 
 SCORE_CHUNK = 256
 """Tokens scored per forward pass: bounds the logits in memory to 256 x vocabulary floats."""
@@ -80,6 +82,7 @@ class TorchDecoder(Decoder[LoadedModel]):
         bound = self._settings.max_tokens_in_flight
         self._prefixes = PrefixCache(KEPT_TOKENS if bound is None else min(KEPT_TOKENS, bound // 4))
         self._loras = LoraLayers(loaded.model, loaded.device)
+        self._models = WholeModels(loaded.model, loaded.device)
         self._rows: list[Row] = []
         self._jobs: list[Job] = []
         """The job of each row, in the order of the batch."""
@@ -174,7 +177,7 @@ class TorchDecoder(Decoder[LoadedModel]):
         continued comes alone."""
         jobs = [reading.job for reading in group]
         resumed = list(jobs[0].request.resume_ids)
-        self._loras.use([_lora(job.adapter) for job in jobs])
+        self._use([job.adapter for job in jobs])
         logits = self._batch.read(
             [job.ids for job in jobs],
             [reading.known for reading in group],
@@ -201,7 +204,7 @@ class TorchDecoder(Decoder[LoadedModel]):
     def _go_on(self) -> None:
         """Read the row that was set back first in again, and give it its next token."""
         row, job = self._parked[0]
-        self._loras.use([_lora(job.adapter)])
+        self._use([job.adapter])
         logits = self._batch.read([[*row.prompt.ids, *row.output_ids]], [[]], [1])
         self._parked.popleft()
         self._rows.append(row)
@@ -210,7 +213,7 @@ class TorchDecoder(Decoder[LoadedModel]):
         self._push_all([len(self._rows) - 1], chosen)
 
     def _step(self) -> None:
-        self._loras.use([_lora(row.adapter) for row in self._rows])
+        self._use([row.adapter for row in self._rows])
         logits = self._batch.step([row.output_ids[-1] for row in self._rows])
         chosen = _choose(logits, self._rows)
         self._push_all(range(len(self._rows)), chosen)
@@ -356,14 +359,14 @@ class TorchDecoder(Decoder[LoadedModel]):
 
     def _plain_logprobs(self, row: Row) -> list[float]:
         """[output]: in one pass over prompt and output, alone and without a cache."""
-        self._loras.use([_lora(row.adapter)])
+        self._use([row.adapter])
         ids = torch.tensor([[*row.prompt.ids, *row.output_ids]], device=self._model.device)
         kept = len(row.output_ids) + 1
         logits = self._model.model(input_ids=ids, use_cache=False, logits_to_keep=kept).logits[0]
         return raw_logprobs(logits[:-1], row.output_ids)
 
     def _scored(self, ids: list[int], adapter: AdapterVersion | None) -> list[float]:
-        self._loras.use([_lora(adapter)])
+        self._use([adapter])
         cache = DynamicCache()
         result: list[float] = []
         for start in range(0, len(ids) - 1, SCORE_CHUNK):
@@ -378,16 +381,26 @@ class TorchDecoder(Decoder[LoadedModel]):
     def _rows_in_work(self) -> dict[str, int]:
         return {"rows": len(self._rows), "rows in the cache": len(self._batch)}
 
-    def _adapter_from(self, path: str) -> Lora:
-        return self._loras.read(path)
+    def read_adapter(self, path: str) -> str | WholeModel:
+        """See `Decoder.read_adapter`; of a whole model, everything."""
+        if holds_whole_model(path):
+            return read_whole_model(path, self._model)
+        return super().read_adapter(path)
+
+    def _adapter_from(self, read: str | WholeModel) -> Lora | WholeModel:
+        return read if isinstance(read, WholeModel) else self._loras.read(read)
 
     def _forget_adapter(self, adapter: AdapterVersion) -> None:
         """What was computed with it goes; its tensors go with the last reference to them."""
         self._prefixes.forget(adapter)
+        if isinstance(adapter.weights, WholeModel):
+            self._models.forget(adapter.weights)
 
-
-def _lora(adapter: AdapterVersion | None) -> Lora | None:
-    return None if adapter is None else adapter.weights
+    def _use(self, adapters: Sequence[AdapterVersion | None]) -> None:
+        """What each row of the passes that come now is computed with."""
+        weights: list[Lora | WholeModel | None] = [each and each.weights for each in adapters]
+        self._models.use([each if isinstance(each, WholeModel) else None for each in weights])
+        self._loras.use([each if isinstance(each, Lora) else None for each in weights])
 
 
 def _choose(logits: torch.Tensor, rows: Sequence[Row]) -> list[Sampled]:

@@ -1,0 +1,69 @@
+"""Loops that train all weights: each round's whole models are swapped into the running workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from tests.redis_process import RedisProcess
+
+from .looped import (
+    POLICIES,
+    Deployed,
+    book_of,
+    deployed_on,
+    killed_at,
+    loop_settings,
+    on_bus,
+    run_loop,
+    same,
+)
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def where(
+    _shared_servers: dict[str, RedisProcess], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Deployed]:
+    with deployed_on(_shared_servers, tmp_path_factory.mktemp("workers")) as found:
+        yield found
+
+
+@pytest.mark.parametrize("policies", ["shared", "per-role"])
+def test_what_a_round_came_to_samples_the_next_one(
+    where: Deployed, tmp_path: Path, policies: str
+) -> None:
+    settings = loop_settings(where.base, weights="full", learning_rate=1e-3, rounds=2)
+    grpo = settings.grpo.model_copy(update={"policies": policies})
+    settings = settings.model_copy(update={"grpo": grpo})
+    report = run_loop(settings, tmp_path / "out", where.settings)
+    book = book_of(tmp_path / "out")
+    for facts in report.rounds:
+        assert (facts.stale, facts.foreign, facts.broken, facts.left_out) == (0, 0, 0, {})
+        # The trainer, which has these weights, finds what was sampled as likely as the engine did.
+        for each in facts.step.policies.values():
+            assert each.effective_samples == pytest.approx(1.0, abs=1e-5)
+    for agent, policy in POLICIES.items():
+        own = settings.grpo.policy_of(agent)
+        served = on_bus(where.settings.bus, policy)
+        assert served.path_of(served.current) == str((book.published(2) / own).resolve())
+        one, two = (
+            load_file(book.published(number) / own / "model.safetensors") for number in (0, 2)
+        )
+        assert not same(one, two)
+
+
+def test_a_killed_loop_comes_to_the_same_models(where: Deployed, tmp_path: Path) -> None:
+    settings = loop_settings(where.base, weights="full", learning_rate=1e-3, rounds=2)
+    run_loop(settings, tmp_path / "whole", where.settings)
+    killed_at("save", 2, settings, tmp_path / "killed", where.settings)
+    run_loop(settings, tmp_path / "killed", where.settings)
+    one, two = (
+        load_file(tmp_path / name / "policies/shared/model.safetensors")
+        for name in ("whole", "killed")
+    )
+    assert same(one, two)

@@ -1,0 +1,211 @@
+"""Whole models in the place of adapters: what training all weights comes to, swapped into a running
+engine, several of them in one batch."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from tests.workers.engines.adapter_conformance import SAME, AdapterConformance
+from tests.workers.engines.asking import ask
+from workers.engines.factory import build_engine
+from workers.engines.local.adapter_base import require_base_on_disk
+from workers.engines.protocol import Engine, EngineError
+from workers.engines.settings import ModelSettings
+
+LONG = {"max_tokens": 30}
+
+
+def settings(model: Path, **fields: object) -> ModelSettings:
+    return ModelSettings.model_validate({"engine": "torch", "model": str(model), **fields})
+
+
+def changed_model(
+    model: Path, folder: Path, change: Callable[[dict[str, torch.Tensor]], object]
+) -> Path:
+    """A copy with other tensors."""
+    shutil.copytree(model, folder)
+    [path] = folder.glob("*.safetensors")
+    tensors = load_file(path)
+    change(tensors)
+    save_file(tensors, path, metadata={"format": "pt"})
+    return folder
+
+
+def shaken(model: Path, folder: Path, seed: int) -> Path:
+    """The model with other numbers in every tensor, embedding and norms too."""
+    dice = torch.Generator().manual_seed(seed)
+
+    def shake(tensors: dict[str, torch.Tensor]) -> None:
+        for tensor in tensors.values():
+            tensor += torch.randn(tensor.shape, generator=dice) * tensor.abs().mean()
+
+    return changed_model(model, folder, shake)
+
+
+@pytest.fixture(scope="session")
+def shaken_models(tiny_model: Path) -> list[Path]:
+    """Three models that could have come of training all weights of the tiny one."""
+    return [shaken(tiny_model, tiny_model.parent / f"whole-{seed}", seed) for seed in range(3)]
+
+
+class TestWholeModels(AdapterConformance):
+    @pytest.fixture
+    def adapters(self, shaken_models: list[Path]) -> list[Path]:
+        return shaken_models
+
+    @pytest.fixture
+    async def engine(self, tiny_model: Path) -> AsyncIterator[Engine]:
+        engine = build_engine(settings(tiny_model))
+        await engine.start()
+        yield engine
+        await engine.close()
+
+    async def test_a_swapped_model_answers_as_an_engine_that_was_started_with_it(
+        self, equipped: Engine, shaken_models: list[Path]
+    ) -> None:
+        for name, folder in zip(("red", "green", "blue"), shaken_models, strict=True):
+            own = build_engine(settings(folder))
+            await own.start()
+            wanted = await ask(own, sampling=LONG)
+            await own.close()
+            found = await ask(equipped, adapter=name, sampling=LONG)
+            assert (found.output_ids, found.logprobs) == (wanted.output_ids, wanted.logprobs)
+
+    async def test_models_and_adapters_and_the_pools_own_share_a_batch(
+        self, equipped: Engine, tiny_loras: list[Path]
+    ) -> None:
+        await equipped.load_adapter("lora", str(tiny_loras[0]), 1)
+        asked = [
+            (f"{topic} " * 20, name)
+            for topic in range(3)
+            for name in ("red", "lora", "red", None, "blue", "red")
+        ]
+        alone = [await ask(equipped, text, adapter=name, sampling=LONG) for text, name in asked]
+        together = await asyncio.gather(
+            *(ask(equipped, text, adapter=name, sampling=LONG) for text, name in asked)
+        )
+        for one, other in zip(alone, together, strict=True):
+            assert other.output_ids == one.output_ids
+            assert other.logprobs == pytest.approx(one.logprobs, abs=SAME)
+
+    async def test_when_the_last_one_is_given_back_the_pools_own_weights_are_in_place(
+        self, engine: Engine, shaken_models: list[Path]
+    ) -> None:
+        before = await ask(engine, sampling=LONG)
+        await engine.load_adapter("red", str(shaken_models[0]), 1)
+        await ask(engine, adapter="red", sampling=LONG)
+        await engine.unload_adapter("red")
+        after = await ask(engine, sampling=LONG)
+        assert (after.output_ids, after.logprobs) == (before.output_ids, before.logprobs)
+
+    async def test_plain_logprobs_are_those_of_the_rows_own_model(
+        self, tiny_model: Path, shaken_models: list[Path]
+    ) -> None:
+        engine = build_engine(settings(tiny_model, plain_logprobs=True))
+        await engine.start()
+        names = ("red", "green")
+        for name, folder in zip(names, shaken_models, strict=False):
+            await engine.load_adapter(name, str(folder), 1)
+        alone = {name: await ask(engine, adapter=name, sampling=LONG) for name in names}
+        found = await asyncio.gather(
+            *(ask(engine, adapter=name, sampling=LONG) for name in names * 4)
+        )
+        await engine.close()
+        for each in found:
+            assert each.adapter is not None
+            assert each.logprobs == alone[each.adapter].logprobs
+
+
+def edited(file: str, change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
+        values: dict[str, Any] = json.loads((folder / file).read_text())
+        change(values)
+        (folder / file).write_text(json.dumps(values))
+
+    return edit
+
+
+def tensors(change: Callable[[dict[str, torch.Tensor]], object]) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
+        [path] = folder.glob("*.safetensors")
+        found = load_file(path)
+        change(found)
+        save_file(found, path, metadata={"format": "pt"})
+
+    return edit
+
+
+NORM = "model.norm.weight"
+FAULTS: Mapping[str, tuple[Callable[[Path], object], str]] = {
+    "another tokenizer": (
+        edited("tokenizer.json", lambda values: values["model"]["vocab"].popitem()),
+        "its tokenizer.json is another one than that of .*tiny-qwen2",
+    ),
+    "another configuration": (
+        edited("config.json", lambda values: values.update(rms_norm_eps=0.1)),
+        "its config.json is another one than that of tiny-qwen2",
+    ),
+    "another shape": (
+        tensors(lambda found: found.update({NORM: torch.ones(65)})),
+        r"its model.norm.weight has the shape \(65,\), and that of tiny-qwen2 has \(64,\)",
+    ),
+    "a tensor missing": (
+        tensors(lambda found: found.pop(NORM)),
+        "it has no tensor 'model.norm.weight'",
+    ),
+    "a tensor too many": (
+        tensors(lambda found: found.update(more=torch.ones(1))),
+        "tiny-qwen2 has no tensor 'more'",
+    ),
+    "not a number": (
+        tensors(lambda found: found[NORM].fill_(torch.nan)),
+        "is not finite",
+    ),
+    "a damaged file": (
+        lambda folder: next(folder.glob("*.safetensors")).write_bytes(b"\x08"),
+        "is damaged",
+    ),
+    "a configuration that is none": (
+        lambda folder: (folder / "config.json").write_text("{"),
+        "config.json cannot be read",
+    ),
+}
+
+
+@pytest.mark.parametrize(("damage", "words"), FAULTS.values(), ids=FAULTS)
+async def test_a_model_that_cannot_take_the_pools_place_is_refused_and_the_one_before_goes_on(
+    torch_engine: Engine,
+    shaken_models: list[Path],
+    tmp_path: Path,
+    damage: Callable[[Path], object],
+    words: str,
+) -> None:
+    await torch_engine.load_adapter("red", str(shaken_models[0]), 1)
+    before = await ask(torch_engine, adapter="red")
+    folder = shutil.copytree(shaken_models[1], tmp_path / "damaged")
+    damage(folder)
+    with pytest.raises(EngineError, match=words) as caught:
+        await torch_engine.load_adapter("red", str(folder), 2)
+    assert caught.value.kind == "bad_request"
+    after = await ask(torch_engine, adapter="red")
+    assert (after.adapter_version, after.output_ids) == (1, before.output_ids)
+
+
+def test_a_model_of_another_tokenizer_is_refused_where_the_pools_files_are(
+    tiny_model: Path, shaken_models: list[Path], tmp_path: Path
+) -> None:
+    require_base_on_disk(settings(tiny_model), str(shaken_models[0]))
+    folder = shutil.copytree(shaken_models[1], tmp_path / "other")
+    damage, words = FAULTS["another tokenizer"]
+    damage(folder)
+    with pytest.raises(EngineError, match=words):
+        require_base_on_disk(settings(tiny_model), str(folder))

@@ -1,0 +1,175 @@
+"""Several whole models of one architecture in one network, another one for each row of a batch.
+
+The network holds the weights of the model that most rows of a batch have: pointers are exchanged,
+nothing is copied. For rows of other models, each layer is computed once more with their own
+weights. So a batch of one model costs what it always does, and one of several reads the weights of
+each of them once a step, as separate batches would, while its rows share the cache.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from safetensors.torch import load_file
+
+from workers.engines.local.model_files import check_files, reading, unusable
+from workers.engines.local.whole_model import another, require_same_tokenizer
+from workers.engines.torch.loading import LoadedModel
+
+Layer = Mapping[str, torch.nn.Parameter]
+"""The parameters of one layer, by their name in it."""
+_SAYS_NOTHING = ("_name_or_path", "architectures", "dtype", "transformers_version", "use_cache")
+"""Of a configuration: what may differ between two models that compute alike."""
+
+
+@dataclass(eq=False, frozen=True)
+class WholeModel:
+    """The weights of one model, by the name of the layer."""
+
+    layers: dict[str, Layer]
+
+
+def read_whole_model(path: str, base: LoadedModel) -> WholeModel:
+    """A model that can take the place of `base`, on its device and in its dtype. Takes seconds;
+    may be called beside the thread that decodes with `base`.
+
+    Raises EngineError: `bad_request` for one that is not there, not safe, not whole, or of another
+    architecture or tokenizer; `unavailable` if memory runs out.
+    """
+    folder = Path(path).expanduser()
+    check_files(folder)
+    require_same_tokenizer(path, base.weights.folder, base.base)
+    # Not by transformers' own loading, which changes torch's default dtype for every thread.
+    with reading(path):
+        if _configuration(folder) != _configuration(base.weights.folder):
+            raise another(path, "config.json", base.base)
+        tensors: dict[str, torch.Tensor] = {}
+        for file in sorted(folder.glob("*.safetensors")):
+            tensors |= load_file(file)
+        return _placed(path, base, tensors)
+
+
+def _configuration(folder: Path) -> dict[str, Any]:
+    config: Any = transformers.AutoConfig.from_pretrained(
+        folder, local_files_only=True, trust_remote_code=False
+    )
+    return {key: each for key, each in config.to_dict().items() if key not in _SAYS_NOTHING}
+
+
+def _placed(path: str, base: LoadedModel, tensors: Mapping[str, torch.Tensor]) -> WholeModel:
+    own = _layers(base.model)
+    parameters = {f"{layer}.{part}": own[layer][part] for layer in own for part in own[layer]}
+    if not all(each.is_floating_point() for each in parameters.values()):
+        raise unusable(
+            path, f"{base.base} is held in quantized weights, whose place others can't take"
+        )
+    placed: dict[int, torch.nn.Parameter] = {}
+    for name, tensor in tensors.items():
+        parameter = parameters.get(name)
+        if parameter is None:
+            raise unusable(path, f"{base.base} has no tensor {name!r}: it is another model")
+        if tensor.shape != parameter.shape:
+            raise unusable(
+                path,
+                f"its {name} has the shape {tuple(tensor.shape)}, and that of {base.base} has "
+                f"{tuple(parameter.shape)}: it is another model",
+            )
+        here = tensor.to(parameter.device, parameter.dtype)
+        # By the place that it takes: an embedding that is also the output layer is stored once.
+        placed[id(parameter)] = torch.nn.Parameter(here, requires_grad=False)
+    for name, parameter in parameters.items():
+        if id(parameter) not in placed:
+            raise unusable(path, f"it has no tensor {name!r}")
+    return WholeModel(
+        {
+            layer: {part: placed[id(parameter)] for part, parameter in parts.items()}
+            for layer, parts in own.items()
+        }
+    )
+
+
+def _layers(model: torch.nn.Module) -> dict[str, Layer]:
+    found: dict[str, Layer] = {}
+    for name, module in model.named_modules():
+        if parts := dict(module.named_parameters(recurse=False)):
+            found[name] = parts
+    return found
+
+
+class WholeModels:
+    """Puts models into one network. Owned by one thread."""
+
+    def __init__(self, model: torch.nn.Module, device: torch.device) -> None:
+        self._device = device
+        self._own = WholeModel(_layers(model))
+        """That the network was loaded with."""
+        self._modules = {name: model.get_submodule(name) for name in self._own.layers}
+        self._present = self._own
+        """Whose weights the network holds."""
+        self._others: list[tuple[WholeModel, torch.Tensor]] = []
+        """The further models of the batch, with the places of their rows."""
+        self._hooked = False
+
+    def use(self, rows: Sequence[WholeModel | None]) -> None:
+        """The model of each row of the batches that come now; None is the network's own."""
+        models = [each or self._own for each in rows]
+        counted = Counter(models)
+        # Of several that are as frequent, the present one stays.
+        most = max(counted, key=lambda each: (counted[each], each is self._present))
+        if most is not self._present:
+            for name, module in self._modules.items():
+                _put(module, most.layers[name])
+            self._present = most
+        self._others = [
+            (
+                other,
+                torch.tensor(
+                    [place for place, each in enumerate(models) if each is other],
+                    device=self._device,
+                ),
+            )
+            for other in counted
+            if other is not most
+        ]
+        if self._others and not self._hooked:
+            for name, module in self._modules.items():
+                # Before those that add an adapter's part to what the row's own model says.
+                module.register_forward_hook(self._hook(name), prepend=True)
+            self._hooked = True
+
+    def forget(self, model: WholeModel) -> None:
+        """Let go of a model that no row has any more."""
+        if self._present is model:
+            self.use([None])
+
+    def _hook(self, name: str) -> Any:
+        def replace(
+            module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor
+        ) -> None:
+            for other, places in self._others:
+                with _holding(module, other.layers[name], self._present.layers[name]):
+                    # Not by a call, which would come by here again.
+                    output.index_copy_(0, places, module.forward(inputs[0][places]))
+
+        return replace
+
+
+@contextmanager
+def _holding(module: torch.nn.Module, parts: Layer, then: Layer) -> Generator[None]:
+    _put(module, parts)
+    try:
+        yield
+    finally:
+        _put(module, then)
+
+
+def _put(module: torch.nn.Module, parts: Layer) -> None:
+    for name, parameter in parts.items():
+        setattr(module, name, parameter)
