@@ -122,9 +122,18 @@ class Engine(Protocol):
         """Natural log-probability of each of `ids[1:]` given what stands before it."""
         ...
 
-    async def load_adapter(self, name: str, path: str, version: int) -> None: ...
+    async def load_adapter(self, name: str, path: str, version: int) -> None:
+        """Answer new requests of this adapter with what is at `path`: a LoRA, or a whole model in
+        the place of the engine's own, if the engine can. Those in work end with what they began.
 
-    async def unload_adapter(self, name: str) -> None: ...
+        Raises `EngineError` for weights that cannot be used here; then the version before goes on
+        serving.
+        """
+        ...
+
+    async def unload_adapter(self, name: str) -> None:
+        """Let no new request have it. Raises `EngineError` `unknown_adapter`."""
+        ...
 
     def totals(self) -> EngineTotals:
         """What the engine has generated since it started, counted apart from any ledger."""

@@ -131,11 +131,7 @@ class LocalEngine(Generic[L]):
             return await asyncio.wrap_future(self._running.score(ids, version))
 
     async def load_adapter(self, name: str, path: str, version: int) -> None:
-        """See `Engine.load_adapter`. Requests in work go on with the version they began with.
-
-        Raises EngineError `bad_request` for an adapter that is not there, not whole, or of
-        another model; then the version before goes on serving.
-        """
+        """See `Engine.load_adapter`."""
         if self._adapters.version(name) == version:
             return
         path, decoder = str(local_folder(path)), self._running
