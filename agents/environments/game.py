@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 from agents.environments.tool_program import ProgramRun, ToRun
-from agents.errors import AgentError
+from agents.errors import AgentError, environment_code
 from agents.records import JsonObject
 
 Agent = Literal["tool_agent", "plan_agent"]
@@ -231,10 +231,13 @@ class Game(Protocol):
 
 
 def replayed(game: Game, instance: JsonObject, taken: Iterable[Taken]) -> Episode:
-    """The episode after these actions. Raises `InvalidTask`, `OutOfTurn` or `ProgramNotRun`."""
-    episode = game.reset(instance)
+    """The episode after these actions. Raises `InvalidTask`, `OutOfTurn` or `ProgramNotRun`, and
+    `EnvironmentFault` for what else the game's code raises."""
+    with environment_code(game.name, "as the instance was set up"):
+        episode = game.reset(instance)
     for action in taken:
-        taken_by(episode, action)
+        with environment_code(game.name, f"as an action of {action.agent} was played again"):
+            taken_by(episode, action)
     return episode
 
 

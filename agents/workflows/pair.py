@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from agents.environments import math_team
 from agents.environments.code import team as code_team
 from agents.environments.game import AGENTS, TOOL
+from agents.errors import environment_code
 from agents.payloads import QuestionPayload
 from agents.records import JsonObject, Outcome, Run, Step, Trajectory
 from agents.roles.pair.code_team import code_instance
@@ -51,7 +52,8 @@ class PairWorkflow:
         return parse_options(self.name, PairOptions, options).model_dump(mode="json")
 
     def first(self, run: Run) -> tuple[Handoff, ...]:
-        """Raises `InvalidTask`: a run whose task can't be played is not let in."""
+        """Raises `InvalidTask` or `EnvironmentFault`: a run whose task can't be played is not let
+        in."""
         return (Handoff(role=team_of(run)[0], turn=0, payload=QuestionPayload()),)
 
     def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
@@ -75,14 +77,16 @@ class PairWorkflow:
 
 
 def team_of(run: Run) -> tuple[str, ...]:
-    """Who plays a run's task, in the order of a turn. Raises `InvalidTask`."""
+    """Who plays a run's task, in the order of a turn. Raises `InvalidTask`, `EnvironmentFault`."""
     match run.task.environment:
         case code_team.ENVIRONMENT:
             return code_instance(run).setting.team
         case math_team.ENVIRONMENT:
             return math_instance(run).setting.team
-        case _:
-            return episode_of(run).agents
+        case environment:
+            episode = episode_of(run)
+            with environment_code(environment, "as its team was asked for"):
+                return episode.agents
 
 
 def rewarded(trajectory: Trajectory) -> Trajectory:

@@ -18,6 +18,7 @@ from agents.environments import (
 from agents.environments.code import team as code_team
 from agents.environments.game import AGENTS, PLAN, TOOL, replayed
 from agents.environments.plan_path import PlanPathInstance, PlanPathSetting
+from agents.environments.plan_path.game import PlanPath
 from agents.environments.plan_path.puzzle import PlanPathPuzzle
 from agents.environments.team_episode import TeamEpisode
 from agents.errors import (
@@ -264,27 +265,48 @@ async def test_rewards_that_raise_are_named_with_their_environment_and_place(
         await play(pair_run(a_task(), candidates=1), tool=[[BFS]], plan=[])
 
 
+def raises(*_: object) -> None:
+    raise ZeroDivisionError("no way is this short")
+
+
+FAULT = r"no way is this short \(test_pair\.py:\d+, in raises\); mend it, or leave such tasks out"
+
+
 @pytest.mark.parametrize(
-    ("method", "when"),
+    ("owner", "name", "faulty", "when"),
     [
-        ("observe", "as tool_agent observed"),
-        ("copy", "as the episode was copied for tool_agent"),
-        ("verify", "as what tool_agent did was verified"),
+        (PlanPath, "reset", raises, "as the instance was set up"),
+        (TeamEpisode, "agents", property(raises), "as its team was asked for"),
+        (TeamEpisode, "observe", raises, "as tool_agent observed"),
+        (TeamEpisode, "by_program", property(raises), "as tool_agent observed"),
+        (TeamEpisode, "copy", raises, "as the episode was copied for tool_agent"),
+        (TeamEpisode, "to_run", raises, "on an action of tool_agent"),
+        (TeamEpisode, "apply", raises, "on an action of tool_agent"),
+        (TeamEpisode, "verify", raises, "as what tool_agent did was verified"),
     ],
 )
 async def test_an_environment_that_raises_is_named_with_what_was_asked_of_it_and_what_to_do(
-    method: str, when: str, monkeypatch: pytest.MonkeyPatch
+    owner: type, name: str, faulty: object, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def raises(*_: object) -> None:
-        raise ZeroDivisionError("no way is this short")
-
-    monkeypatch.setattr(TeamEpisode, method, raises)
+    monkeypatch.setattr(owner, name, faulty)
     with pytest.raises(
-        EnvironmentFault,
-        match=rf"the environment 'plan_path' raised ZeroDivisionError {when}: "
-        r"no way is this short \(test_pair\.py:\d+, in raises\); mend it, or leave such tasks out",
+        EnvironmentFault, match=f"environment 'plan_path' raised ZeroDivisionError {when}: {FAULT}"
     ):
         await play(pair_run(a_task(), candidates=1), tool=[[BFS]], plan=[])
+
+
+async def test_an_environment_that_raises_as_a_journal_is_played_again_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = pair_run(a_task(turns=1), candidates=1)
+    trajectory, *_ = await play(run, tool=[[BFS]], plan=[[answer("D")]])
+    monkeypatch.setattr(TeamEpisode, "apply", raises)
+    with pytest.raises(
+        EnvironmentFault, match=f"as an action of tool_agent was played again: {FAULT}"
+    ):
+        episode_of(run, trajectory.steps)
+    (said,) = (await replay(trajectory)).divergences
+    assert "the step cannot be taken again: the environment 'plan_path' raised" in said
 
 
 async def test_a_workflow_without_rewards_and_one_that_is_not_installed_have_none() -> None:

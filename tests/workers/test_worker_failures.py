@@ -17,16 +17,21 @@ from pathlib import Path
 import pytest
 from redis.exceptions import ResponseError
 
-from agents.records import Budget, Message, Outcome, Run
+from agents.environments.plan_path import PlanPathInstance, PlanPathSetting
+from agents.environments.plan_path.game import PlanPath
+from agents.records import Budget, JsonObject, Message, Outcome, Run
 from agents.tools import tool_spec
 from bus import BusSettings, dead_letters
+from bus.tasks import end
 from runtime.client import Client
 from tests.conftest import quick_settings
 from tests.redis_process import RedisProcess
 from tests.workers.processes import deployment, scripted_models, spawn, workers_running
 from workers.engines.scripted.script import scripted_reply
 from workers.engines.settings import ModelSettings
+from workers.process import Worker
 from workers.scripted_api import ScriptedServer, ServerOptions
+from workers.settings import GpuWorkerSettings, RoleWorkerSettings
 
 QUESTION = "What is 12 * 7 + 5?"
 SLOW = {"scripted": {"latency_seconds": 0.2, "tokens_per_second": 60}}
@@ -270,3 +275,48 @@ async def test_a_worker_that_waits_for_redis_ends_when_it_is_told_to(
     await until(waits)
     process.send_signal(signal.SIGTERM)
     assert await asyncio.to_thread(process.wait, 10) == 0
+
+
+async def test_a_run_whose_environment_raises_on_a_role_worker_ends_and_the_worker_goes_on(
+    any_server: RedisProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_for(any_server)
+    reset, bad = PlanPath.reset, (0, 2)
+
+    def faulty(self: PlanPath, instance: JsonObject) -> object:
+        if instance["goal"] == [*bad]:
+            raise ZeroDivisionError("the goal has no distance")
+        return reset(self, instance)
+
+    async with Client.connect(settings) as client:
+        first, second = (a_walk(client, goal) for goal in (bad, (1, 2)))
+        await client.submit(first)
+        monkeypatch.setattr(PlanPath, "reset", faulty)
+        workers = [
+            Worker(RoleWorkerSettings(bus=settings, name="roles", roles=("plan_agent",))),
+            Worker(GpuWorkerSettings(bus=settings, name="gpu", models=scripted_models())),
+        ]
+        serving = [asyncio.create_task(worker.run()) for worker in workers]
+        try:
+            broken = await asyncio.wait_for(client.wait(first.id), 30)
+            await client.submit(second)
+            played = await asyncio.wait_for(client.wait(second.id), 30)
+        finally:
+            await end(serving)
+    assert broken.outcome is Outcome.ERROR
+    assert re.search(
+        r"the environment 'plan_path' raised ZeroDivisionError as the instance was set up: "
+        r"the goal has no distance \(test_worker_failures\.py:\d+, in faulty\)",
+        broken.reason or "",
+    )
+    assert played.outcome is Outcome.FAILED
+
+
+def a_walk(client: Client, goal: tuple[int, int]) -> Run:
+    """A puzzle of one step, for a plan agent alone."""
+    setting = PlanPathSetting(team=("plan_agent",), turns=1)
+    walk = PlanPathInstance(grid=(".....",) * 5, start=(0, 0), goal=goal, setting=setting).task
+    return client.new_run(
+        walk.prompt, workflow="pair", policies={"plan_agent": "llm"}, options={"candidates": 1},
+        environment=walk.environment, instance=walk.instance,
+    )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from runtime.words import counted
 from trainers.errors import TrainingError
 from trainers.grpo.loop import options as of_loop
 
@@ -417,9 +418,9 @@ def _show(report: Report, output: Path) -> None:
         )
     Console(highlight=False, width=None if sys.stdout.isatty() else 140).print(table)
     typer.echo(
-        f"version {report.settings.base_version} → {report.version}; {report.groups:,} groups of "
-        f"{report.runs:,} runs, {report.flat:,} with all rewards the same, "
-        f"{_stale(report):,} too old; "
+        f"version {report.settings.base_version} → {report.version}; "
+        f"{counted(report.groups, 'group')} of {counted(report.runs, 'run')}, "
+        f"{report.flat:,} with all rewards the same, {_stale(report):,} too old; "
         f"{report.trained_parameters:,} of {report.parameters:,} parameters, "
         f"{report.peak_memory_mb:,.0f} MB, {report.seconds / 60:.1f} minutes; "
         f"policies in {output / 'policies'}, curves in {output / PAGE}"

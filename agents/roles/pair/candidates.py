@@ -57,6 +57,7 @@ async def choose(
     """Sample the observation, and choose the candidate with the highest reward; of several the
     first. With adaptive sampling in as many rounds as it wants. Raises `RequestFailed` if there
     are no completions."""
+    adaptive = None if options.greedy else options.adaptive
     scored: list[Scored[T]] = []
     totals: list[float] = []
     done, more = 0, True
@@ -65,7 +66,6 @@ async def choose(
         scored += found
         totals += [one.rewards.total(options.scheme, options.alpha) for one in found]
         done += 1
-        adaptive = None if options.greedy else options.adaptive
         more = adaptive is not None and adaptive.wants_more(totals, options.candidates, done)
     selected = totals.index(max(totals))
     candidates = tuple(

@@ -160,15 +160,15 @@ def _turn(
     test: ProgramTest | CallTest | None,
     of_test: TestVerdict | None,
 ) -> Turn:
-    known: JsonObject = (
-        {"golden_passes_test": None, "agree": False}
-        if of_test is None
-        else {
-            "golden_passes_test": of_test.right,
-            "agree": of_test.agrees,
-            "actual": of_test.actual,
-            "why": of_test.why,
-        }
-    )
-    facts = Facts.model_validate({"golden_pass_rate": of_program.pass_rate, **known})
+    rate = of_program.pass_rate
+    if of_test is None:
+        facts = Facts(golden_pass_rate=rate, golden_passes_test=None, agree=False)
+    else:
+        facts = Facts(
+            golden_pass_rate=rate,
+            golden_passes_test=of_test.right,
+            agree=of_test.agrees,
+            actual=of_test.actual,
+            why=of_test.why,
+        )
     return Turn(code=code, test=test, facts=facts)

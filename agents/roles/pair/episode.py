@@ -17,8 +17,8 @@ _AGENTS: dict[str, Agent] = {agent: agent for agent in AGENTS}
 
 def episode_of(run: Run, journal: Iterable[Step] = ()) -> Episode:
     """The episode after the selected actions of these steps. Raises `InvalidTask` for a task that
-    no environment plays, and `JournalIncomplete` for a step without an action, or for one whose
-    program nobody ran."""
+    no environment plays, `JournalIncomplete` for a step without an action, or for one whose program
+    nobody ran, and `EnvironmentFault`."""
     try:
         game = games.get(run.task.environment)
     except UnknownName as error:

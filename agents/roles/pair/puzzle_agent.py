@@ -55,8 +55,8 @@ class PuzzleAgent:
         environment = context.run.task.environment
         with environment_code(environment, f"as {self.name} observed"):
             text = episode.observe(self._agent)
+            by_program = isinstance(episode, ProgrammedEpisode) and episode.by_program
         of_calls, of_programs = self.prompts
-        by_program = isinstance(episode, ProgrammedEpisode) and episode.by_program
         prompt = of_programs if by_program else of_calls
         entries: list[JsonObject] = []
 
@@ -70,14 +70,15 @@ class PuzzleAgent:
         choice = await choose(context, host, prompt, text, options, tried)
         after, applied = choice.found
         with environment_code(environment, f"as what {self.name} did was verified"):
-            verdict = after.verify()
+            verdict, done = after.verify(), after.done
+            following = None if done else after.agent
         data: JsonObject = {
             "turn": episode.turn,
             "observed": content_hash(text)[:16],
-            "done": after.done,
-            "solved": after.done and verdict.solved,
+            "done": done,
+            "solved": done and verdict.solved,
             "reason": verdict.reason,
-            "next": None if after.done else after.agent,
+            "next": following,
             "reward": choice.reward,
         }
         if self._agent == PLAN:
@@ -105,9 +106,9 @@ class PuzzleAgent:
     ) -> list[ProgramRun | None]:
         """What came of each completion's program, where it has one; the judge is asked once for all
         of them, and `entries` gets what it was asked. Raises `EnvironmentFault`."""
-        if not isinstance(episode, ProgrammedEpisode):
-            return [None] * len(calls)
         with environment_code(context.run.task.environment, f"on an action of {self.name}"):
+            if not isinstance(episode, ProgrammedEpisode):
+                return [None] * len(calls)
             wanted = [episode.to_run(self._agent, call.text) for call in calls]
         first = next((one for one in wanted if one is not None), None)
         if first is None:

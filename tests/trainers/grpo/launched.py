@@ -131,7 +131,7 @@ def _train(
     from trainers.grpo.pipeline import train
     from trainers.processes import joined
 
-    from .tiny_grpo import data_in, load
+    from .tiny_grpo import chance_at_updates, data_in, load
 
     torch.set_num_threads(1)
     updates = 0
@@ -146,7 +146,7 @@ def _train(
     register_optimizer_step_post_hook(hold)
     said = output.with_suffix(f".said{environment['RANK']}")
     try:
-        with joined() as processes:
+        with joined() as processes, chance_at_updates():
             loaded = load(base)
             train(
                 GrpoSettings.model_validate_json(settings), data_in(store, loaded), loaded, output,

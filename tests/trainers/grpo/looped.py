@@ -28,6 +28,7 @@ from tests.forked import Forked
 from tests.redis_process import RedisProcess
 from tests.workers.processes import spawn
 from trainers.grpo.data import sealing_of
+from trainers.grpo.learner import Learner
 from trainers.grpo.loop.book import Book, Claim, read_page
 from trainers.grpo.loop.command import claim
 from trainers.grpo.loop.report import LoopReport
@@ -46,6 +47,8 @@ from workers.settings import (
     RoleWorkerSettings,
     WorkerBase,
 )
+
+from .tiny_grpo import chance_at_updates
 
 POLICIES = {"tool_agent": "pair/tool", "plan_agent": "pair/plan"}
 WAIT = 30.0
@@ -204,8 +207,9 @@ def killed_at(
     where: Settings,
     keeping: Keeping | None = None,
 ) -> None:
-    """Run the loop in a process that kills itself with SIGKILL as it comes to `place` of
-    `trainers.grpo.loop.rounds` (a name, or a method of `Loop`) for the `call`-th time."""
+    """Run the loop in a process that kills itself with SIGKILL as it comes to `place` (a
+    method of `Loop` or `Learner`, or a name of `trainers.grpo.loop.rounds`) for the `call`-th
+    time."""
     child = _FORKS.Process(target=_die, args=(place, call, settings, output, where, keeping))
     _joined(child)
     assert child.exitcode == -signal.SIGKILL, child.exitcode
@@ -244,7 +248,7 @@ def _die(
 ) -> None:
     from trainers.grpo.loop import rounds
 
-    owner = Loop if hasattr(Loop, place) else rounds
+    owner = next((each for each in (Loop, Learner) if hasattr(each, place)), rounds)
     original: Callable[..., object] = getattr(owner, place)
     calls = 0
 
@@ -256,4 +260,5 @@ def _die(
         return original(*arguments, **named)
 
     setattr(owner, place, dying)
-    run_loop(settings, output, where, keeping=keeping)
+    with chance_at_updates():
+        run_loop(settings, output, where, keeping=keeping)

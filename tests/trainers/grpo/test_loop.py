@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from agents.roles.pair.adaptive_sampling import AdaptiveSampling
@@ -24,7 +25,7 @@ from tests.runtime.parsed_page import ParsedPage
 from trainers.errors import TrainingError
 from trainers.grpo.data import GrpoData, read_data, sealing_of
 from trainers.grpo.loop.book import Book
-from trainers.grpo.loop.report import LoopReport, last_line
+from trainers.grpo.loop.report import LoopReport, RoundFacts, Seconds, last_line
 from trainers.grpo.loop.rounds import LoopWatch
 from trainers.grpo.loop.settings import LoopSettings
 from trainers.grpo.pipeline import train
@@ -45,6 +46,7 @@ from .looped import (
     same,
 )
 from .test_command import command
+from .tiny_grpo import chance_at_updates
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -72,11 +74,20 @@ def where(
 
 
 @pytest.fixture(scope="module")
-def finished(where: Deployed, tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    """A loop of three rounds that nothing disturbed."""
+def undisturbed(
+    where: Deployed, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Finished, torch.Tensor]:
+    """A loop of three rounds that nothing disturbed, and the random state at its end."""
     settings = loop_settings(where.base)
     output = tmp_path_factory.mktemp("finished") / "out"
-    return settings, output, run_loop(settings, output, where.settings)
+    with chance_at_updates():
+        report = run_loop(settings, output, where.settings)
+    return (settings, output, report), torch.get_rng_state()
+
+
+@pytest.fixture(scope="module")
+def finished(undisturbed: tuple[Finished, torch.Tensor]) -> Finished:
+    return undisturbed[0]
 
 
 def test_each_round_learns_from_what_the_version_before_it_sampled_and_is_published_once(
@@ -180,21 +191,25 @@ def test_a_loop_that_samples_adaptively_is_its_own_replay_too(
     assert any(len(group.sampled_rewards) > len(group.rewards) for group in data.groups)
 
 
-def test_a_trainer_that_is_killed_again_and_again_comes_to_the_same_versions(
-    finished: Finished, bus: BusSettings, base: Path, tmp_path: Path
+def test_a_trainer_that_is_killed_again_and_again_goes_on_as_if_nothing_had_been(
+    undisturbed: tuple[Finished, torch.Tensor], bus: BusSettings, base: Path, tmp_path: Path
 ) -> None:
     """On a bus of its own, with the same plans: as runs were begun and before any was collected;
     before a wave is sealed; behind a step, before its checkpoint; before what it came to is
-    published; before the next round's adapters are written."""
-    settings, before, report = finished
+    published; within the next step, with its gradients and before the weights are changed by them;
+    before that round's adapters are written."""
+    (settings, before, report), random_state = undisturbed
     output = tmp_path / "out"
     planned = copied_plans(before, output)
     with deployed(quick_settings(bus.redis_url), base, tmp_path / "workers") as where:
         for place, call in (
-            ("_gather", 1), ("harvested", 1), ("save", 1), ("serve", 2), ("_write", 1),
+            ("_gather", 1), ("harvested", 1), ("save", 1), ("serve", 2), ("_clipped_norm", 1),
+            ("_write", 1),
         ):  # fmt: skip
             killed_at(place, call, settings, output, where.settings)
-        again = run_loop(settings, output, where.settings)
+        with chance_at_updates():
+            again = run_loop(settings, output, where.settings)
+        random_state_again = torch.get_rng_state()
         paths = [each.path for each in on_bus(where.settings.bus, "pair/plan").versions]
     ours, theirs = book_of(output), book_of(before)
     assert copied_plans(output, tmp_path / "plans") == planned
@@ -202,9 +217,20 @@ def test_a_trainer_that_is_killed_again_and_again_comes_to_the_same_versions(
         sealed, expected = ours.sealed(facts.round), theirs.sealed(facts.round)
         assert [each.id for each in sealed.groups] == [each.id for each in expected.groups]
         assert same(adapter(ours, facts.round), adapter(theirs, facts.round))
-    assert [each.round for each in again.rounds] == [1, 2, 3]
+    # Losses and all else that is known of a round, the numbers of its versions among it.
+    assert list(map(without_time, again.rounds)) == list(map(without_time, report.rounds))
+    assert again.served == report.served
+    assert torch.equal(random_state_again, random_state)
     # Each version was published, and once.
     assert paths == [str((ours.published(number) / "shared").resolve()) for number in range(4)]
+
+
+def without_time(facts: RoundFacts) -> RoundFacts:
+    policies = {
+        name: each.model_copy(update={"seconds": 0.0}) for name, each in facts.step.policies.items()
+    }
+    step = facts.step.model_copy(update={"policies": policies})
+    return facts.model_copy(update={"step": step, "seconds": Seconds()})
 
 
 def copied_plans(source: Path, output: Path) -> dict[str, bytes]:

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.environments.code import CodeQuestion
-from agents.environments.code.team import CodeInstance, CodeSetting
+from agents.environments.code.team import CodeInstance, CodeSetting, tester_rewards
+from agents.environments.game import Scheme
 from agents.environments.math_team import MathInstance, MathQuestion
 from agents.environments.plan_path import Difficulty, instances
+from agents.errors import InvalidOptions
 from agents.records import Task
 from trainers.errors import UnreadableData
 from trainers.grpo.loop.planning import places_in_file, planned_wave
@@ -99,6 +101,51 @@ def test_a_line_that_no_loop_can_play_is_named(
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UnreadableData, match=r"none\.jsonl:1: the file cannot be read \(No such"):
         read_tasks(tmp_path / "none.jsonl")
+
+
+# ---- what is paid ----
+
+
+@pytest.mark.parametrize("agents", [None, ("tester",), ("coder", "tester")])
+def test_a_scheme_by_which_no_test_is_better_than_another_is_refused_for_a_tester(
+    agents: tuple[str, ...] | None, tmp_path: Path
+) -> None:
+    path = written(tmp_path / "programs.jsonl", a_program(CodeSetting()))
+    with pytest.raises(InvalidOptions, match=r"--scheme sparse: .* tester .* --agent coder"):
+        sparse(path, agents=agents).require_playable()
+
+
+@pytest.mark.parametrize(
+    ("task", "changes"),
+    [
+        (a_program(CodeSetting()), {"agents": ("coder",)}),
+        # Of whole runs the tester is paid for how its team did.
+        (a_program(CodeSetting()), {"grouping": "trajectory"}),
+        (a_program(CodeSetting(team=("coder",))), {}),
+        (a_sum(1), {}),
+    ],
+)
+def test_that_scheme_is_let_in_where_everybody_who_learns_is_paid_by_it(
+    task: Task, changes: dict[str, object], tmp_path: Path
+) -> None:
+    sparse(written(tmp_path / "tasks.jsonl", task), **changes).require_playable()
+
+
+@pytest.mark.parametrize(("scheme", "different"), [("paper", 2), ("dense", 2), ("sparse", 1)])
+def test_all_schemes_but_the_sparse_one_tell_a_tester_s_tests_apart(
+    scheme: Scheme, different: int
+) -> None:
+    rewards = {
+        tester_rewards(0.5, written=True, right=good, agrees=good).total(scheme)
+        for good in (False, True)
+    }
+    assert len(rewards) == different
+
+
+def sparse(path: Path, **changes: object) -> LoopSettings:
+    """Settings as they are before anybody has looked at them."""
+    grpo = settings_of(weights="lora", staleness=0, reward={"scheme": "sparse"}, **changes)
+    return settings(path).model_copy(update={"grpo": grpo})
 
 
 # ---- what is drawn ----

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from agents.records import Candidate, Trajectory
 from trainers.grpo.data import GrpoData, read_data
@@ -109,6 +111,21 @@ def _candidates(
         text = loaded.codec.decode(said, prompt[-1])
         made.append(a_candidate(reward, a_call(prompt, row, own, version=version, text=text)))
     return made
+
+
+@contextmanager
+def chance_at_updates() -> Generator[None]:
+    """Each update of weights in the block takes a random number, as dropout would: a training that
+    goes on has the random state of an undisturbed one only if it was put back."""
+
+    def draw(*_: object) -> None:
+        torch.rand(1)
+
+    handle = register_optimizer_step_post_hook(draw)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 def data_in(store: Path, loaded: LoadedModel) -> GrpoData:

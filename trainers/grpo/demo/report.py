@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 from pydantic import BaseModel, ConfigDict
 
 from runtime.tables import figures
+from runtime.words import counted
 from trainers.errors import TrainingError
 from trainers.grpo.arms.kinds import AT_GRPO, CONTINUED, WARM_START, ArmName
 from trainers.grpo.arms.results import ArmResult
@@ -159,11 +160,11 @@ def conclusion(report: DemoReport) -> list[str]:
         if report.apart
         else "its intervals do not lie above those of both others in every seed"
     )
-    n = report.settings.held_out
+    puzzles = counted(report.settings.held_out, "puzzle")
     return [
-        f"by hand, on the same {n:,} puzzles: {shares}",
+        f"by hand, on the same {puzzles}: {shares}",
         f"AT-GRPO gained {100 * report.success_gain:.1f} points of held-out greedy success over "
-        f"the warm start in the worst of {len(report.seeds)} seeds; {apart}",
+        f"the warm start in the worst of {counted(len(report.seeds), 'seed')}; {apart}",
         f"{report.minutes:.1f} minutes, {report.cpu_minutes:.1f} CPU-minutes",
     ]
 

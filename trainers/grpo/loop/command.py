@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from runtime.words import counted
 from trainers.errors import TrainingError
 from trainers.grpo.loop.options import LoopOptions, Target
 
@@ -275,7 +276,8 @@ class _Shown:
     def round(self, facts: RoundFacts, rounds: int) -> None:
         """A round is trained."""
         self.say(
-            f"round {facts.round}/{rounds}  solved {facts.success:.1%} of {facts.runs:,} runs  "
+            f"round {facts.round}/{rounds}  solved {facts.success:.1%} of "
+            f"{counted(facts.runs, 'run')}  "
             f"groups {facts.trained:,}  zero-variance {facts.zero_variance_share:.0%}  "
             + "  ".join(
                 f"{name}: loss {each.loss:+.4f} reward {each.reward:.3f} "
@@ -324,7 +326,7 @@ def _show(report: LoopReport, output: Path) -> None:
     )
     served = ", ".join(f"{policy} {version}" for policy, version in report.served.items())
     typer.echo(
-        f"{len(report.rounds)} rounds in {seconds.total / 60:.1f} minutes ({shares}); "
+        f"{counted(len(report.rounds), 'round')} in {seconds.total / 60:.1f} minutes ({shares}); "
         f"now served: {served}; {report.trained_parameters:,} of {report.parameters:,} parameters, "
         f"{report.peak_memory_mb:,.0f} MB; policies in {output / 'policies'}"
     )

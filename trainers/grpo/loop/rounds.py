@@ -339,14 +339,14 @@ class Loop:
             levels = " (--size, --difficulty)" if self.settings.tasks is None else ""
             raise TrainingError(
                 f"--loop: round {number} has nothing to learn from: of {counted(played, noun)} "
-                f"{counts['flat']:,} groups have equal rewards, {counts['stale']:,} are too old, "
-                f"{counts['foreign']:,} were sampled by other weights{listed}. Take easier {noun}s"
+                f"{counted(counts['flat'], 'group')} with equal rewards, {counts['stale']:,} too "
+                f"old, {counts['foreign']:,} sampled by other weights{listed}. Take easier {noun}s"
                 f"{levels}, a higher --group-size or --temperature, a larger --most-puzzles, or a "
                 "base that has learned how an answer looks"
             )
         if counts["trained"] < self.settings.grpo.batch:
             self.watch.say(
-                f"round {number}: {counts['trained']:,} groups with a signal of "
+                f"round {number}: {counted(counts['trained'], 'group')} with a signal of "
                 f"{self.settings.grpo.batch:,} wanted, after "
                 f"{counted(played, self.settings.noun)} (--most-puzzles)"
             )

@@ -63,16 +63,25 @@ class LoopSettings(BaseModel):
     def require_playable(self) -> None:
         """Raises `InvalidOptions` for what the game, the team or the workflow refuses."""
         source = self.source
-        if (
-            isinstance(source, TeamTasks)
-            and source.environment in JUDGED
-            and self.grpo.reward.scheme == "progress"
-        ):
+        if isinstance(source, TeamTasks):
+            self._require_told_apart(source)
+        workflows.get(WORKFLOW).check_options(self.options)
+
+    def _require_told_apart(self, tasks: TeamTasks) -> None:
+        """Raises `InvalidOptions` where the scheme pays all candidates of an agent the same."""
+        scheme, agents = self.grpo.reward.scheme, self.grpo.agents
+        if scheme == "progress" and tasks.environment in JUDGED:
             raise InvalidOptions(
-                f"--scheme progress: nobody measures how far a team of {source.environment} has "
+                f"--scheme progress: nobody measures how far a team of {tasks.environment} has "
                 "come: take paper, dense or sparse"
             )
-        workflows.get(WORKFLOW).check_options(self.options)
+        tester_learns = "tester" in tasks.team and (agents is None or "tester" in agents)
+        if scheme == "sparse" and tester_learns and self.grpo.grouping == "at-grpo":
+            raise InvalidOptions(
+                "--scheme sparse: no test makes a program right, so all tests of a turn earn the "
+                "same and the tester would never learn: take paper or dense, or leave it out of "
+                "the training with --agent coder"
+            )
 
     @property
     def source(self) -> Difficulty | TeamTasks:
