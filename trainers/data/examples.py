@@ -8,6 +8,12 @@
 | `caller` | tools, history, thought | the call |
 | `summarizer` | history | the answer |
 
+The whole way has the form of the global row in the README of RichardAragon/MultiAgentLLM (see
+`agents.roles.umi.backbone`), but the instruction stands behind the tools and in α-UMi's turns, as
+in every input here. That README's planner row holds all rationales of a way; here each is a row of
+its own, which reads what came before it as it does in a run, and names the next role in α-UMi's
+words: `caller` and `conclusion` for its `Caller` and `Summarizer`.
+
 Inputs and targets of the local sets are the texts of a run of `umi` with the same options, letter
 by letter. What is dropped is what was published (X-PLUG/Multi-LLM-Agent,
 `GLPFT/process_data/toolbench`), planner and caller steps with hallucinated functions and the answer
