@@ -165,10 +165,10 @@ def _data_set(
 def _settings(data: DataSet, base: str | None, size: str, **chosen: object) -> GlpftSettings:
     from pydantic import ValidationError
 
-    from trainers.glpft.fingerprint import weights_sha256
     from trainers.glpft.settings import GlpftSettings
     from trainers.glpft.settings import size as size_of
     from trainers.network import base_folder
+    from workers.engines.local.adapter_base import weights_sha256
 
     begins = {"size": size_of(size)} if base is None else {
         "base": base, "base_sha256": weights_sha256(base_folder(base)),
