@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -117,6 +118,24 @@ def test_ratios_are_of_each_repeat() -> None:
 def test_what_can_not_be_measured_is_named(changes: dict[str, str], named: str) -> None:
     with pytest.raises(UsageError, match=named):
         measure(replace(PLAN, **changes), as_json=False)  # pyright: ignore[reportArgumentType]
+
+
+def test_each_measurement_is_named_with_what_it_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for way, rate in (("_on_the_bus", 90.0), ("_in_process", 1_200.0)):
+        monkeypatch.setattr(command, way, lambda work, repeat, rate=rate: rate + repeat)
+    measure(replace(PLAN, only="rollouts"), as_json=True)
+    shown = capsys.readouterr()
+    assert shown.err.splitlines() == [
+        "1 of 4: rollouts through the bus, repeat 1 of 2… 90 tokens/s",
+        "2 of 4: rollouts in-process, repeat 1 of 2… 1,200 tokens/s",
+        "3 of 4: rollouts through the bus, repeat 2 of 2… 91 tokens/s",
+        "4 of 4: rollouts in-process, repeat 2 of 2… 1,201 tokens/s",
+    ]
+    found = json.loads(shown.out.splitlines()[-1])
+    assert found["tokens_per_second"][BUS] == [90.5, 90.0, 91.0]
+    assert found["plan"]["runs"] == PLAN.runs
 
 
 def test_ctrl_c_ends_the_command_with_its_own_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
