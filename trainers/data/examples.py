@@ -162,7 +162,7 @@ class _Maker:
         spans: list[Span] = []
         for number, step in enumerate(trajectory.steps, start=1):
             if step.next != "call":
-                reason = _no_answer(step)
+                reason = no_answer(step)
                 if reason is not None:
                     return self.dropped(name, reason)
                 spans.append(Span(text=ended_in_trajectory(number, step.rationale, step.answer)))
@@ -188,7 +188,7 @@ def _backbone_steps(trajectory: Trajectory, options: UmiOptions) -> Iterator[Mad
         else:
             then = conclusion_part(step.answer)
         written = step_text(step.rationale, then)
-        reason = _no_answer(step) if step.next != "call" else _misread(step, written)
+        reason = no_answer(step) if step.next != "call" else _misread(step, written)
         if reason is None:
             text = backbone_input(trajectory.tools, turns, options.tool_style)
             yield make.row("global_steps", number, text, Span(text=written))
@@ -235,7 +235,7 @@ def _caller(make: _Maker, number: int, step: Step, turns: Sequence[Turn]) -> Mad
 
 
 def _summarizer(make: _Maker, number: int, step: Step, turns: Sequence[Turn]) -> Made:
-    reason = _no_answer(step)
+    reason = no_answer(step)
     answer = step.answer or ""
     if reason is None and read_answer(answer) != answer.strip():
         reason = READ_OTHERWISE
@@ -253,8 +253,8 @@ def _hallucinated(trajectory: Trajectory, step: Step) -> bool:
     return step.call is not None and not trajectory.offers(step.call.name)
 
 
-def _no_answer(step: Step) -> str | None:
-    """Why a step that should hold an answer holds none."""
+def no_answer(step: Step) -> str | None:
+    """Why a step that ends the way and should hold an answer holds none."""
     if step.next == "give_up":
         return None
     if step.answer is None or step.answer.strip().lower() == "none":
