@@ -24,8 +24,8 @@ SuiteName = Annotated[str, typer.Option(help="worlds, tool_steps, bfcl or apiben
 Arms = Annotated[
     str | None,
     typer.Option(
-        help="umi, single: either or both. For bfcl and apibench policies of the deployment, each "
-        "an arm: llm, umi/planner, …"
+        help="umi, single: either or both; worlds then tells the win rate of the first against the "
+        "second. For bfcl and apibench policies of the deployment, each an arm: llm, umi/planner, …"
     ),
 ]
 Split = Annotated[

@@ -60,14 +60,14 @@ def work(
     in work, and raises KeyboardInterrupt."""
     folder.mkdir(parents=True, exist_ok=True)
     training, tokens = training_folder(folder), cell.plan.tokens
-    before, shares = 0.0, dict[str, float]()
+    before, begins = 0.0, dict[str, float]()
     settings = settings_of(cell, data)
     for stage in stages_of(cell.method, EVEN_SHARES, copying=settings.copying(tokens)):
-        shares[stage.name] = before
+        begins[stage.name] = before
         before += stage.share
 
     def trained(now: StageProgress) -> None:
-        at = round(shares[now.stage] * tokens) + now.tokens
+        at = round(begins[now.stage] * tokens) + now.tokens
         said = f"{now.stage}  loss {now.loss:.3f}  {now.tokens_per_second:,.0f} tokens/s"
         tell(Done("training", min(at, tokens), tokens, said))
 

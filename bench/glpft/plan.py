@@ -22,9 +22,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from agents.environments.api_worlds import Split
 from agents.records import JsonObject
 from bench.append_log import corrupt, read_log
-from bench.datasets import Item, Request
+from bench.datasets import Item
 from bench.errors import OutputError, UsageError
 from bench.results import Result
 from bench.tools import worlds
@@ -33,8 +34,8 @@ from trainers.glpft.settings import MICRO, SIZES, Size
 from trainers.glpft.stages import METHODS, Method
 
 SETTINGS = "settings.json"
-HELD_OUT = ("unseen_worlds", "unseen_wordings", "unseen_combinations")
-APART = "unseen_apis"
+HELD_OUT = (Split.UNSEEN_WORLDS, Split.UNSEEN_WORDINGS, Split.UNSEEN_COMBINATIONS)
+APART = Split.UNSEEN_APIS
 OPTIONS: JsonObject = {"calculator": False, "constrained": True, "tool_style": "signatures"}
 """Of the workflows: as `bench tools` has them, in the form that the models were trained on."""
 
@@ -166,19 +167,10 @@ def plan_of(
 
 def items_of(common: Common) -> tuple[Item, ...]:
     """The held-out instructions, the splits in turn, those with unseen APIs last."""
-    shares = [
-        common.samples // len(HELD_OUT) + (at < common.samples % len(HELD_OUT))
-        for at in range(len(HELD_OUT))
-    ]
-    groups = [
-        worlds.load(Request(split=split, samples=share, seed=common.question_seed)).items
-        for split, share in zip(HELD_OUT, shares, strict=True)
-    ]
-    chosen = [group[at] for at in range(max(shares)) for group in groups if at < len(group)]
-    if common.unseen_apis:
-        request = Request(split=APART, samples=common.unseen_apis, seed=common.question_seed)
-        chosen += worlds.load(request).items
-    return tuple(chosen)
+    return (
+        *worlds.items_in_turn(HELD_OUT, common.samples, common.question_seed),
+        *worlds.items_in_turn((APART,), common.unseen_apis, common.question_seed),
+    )
 
 
 def split_of(item: Item) -> str:

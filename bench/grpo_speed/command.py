@@ -7,12 +7,13 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Executor, ProcessPoolExecutor
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.util import find_spec
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 
 import typer
@@ -53,6 +54,39 @@ class Plan:
     def rollouts(self) -> Rollouts:
         return Rollouts(self.model, self.runs, self.candidates, self.max_tokens, self.seed)
 
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """How rollouts are played."""
+        return () if self.only == "steps" else (BUS, IN_PROCESS)
+
+    @property
+    def trainers(self) -> tuple[str, ...]:
+        """Whose steps are measured."""
+        if self.only == "rollouts":
+            return ()
+        return (SHARED, PLAIN, TRL) if self.trl else (SHARED, PLAIN)
+
+
+class _Told:
+    """Says which measurement is in work, and what each one found."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._repeats = plan.repeats
+        self._total = plan.repeats * len((*plan.ways, *plan.trainers))
+        self._begun = 0
+
+    def measured(self, what: str, repeat: int, run: Callable[[], float]) -> float:
+        """Tokens per second, as `run` finds them."""
+        self._begun += 1
+        self._console.print(
+            f"{self._begun} of {self._total}: {what}, repeat {repeat + 1} of {self._repeats}… ",
+            end="",
+        )
+        found = run()
+        self._console.print(f"{found:,.0f} tokens/s")
+        return found
+
 
 def measure(plan: Plan, *, as_json: bool) -> None:
     """Measure, print. Raises `BenchError`."""
@@ -67,13 +101,9 @@ def measure(plan: Plan, *, as_json: bool) -> None:
             "trl is not installed: pip install --constraint constraints.txt 'switchyard[peers]', "
             "or --no-trl"
         )
-    progress = Console(stderr=True)
-    rollouts: Rates = {}
-    steps: Rates = {}
-    if plan.only != "steps":
-        rollouts = _rollouts(plan, progress)
-    if plan.only != "rollouts":
-        steps = _steps(plan, progress)
+    told = _Told(plan)
+    rollouts = _rollouts(plan, told)
+    steps = _steps(plan, told)
     _show(plan, rollouts, steps, Console(width=None if sys.stdout.isatty() else 120))
     if as_json:
         typer.echo(json.dumps(found_in(plan, rollouts, steps)))
@@ -81,7 +111,7 @@ def measure(plan: Plan, *, as_json: bool) -> None:
 
 def found_in(plan: Plan, rollouts: Rates, steps: Rates) -> dict[str, object]:
     """Ratios and rates: medians with least and greatest."""
-    found: dict[str, object] = {"model": plan.model, "cores": os.cpu_count()}
+    found: dict[str, object] = {"plan": asdict(plan), "cores": os.cpu_count()}
     for name, rates, one, other in (
         ("bus_vs_in_process", rollouts, BUS, IN_PROCESS),
         ("grpo_vs_trl", steps, SHARED, TRL),
@@ -102,18 +132,26 @@ def ratio(rates: Rates, one: str, other: str) -> Spread:
     return spread([a / b for a, b in zip(rates[one], rates[other], strict=True)])
 
 
-def _rollouts(plan: Plan, progress: Console) -> Rates:
-    found: Rates = {BUS: [], IN_PROCESS: []}
+def _rollouts(plan: Plan, told: _Told) -> Rates:
+    found: Rates = {way: [] for way in plan.ways}
+    measures = {BUS: _on_the_bus, IN_PROCESS: _in_process}
     for repeat in range(plan.repeats):
         # By turns, each from a start: neither is measured on a warmer machine.
-        progress.print(f"rollouts, repeat {repeat + 1} of {plan.repeats}: {IN_PROCESS}…")
-        with _alone() as alone:
-            found[IN_PROCESS].append(alone.submit(_here, plan.rollouts, repeat).result())
-        progress.print(f"rollouts, repeat {repeat + 1} of {plan.repeats}: {BUS}…")
-        with tempfile.TemporaryDirectory(prefix="bench-grpo-speed-") as folder:
-            (made,) = asyncio.run(through_the_bus(plan.rollouts, [repeat], Path(folder)))
-        found[BUS].append(made.tokens_per_second)
+        for way, rates in found.items():
+            run = partial(measures[way], plan.rollouts, repeat)
+            rates.append(told.measured(f"rollouts {way}", repeat, run))
     return found
+
+
+def _on_the_bus(work: Rollouts, repeat: int) -> float:
+    with tempfile.TemporaryDirectory(prefix="bench-grpo-speed-") as folder:
+        (made,) = asyncio.run(through_the_bus(work, [repeat], Path(folder)))
+    return made.tokens_per_second
+
+
+def _in_process(work: Rollouts, repeat: int) -> float:
+    with alone_in_a_process() as alone:
+        return alone.submit(_here, work, repeat).result()
 
 
 def _here(work: Rollouts, repeat: int) -> float:
@@ -124,21 +162,26 @@ def _here(work: Rollouts, repeat: int) -> float:
     return made.tokens_per_second
 
 
-def _steps(plan: Plan, progress: Console) -> Rates:
-    trainers: dict[str, Callable[[StepWork], float]] = {
+def _steps(plan: Plan, told: _Told) -> Rates:
+    measures: dict[str, Callable[[StepWork], float]] = {
         SHARED: partial(ours.measure, share_prefixes=True),
         PLAIN: partial(ours.measure, share_prefixes=False),
+        TRL: trl_peer.measure,
     }
-    if plan.trl:
-        trainers[TRL] = trl_peer.measure
-    found: Rates = {name: [] for name in trainers}
-    with _alone() as alone:
+    found: Rates = {name: [] for name in plan.trainers}
+    if not found:
+        return found
+    with alone_in_a_process() as alone:
         work = alone.submit(_work, plan).result()
         for repeat in range(plan.repeats):
-            for name, run in trainers.items():
-                progress.print(f"steps, repeat {repeat + 1} of {plan.repeats}: {name}…")
-                found[name].append(work.tokens / alone.submit(run, work).result())
+            for name, rates in found.items():
+                run = partial(_rate, alone, measures[name], work)
+                rates.append(told.measured(f"steps of {name}", repeat, run))
     return found
+
+
+def _rate(alone: Executor, measure: Callable[[StepWork], float], work: StepWork) -> float:
+    return work.tokens / alone.submit(measure, work).result()
 
 
 def _work(plan: Plan) -> StepWork:
@@ -151,10 +194,18 @@ def _work(plan: Plan) -> StepWork:
     )  # fmt: skip
 
 
-def _alone() -> Executor:
+@contextmanager
+def alone_in_a_process() -> Generator[Executor]:
     """A process for each task: what one has left in memory and in thread pools is not measured
-    with the next."""
-    return ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1)
+    with the next. An interruption ends the task too."""
+    with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as executor:
+        try:
+            yield executor
+        except KeyboardInterrupt:
+            # Else the executor would wait for a measurement that nobody wants any more.
+            for process in active_children():
+                process.kill()
+            raise
 
 
 def _show(plan: Plan, rollouts: Rates, steps: Rates, console: Console) -> None:
@@ -164,13 +215,14 @@ def _show(plan: Plan, rollouts: Rates, steps: Rates, console: Console) -> None:
     )
     for title, rates, last in (
         (
-            f"rollouts: {plan.runs} puzzles at once, K = {plan.candidates}, "
-            f"{plan.max_tokens} tokens; sampled tokens",
+            f"rollouts: {plan.runs} Plan-Path puzzles, K = {plan.candidates}, at most "
+            f"{plan.max_tokens} tokens a completion; sampled tokens",
             rollouts, IN_PROCESS,
         ),
         (
-            f"steps: {plan.groups} groups of {plan.candidates}; tokens of samples with their "
-            "prompts",
+            f"steps: one update by {plan.groups} groups of {plan.candidates}, prompts of up to "
+            f"{plan.prompt} tokens and completions of up to {plan.max_tokens}; tokens of samples "
+            "with their prompts",
             steps, TRL,
         ),
     ):  # fmt: skip

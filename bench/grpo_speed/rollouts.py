@@ -8,7 +8,7 @@ import time
 import zlib
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agents.environments.plan_path import Difficulty
@@ -37,6 +37,8 @@ SECONDS = 600.0
 """A run's deadline."""
 CONCURRENCY = 64
 """Runs in work at once, both ways."""
+WARM_RUNS = 4
+"""Played before the measured ones, at most: memory is taken and kernels are chosen in them."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,11 @@ class Rollouts:
         seed = zlib.crc32(f"{self.seed}:{repeat}".encode())
         chosen = difficulty.model_copy(update={"setting": setting})
         return [each.task for each in drawn_puzzles(chosen, Split.TRAIN, seed, self.runs)]
+
+    @property
+    def warm_up(self) -> Rollouts:
+        """What is played before, and not measured."""
+        return replace(self, runs=min(self.runs, WARM_RUNS))
 
     def run(self, task: Task, number: int) -> Run:
         """The same run both ways, but for its id."""
@@ -100,12 +107,12 @@ class Played:
 
 
 async def in_process(work: Rollouts, repeats: Sequence[int]) -> list[Played]:
-    """Each repeat in this process; the first engine call is not part of any."""
+    """Each repeat in this process, which has played before."""
     engine = build_engine(work.served)
     await engine.start()
     try:
         player = InProcess({POOL: EnginePool(work.served, engine)})
-        await _in_process(player, work, -1)
+        await _in_process(player, work.warm_up, -1)
         return [await _in_process(player, work, repeat) for repeat in repeats]
     finally:
         await engine.close()
@@ -121,7 +128,7 @@ async def _in_process(player: InProcess, work: Rollouts, repeat: int) -> Played:
 async def through_the_bus(work: Rollouts, repeats: Sequence[int], folder: Path) -> list[Played]:
     """Each repeat on processes as they are deployed; they have played before."""
     async with _deployed(work, folder) as client:
-        await _on_the_bus(client, work, -1)
+        await _on_the_bus(client, work.warm_up, -1)
         return [await _on_the_bus(client, work, repeat) for repeat in repeats]
 
 
@@ -129,6 +136,9 @@ async def through_the_bus(work: Rollouts, repeats: Sequence[int], folder: Path) 
 async def _deployed(work: Rollouts, folder: Path) -> AsyncGenerator[Client]:
     # Persistent as `runtime up` has it.
     with running(folder / "redis", "everysec") as server:
+        # Ctrl-C while the server started is raised here: in the start of a subprocess, the next
+        # thing to be waited for, asyncio would never return from it.
+        await asyncio.sleep(0)
         bus = BusSettings(redis_url=server.url)
         asked = [
             GpuWorkerSettings(bus=bus, name="gpu", models={POOL: work.served}),

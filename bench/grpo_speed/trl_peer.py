@@ -37,11 +37,11 @@ def measure(work: StepWork) -> float:
     torch.set_num_threads(1)
     loaded = load_base(work.model)
     rows = work.groups * work.candidates
-    longest = work.prompt + work.completion
+    longest = work.longest_prompt + work.longest_completion
     # Whole groups that fit into as many tokens as ours take at once, and divide the step.
     fitting = max(1, PIECE_TOKENS // (longest * work.candidates))
     at_once = max(each for each in range(1, fitting + 1) if work.groups % each == 0)
-    samples = _samples(work)
+    samples = padded_samples(work)
 
     class HandedSamples(trl.GRPOTrainer):
         """Everything but the generation."""
@@ -90,23 +90,25 @@ def measure(work: StepWork) -> float:
     return clock.seconds()
 
 
-def _samples(work: StepWork) -> dict[str, torch.Tensor]:
-    """As the trainer pads them: prompts on the left, completions on the right."""
+def padded_samples(work: StepWork) -> dict[str, torch.Tensor]:
+    """As the trainer pads them, to the longest of the step: prompts on the left, completions on the
+    right."""
     import torch
 
     from trainers.grpo.advantages import ADVANTAGES
 
     rows = work.groups * work.candidates
-    prompts = torch.zeros(rows, work.prompt, dtype=torch.long)
-    completions = torch.zeros(rows, work.completion, dtype=torch.long)
+    width = work.longest_prompt
+    prompts = torch.zeros(rows, width, dtype=torch.long)
+    completions = torch.zeros(rows, work.longest_completion, dtype=torch.long)
     prompt_mask, completion_mask = torch.zeros_like(prompts), torch.zeros_like(completions)
     advantages: list[float] = []
     row = 0
     for group in work.batch:
         advantages += ADVANTAGES["standardised"](group.rewards)
         for completion in group.completions:
-            prompts[row, work.prompt - len(group.prompt) :] = torch.tensor(group.prompt)
-            prompt_mask[row, work.prompt - len(group.prompt) :] = 1
+            prompts[row, width - len(group.prompt) :] = torch.tensor(group.prompt)
+            prompt_mask[row, width - len(group.prompt) :] = 1
             completions[row, : len(completion)] = torch.tensor(completion)
             completion_mask[row, : len(completion)] = 1
             row += 1

@@ -35,9 +35,9 @@ class StepWork:
     groups: int
     candidates: int
     prompt: int
-    """Tokens of the longest prompt."""
+    """Tokens of the longest prompt that may be drawn."""
     completion: int
-    """Tokens of the longest completion."""
+    """Tokens of the longest completion that may be drawn."""
     steps: int
     """Measured ones."""
     seed: int
@@ -60,6 +60,16 @@ class StepWork:
             )
             for _ in range(self.groups)
         )
+
+    @property
+    def longest_prompt(self) -> int:
+        """Tokens."""
+        return max(len(group.prompt) for group in self.batch)
+
+    @property
+    def longest_completion(self) -> int:
+        """Tokens."""
+        return max(len(each) for group in self.batch for each in group.completions)
 
     @property
     def tokens(self) -> int:

@@ -28,6 +28,7 @@ from bench.taxonomy import CALLED, Class
 from bench.tools import first_calls
 from bench.tools.worlds import samples_of, splits_of
 from trainers.data import trajectories
+from trainers.data.examples import no_answer
 from trainers.data.sources import Source, from_toolbench, from_worlds
 from trainers.errors import UnreadableData
 
@@ -89,11 +90,11 @@ def _said_of(source: Source) -> str:
 
 
 def _items(found: Iterable[trajectories.Trajectory]) -> Iterator[Item]:
-    """Every step that has a reference: not those that end with the answer `none`, or without."""
+    """Every step that has a reference: not those that end without an answer, or with `none`."""
     for trajectory in found:
         before: list[GivenCall] = []
         for number, step in enumerate(trajectory.steps):
-            if step.next != "conclude" or (step.answer or "none").strip().lower() != "none":
+            if step.next == "call" or no_answer(step) is None:
                 yield _item(trajectory, number, step, before)
             before.append(_given(step))
 

@@ -40,16 +40,19 @@ def load(request: Request) -> Dataset:
     """Instances, the same for the same split, number and seed. Raises UsageError."""
     if request.data is not None:
         raise UsageError("--data is of no use here: worlds are generated, not read")
-    samples = samples_of(request)
-    splits = splits_of(request.split)
-    shares = [samples // len(splits) + (at < samples % len(splits)) for at in range(len(splits))]
-    groups = [
-        instances(split, request.seed, share) for split, share in zip(splits, shares, strict=True)
-    ]
-    # Taken in turn, so that a run which stops early has seen every split alike.
-    chosen = [group[at] for at in range(max(shares)) for group in groups if at < len(group)]
+    items = items_in_turn(splits_of(request.split), samples_of(request), request.seed)
     source = f"generated from seed {request.seed}"
-    return Dataset("worlds", request.split, tuple(map(_item, chosen)), len(chosen), source)
+    return Dataset("worlds", request.split, items, len(items), source)
+
+
+def items_in_turn(splits: Sequence[Split], samples: int, seed: int) -> tuple[Item, ...]:
+    """So many instances of these splits in equal parts, taken in turn, so that a run which stops
+    early has seen every split alike."""
+    shares = [samples // len(splits) + (at < samples % len(splits)) for at in range(len(splits))]
+    groups = [instances(split, seed, share) for split, share in zip(splits, shares, strict=True)]
+    return tuple(
+        _item(group[at]) for at in range(max(shares)) for group in groups if at < len(group)
+    )
 
 
 def samples_of(request: Request) -> int:

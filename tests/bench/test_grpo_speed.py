@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import replace
+from multiprocessing import active_children
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
+from bench.cli import app
 from bench.errors import UsageError
-from bench.grpo_speed import ours
-from bench.grpo_speed.command import BUS, IN_PROCESS, PLAIN, SHARED, TRL, Plan, found_in, measure
+from bench.grpo_speed import command, ours, rollouts
+from bench.grpo_speed.command import (
+    BUS,
+    IN_PROCESS,
+    PLAIN,
+    SHARED,
+    TRL,
+    Plan,
+    alone_in_a_process,
+    found_in,
+    measure,
+)
 from bench.grpo_speed.rollouts import Rollouts, in_process, through_the_bus
+from bench.grpo_speed.trl_peer import padded_samples
 from bench.grpo_speed.workload import StepWork
 from trainers.models import export_model, load_tokenizer, new_model
 from workers.engines.local.model_files import MICRO_MODELS
@@ -73,6 +92,14 @@ def test_repeats_play_different_puzzles() -> None:
     assert work.tasks(0) != work.tasks(1)
 
 
+def test_trl_pads_to_the_longest_of_the_step() -> None:
+    padded = padded_samples(WORK)
+    for part in ("prompt", "completion"):
+        assert padded[f"{part}_mask"].any(dim=0).all(), "a column of nothing but padding"
+    real = int(padded["prompt_mask"].sum() + padded["completion_mask"].sum())
+    assert real == WORK.tokens
+
+
 def test_ratios_are_of_each_repeat() -> None:
     found = found_in(
         PLAN,
@@ -91,3 +118,64 @@ def test_ratios_are_of_each_repeat() -> None:
 def test_what_can_not_be_measured_is_named(changes: dict[str, str], named: str) -> None:
     with pytest.raises(UsageError, match=named):
         measure(replace(PLAN, **changes), as_json=False)  # pyright: ignore[reportArgumentType]
+
+
+def test_each_measurement_is_named_with_what_it_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for way, rate in (("_on_the_bus", 90.0), ("_in_process", 1_200.0)):
+        monkeypatch.setattr(command, way, lambda work, repeat, rate=rate: rate + repeat)
+    measure(replace(PLAN, only="rollouts"), as_json=True)
+    shown = capsys.readouterr()
+    assert shown.err.splitlines() == [
+        "1 of 4: rollouts through the bus, repeat 1 of 2… 90 tokens/s",
+        "2 of 4: rollouts in-process, repeat 1 of 2… 1,200 tokens/s",
+        "3 of 4: rollouts through the bus, repeat 2 of 2… 91 tokens/s",
+        "4 of 4: rollouts in-process, repeat 2 of 2… 1,201 tokens/s",
+    ]
+    found = json.loads(shown.out.splitlines()[-1])
+    assert found["tokens_per_second"][BUS] == [90.5, 90.0, 91.0]
+    assert found["plan"]["runs"] == PLAN.runs
+
+
+def test_ctrl_c_ends_the_command_with_its_own_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(plan: Plan, *, as_json: bool) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "measure", interrupted)
+    ended = CliRunner().invoke(app, ["grpo-speed"])
+    assert ended.exit_code == 130
+    assert "stopped; nothing is kept" in ended.stderr
+
+
+def test_an_interruption_waits_for_no_measurement() -> None:
+    def interrupted() -> None:
+        with alone_in_a_process() as executor:
+            measurement = executor.submit(time.sleep, 600.0)
+            while not measurement.running():
+                pass
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert active_children() == []
+
+
+async def test_an_interruption_while_the_server_starts_ends_the_rollouts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The server is waited for without a pause, so that the interruption comes behind it."""
+
+    @contextmanager
+    def interrupted(folder: Path, persistence: str) -> Generator[SimpleNamespace]:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        yield SimpleNamespace(url="redis://127.0.0.1:1/0")
+
+    monkeypatch.setattr(rollouts, "running", interrupted)
+    work = Rollouts(model="", runs=1, candidates=2, max_tokens=4, seed=1)
+    playing = asyncio.create_task(through_the_bus(work, [0], tmp_path))
+    done, _ = await asyncio.wait([playing], timeout=10.0)
+    assert done == {playing}
+    assert playing.cancelled()

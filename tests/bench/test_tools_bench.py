@@ -471,6 +471,27 @@ def test_a_form_of_prompts_that_nobody_chose_is_the_profile_s() -> None:
         assert options == {"constrained": True, "tool_style": used}
 
 
+def test_the_win_rate_s_opponent_may_be_a_model_of_its_own() -> None:
+    """By the options that the profile `umi` names."""
+    settings = config.load(
+        "umi_micro",
+        overrides=[
+            "models.single.model=runs/single/single",
+            "models.single.engine=torch",
+            "policies.umi_single=single",
+            'workers.gpu.models=["umi", "single"]',
+        ],
+        environ={},
+    )
+    made = manifest("worlds", "umi,single", Request(SPLIT, 2, seed=7))
+    pools = with_deployment(made, parse_arms("umi,single", "worlds"), settings).pools
+    assert {name: pool.model for name, pool in pools.items()} == {
+        "umi": "micro:umi", "single": "runs/single/single",
+    }  # fmt: skip
+    assert settings.policies["umi_single"] == "single"
+    assert settings.policies["umi_planner"] == "umi/planner"
+
+
 def test_an_arm_that_a_suite_does_not_have_is_named() -> None:
     with pytest.raises(UsageError, match="there is no arm 'llm'; there are: umi, single"):
         parse_arms("llm", "worlds")

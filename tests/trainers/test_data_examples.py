@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -74,26 +75,23 @@ def made(
 
 
 def test_the_readme_s_global_row_is_one_text_from_the_first_rationale_to_the_answer() -> None:
-    """The README of RichardAragon/MultiAgentLLM ("Multi Agent LLM") shows a flight that is
-    searched and booked as one row: the instruction, then numbered rationales, actions and
-    observations, a blank line behind each step, and the answer. Its actions are bare names; here
-    a line with their input follows. The last rationale, which it leaves out, is kept."""
-    (row,) = made(way(*BOOKING))[0]["global_trajectories"]
-    assert row.input.endswith(
-        "\nuser: Book me a flight from New York to Los Angeles next Tuesday</s>\nassistant:"
-    )
-    assert row.target_text == (
+    """The README of RichardAragon/MultiAgentLLM ("Multi Agent LLM") shows a flight that is searched
+    and booked as one row. Without the inputs of the actions, which it leaves out and nobody could
+    call a tool without, ours is that row."""
+    *calls, end = BOOKING
+    (row,) = made(way(*calls, replace(end, rationale="")))[0]["global_trajectories"]
+    lines = row.target_text.splitlines(keepends=True)
+    assert "".join(line for line in lines if not line.startswith("Action Input")) == (
         "Rationale 1: First I look for flights.\n"
+        "\n"
         "Action 1: search_flights\n"
-        'Action Input 1: {"origin": "New York", "to": "Los Angeles", "day": "Tuesday"}\n'
         'Observation 1: {"flights":["DL9"]}\n'
         "\n"
         "Rationale 2: DL9 is the one. I book it.\n"
+        "\n"
         "Action 2: book_flight\n"
-        'Action Input 2: {"flight": "DL9", "seats": 1}\n'
         'Observation 2: {"booking":"F1"}\n'
         "\n"
-        "Rationale 3: It is booked.\n"
         "Answer: You are booked on DL9: F1."
     )
     assert [span.text for span in row.target if not span.learned] == [
@@ -101,10 +99,29 @@ def test_the_readme_s_global_row_is_one_text_from_the_first_rationale_to_the_ans
     ]  # fmt: skip
 
 
+def test_a_whole_row_has_what_the_readme_s_lacks() -> None:
+    """Each action's input stands behind its name; the last rationale, where there is one, before
+    the answer; and the instruction behind the tools, in α-UMi's turns, as everywhere."""
+    (row,) = made(way(*BOOKING))[0]["global_trajectories"]
+    assert (
+        "\nAction 1: search_flights\n"
+        'Action Input 1: {"origin": "New York", "to": "Los Angeles", "day": "Tuesday"}\n'
+        'Observation 1: {"flights":["DL9"]}\n'
+    ) in row.target_text
+    assert row.target_text.endswith(
+        "\n\nRationale 3: It is booked.\n\nAnswer: You are booked on DL9: F1."
+    )
+    assert row.input.startswith("Tools:\n")
+    assert row.input.endswith(
+        "\nuser: Book me a flight from New York to Los Angeles next Tuesday</s>\nassistant:"
+    )
+
+
 def test_the_readme_s_planner_row_is_the_rationales_with_whose_turn_is_next() -> None:
     """The same README's planner row: of a booking only the rationales, behind each the next role,
     twice the caller and then the summarizer. Here each is an example of its own, as in the paper
-    and in α-UMi's published data; put together again they are that row."""
+    and in α-UMi's published data, with α-UMi's names of the roles; put together again, with the
+    README's names, they are that row."""
     rows = made(way(*BOOKING))[0]["planner"]
     roles = {"call": "Caller", "conclude": "Summarizer", "give_up": "Give up"}
     plans = [read_plan(row.target_text) for row in rows]

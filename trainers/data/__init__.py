@@ -1,1 +1,2 @@
-"""Published data sets of tool use, read into records that training examples are made of."""
+"""Ways through instructions of tool use, from the simulator, from published data and from recorded
+runs, and the data sets of training examples that are made of them."""

@@ -8,6 +8,12 @@
 | `caller` | tools, history, thought | the call |
 | `summarizer` | history | the answer |
 
+The whole way has the form of the global row in the README of RichardAragon/MultiAgentLLM (see
+`agents.roles.umi.backbone`), but the instruction stands behind the tools and in α-UMi's turns, as
+in every input here. That README's planner row holds all rationales of a way; here each is a row of
+its own, which reads what came before it as it does in a run, and names the next role in α-UMi's
+words: `caller` and `conclusion` for its `Caller` and `Summarizer`.
+
 Inputs and targets of the local sets are the texts of a run of `umi` with the same options, letter
 by letter. What is dropped is what was published (X-PLUG/Multi-LLM-Agent,
 `GLPFT/process_data/toolbench`), planner and caller steps with hallucinated functions and the answer
@@ -156,7 +162,7 @@ class _Maker:
         spans: list[Span] = []
         for number, step in enumerate(trajectory.steps, start=1):
             if step.next != "call":
-                reason = _no_answer(step)
+                reason = no_answer(step)
                 if reason is not None:
                     return self.dropped(name, reason)
                 spans.append(Span(text=ended_in_trajectory(number, step.rationale, step.answer)))
@@ -182,7 +188,7 @@ def _backbone_steps(trajectory: Trajectory, options: UmiOptions) -> Iterator[Mad
         else:
             then = conclusion_part(step.answer)
         written = step_text(step.rationale, then)
-        reason = _no_answer(step) if step.next != "call" else _misread(step, written)
+        reason = no_answer(step) if step.next != "call" else _misread(step, written)
         if reason is None:
             text = backbone_input(trajectory.tools, turns, options.tool_style)
             yield make.row("global_steps", number, text, Span(text=written))
@@ -229,7 +235,7 @@ def _caller(make: _Maker, number: int, step: Step, turns: Sequence[Turn]) -> Mad
 
 
 def _summarizer(make: _Maker, number: int, step: Step, turns: Sequence[Turn]) -> Made:
-    reason = _no_answer(step)
+    reason = no_answer(step)
     answer = step.answer or ""
     if reason is None and read_answer(answer) != answer.strip():
         reason = READ_OTHERWISE
@@ -247,8 +253,8 @@ def _hallucinated(trajectory: Trajectory, step: Step) -> bool:
     return step.call is not None and not trajectory.offers(step.call.name)
 
 
-def _no_answer(step: Step) -> str | None:
-    """Why a step that should hold an answer holds none."""
+def no_answer(step: Step) -> str | None:
+    """Why a step that ends the way and should hold an answer holds none."""
     if step.next == "give_up":
         return None
     if step.answer is None or step.answer.strip().lower() == "none":

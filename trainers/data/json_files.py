@@ -12,7 +12,7 @@ import gzip
 import json
 import lzma
 import zlib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,10 +61,6 @@ class Reading(Generic[T]):
     skipped: tuple[Skipped, ...]
     files: tuple[str, ...] = ()
     """Names of the files or folders that were read, where a reader takes one of several."""
-
-    def reasons(self) -> dict[str, int]:
-        """How often each reason occurs, the most frequent first."""
-        return dict(Counter(one.reason for one in self.skipped).most_common())
 
 
 def listed(skipped: Iterable[Skipped], first: int = 3) -> str:

@@ -98,22 +98,8 @@ class Trajectory:
     query_id: str
     """The number alone, by which ToolBench's test queries are told from the others."""
     instruction: str
-    system: str
     tools: tuple[Tool, ...]
     steps: tuple[Step, ...]
-
-    @property
-    def ended(self) -> bool:
-        """Whether the last step finishes or gives up."""
-        return bool(self.steps) and self.steps[-1].decision != "call"
-
-    @property
-    def gave_up(self) -> bool:
-        return bool(self.steps) and self.steps[-1].decision == "give_up"
-
-    @property
-    def final_answer(self) -> str | None:
-        return self.steps[-1].answer if self.steps else None
 
 
 class Api(BaseModel):
@@ -312,7 +298,6 @@ def _trajectory(path: Path, where: str, skipped: list[Skipped]) -> Trajectory:
         id=f"{path.parent.name.removesuffix('_answer')}/{number}",
         query_id=number,
         instruction=generation.query,
-        system=messages[0].content or "",
         tools=tuple(_tool(one) for one in generation.function if one.name != FINISH),
         steps=tuple(_steps(messages, place, skipped)),
     )

@@ -11,7 +11,7 @@ import typer
 from trainers.errors import TrainingError
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, TaskID
 
     from agents.records import JsonObject
     from trainers.data.datasets import DataSet
@@ -165,10 +165,10 @@ def _data_set(
 def _settings(data: DataSet, base: str | None, size: str, **chosen: object) -> GlpftSettings:
     from pydantic import ValidationError
 
-    from trainers.glpft.fingerprint import weights_sha256
     from trainers.glpft.settings import GlpftSettings
     from trainers.glpft.settings import size as size_of
     from trainers.network import base_folder
+    from workers.engines.local.adapter_base import weights_sha256
 
     begins = {"size": size_of(size)} if base is None else {
         "base": base, "base_sha256": weights_sha256(base_folder(base)),
@@ -198,7 +198,7 @@ class _Shown:
     def __init__(self, *, seen: bool) -> None:
         self._seen = seen
         self._bar: Progress | None = None
-        self._tasks: dict[str, object] = {}
+        self._tasks: dict[str, TaskID] = {}
 
     def __enter__(self) -> _Shown:
         if self._seen and sys.stderr.isatty():
@@ -227,8 +227,7 @@ class _Shown:
             return
         if now.stage not in self._tasks:
             self._tasks[now.stage] = self._bar.add_task(now.stage, total=now.budget, said="")
-        task = self._tasks[now.stage]
-        self._bar.update(task, completed=now.tokens, said=said)  # pyright: ignore[reportArgumentType]
+        self._bar.update(self._tasks[now.stage], completed=now.tokens, said=said)
 
     def checkpoint(self, stage: str, step: int) -> None:
         if self._bar is None:

@@ -8,7 +8,18 @@ global fine-tuning begins, and the single-model baseline.
     Action: weather
     Action Input: {"city": "Oslo"}
 
-`called_in_trajectory` and `ended_in_trajectory` are the pieces of the whole way in one text.
+`called_in_trajectory` and `ended_in_trajectory` are the pieces of the whole way in one text, in the
+form of the global row in the README of RichardAragon/MultiAgentLLM. Two lines are more than there:
+an action's input, without which nobody can call it, and the rationale before the answer, where
+there is one.
+
+    Rationale 1: I look it up.
+
+    Action 1: weather
+    Action Input 1: {"city": "Oslo"}
+    Observation 1: {"sky": "rain"}
+
+    Answer: It rains.
 """
 
 from __future__ import annotations
@@ -98,4 +109,4 @@ def ended_in_trajectory(number: int, rationale: str, answer: str | None) -> str:
 
 
 def _numbered(number: int, rationale: str) -> str:
-    return f"Rationale {number}: {rationale}\n" if rationale else ""
+    return f"Rationale {number}: {rationale}\n\n" if rationale else ""

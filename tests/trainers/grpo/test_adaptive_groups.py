@@ -74,7 +74,7 @@ def test_what_another_version_sampled_in_a_later_round_is_named_and_left_out() -
     reading = seal([sampled([0.0] * 4 + [1.0] * 2, versions=[3] * 4 + [4] * 2)], SEALING)
     (group,) = reading.records
     assert (group.policy.version, group.sampled_rewards) == (3, (0.0,) * 4)
-    assert reading.reasons() == {groups.INCOMPLETE: 1}
+    assert [one.reason for one in reading.skipped] == [groups.INCOMPLETE]
 
 
 def test_whole_runs_compete_as_ever() -> None:
@@ -85,4 +85,4 @@ def test_whole_runs_compete_as_ever() -> None:
 
 def test_a_run_whose_sampling_can_not_be_read_is_named() -> None:
     reading = seal([sampled([0.0] * 4, exit_when="whenever")], SEALING)
-    assert reading.reasons() == {adaptive_groups.BAD_OPTIONS: 1}
+    assert [one.reason for one in reading.skipped] == [adaptive_groups.BAD_OPTIONS]
