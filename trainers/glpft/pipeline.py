@@ -30,7 +30,6 @@ from trainers.data.datasets import DataSet, write
 from trainers.errors import TrainingError, UnreadableModel
 from trainers.glpft.copying import copying_rows
 from trainers.glpft.facts import FACTS, StageFacts, read_facts
-from trainers.glpft.fingerprint import weights_sha256
 from trainers.glpft.from_scratch import write_new_model
 from trainers.glpft.page import PAGE, render
 from trainers.glpft.report import REPORT, Report, read_report
@@ -41,6 +40,7 @@ from trainers.glpft.stages import BACKBONE, COPYING, EVEN_SHARES, ROLES, Stage, 
 from trainers.memory import keep_freed_memory, peak_memory_mb
 from trainers.network import base_folder, load_base, network_of
 from trainers.processes import Processes
+from workers.engines.local.adapter_base import weights_sha256
 from workers.engines.torch.loading import LoadedModel
 
 SETTINGS = "settings.json"
