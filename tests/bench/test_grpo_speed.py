@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing import active_children
@@ -123,8 +123,11 @@ def test_what_can_not_be_measured_is_named(changes: dict[str, str], named: str) 
 def test_each_measurement_is_named_with_what_it_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for way, rate in (("_on_the_bus", 90.0), ("_in_process", 1_200.0)):
-        monkeypatch.setattr(command, way, lambda work, repeat, rate=rate: rate + repeat)
+    def finds(rate: float) -> Callable[[Rollouts, int], float]:
+        return lambda work, repeat: rate + repeat
+
+    monkeypatch.setattr(command, "_on_the_bus", finds(90.0))
+    monkeypatch.setattr(command, "_in_process", finds(1_200.0))
     measure(replace(PLAN, only="rollouts"), as_json=True)
     shown = capsys.readouterr()
     assert shown.err.splitlines() == [
