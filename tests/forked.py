@@ -124,6 +124,8 @@ class _Server:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[number],
+                # Not a deployment's own, which is found by its state directory and ended with it.
+                env={k: v for k, v in os.environ.items() if not k.startswith("SWITCHYARD_")},
                 cwd=Path(__file__).parents[1],
             )
 

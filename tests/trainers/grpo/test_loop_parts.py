@@ -174,8 +174,8 @@ LOOP = ("--loop", "--game", "plan_path", "--weights", "lora", "--redis-url", "re
     [
         ((), "--from-store is missing: name the folder of recorded runs"),
         (("--rounds", 3), "--rounds is of --loop"),
-        (("--from-store", ".", "--publish"), "--publish: workers swap adapters"),
-        (("--loop", "--game", "plan_path"), "--loop: workers swap adapters of the model"),
+        (("--from-store", ".", "--publish"), "--publish: no deployment runs in"),
+        (("--loop", "--game", "plan_path"), "--loop: no deployment runs in"),
         (("--loop", "--weights", "lora", *LOOP[-2:]), "--loop needs a game: --game plan_path"),
         ((*LOOP, "--from-store", "."), "--from-store has no meaning for --loop: the rollouts are"),
         ((*LOOP, "--epochs", 2), "--epochs has no meaning for --loop"),

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.environments.code import CodeQuestion
-from agents.environments.code.team import CodeInstance, CodeSetting, tester_rewards
+from agents.environments.code import CodeQuestion, team
+from agents.environments.code.team import CodeInstance, CodeSetting
 from agents.environments.game import Scheme
 from agents.environments.math_team import MathInstance, MathQuestion
 from agents.environments.plan_path import Difficulty, instances
@@ -136,7 +136,7 @@ def test_all_schemes_but_the_sparse_one_tell_a_tester_s_tests_apart(
     scheme: Scheme, different: int
 ) -> None:
     rewards = {
-        tester_rewards(0.5, written=True, right=good, agrees=good).total(scheme)
+        team.tester_rewards(0.5, written=True, right=good, agrees=good).total(scheme)
         for good in (False, True)
     }
     assert len(rewards) == different
