@@ -61,7 +61,7 @@ def test_the_command_states_compute_padding_and_losses_and_does_nothing_twice(
         (("--rate", "0"), "--rate 0.0: Input should be greater than 0"),
         (("--size", "huge"), "there is no size 'huge'; choose one of: micro-0.2m"),
         (("--base", "/nowhere/at/all"), "there is no such folder"),
-        (("--publish",), "policies are adapters of the model that a pool serves"),
+        (("--publish",), "a training from random weights has a tokenizer of its own"),
         (("--from-store", "nowhere"), "give one of --data FOLDER"),
     ],
 )
