@@ -60,6 +60,7 @@ def _take_part(
         learner.step(word.batch)
         trained = word.round
         kept.write(trained)
+        line.processes.wait()
     return word
 
 

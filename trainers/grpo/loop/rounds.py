@@ -185,9 +185,11 @@ class Loop:
         try:
             with self.line.handed_over(number, batch):
                 made = self.learner.step(batch)
+                self.kept.write(number)
+                # What all of them keep of a round is there when a checkpoint says that it is done.
+                self.line.processes.wait()
         except NotFinite as error:
             raise NotFinite(f"round {number}: {error}; {self._last_good()}") from error
-        self.kept.write(number)
         step = StepFacts(version=version, stale=batch.stale, policies=made)
         records = tuple(record for _, record in rolled.harvest.groups)
         runs = tuple(each.run.id for each in rolled.trajectories)
