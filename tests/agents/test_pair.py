@@ -24,7 +24,6 @@ from agents.environments.team_episode import TeamEpisode
 from agents.errors import (
     EnvironmentFault,
     InvalidOptions,
-    InvalidTask,
     MalformedModelOutput,
     NoRoute,
     RequestFailed,
@@ -463,43 +462,6 @@ async def test_a_request_that_fails_for_good_ends_the_run() -> None:
     trajectory, *_ = await play(run, tool=[RequestFailed("auth", "no key")], plan=[])
     assert trajectory.outcome is Outcome.ERROR
     assert trajectory.reason == "tool_agent: auth: no key"
-
-
-@pytest.mark.parametrize(
-    ("task", "told"),
-    [
-        (
-            Task(prompt="What is 3 * 4?"),
-            "there is no environment 'question'",
-        ),
-        (Task(environment="plan_path", prompt="?"), "no plan_path instance: grid"),
-        (Task(environment="sudoku", instance={"givens": 3}, prompt="?"), "no sudoku instance"),
-        (
-            Task(environment="code", instance={"tests": []}, prompt="?"),
-            "no code instance",
-        ),
-        (Task(environment="math", prompt="?"), "no math instance: question"),
-    ],
-)
-def test_a_task_that_can_t_be_played_is_not_let_in(task: Task, told: str) -> None:
-    with pytest.raises(InvalidTask) as error:
-        workflows.get("pair").first(a_run("pair").model_copy(update={"task": task}))
-    assert told in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ({"candidates": 0}, "'candidates'"),
-        ({"temperature": 0.0}, "'temperature'"),
-        ({"scheme": "dance"}, "'scheme'"),
-        ({"kandidates": 4}, "known options: candidates, temperature, greedy"),
-    ],
-)
-def test_an_option_that_can_t_be_used_is_named(options: JsonObject, told: str) -> None:
-    with pytest.raises(InvalidOptions) as error:
-        workflows.get("pair").check_options(options)
-    assert told in str(error.value)
 
 
 async def test_an_unknown_decision_has_no_route() -> None:

@@ -473,16 +473,9 @@ def test_a_form_of_prompts_that_nobody_chose_is_the_profile_s() -> None:
 
 def test_the_win_rate_s_opponent_may_be_a_model_of_its_own() -> None:
     """By the options that the profile `umi` names."""
-    settings = config.load(
-        "umi_micro",
-        overrides=[
-            "models.single.model=runs/single/single",
-            "models.single.engine=torch",
-            "policies.umi_single=single",
-            'workers.gpu.models=["umi", "single"]',
-        ],
-        environ={},
-    )
+    chosen = ["models.single.model=runs/single/single", "models.single.engine=torch",
+              "policies.umi_single=single", 'workers.gpu.models=["umi", "single"]']  # fmt: skip
+    settings = config.load("umi_micro", overrides=chosen, environ={})
     made = manifest("worlds", "umi,single", Request(SPLIT, 2, seed=7))
     pools = with_deployment(made, parse_arms("umi,single", "worlds"), settings).pools
     assert {name: pool.model for name, pool in pools.items()} == {

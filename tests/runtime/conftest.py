@@ -173,3 +173,13 @@ def shared() -> Iterator[Deployment]:
             yield deployment
         finally:
             deployment.end()
+
+
+def without_planners(deployment: Deployment) -> None:
+    """Let no planner run. One that drains still counts: the next one would have another name, and
+    a log of its own."""
+    deployment.ok("scale", "planner=0")
+    until(
+        lambda: all(each["kind"] != "planner" for each in deployment.status()["workers"]),
+        "end of the planners",
+    )

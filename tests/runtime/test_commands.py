@@ -18,7 +18,7 @@ import redis
 from runtime.config import resolved_file
 from runtime.errors import EXIT_CONFIG, EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE
 from tests.redis_process import RedisProcess
-from tests.runtime.conftest import ASKED, LIMIT, Deployment, until
+from tests.runtime.conftest import ASKED, LIMIT, Deployment, until, without_planners
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -45,16 +45,6 @@ def one_error(done: object) -> str:
     assert "Traceback" not in stderr
     assert stderr.count("error: ") == 1, stderr
     return stderr
-
-
-def without_planners(shared: Deployment) -> None:
-    """Let no planner run. One that drains still counts: the next one would have another name, and
-    a log of its own."""
-    shared.ok("scale", "planner=0")
-    until(
-        lambda: all(each["kind"] != "planner" for each in shared.status()["workers"]),
-        "end of the planners",
-    )
 
 
 # -- asking --------------------------------------------------------------------------------------

@@ -1,0 +1,47 @@
+"""`pair`: tasks and options that it does not take."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.errors import InvalidOptions, InvalidTask
+from agents.records import JsonObject, Task
+from agents.workflows import workflows
+from tests.agents.conversations import a_run
+
+
+@pytest.mark.parametrize(
+    ("task", "told"),
+    [
+        (
+            Task(prompt="What is 3 * 4?"),
+            "there is no environment 'question'",
+        ),
+        (Task(environment="plan_path", prompt="?"), "no plan_path instance: grid"),
+        (Task(environment="sudoku", instance={"givens": 3}, prompt="?"), "no sudoku instance"),
+        (
+            Task(environment="code", instance={"tests": []}, prompt="?"),
+            "no code instance",
+        ),
+        (Task(environment="math", prompt="?"), "no math instance: question"),
+    ],
+)
+def test_a_task_that_can_t_be_played_is_not_let_in(task: Task, told: str) -> None:
+    with pytest.raises(InvalidTask) as error:
+        workflows.get("pair").first(a_run("pair").model_copy(update={"task": task}))
+    assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"candidates": 0}, "'candidates'"),
+        ({"temperature": 0.0}, "'temperature'"),
+        ({"scheme": "dance"}, "'scheme'"),
+        ({"kandidates": 4}, "known options: candidates, temperature, greedy"),
+    ],
+)
+def test_an_option_that_can_t_be_used_is_named(options: JsonObject, told: str) -> None:
+    with pytest.raises(InvalidOptions) as error:
+        workflows.get("pair").check_options(options)
+    assert told in str(error.value)
