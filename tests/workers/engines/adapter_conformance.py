@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +18,19 @@ from workers.engines.protocol import Completion, Engine, EngineError
 NAMES = ("red", "green", "blue")
 SAME = 1e-4
 """Logprobs of the same ids differ by so much between batches of other shapes, at most."""
+
+
+async def alike_alone_and_together(engine: Engine, adapters: Sequence[str | None]) -> None:
+    """Three prompts under each of these, one after another and all at once: the same answers."""
+    asked = [(f"{topic} " * 20, name) for topic in range(3) for name in adapters]
+    sampling = {"max_tokens": 30}
+    alone = [await ask(engine, text, adapter=name, sampling=sampling) for text, name in asked]
+    together = await asyncio.gather(
+        *(ask(engine, text, adapter=name, sampling=sampling) for text, name in asked)
+    )
+    for one, other in zip(alone, together, strict=True):
+        assert other.output_ids == one.output_ids
+        assert other.logprobs == pytest.approx(one.logprobs, abs=SAME)
 
 
 class AdapterConformance:
@@ -38,15 +52,7 @@ class AdapterConformance:
     async def test_rows_of_several_adapters_together_are_as_each_alone(
         self, equipped: Engine
     ) -> None:
-        asked = [(f"{topic} " * 20, name) for topic in range(3) for name in (None, *NAMES)]
-        sampling = {"max_tokens": 30}
-        alone = [await ask(equipped, text, adapter=name, sampling=sampling) for text, name in asked]
-        together = await asyncio.gather(
-            *(ask(equipped, text, adapter=name, sampling=sampling) for text, name in asked)
-        )
-        for one, other in zip(alone, together, strict=True):
-            assert other.output_ids == one.output_ids
-            assert other.logprobs == pytest.approx(one.logprobs, abs=SAME)
+        await alike_alone_and_together(equipped, (None, *NAMES))
 
     async def test_what_one_adapter_computed_never_reaches_another(
         self, equipped: Engine, adapters: list[Path]

@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.workers.engines.adapter_conformance import SAME, AdapterConformance
+from tests.workers.engines.adapter_conformance import AdapterConformance, alike_alone_and_together
 from tests.workers.engines.asking import ask
 from workers.engines.factory import build_engine
 from workers.engines.local.adapter_base import require_base_on_disk
@@ -84,18 +84,7 @@ class TestWholeModels(AdapterConformance):
         self, equipped: Engine, tiny_loras: list[Path]
     ) -> None:
         await equipped.load_adapter("lora", str(tiny_loras[0]), 1)
-        asked = [
-            (f"{topic} " * 20, name)
-            for topic in range(3)
-            for name in ("red", "lora", "red", None, "blue", "red")
-        ]
-        alone = [await ask(equipped, text, adapter=name, sampling=LONG) for text, name in asked]
-        together = await asyncio.gather(
-            *(ask(equipped, text, adapter=name, sampling=LONG) for text, name in asked)
-        )
-        for one, other in zip(alone, together, strict=True):
-            assert other.output_ids == one.output_ids
-            assert other.logprobs == pytest.approx(one.logprobs, abs=SAME)
+        await alike_alone_and_together(equipped, ("red", "lora", "red", None, "blue", "red"))
 
     async def test_when_the_last_one_is_given_back_the_pools_own_weights_are_in_place(
         self, engine: Engine, shaken_models: list[Path]
