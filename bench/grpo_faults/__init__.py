@@ -58,7 +58,7 @@ def grpo_curve(
     output: Annotated[Path, typer.Argument(help="Folder of models, loops and the report.")],
     undisturbed: Annotated[
         int, typer.Option(min=2, max=100, help="Loops that nobody attacks: seeds from --seed on.")
-    ] = 3,
+    ] = 5,
     attacked: Annotated[
         int, typer.Option(min=1, max=100, help="Loops that are: twins of the first ones.")
     ] = 1,
@@ -76,9 +76,9 @@ def grpo_curve(
     as by `bench grpo-faults`, and hold the attacked curve against the spread of the others.
 
     With the defaults each loop seals about 1,200 groups. Adapters are measured after each round by
-    greedy play of held-out puzzles, in this process. Exit code 1 if an attacked curve leaves the
-    spread, a loop does not rise over the warm start, or a history has a violation. Run it again to
-    go on after a crash or Ctrl-C; finished loops are not done again.
+    play of held-out puzzles, in this process. Exit code 1 if an attacked curve leaves the spread, a
+    loop does not rise over the warm start, or a history has a violation. Run it again to go on
+    after a crash or Ctrl-C; finished loops are not done again.
     """
     from bench.grpo_faults.curve.command import measure
     from bench.grpo_faults.curve.settings import settings_of

@@ -76,8 +76,9 @@ def history(**changes: object) -> LoopHistory:
 
 
 def curve(kind: str, seed: int, *outcomes: str, **changes: object) -> LoopResult:
-    """A loop whose rounds, from 1 on, were measured as having these outcomes."""
-    looks = tuple(Look(round=at, outcomes=each) for at, each in enumerate(outcomes, 1))
+    """A loop whose rounds, from 1 on, were measured as having these outcomes; before them it solved
+    20."""
+    looks = tuple(Look(round=at, outcomes=each) for at, each in enumerate((solving(20), *outcomes)))
     loop = CurveLoop.model_validate({"kind": kind, "seed": seed})
     return LoopResult(loop=loop, history=history(**changes), looks=looks)
 
@@ -91,8 +92,10 @@ ALPHA = 0.05 / 2
 
 
 def reported(*attacked: str, warm: int = 20, **changes: object) -> CurveReport:
-    results = [*UNDISTURBED, curve("attacked", 1, *attacked, **changes)]
-    return report_of(TWO_LOOKS, solving(warm), results, 12.5)
+    loops = [*UNDISTURBED, curve("attacked", 1, *attacked, **changes)]
+    begun = Look(round=0, outcomes=solving(warm))
+    results = [each.model_copy(update={"looks": (begun, *each.looks[1:])}) for each in loops]
+    return report_of(TWO_LOOKS, results, 12.5)
 
 
 def looks_of(*outcomes: str) -> tuple[Held, ...]:
@@ -274,18 +277,19 @@ def unchanging_adapters(output: Path, kept: Path) -> None:
 def test_a_loop_that_was_stopped_behind_its_last_round_is_measured_and_not_run_again(
     begun_folder: tuple[Path, ArmResult],
 ) -> None:
-    output, warm = begun_folder
+    output, _ = begun_folder
     loop = CurveLoop(kind="attacked", seed=1)
     unchanging_adapters(output, loop.folder(output) / "adapters")
     (loop.folder(output) / HISTORY).write_text(history().model_dump_json())
     told: list[Told] = []
     found = do_loop(loop, TINY, output, told.append)
     # Adapters that change nothing solve what the warm start solves.
-    assert [look.outcomes for look in found.looks] == [warm.outcomes] * 2
-    assert [each.event for each in told] == ["playing", "playing"]
+    assert [look.round for look in found.looks] == [0, 1, 2]
+    assert len({look.outcomes for look in found.looks}) == 1
+    assert [each.event for each in told] == ["playing"] * 3
     assert read_result(loop, output) == found
     assert do_loop(loop, TINY, output, told.append) == found
-    assert len(told) == 2
+    assert len(told) == 3
 
 
 def finished_folder(output: Path, *attacked: int) -> None:

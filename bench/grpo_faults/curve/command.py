@@ -79,6 +79,6 @@ def done(output: Path, settings: CurveSettings) -> CurveReport:
         for loop in loops:
             results.append(do_loop(loop, settings, output, partial(progress.tell, loop)))
             finished(loop, results[-1].looks[-1].solved)
-        report = report_of(settings, start.outcomes, results, seconds() / 60)
+        report = report_of(settings, results, seconds() / 60)
     write(report, output)
     return report

@@ -116,19 +116,19 @@ class CurveReport(_Part):
 
 
 def report_of(
-    settings: CurveSettings, warm: str, results: Sequence[LoopResult], minutes: float
+    settings: CurveSettings, results: Sequence[LoopResult], minutes: float
 ) -> CurveReport:
-    """From the results of all loops; `warm` are the outcomes of the warm start."""
+    """From the results of all loops."""
     undisturbed = [each for each in results if each.loop.kind == "undisturbed"]
     alpha = ALPHA / len(settings.looked_at_rounds)
-    loops = tuple(_figures(each, warm, undisturbed, alpha) for each in results)
+    loops = tuple(_figures(each, undisturbed, alpha) for each in results)
     attacked = [each for each in loops if each.loop.kind == "attacked"]
     discordant = fmean(held.discordant for each in attacked for held in each.held)
     return CurveReport(
         settings=settings,
         loops=loops,
         alpha=alpha,
-        detectable=detectable_difference(len(warm), discordant, alpha=alpha),
+        detectable=detectable_difference(settings.held_out, discordant, alpha=alpha),
         within=all(each.within for each in attacked),
         rises=all(each.rises for each in loops),
         violations=sum(len(each.history.violations) for each in loops),
@@ -137,13 +137,13 @@ def report_of(
 
 
 def held_against(own: LoopResult, others: Sequence[LoopResult], alpha: float) -> tuple[Held, ...]:
-    """Every look of a loop against those of others, by the rule above."""
+    """Every look of a loop but the warm start's against those of others, by the rule above."""
     if not others:
         return ()
     by_round = [{look.round: look.outcomes for look in each.looks} for each in others]
     return tuple(
         _held(look.round, look.outcomes, [each[look.round] for each in by_round], alpha)
-        for look in own.looks
+        for look in own.looks[1:]
     )
 
 
@@ -163,12 +163,10 @@ def _held(number: int, own: str, others: Sequence[str], alpha: float) -> Held:
     )
 
 
-def _figures(
-    own: LoopResult, warm: str, undisturbed: Sequence[LoopResult], alpha: float
-) -> CurveFigures:
+def _figures(own: LoopResult, undisturbed: Sequence[LoopResult], alpha: float) -> CurveFigures:
     last = own.looks[-1].outcomes
     others = [each for each in undisturbed if each.loop != own.loop]
-    outcomes = {0: warm, **{look.round: look.outcomes for look in own.looks}}
+    outcomes = {look.round: look.outcomes for look in own.looks}
     twins = [each for each in others if each.loop.seed == own.loop.seed]
     return CurveFigures(
         loop=own.loop,
@@ -176,7 +174,7 @@ def _figures(
             number: Bounds.of(wilson(found.count("1"), len(found)))
             for number, found in outcomes.items()
         },
-        gain=_gap(last, warm),
+        gain=_gap(last, own.looks[0].outcomes),
         held=held_against(own, others, alpha),
         over_twin=_gap(last, twins[0].looks[-1].outcomes) if twins else None,
         history=own.history,

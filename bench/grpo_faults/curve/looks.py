@@ -1,14 +1,20 @@
-"""What adapters solve of the held-out puzzles, by greedy play in this process: whatever befalls the
-workers can't disturb it."""
+"""What adapters solve of the held-out puzzles, by play in this process: whatever befalls the
+workers can't disturb it.
+
+Completions are drawn at temperature 1, from the same seed for all adapters, and the first of each
+is executed. Greedy play is a threshold: these small policies get over it between two rounds, all
+puzzles at once, and then a curve tells nothing but the round in which that was. What a policy does
+on average rises from round to round."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from agents.environments.puzzle_splits import Split
+from agents.records import PolicyRef
 from bench.grpo_faults.curve.settings import CurveSettings
 from trainers.grpo.begins import begun_weights
-from trainers.grpo.in_process import Prompter, evaluate
+from trainers.grpo.in_process import Prompter, Rules, roll_out
 from trainers.grpo.pipeline import begun
 from trainers.grpo.policies import Policies
 from trainers.grpo.sampling import Sampler
@@ -38,10 +44,20 @@ class Measurement:
     def outcomes(self, adapter: Path) -> str:
         """`1` for each held-out puzzle that is solved with the adapter in that folder, `0` for each
         that is not. Raises `TrainingError`."""
+        import torch
+
         begin = Begin(model=str(adapter), sha256=weights_sha256(adapter))
         grpo = self._grpo.model_copy(update={"begins": {SHARED: begin}})
         begins = begun_weights(self._network, grpo)
         Policies(self._network, (SHARED,), grpo, begins).put_in(SHARED)
         chosen = self._settings
-        puzzles = chosen.game.tables(Split.TEST, chosen.test_seed, chosen.held_out)
-        return evaluate(puzzles, self._prompter, self._sampler, chosen.reinforced.limit).outcomes
+        return roll_out(
+            chosen.game.tables(Split.TEST, chosen.test_seed, chosen.held_out),
+            self._prompter,
+            self._sampler,
+            Rules(candidates=1, limit=chosen.reinforced.limit),
+            lambda agent: PolicyRef(name=SHARED, base=grpo.base, version=0),
+            lambda agent: None,
+            torch.Generator().manual_seed(chosen.test_seed),
+            run="look",
+        ).outcomes

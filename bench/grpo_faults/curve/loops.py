@@ -106,7 +106,7 @@ class LoopResult(BaseModel):
     loop: CurveLoop
     history: LoopHistory
     looks: tuple[Look, ...]
-    """Without that of the warm start, which all loops have in common."""
+    """The first one, of round 0, is the warm start's, which all loops have in common."""
 
 
 def loops_of(settings: CurveSettings) -> list[CurveLoop]:
@@ -160,7 +160,7 @@ def do_loop(loop: CurveLoop, settings: CurveSettings, output: Path, tell: Tell) 
         history = _played(loop, settings, base, folder, kept, tell)
         write_whole(path, history.model_dump_json(indent=1) + "\n")
     measurement, looks = Measurement(base, settings), list[Look]()
-    for number in settings.looked_at_rounds:
+    for number in (0, *settings.looked_at_rounds):
         look = Look(round=number, outcomes=measurement.outcomes(kept.of(number) / SHARED))
         looks.append(look)
         said = f"round {number}: {look.solved:,} of {settings.held_out:,} held-out puzzles"

@@ -38,7 +38,7 @@ def markdown(report: CurveReport) -> str:
 def render(report: CurveReport) -> str:
     """The same as one HTML file that needs nothing else."""
     drawings = [
-        (spread_plot(report), "Greedy success on held-out puzzles: the undisturbed loops' mean "
+        (spread_plot(report), "Success on held-out puzzles: the undisturbed loops' mean "
          "with their least and greatest, and each attacked loop with its 95 % interval."),
         (loops_plot(report), "The same, every loop by itself."),
         (sampled_plot(report), "Share of a round's runs that were solved in training, where the "

@@ -33,7 +33,7 @@ class CurveSettings(ArmSettings):
         )
     )
     reinforced: Reinforced = Reinforced(
-        steps=8, episodes=16, candidates=8, minibatch=16, learning_rate=2e-4
+        steps=8, episodes=16, candidates=8, minibatch=16, learning_rate=5e-5
     )
     warm_seed: int = 1
     """Of the warm start, which all loops begin with."""

@@ -24,7 +24,8 @@ def about(report: CurveReport) -> str:
         f"{counted(len(report.undisturbed), 'undisturbed loop')}, "
         f"{len(report.attacked)} attacked, of the same settings; loops of one seed are twins (the "
         "same first adapters, puzzles and seeds of every completion). What each round published is "
-        f"measured by greedy play of the same {chosen.held_out:,} held-out puzzles."
+        f"measured by play of the same {chosen.held_out:,} held-out puzzles at temperature 1, "
+        "with the same seed."
     )
 
 
