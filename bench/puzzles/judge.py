@@ -17,7 +17,13 @@ from agents.environments.game import (
     ProgramNotRun,
     taken_by,
 )
-from agents.errors import InvalidTask, JournalIncomplete, UnknownName
+from agents.errors import (
+    EnvironmentFault,
+    InvalidTask,
+    JournalIncomplete,
+    UnknownName,
+    environment_code,
+)
 from agents.records import Outcome, Trajectory
 from agents.roles.pair.episode import taken_in
 from bench.errors import OutputError
@@ -43,18 +49,19 @@ class PuzzlesJudge:
             return solved_nothing(OTHER_INSTANCE)
         # A step that failed has no action.
         steps = [step for step in trajectory.steps if step.decision.kind == "acted"]
+        environment = trajectory.run.task.environment
         try:
-            episode = games.get(trajectory.run.task.environment).reset(instance)
-        except (UnknownName, InvalidTask) as error:
+            with environment_code(environment, "as the judge played the run again"):
+                episode = games.get(environment).reset(instance)
+                made: list[tuple[str, Observation]] = []
+                for step in sorted(steps, key=lambda step: step.turn):
+                    taken = taken_in(step)
+                    made.append((taken.agent, taken_by(episode, taken).observation))
+                verdict = episode.verify()
+        except (UnknownName, InvalidTask, EnvironmentFault) as error:
             raise OutputError(f"the item can't be played: {error}") from error
-        try:
-            made: list[tuple[str, Observation]] = []
-            for step in sorted(steps, key=lambda step: step.turn):
-                taken = taken_in(step)
-                made.append((taken.agent, taken_by(episode, taken).observation))
         except (OutOfTurn, ProgramNotRun, JournalIncomplete) as error:
             return solved_nothing(str(error))
-        verdict = episode.verify()
         real = [observation for agent, observation in made if agent == episode.agents[-1]]
         said = episode.taken[-1].text if episode.taken else None
         return Judgement(

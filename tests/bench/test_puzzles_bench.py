@@ -14,6 +14,7 @@ from pydantic import JsonValue
 
 from agents.environments import plan_path
 from agents.environments.puzzle_splits import Split
+from agents.environments.team_episode import TeamEpisode
 from agents.errors import RequestFailed
 from agents.local import run_locally
 from agents.records import JsonObject, Outcome, Run, Task, Trajectory
@@ -33,7 +34,7 @@ from bench.taxonomy import Class
 from bench.teams.findings import ladder, pass_at, success
 from bench.teams.sampling import sampling
 from tests.agents.conversations import a_run
-from tests.agents.test_pair import ManyHost
+from tests.agents.test_pair import ManyHost, raises
 from tests.bench.command_line import bench
 from tests.bench.puzzle_client import PuzzleClient, manifest, measured, oracle
 
@@ -205,6 +206,17 @@ async def test_an_item_that_is_no_puzzle_is_a_damaged_manifest() -> None:
     trajectory = await played(item, [solution(item)])
     with pytest.raises(OutputError, match="its manifest is damaged"):
         PuzzlesJudge().judge(trajectory, Item("x", "?", ""))
+
+
+@pytest.mark.parametrize("name", ["apply", "verify"])
+async def test_an_environment_that_raises_under_the_judge_is_named(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item = a_puzzle()
+    trajectory = await played(item, [solution(item)])
+    monkeypatch.setattr(TeamEpisode, name, raises)
+    with pytest.raises(OutputError, match=r"'plan_path' raised ZeroDivisionError as the judge"):
+        PuzzlesJudge().judge(trajectory, item)
 
 
 async def test_failures_fall_into_classes() -> None:
