@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -123,14 +123,25 @@ def require_disk(folder: Path, needed: int) -> None:
 
 def require_same_recipe(found: BaseModel, wanted: BaseModel, folder: Path) -> None:
     """Raises `TrainingError` when what is in `folder` belongs to another training."""
-    before, now = found.model_dump(), wanted.model_dump()
-    changed = [key for key in now if before.get(key) != now[key]]
+    changed = changed_settings(found.model_dump(), wanted.model_dump())
     if changed:
-        listed = ", ".join(f"{key} ({before.get(key)} → {now[key]})" for key in changed)
         raise TrainingError(
-            f"{folder} was begun with other settings: {listed}; "
+            f"{folder} was begun with other settings: {', '.join(changed)}; "
             "use the same ones, another --output, or --restart to begin anew"
         )
+
+
+def changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """`name (before → now)` of each that differs, `outer.name` of those within others."""
+    changed: list[str] = []
+    for name in {**now, **before}:
+        old, new = before.get(name), now.get(name)
+        if isinstance(old, dict) and isinstance(new, dict):
+            inner = changed_settings(cast("dict[str, Any]", old), cast("dict[str, Any]", new))
+            changed += [f"{name}.{each}" for each in inner]
+        elif old != new:
+            changed.append(f"{name} ({old} → {new})")
+    return changed
 
 
 def remove_checkpoints(folder: Path) -> None:

@@ -30,6 +30,7 @@ from bench.errors import OutputError, UsageError
 from bench.results import Result
 from bench.tools import worlds
 from runtime.whole_files import write_whole
+from trainers.checkpoints import changed_settings
 from trainers.glpft.settings import MICRO, SIZES, Size
 from trainers.glpft.stages import METHODS, Method
 
@@ -227,8 +228,7 @@ def _claim(path: Path, wanted: BaseModel) -> None:
     except ValidationError as error:
         why = error.errors()[0]["msg"]
         raise OutputError(f"{path} is damaged ({why}); name another folder") from error
-    before, now = found.model_dump(), wanted.model_dump()
-    changed = [f"{key} ({before[key]} → {now[key]})" for key in now if before[key] != now[key]]
+    changed = changed_settings(found.model_dump(), wanted.model_dump())
     if changed:
         raise OutputError(
             f"{path.parent} was begun with other settings: {', '.join(changed)}; use the same "

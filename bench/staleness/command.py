@@ -27,6 +27,7 @@ from bench.staleness.plan import (
     read_result,
 )
 from runtime.words import counted
+from trainers.checkpoints import changed_settings
 from trainers.errors import TrainingError
 from trainers.grpo.arms.results import read_result as read_arm
 from trainers.job_processes import Told, do_jobs
@@ -96,8 +97,14 @@ def claim(output: Path, settings: StalenessSettings) -> None:
             why = error.errors(include_url=False)[0]["msg"]
             raise OutputError(f"{path} is damaged ({why}): name another folder") from error
         seeds = {"demo": {"seeds"}}
-        if found.model_dump(exclude=seeds) != settings.model_dump(exclude=seeds):
-            raise UsageError(f"{output} was begun with other settings: name another folder")
+        changed = changed_settings(
+            found.model_dump(exclude=seeds), settings.model_dump(exclude=seeds)
+        )
+        if changed:
+            raise UsageError(
+                f"{output} was begun with other settings: {', '.join(changed)}; use the same "
+                "ones, or name another folder"
+            )
         return
     if output.exists() and any(output.iterdir()):
         raise UsageError(f"{output} holds something else; name another folder")
