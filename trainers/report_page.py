@@ -100,7 +100,7 @@ def _split_words(seconds: Mapping[str, float]) -> str:
     listed = ", ".join(
         f"{name} {value:,.1f} s ({share(value / total)})" for name, value in seconds.items()
     )
-    return f"{total:,.1f} seconds: {listed}."
+    return f"{total:,.1f} seconds: {listed}. What a crash broke off is not counted."
 
 
 def _flat(prefix: str, value: object) -> Iterator[tuple[str, str]]:

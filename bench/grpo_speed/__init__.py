@@ -40,7 +40,7 @@ def grpo_speed(
     each a process, against one process without a bus; Plan-Path puzzles, the same seeds, the engine
     on one thread. Steps: tokens per second of one update by the same groups, in fp32 on one thread,
     with prefixes shared (as trainings do) and without; each trainer after two steps that are not
-    measured. The defaults take about ten minutes on two cores.
+    measured. The defaults take nine minutes on two cores.
     """
     from bench.errors import EXIT_INTERRUPTED
     from bench.grpo_speed.command import Plan, measure

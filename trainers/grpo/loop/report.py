@@ -15,7 +15,8 @@ from trainers.grpo.report import REPORT, StepFacts, summaries
 
 class Seconds(BaseModel):
     """Where the trainer's time went. Each moment is in one part, so the parts add up to the time
-    that passed; what runs are played of while a step is made is in `train`."""
+    that passed; what runs are played of while a step is made is in `train`. Attempts at a round
+    that a crash broke off are not counted."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
