@@ -20,7 +20,7 @@ MOST_DOTS = 40
 GREATEST = 1e100
 """Beyond it a scale could overflow; no loss that means something is there."""
 COLOURS = 6
-_LEFT, _RIGHT, _BOTTOM, _ROW = 58.0, 14.0, 44.0, 17.0
+_LEFT, _RIGHT, _BOTTOM, _ROW = 58.0, 24.0, 44.0, 17.0
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,15 @@ class Curve:
 
 
 def number(value: float) -> str:
-    """Three digits of meaning: 0.0123, 1,230, 1.2e-07."""
+    """Three digits of meaning: 0.0123, 1,230, 12.5 M, 1.2e-07."""
     if value == 0:
         return "0"
-    if abs(value) >= 1000:
-        shown = f"{value:,.0f}" if abs(value) < 1e7 else f"{value:.2g}"
+    if abs(value) >= 1e9:
+        shown = f"{value:.2g}"
+    elif abs(value) >= 1e7:
+        shown = f"{value / 1e6:.3g} M"
+    elif abs(value) >= 1000:
+        shown = f"{value:,.0f}"
     elif abs(value) < 1e-3:
         shown = f"{value:.1e}"
     else:

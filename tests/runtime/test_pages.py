@@ -79,6 +79,6 @@ def test_every_line_stays_inside_its_drawing(values: list[tuple[float, float]]) 
 
 
 def test_numbers_have_three_digits_of_meaning() -> None:
-    assert [number(each) for each in (0.0, 0.01234, -0.5, 1234.4, 1e-7, 2e9)] == [
-        "0", "0.0123", "−0.5", "1,234", "1.0e−07", "2e+09",
+    assert [number(each) for each in (0.0, 0.01234, -0.5, 1234.4, 3e7, 1e-7, 2e9)] == [
+        "0", "0.0123", "−0.5", "1,234", "30 M", "1.0e−07", "2e+09",
     ]  # fmt: skip
