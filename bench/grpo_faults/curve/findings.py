@@ -1,5 +1,5 @@
-"""The figures of the curves, and the verdict. The rules were chosen before any curve was
-there; the looks, the learning rate and the number of undisturbed loops after a first one (`looks`).
+"""The figures of the curves, and the verdict. The rules were chosen before any curve was there; how
+a look is taken, the learning rate and the number of undisturbed loops after a first one (`looks`).
 
 **Within the spread.** At every look the attacked loop is held against all undisturbed ones. Where
 it solves no fewer than the least and no more than the greatest of them, it is within. Else it is
