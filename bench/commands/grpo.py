@@ -27,19 +27,29 @@ def grpo(
             "tool-agent-alone, best-of-k; those that these need are done as well."
         ),
     ] = "all",
+    rates: Annotated[
+        str,
+        typer.Option(
+            help="Comma-separated, times the learning rate of the game: each arm that learns is "
+            "tried at all of them on the first seed, and takes the one that is best by the "
+            "validation split. One alone is taken without trials."
+        ),
+    ] = "0.3,1,3",
     held_out: Annotated[int, typer.Option(min=1, help="Puzzles to measure on.")] = 1_000,
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Arms at once, each on one core.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
     """Train AT-GRPO and its peers on one game from random weights, and measure them.
 
-    All arms of a seed play the same puzzles with the same settings and as many samples; what they
-    solve of held-out puzzles is printed as it comes out. Run it again to go on after a crash or
-    Ctrl-C; what is finished is not done again, and further seeds and arms may be asked of the
-    folder.
+    All arms of a seed play the same puzzles with as many samples, each at the learning rate that
+    as many trials found best for it; what they solve of held-out puzzles is printed as it comes
+    out. Run it again to go on after a crash or Ctrl-C; what is finished is not done again, and
+    further seeds, arms and rates may be asked of the folder.
     """
     from bench.grpo.command import measure
     from bench.grpo.plan import plan_of
 
-    plan = plan_of(output, game=game, seeds=seeds, arms=arms, held_out=held_out, jobs=jobs)
+    plan = plan_of(
+        output, game=game, seeds=seeds, arms=arms, rates=rates, held_out=held_out, jobs=jobs
+    )
     measure(plan, as_json=as_json)

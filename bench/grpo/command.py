@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
+from math import fsum
 from pathlib import Path
 
 import typer
@@ -12,13 +14,15 @@ from rich.console import Console
 
 from bench.errors import EXIT_INTERRUPTED, BenchError
 from bench.grpo.figures import GrpoReport, report_of
-from bench.grpo.plan import Plan
+from bench.grpo.plan import Plan, with_needed
 from bench.grpo.published import said
+from bench.grpo.rates import chosen_of, trial_of
 from bench.grpo.report import last_line, show, write
 from bench.output import OutputDirectory
 from runtime.whole_files import write_whole
 from trainers.errors import TrainingError
 from trainers.grpo.arms.folder import claim, do_arms, read_whole, results_of, timed
+from trainers.grpo.arms.results import Arm, ArmResult
 from trainers.grpo.arms.settings import ArmSettings
 from trainers.job_progress import JobProgress
 
@@ -59,15 +63,33 @@ def measure(plan: Plan, *, as_json: bool) -> None:
 def _done(plan: Plan) -> GrpoReport | None:
     """None if it was stopped."""
     with timed(plan.output) as seconds:
-        with JobProgress("arms") as progress:
-            if not do_arms(plan.arms, plan.output, jobs=plan.jobs, watcher=progress.watch):
-                return None
+        tried = _do(plan, plan.trials, "trials")
+        if tried is None:
+            return None
+        trials = tuple(map(trial_of, tried))
+        arms = plan.arms(chosen_of(trials))
+        results = _do(plan, arms, "arms")
+        if results is None:
+            return None
+        every = results_of(with_needed([*plan.trials, *arms]), plan.output)
         by_hand = _by_hand(plan.output, plan.settings)
-        results = results_of(plan.arms, plan.output)
         name = plan.settings.game.name
-        report = report_of(plan.settings, results, by_hand.solved, said(name), seconds() / 60)
+        report = report_of(
+            plan.settings, results, by_hand.solved, said(name), seconds() / 60,
+            cpu_minutes=fsum(one.cpu_seconds for one in every) / 60, trials=trials,
+        )  # fmt: skip
     write(report, plan.output)
     return report
+
+
+def _do(plan: Plan, arms: Sequence[Arm], things: str) -> list[ArmResult] | None:
+    """What the arms came to, and before them those that they need; None if it was stopped."""
+    every = with_needed(arms)
+    if every:
+        with JobProgress(things) as progress:
+            if not do_arms(every, plan.output, jobs=plan.jobs, watcher=progress.watch):
+                return None
+    return results_of(arms, plan.output)
 
 
 def _by_hand(output: Path, settings: ArmSettings) -> ByHand:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from math import fsum
 from statistics import fmean
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from bench.grpo.rates import Trial
 from bench.statistics import Interval, bootstrap_difference, wilson
 from trainers.grpo.arms.kinds import (
     AT_GRPO,
@@ -86,6 +86,8 @@ class ArmFigures(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     arm: ArmName
+    rate: float
+    """Times the learning rate of its game."""
     success: Bounds
     by_seed: dict[int, Bounds]
     gain: Bounds | None
@@ -127,11 +129,13 @@ class GrpoReport(BaseModel):
     differences: tuple[Difference, ...]
     baselines: dict[str, Bounds]
     """Players by hand on the same puzzles, with Wilson's interval."""
+    trials: tuple[Trial, ...] = ()
+    """By which each arm's learning rate was chosen; none where it is the game's."""
     published: str
     minutes: float
     """Of the wall clock, over all parts of an interrupted run."""
     cpu_minutes: float
-    """Of all processes: training, looks and measurement."""
+    """Of all processes: training, looks and measurement, trials included."""
 
 
 def report_of(
@@ -140,6 +144,9 @@ def report_of(
     baselines: Mapping[str, int],
     published: str,
     minutes: float,
+    *,
+    cpu_minutes: float,
+    trials: tuple[Trial, ...] = (),
 ) -> GrpoReport:
     """From the results of all arms of all seeds."""
     by_arm: dict[ArmName, list[ArmResult]] = {}
@@ -158,9 +165,10 @@ def report_of(
         baselines={
             name: Bounds.of(wilson(solved, settings.held_out)) for name, solved in baselines.items()
         },
+        trials=trials,
         published=published,
         minutes=round(minutes, 2),
-        cpu_minutes=round(fsum(one.cpu_seconds for one in results) / 60, 2),
+        cpu_minutes=round(cpu_minutes, 2),
     )
 
 
@@ -175,6 +183,7 @@ def _arm(name: ArmName, own: Sequence[ArmResult], warm: Sequence[ArmResult] | No
     solved = _by_puzzle(own)
     return ArmFigures(
         arm=name,
+        rate=own[0].rate,
         success=Bounds.of(bootstrap_difference(solved, [0.0] * len(solved))),
         by_seed={one.seed: Bounds.of(wilson(one.solved, len(one.outcomes))) for one in own},
         gain=None if warm is None or name == WARM_START else _gap(own, warm),

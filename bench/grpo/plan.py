@@ -3,11 +3,13 @@
     OUTPUT/baselines.json                    what players by hand solve
     OUTPUT/report.md, report.html, report.json
 
-Further seeds and arms may be asked of the same folder; what is there is not done again.
+Further seeds, arms and rates may be asked of the same folder; what is there is not done again.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,14 +37,51 @@ class Plan:
     kinds: tuple[ArmName, ...]
     """With those that they need, in the order of work."""
     jobs: int
+    rates: tuple[float, ...] = (1.0,)
+    """That each arm which learns is tried at, times the learning rate of its game. One alone is
+    not tried, but taken."""
 
     @property
-    def arms(self) -> list[Arm]:
-        """Seed by seed, so that what was done before a stop compares."""
-        return [Arm(kind=kind, seed=seed) for seed in self.settings.seeds for kind in self.kinds]
+    def trials(self) -> list[Arm]:
+        """Of the first seed."""
+        tried = self.rates if len(self.rates) > 1 else ()
+        return [
+            Arm(kind=kind, seed=self.settings.seeds[0], rate=rate)
+            for kind in self.kinds
+            if KINDS[kind].learns
+            for rate in tried
+        ]
+
+    def arms(self, chosen: Mapping[ArmName, float]) -> list[Arm]:
+        """Those of the table, at the rates that were chosen for them: seed by seed, so that what
+        was done before a stop compares."""
+
+        def rate(kind: ArmName) -> float:
+            what = KINDS[kind]
+            if what.learns:
+                return chosen.get(kind, self.rates[0])
+            return (
+                1.0 if what.begins is None or not KINDS[what.begins].learns else rate(what.begins)
+            )
+
+        return [
+            Arm(kind=kind, seed=seed, rate=rate(kind))
+            for seed in self.settings.seeds
+            for kind in self.kinds
+        ]
 
 
-def plan_of(output: Path, *, game: str, seeds: str, arms: str, held_out: int, jobs: int) -> Plan:
+def with_needed(arms: Sequence[Arm]) -> list[Arm]:
+    """The arms, each after those that it needs."""
+    found: dict[Arm, None] = {}
+    for arm in arms:
+        found |= dict.fromkeys((*with_needed(arm.needs), arm))
+    return list(found)
+
+
+def plan_of(
+    output: Path, *, game: str, seeds: str, arms: str, rates: str, held_out: int, jobs: int
+) -> Plan:
     """From the options as they are typed. Raises `UsageError`."""
     if game not in GAMES:
         raise UsageError(f"--game: there is no {game!r}; there are: {', '.join(GAMES)}")
@@ -59,7 +98,7 @@ def plan_of(output: Path, *, game: str, seeds: str, arms: str, held_out: int, jo
         supervised=known.training.supervised,
         reinforced=known.training.reinforced,
     )
-    return Plan(output, settings, _kinds(arms), jobs)
+    return Plan(output, settings, _kinds(arms), jobs, _rates(rates))
 
 
 def _seeds(text: str) -> tuple[int, ...]:
@@ -69,6 +108,16 @@ def _seeds(text: str) -> tuple[int, ...]:
         raise UsageError(f"--seeds {text}: whole numbers, as in 1,2,3") from error
     if min(found) < 0:
         raise UsageError(f"--seeds {text}: none is below 0")
+    return found
+
+
+def _rates(text: str) -> tuple[float, ...]:
+    try:
+        found = tuple(dict.fromkeys(float(part) for part in text.split(",")))
+    except ValueError as error:
+        raise UsageError(f"--rates {text}: numbers, as in 0.3,1,3") from error
+    if not all(0 < rate < math.inf for rate in found):
+        raise UsageError(f"--rates {text}: each is finite and above 0")
     return found
 
 

@@ -55,7 +55,7 @@ def _train(
     began, demo, kind = time.process_time(), settings.demo, KINDS[AT_GRPO]
     base = Cell(seed=cell.seed).folder(output) / MODEL
     loaded = load_base(str(base))
-    grpo = grpo_settings(demo, kind, weights_sha256(base), cell.seed, cell.correction)
+    grpo = grpo_settings(demo, kind, weights_sha256(base), cell.seed, correction=cell.correction)
     policies = begun(grpo, [SHARED], loaded)
     prompter, sampler = Prompter(loaded), Sampler(loaded.model, loaded.end_ids, padding=0)
     steps = ReinforcedSteps(demo, kind, cell.seed, policies, prompter, sampler)

@@ -238,7 +238,7 @@ def refused(
 ) -> None:
     """The third supervised step of seed 1, with these logits."""
     playing = at_beginning(arm(WARM_START), folder, LEARNING)
-    steps = SupervisedSteps(LEARNING, 1, 0, None, playing.policies, playing.prompter)
+    steps = SupervisedSteps(LEARNING, 1, 1.0, 0, None, playing.policies, playing.prompter)
     before = {k: v.detach().clone() for k, v in playing.policies.network.trained()}
     monkeypatch.setattr(Network, "learned_logits", logits)
     with pytest.raises(

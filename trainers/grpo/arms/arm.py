@@ -19,7 +19,6 @@ from agents.environments.puzzle_splits import Split
 from trainers.checkpoints import CheckpointState, load_checkpoint, save_checkpoint
 from trainers.curves import Curves
 from trainers.errors import UnreadableModel
-from trainers.grpo.arms.kinds import AT_GRPO
 from trainers.grpo.arms.measured import measure, played
 from trainers.grpo.arms.models import as_written, at_beginning, write
 from trainers.grpo.arms.reinforced import ReinforcedSteps
@@ -135,11 +134,11 @@ class _ArmTraining:
 
     def _looks(self) -> int:
         """That are due by now, but for the first one."""
-        return int(self._share() * (1 if self.arm.what.begins is None else self.settings.looks))
+        return int(self._share() * (1 if self.arm.begins is None else self.settings.looks))
 
     def _share(self) -> float:
         """Of the arm's steps or, where it has a budget, of that."""
-        spends = self.arm.what.spends
+        spends = self.arm.spends
         if spends is not None:
             spent = self.state.tokens if spends == "tokens" else self.state.samples
             return min(1.0, spent / self.budget)
@@ -150,10 +149,10 @@ class _ArmTraining:
 
     def _budget(self) -> int:
         """Tokens or samples to spend; 0 where steps are counted."""
-        spends = self.arm.what.spends
+        spends = self.arm.spends
         if spends is None:
             return 0
-        folder = self.arm.of(AT_GRPO).folder(self.output)
+        folder = self.arm.measure.folder(self.output)
         peer = read_result(folder)
         if peer is None:
             raise UnreadableModel(f"{folder} has no result")
@@ -166,9 +165,9 @@ class _ArmTraining:
                 settings, arm.what, arm.seed, playing.policies, playing.prompter, playing.sampler
             )
         # What is imitated later was not imitated before.
-        first = 0 if arm.what.begins is None else settings.supervised.steps
+        first = 0 if arm.begins is None else settings.supervised.steps
         return SupervisedSteps(
-            settings, arm.seed, first, arm.what.team, playing.policies, playing.prompter
+            settings, arm.seed, arm.rate, first, arm.what.team, playing.policies, playing.prompter
         )
 
     def _restore(self) -> None:

@@ -43,6 +43,7 @@ PROPOSER: ArmName = "tool agent alone"
 BEST_OF_K: ArmName = "best of K"
 
 Way = Literal["supervised", "reinforced", "measured"]
+Spent = Literal["tokens", "samples"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Kind:
     """In a report."""
     begins: ArmName | None = None
     """Whose model it begins with, or measures; None: random weights."""
-    spends: Literal["tokens", "samples"] | None = None
+    spends: Spent | None = None
     """As many of these as AT-GRPO; None: as many steps as the settings say."""
     team: Team | None = None
     """Who plays; None: the game's own team."""
@@ -67,6 +68,11 @@ class Kind:
         """The arms that must have a result before."""
         before = () if self.begins is None else (self.begins,)
         return before if self.spends is None else (*before, AT_GRPO)
+
+    @property
+    def learns(self) -> bool:
+        """Whether it goes on from what another arm has learned, at a learning rate."""
+        return self.begins is not None and self.way != "measured"
 
 
 KINDS: dict[ArmName, Kind] = {

@@ -22,10 +22,10 @@ _OTHER: dict[str, Agent] = {TOOL: PLAN, PLAN: TOOL}
 
 def measure(arm: Arm, output: Path, settings: ArmSettings) -> ArmResult:
     """Play the held-out puzzles and write the result. Raises `TrainingError`."""
-    if arm.what.begins is None:
+    if arm.begins is None:
         raise TrainingError(f"{arm.name}: there is nothing to measure")
     began = time.process_time()
-    playing = as_written(arm.of(arm.what.begins), output, settings)
+    playing = as_written(arm.begins, output, settings)
     if arm.kind == BEST_OF_K:
         found = _best_of_k(playing, arm, settings)
     else:

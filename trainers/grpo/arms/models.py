@@ -48,14 +48,14 @@ class Playing:
 def at_beginning(arm: Arm, output: Path, settings: ArmSettings) -> Playing:
     """The policies of an arm that has learned nothing. Raises `TrainingError`."""
     base = base_of(arm, output, settings)
-    return _playing(grpo_settings(settings, arm.what, weights_sha256(base), arm.seed), arm, base)
+    return _playing(_settings(arm, base, settings), arm, base)
 
 
 def as_written(arm: Arm, output: Path, settings: ArmSettings) -> Playing:
     """The policies of an arm as `write` has written them, rounding included. Raises
     `TrainingError`."""
     base, model = base_of(arm, output, settings), arm.folder(output) / MODEL
-    grpo = grpo_settings(settings, arm.what, weights_sha256(base), arm.seed)
+    grpo = _settings(arm, base, settings)
     begins: dict[str, Begin] = {}
     for name in _names(grpo, arm):
         folder = _folder(model, name)
@@ -85,12 +85,16 @@ def write(arm: Arm, output: Path, playing: Playing) -> None:
 
 def base_of(arm: Arm, output: Path, settings: ArmSettings) -> Path:
     """Folder of the model that an arm begins with."""
-    if arm.what.begins is not None:
-        return arm.of(arm.what.begins).folder(output) / MODEL
+    if arm.begins is not None:
+        return arm.begins.folder(output) / MODEL
     folder = output / f"seed-{arm.seed}" / "beginning"
     if not folder.exists():
         write_beginning(settings.network, settings.game.pieces, arm.seed, folder)
     return folder
+
+
+def _settings(arm: Arm, base: Path, settings: ArmSettings) -> GrpoSettings:
+    return grpo_settings(settings, arm.what, weights_sha256(base), arm.seed, rate=arm.rate)
 
 
 def _names(grpo: GrpoSettings, arm: Arm) -> list[str]:

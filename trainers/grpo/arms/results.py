@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from runtime.whole_files import write_whole
 from trainers.errors import UnreadableModel
-from trainers.grpo.arms.kinds import KINDS, ArmName, Kind, slug
+from trainers.grpo.arms.kinds import AT_GRPO, KINDS, ArmName, Kind, Spent, slug
 from trainers.grpo.in_process import Evaluated
 
 RESULT = "result.json"
@@ -22,27 +22,45 @@ class Arm(BaseModel):
 
     kind: ArmName
     seed: int
+    rate: float = Field(default=1.0, gt=0)
+    """Times the learning rate of its game. Of one that plays what another has learned: of that."""
 
     @property
     def name(self) -> str:
-        return f"seed {self.seed}, {self.kind}"
+        return f"seed {self.seed}, {self.kind}{'' if self.rate == 1 else f' × {self.rate:g}'}"
 
     def folder(self, output: Path) -> Path:
         """Where it is written."""
-        return output / f"seed-{self.seed}" / slug(self.kind)
+        rate = "" if self.rate == 1 else f"-rate-{self.rate:g}"
+        return output / f"seed-{self.seed}" / f"{slug(self.kind)}{rate}"
 
     @property
     def what(self) -> Kind:
         return KINDS[self.kind]
 
-    def of(self, kind: ArmName) -> Arm:
-        """Another arm of the same seed."""
-        return Arm(kind=kind, seed=self.seed)
+    @property
+    def begins(self) -> Arm | None:
+        """Whose model it begins with, or plays; None: random weights."""
+        if self.what.begins is None:
+            return None
+        rate = self.rate if self.what.way == "measured" else 1.0
+        return Arm(kind=self.what.begins, seed=self.seed, rate=rate)
+
+    @property
+    def spends(self) -> Spent | None:
+        """What it has as much of as its `measure`; None: as many steps as the settings say."""
+        return "samples" if self.kind == AT_GRPO and self.rate != 1 else self.what.spends
+
+    @property
+    def measure(self) -> Arm:
+        """AT-GRPO at the rate of the game: whatever rates others have, all spend as much."""
+        return Arm(kind=AT_GRPO, seed=self.seed)
 
     @property
     def needs(self) -> tuple[Arm, ...]:
         """The arms that must have a result before: a beginning, and how much compute to spend."""
-        return tuple(map(self.of, self.what.needs))
+        before = () if self.begins is None else (self.begins,)
+        return before if self.spends is None else (*before, self.measure)
 
 
 class Point(BaseModel):
@@ -68,6 +86,7 @@ class ArmResult(BaseModel):
 
     arm: ArmName
     seed: int
+    rate: float = 1.0
     steps: int
     tokens: int
     """Through the model in training, padding included; those only read to sample count as well."""
@@ -103,6 +122,7 @@ class ArmResult(BaseModel):
         return cls(
             arm=arm.kind,
             seed=arm.seed,
+            rate=arm.rate,
             steps=steps,
             tokens=tokens,
             samples=samples,

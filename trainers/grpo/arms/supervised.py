@@ -22,13 +22,15 @@ _SEEDS = 1_000_003
 
 
 class SupervisedSteps:
-    """Steps that follow from the settings, the seed and the step's number alone. `first` is the
-    number of the first demonstrations: those of the control are not those of its warm start."""
+    """Steps that follow from the settings, the seed, the rate and the step's number alone. `first`
+    is the number of the first demonstrations: those of the control are not those of its warm start;
+    `rate` is times the learning rate of the settings."""
 
     def __init__(
         self,
         settings: ArmSettings,
         seed: int,
+        rate: float,
         first: int,
         team: Team | None,
         policies: Policies,
@@ -36,6 +38,7 @@ class SupervisedSteps:
     ) -> None:
         self._settings = settings
         self._team = team
+        self._rate = settings.supervised.learning_rate * rate
         self._first = seed * _SEEDS + first
         self._policies = policies
         self._prompter = prompter
@@ -50,7 +53,7 @@ class SupervisedSteps:
         chosen, network = self._settings.supervised, self._policies.network
         optimizer = self._policies.put_in(SHARED)
         for group in optimizer.param_groups:
-            group["lr"] = chosen.learning_rate * min(1.0, (number + 1) / chosen.warmup)
+            group["lr"] = self._rate * min(1.0, (number + 1) / chosen.warmup)
         ids, learned = self._rows(self._first + number)
         targets = ids[:, 1:][learned]
         loss = functional.cross_entropy(network.learned_logits(ids, learned), targets)
@@ -64,7 +67,7 @@ class SupervisedSteps:
                 raise NotFinite(
                     f"the {what} is {value} at supervised step {number + 1}, whose {len(ids)} "
                     f"answers are those of the demonstrations of seed {self._first + number}. "
-                    f"Lower the learning rate of supervised steps ({chosen.learning_rate:.1e})"
+                    f"Lower the learning rate of supervised steps ({self._rate:.1e})"
                 )
         optimizer.step()
         return StepFacts(ids.numel(), len(ids), {"loss": found}, f"loss {found:.3f}")

@@ -1,0 +1,56 @@
+"""Which learning rate each arm has: every arm that learns is tried at the same rates, on the first
+seed, and takes the one at which it solved most puzzles of the validation split.
+
+A trial is as long as the arm itself, so that one at which it falls back later is not chosen. Those
+of the first seed at the chosen rates are in the table as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log
+from statistics import fmean
+
+from pydantic import BaseModel, ConfigDict
+
+from trainers.grpo.arms.kinds import ArmName
+from trainers.grpo.arms.results import ArmResult
+
+LOOKS_COUNTED = 3
+"""The last ones of a trial: one alone is of few puzzles."""
+
+
+class Trial(BaseModel):
+    """An arm at a rate."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    arm: ArmName
+    rate: float
+    """Times the learning rate of its game."""
+    validation: float
+    """Greedy success, mean of the last looks: what is chosen by."""
+    held_out: float
+    """What it came to in the end, of the puzzles that the table is of. Nothing is chosen by it."""
+
+
+def trial_of(result: ArmResult) -> Trial:
+    """From what a trial came to."""
+    return Trial(
+        arm=result.arm,
+        rate=result.rate,
+        validation=fmean(point.success for point in result.curve[-LOOKS_COUNTED:]),
+        held_out=result.success,
+    )
+
+
+def chosen_of(trials: Sequence[Trial]) -> dict[ArmName, float]:
+    """Each arm's best rate; of equal ones that which is nearest to the game's own, or the lower."""
+
+    def better(trial: Trial) -> tuple[float, float, float]:
+        return trial.validation, -abs(log(trial.rate)), -trial.rate
+
+    best: dict[ArmName, Trial] = {}
+    for trial in trials:
+        best[trial.arm] = max(best.get(trial.arm, trial), trial, key=better)
+    return {name: trial.rate for name, trial in best.items()}
