@@ -20,6 +20,7 @@ from trainers.grpo.arms.kinds import (
     AT_GRPO,
     BEST_OF_K,
     CONTINUED,
+    KINDS,
     MAS_GRPO,
     PER_ROLE,
     PER_ROLE_LORA,
@@ -170,6 +171,20 @@ def report_of(
         minutes=round(minutes, 2),
         cpu_minutes=round(cpu_minutes, 2),
     )
+
+
+def at_equal_tokens(arms: Sequence[ArmFigures]) -> dict[ArmName, float]:
+    """What the arms that learn from rewards solved of the validation split at the first look after
+    as many tokens as AT-GRPO had in the end, or at their last one; empty without AT-GRPO."""
+    whole = next((each.tokens for each in arms if each.arm == AT_GRPO), None)
+    if whole is None:
+        return {}
+    found: dict[ArmName, float] = {}
+    for each in arms:
+        if KINDS[each.arm].way == "reinforced":
+            later = (point.success for point in each.curve if point.tokens >= whole)
+            found[each.arm] = next(later, each.curve[-1].success)
+    return found
 
 
 def _arm(name: ArmName, own: Sequence[ArmResult], warm: Sequence[ArmResult] | None) -> ArmFigures:

@@ -60,9 +60,7 @@ class Plan:
             what = KINDS[kind]
             if what.learns:
                 return chosen.get(kind, self.rates[0])
-            return (
-                1.0 if what.begins is None or not KINDS[what.begins].learns else rate(what.begins)
-            )
+            return 1.0 if what.begins is None else rate(what.begins)
 
         return [
             Arm(kind=kind, seed=seed, rate=rate(kind))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents.environments.game import Scheme
-from bench.grpo.figures import ArmFigures, Bounds, GrpoReport
+from bench.grpo.figures import ArmFigures, Bounds, GrpoReport, at_equal_tokens
 from bench.grpo.published import QWEN3_SMALL
 from bench.report import figures as say
 from runtime.words import counted
@@ -15,10 +15,14 @@ Table = tuple[list[str], list[list[str]]]
 """Heading and rows."""
 _BUDGET = (
     "Every arm has the settings of its game; these were chosen by trials of the warm start and "
-    "AT-GRPO on puzzles of another seed, and the other arms take them as they are. Arms that learn "
-    "from rewards draw as many completions as AT-GRPO in its steps, up to the end of the step; "
-    "continued SFT goes on until as many tokens went through its model. Tokens differ where "
-    "samples are equal: whole runs share no prompts."
+    "AT-GRPO on puzzles of another seed, and the other arms take {}. Arms that learn from rewards "
+    "draw as many completions as AT-GRPO in its steps, up to the end of the step; continued SFT "
+    "goes on until as many tokens went through its model. Tokens differ where samples are equal: "
+    "whole runs share no prompts."
+)
+_TRIED = (
+    "them but for the learning rate, which was tried at the same rates in every arm on the first "
+    "seed, and chosen by puzzles of the validation split"
 )
 
 REWARDED: dict[Scheme, str] = {
@@ -50,7 +54,9 @@ def about(report: GrpoReport) -> str:
         f"by greedy play of {chosen.held_out:,} held-out puzzles with the final weights. K = "
         f"{rewarded.candidates}, {rewarded.episodes} puzzles per version, {rewarded.steps} "
         f"versions of AT-GRPO; {chosen.supervised.steps} supervised steps of "
-        f"{chosen.supervised.batch} answers before. {_BUDGET} {_scarce(report)}Means over seeds; "
+        f"{chosen.supervised.batch} answers before. "
+        f"{_BUDGET.format(_TRIED if report.trials else 'them as they are')} "
+        f"{_scarce(report)}Means over seeds; "
         "95 % intervals by bootstrap over puzzles, all seeds' outcomes of one drawn together: how "
         "far another seed may be is said by the seeds' range alone."
     )
@@ -83,6 +89,7 @@ def tables(report: GrpoReport) -> dict[str, Table]:
         "One arm less another, in points, puzzle by puzzle": differences(report),
         "Players by hand, on the same puzzles": by_hand(report),
         "Solved by seed, with Wilson's interval": by_seed(report),
+        "Learning rates, and what arms solve with them, first seed": rates(report),
         "Compute, mean over seeds, since the arm's beginning": compute(report),
         "What failures are made of, all seeds": failures(report),
         "What each arm is": kinds(report),
@@ -151,8 +158,25 @@ def by_seed(report: GrpoReport) -> Table:
     return ["arm", *(f"seed {seed}" for seed in seeds)], rows
 
 
+def rates(report: GrpoReport) -> Table:
+    """Every trial. Rates are times that of the game, adapters' times ten as ever."""
+    chosen = {each.arm: each.rate for each in report.arms}
+    rows = [
+        [
+            each.arm,
+            f"× {each.rate:g}",
+            say.share(each.validation),
+            say.share(each.held_out),
+            "chosen" if chosen[each.arm] == each.rate else "",
+        ]
+        for each in report.trials
+    ]
+    return ["arm", "rate", "validation, last looks", "held out", ""], rows
+
+
 def compute(report: GrpoReport) -> Table:
-    """Of the arms that train."""
+    """Of the arms that train, and what they solved when they had as many tokens as AT-GRPO."""
+    equal = at_equal_tokens(report.arms)
     rows = [
         [
             each.arm,
@@ -160,11 +184,14 @@ def compute(report: GrpoReport) -> Table:
             say.count(each.samples),
             say.count(each.tokens),
             f"{each.train_cpu_minutes:.1f}",
+            say.share(equal[each.arm]) if each.arm in equal else "–",
         ]
         for each in report.arms
         if each.steps
     ]
-    return ["arm", "steps", "samples", "tokens", "CPU-minutes training"], rows
+    head = ["arm", "steps", "samples", "tokens", "CPU-minutes training",
+            "validation, at AT-GRPO's tokens"]  # fmt: skip
+    return head, rows
 
 
 def failures(report: GrpoReport) -> Table:

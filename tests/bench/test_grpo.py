@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
 
@@ -11,10 +12,11 @@ from rich.console import Console
 
 from bench.errors import BenchError, UsageError
 from bench.grpo.command import measure
-from bench.grpo.figures import CLAIMS, ROWS, GrpoReport, report_of
+from bench.grpo.figures import CLAIMS, ROWS, GrpoReport, at_equal_tokens, report_of
 from bench.grpo.page import render
-from bench.grpo.plan import Plan, plan_of
+from bench.grpo.plan import Plan, plan_of, with_needed
 from bench.grpo.published import said
+from bench.grpo.rates import Trial, chosen_of, trial_of
 from bench.grpo.report import last_line, markdown, show, write
 from bench.grpo.tables import tables
 from tests.trainers.grpo.tiny_puzzles import GAME, TINY
@@ -28,6 +30,7 @@ from trainers.grpo.arms.kinds import (
     PER_ROLE,
     PROPOSER,
     SINGLE,
+    SWAPPED,
     WARM_START,
     ArmName,
 )
@@ -44,26 +47,33 @@ def a_result(
     *,
     agreement: float | None = None,
     text: str = "#### [U]",
+    rate: float = 1.0,
+    looks: Sequence[float] | None = None,
 ) -> ArmResult:
     failures = {"refused": outcomes.count("0")}
     return ArmResult(
-        arm=arm, seed=seed, steps=3, tokens=1_000 * seed, samples=100, train_cpu_seconds=60.0,
-        cpu_seconds=90.0, outcomes=outcomes, failures=failures, agreement=agreement,
+        arm=arm, seed=seed, rate=rate, steps=3, tokens=1_000 * seed, samples=100,
+        train_cpu_seconds=60.0, cpu_seconds=90.0, outcomes=outcomes, failures=failures,
+        agreement=agreement,
         said={"plan_agent": {text: 7}},
         curve=tuple(
-            Point(step=at, tokens=100 * at, samples=10 * at, cpu_seconds=1, success=at * seed / 10)
-            for at in (0, 3)
+            Point(step=at, tokens=100 * at, samples=10 * at, cpu_seconds=1, success=success)
+            for at, success in zip((0, 3, 6, 9, 12), looks or (0, 3 * seed / 10), strict=False)
         ),
     )  # fmt: skip
 
 
-def report(*results: ArmResult) -> GrpoReport:
-    return report_of(SETTINGS, results, {"random": 0, "oracle": 8}, said("plan_path"), 12.5)
+def report(*results: ArmResult, trials: tuple[Trial, ...] = ()) -> GrpoReport:
+    return report_of(
+        SETTINGS, results, {"random": 0, "oracle": 8}, said("plan_path"), 12.5,
+        cpu_minutes=9, trials=trials,
+    )  # fmt: skip
 
 
 @pytest.fixture
 def found() -> GrpoReport:
     """AT-GRPO solves more than the warm start, and what continued SFT solves."""
+    slow, fast = (Trial(arm=AT_GRPO, rate=r, validation=r / 4, held_out=r / 5) for r in (0.3, 1))
     return report(
         a_result(WARM_START, 1, "10000000"),
         a_result(WARM_START, 2, "00000000"),
@@ -71,6 +81,7 @@ def found() -> GrpoReport:
         a_result(AT_GRPO, 1, "11111110", agreement=1.0, text="<script>alert(1)</script>"),
         a_result(CONTINUED, 1, "11111000"),
         a_result(CONTINUED, 2, "11111110"),
+        trials=(slow, fast),
     )
 
 
@@ -95,11 +106,36 @@ def test_a_success_is_the_mean_over_seeds_with_each_seeds_own_interval(found: Gr
 def test_a_game_with_few_demonstrations_says_of_how_many_ways_of_telling_they_are() -> None:
     results = [a_result(WARM_START, seed, "10000000") for seed in (1, 2)]
     words = SETTINGS.model_copy(update={"game": GAMES["word_problems"].game})
-    few = report_of(words, results, {}, said("word_problems"), 1.0)
+    few = report_of(words, results, {}, said("word_problems"), 1.0, cpu_minutes=1)
     assert "one in 8 of the training wordings" in markdown(few)
     assert "on word problems" in markdown(few)
-    plain = report_of(SETTINGS, results, {}, said("plan_path"), 1.0)
+    plain = report_of(SETTINGS, results, {}, said("plan_path"), 1.0, cpu_minutes=1)
     assert "wordings" not in markdown(plain)
+
+
+def test_an_arm_takes_the_rate_at_which_its_last_looks_are_best() -> None:
+    tried = [
+        a_result(AT_GRPO, 1, "00000000", rate=0.3, looks=(0.0, 0.4, 0.4, 0.4)),
+        a_result(AT_GRPO, 1, "10000000", rate=1, looks=(0.0, 0.5, 0.3, 0.5)),
+        # Ahead in between, and fallen back.
+        a_result(AT_GRPO, 1, "11111111", rate=3, looks=(0.0, 0.9, 0.9, 0.3, 0.0)),
+        a_result(MAS_GRPO, 1, "00000000", rate=0.3, looks=(0.0, 0.2)),
+        a_result(MAS_GRPO, 1, "00000000", rate=1, looks=(0.0, 0.2)),
+        a_result(MAS_GRPO, 1, "00000000", rate=3, looks=(0.0, 0.2)),
+    ]
+    trials = [trial_of(each) for each in tried]
+    assert [each.validation for each in trials[:3]] == pytest.approx([0.4, 1.3 / 3, 0.4])
+    assert [each.held_out for each in trials[:3]] == [0, 1 / 8, 1]
+    assert chosen_of(trials) == {AT_GRPO: 1, MAS_GRPO: 1}
+
+
+def test_success_at_equal_tokens_is_that_of_the_first_look_with_as_many_as_at_grpo() -> None:
+    short = a_result(AT_GRPO, 1, "11111111", looks=(0.0, 0.8)).model_copy(update={"tokens": 300})
+    long = a_result(MAS_GRPO, 1, "11111111", looks=(0.0, 0.1, 0.9))
+    few = a_result(PER_ROLE, 1, "11111111", looks=(0.0,))
+    arms = report(short, long, few, a_result(CONTINUED, 1, "11111111")).arms
+    assert at_equal_tokens(arms) == {AT_GRPO: 0.8, MAS_GRPO: 0.1, PER_ROLE: 0.0}
+    assert at_equal_tokens(report(long).arms) == {}
 
 
 def test_where_nothing_is_published_the_report_says_so() -> None:
@@ -189,8 +225,15 @@ def test_every_arm_has_a_row_and_every_claim_two_of_them() -> None:
     assert {name for claim in CLAIMS for name in claim} == set(KINDS)
 
 
-def plan(output: Path, *, game: str = "plan_path", seeds: str = "1,2", arms: str = "all") -> Plan:
-    return plan_of(output, game=game, seeds=seeds, arms=arms, held_out=10, jobs=2)
+def plan(
+    output: Path,
+    *,
+    game: str = "plan_path",
+    seeds: str = "1,2",
+    arms: str = "all",
+    rates: str = "0.3,1",
+) -> Plan:
+    return plan_of(output, game=game, seeds=seeds, arms=arms, rates=rates, held_out=10, jobs=2)
 
 
 def test_an_arm_brings_with_it_what_it_needs(tmp_path: Path) -> None:
@@ -199,7 +242,41 @@ def test_an_arm_brings_with_it_what_it_needs(tmp_path: Path) -> None:
     )  # fmt: skip
     assert plan(tmp_path, arms="best-of-k, single-agent").kinds == (WARM_START, SINGLE, BEST_OF_K)
     assert plan(tmp_path).kinds == tuple(KINDS)
-    assert [arm.seed for arm in plan(tmp_path, arms="warm-start").arms] == [1, 2]
+    assert [arm.seed for arm in plan(tmp_path, arms="warm-start").arms({})] == [1, 2]
+
+
+def test_every_arm_that_learns_is_tried_at_every_rate_on_the_first_seed(tmp_path: Path) -> None:
+    trials = plan(tmp_path).trials
+    learning = {name for name, kind in KINDS.items() if kind.learns}
+    assert len(learning) == 6
+    assert {(arm.kind, arm.rate) for arm in trials} == {
+        (name, rate) for name in learning for rate in (0.3, 1)
+    }
+    assert {arm.seed for arm in trials} == {1}
+    assert plan(tmp_path, rates="0.5").trials == []
+    assert plan(tmp_path, arms="best-of-k").trials == []
+
+
+def test_an_arm_has_the_rate_that_was_chosen_and_what_plays_it_too(tmp_path: Path) -> None:
+    asked = plan(tmp_path, seeds="2")
+    found = {arm.kind: arm.rate for arm in asked.arms({PER_ROLE: 0.3, MAS_GRPO: 3.0, AT_GRPO: 1.0})}
+    assert (found[PER_ROLE], found[PROPOSER], found[SWAPPED]) == (0.3, 0.3, 0.3)
+    assert (found[MAS_GRPO], found[AT_GRPO]) == (3, 1)
+    assert (found[WARM_START], found[SINGLE], found[BEST_OF_K]) == (1, 1, 1)
+    alone = {arm.kind: arm.rate for arm in plan(tmp_path, rates="0.5").arms({})}
+    assert (alone[AT_GRPO], alone[PROPOSER], alone[WARM_START]) == (0.5, 0.5, 1)
+
+
+def test_what_an_arm_spends_is_measured_by_at_grpo_at_the_games_own_rate(tmp_path: Path) -> None:
+    fast = Arm(kind=AT_GRPO, seed=2, rate=3)
+    own = Arm(kind=AT_GRPO, seed=2)
+    warm = Arm(kind=WARM_START, seed=2)
+    assert (fast.spends, fast.needs) == ("samples", (warm, own))
+    assert (own.spends, own.needs) == (None, (warm,))
+    assert with_needed([Arm(kind=PROPOSER, seed=2, rate=3)]) == [
+        warm, own, Arm(kind=PER_ROLE, seed=2, rate=3), Arm(kind=PROPOSER, seed=2, rate=3),
+    ]  # fmt: skip
+    assert fast.folder(tmp_path) != own.folder(tmp_path)
 
 
 @pytest.mark.parametrize("game", list(GAMES))
@@ -217,6 +294,9 @@ def test_all_arms_of_a_game_have_its_settings(tmp_path: Path, game: str) -> None
         ({"game": "chess"}, "--game: there is no 'chess'; there are: plan_path"),
         ({"arms": "at-grpo,ppo"}, "--arms: there is no 'ppo'; there are: warm-start"),
         ({"arms": ""}, "--arms: there is no ''"),
+        ({"rates": "1,fast"}, "--rates 1,fast: numbers"),
+        ({"rates": "0.3,0"}, "each is finite and above 0"),
+        ({"rates": "nan"}, "each is finite and above 0"),
         ({"seeds": "1,x"}, "--seeds 1,x: whole numbers"),
         ({"seeds": "-1"}, "none is below 0"),
     ],
@@ -260,3 +340,28 @@ def test_the_command_does_what_is_left_and_ends_with_its_line(
     again = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert again["arms"] == line["arms"]
     assert read_result(Arm(kind=WARM_START, seed=1).folder(output)) == first
+
+
+def test_the_table_is_of_the_rates_that_trials_have_chosen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = ArmSettings.model_validate(TINY.model_dump() | {"seeds": (1, 2)})
+    output, rates = tmp_path / "out", (2.0, 4.0)
+    measure(Plan(output, settings, (WARM_START, AT_GRPO), 2, rates), as_json=True)
+    line = json.loads(capsys.readouterr().out.splitlines()[-1])
+    found = GrpoReport.model_validate_json((output / "report.json").read_bytes())
+    assert {(each.arm, each.rate) for each in found.trials} == {(AT_GRPO, rate) for rate in rates}
+    rate = chosen_of(found.trials)[AT_GRPO]
+    assert line["arms"][AT_GRPO]["rate"] == rate
+    for seed in (1, 2):
+        own, tried = (
+            read_result(Arm(kind=AT_GRPO, seed=seed, rate=each).folder(output))
+            for each in (1.0, rate)
+        )
+        assert own is not None
+        assert tried is not None
+        # As many samples as at the game's own rate, up to the end of a step.
+        assert own.samples <= tried.samples
+        assert tried.rate == rate
+    other = next(each for each in rates if each != rate)
+    assert read_result(Arm(kind=AT_GRPO, seed=2, rate=other).folder(output)) is None
