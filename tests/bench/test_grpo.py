@@ -346,22 +346,22 @@ def test_the_table_is_of_the_rates_that_trials_have_chosen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = ArmSettings.model_validate(TINY.model_dump() | {"seeds": (1, 2)})
-    output, rates = tmp_path / "out", (2.0, 4.0)
-    measure(Plan(output, settings, (WARM_START, AT_GRPO), 2, rates), as_json=True)
+    output = tmp_path / "out"
+    measure(Plan(output, settings, (WARM_START, AT_GRPO), 2, rates=(1.0, 2.0)), as_json=True)
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
     found = GrpoReport.model_validate_json((output / "report.json").read_bytes())
-    assert {(each.arm, each.rate) for each in found.trials} == {(AT_GRPO, rate) for rate in rates}
-    rate = chosen_of(found.trials)[AT_GRPO]
-    assert line["arms"][AT_GRPO]["rate"] == rate
-    for seed in (1, 2):
-        own, tried = (
-            read_result(Arm(kind=AT_GRPO, seed=seed, rate=each).folder(output))
-            for each in (1.0, rate)
-        )
-        assert own is not None
-        assert tried is not None
-        # As many samples as at the game's own rate, up to the end of a step.
-        assert own.samples <= tried.samples
-        assert tried.rate == rate
-    other = next(each for each in rates if each != rate)
-    assert read_result(Arm(kind=AT_GRPO, seed=2, rate=other).folder(output)) is None
+    assert [(each.arm, each.rate) for each in found.trials] == [(AT_GRPO, 1), (AT_GRPO, 2)]
+    chosen = chosen_of(found.trials)[AT_GRPO]
+    assert line["arms"][AT_GRPO]["rate"] == chosen
+    of = {
+        (seed, rate): read_result(Arm(kind=AT_GRPO, seed=seed, rate=rate).folder(output))
+        for seed in (1, 2)
+        for rate in (1.0, 2.0)
+    }
+    own, fast = of[1, 1.0], of[1, 2.0]
+    assert own is not None
+    assert fast is not None
+    # As many samples as at the game's own rate, up to the end of a step.
+    assert own.samples <= fast.samples
+    # Trials are of the first seed.
+    assert (of[2, 2.0] is not None) == (chosen == 2)
