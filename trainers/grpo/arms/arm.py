@@ -152,7 +152,7 @@ class _ArmTraining:
         spends = self.arm.spends
         if spends is None:
             return 0
-        folder = self.arm.measure.folder(self.output)
+        folder = self.arm.budgeted_by.folder(self.output)
         peer = read_result(folder)
         if peer is None:
             raise UnreadableModel(f"{folder} has no result")

@@ -48,11 +48,11 @@ class Arm(BaseModel):
 
     @property
     def spends(self) -> Spent | None:
-        """What it has as much of as its `measure`; None: as many steps as the settings say."""
+        """What it has as much of as `budgeted_by`; None: as many steps as the settings say."""
         return "samples" if self.kind == AT_GRPO and self.rate != 1 else self.what.spends
 
     @property
-    def measure(self) -> Arm:
+    def budgeted_by(self) -> Arm:
         """AT-GRPO at the rate of the game: whatever rates others have, all spend as much."""
         return Arm(kind=AT_GRPO, seed=self.seed)
 
@@ -60,7 +60,7 @@ class Arm(BaseModel):
     def needs(self) -> tuple[Arm, ...]:
         """The arms that must have a result before: a beginning, and how much compute to spend."""
         before = () if self.begins is None else (self.begins,)
-        return before if self.spends is None else (*before, self.measure)
+        return before if self.spends is None else (*before, self.budgeted_by)
 
 
 class Point(BaseModel):
