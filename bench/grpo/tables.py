@@ -214,6 +214,7 @@ def settings(report: GrpoReport) -> Table:
     size, imitated, rewarded = chosen.network, chosen.supervised, chosen.reinforced
     whole_runs = max(1, rewarded.minibatch // chosen.game.turns)
     weak = ", ".join(f"{name} {value:g}" for name, value in chosen.game.weak_team)
+    own = " times the arm's own" if any(each.rate != 1 for each in report.arms) else ""
     rows = [
         ["model", f"{size.layers} layers, {size.hidden} wide, {size.feed_forward} inside, "
          f"{size.heads} heads, {size.context} tokens"],
@@ -223,7 +224,7 @@ def settings(report: GrpoReport) -> Table:
         ["rewards", f"{rewarded.scheme}: {REWARDED[rewarded.scheme]}"],
         ["from rewards", f"{rewarded.steps:,} versions of AT-GRPO, {rewarded.episodes} puzzles "
          f"each, K = {rewarded.candidates}, at most {rewarded.limit} tokens an answer; learning "
-         f"rate {rewarded.learning_rate:g}, entropy {rewarded.entropy:g}"],
+         f"rate {rewarded.learning_rate:g}{own}, entropy {rewarded.entropy:g}"],
         ["an update", f"{rewarded.minibatch} groups of answers; {whole_runs} of whole runs, "
          "which have as many answers"],
         ["adapters", f"rank {rewarded.rank}, {LORA_RATE:g} times the learning rate"],
