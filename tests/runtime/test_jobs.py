@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -48,7 +49,13 @@ def listed(deployment: Deployment, job_id: str) -> jobs.JobView:
 
 
 def benches(deployment: Deployment) -> list[psutil.Process]:
-    return [p for p in deployment.processes() if any("bench.cli" in word for word in p.cmdline())]
+    found: list[psutil.Process] = []
+    for process in deployment.processes():
+        # One that has ended since it was listed is none.
+        with suppress(psutil.NoSuchProcess):
+            if any("bench.cli" in word for word in process.cmdline()):
+                found.append(process)
+    return found
 
 
 def test_a_queued_benchmark_runs_and_is_listed_with_its_results(
