@@ -124,16 +124,10 @@ def _kinds(text: str) -> tuple[ArmName, ...]:
     by_slug: dict[str, ArmName] = {slug(name): name for name in KINDS}
     if text.strip() == "all":
         return tuple(KINDS)
-    wanted: set[ArmName] = set()
+    wanted: list[Arm] = []
     for part in (part.strip() for part in text.split(",")):
         if part not in by_slug:
             raise UsageError(f"--arms: there is no {part!r}; there are: {', '.join(by_slug)}")
-        wanted |= _with_needed(by_slug[part])
-    return tuple(name for name in KINDS if name in wanted)
-
-
-def _with_needed(name: ArmName) -> set[ArmName]:
-    found: set[ArmName] = {name}
-    for needed in KINDS[name].needs:
-        found |= _with_needed(needed)
-    return found
+        wanted.append(Arm(kind=by_slug[part], seed=0))
+    needed = {arm.kind for arm in with_needed(wanted)}
+    return tuple(name for name in KINDS if name in needed)

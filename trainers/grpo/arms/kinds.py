@@ -64,12 +64,6 @@ class Kind:
     weights: Weights = "full"
 
     @property
-    def needs(self) -> tuple[ArmName, ...]:
-        """The arms that must have a result before."""
-        before = () if self.begins is None else (self.begins,)
-        return before if self.spends is None else (*before, AT_GRPO)
-
-    @property
     def learns(self) -> bool:
         """Whether it goes on from what another arm has learned, at a learning rate."""
         return self.begins is not None and self.way != "measured"
