@@ -237,6 +237,15 @@ def test_random_weights_are_those_of_the_seed(tmp_path: Path) -> None:
     assert not same(a, c)
 
 
+def test_random_weights_that_another_arm_of_the_seed_wrote_meanwhile_stay(tmp_path: Path) -> None:
+    folder = tmp_path / "beginning"
+    write_beginning(TINY.network, GAME.pieces, 1, folder)
+    first = (folder / "model.safetensors").stat()
+    write_beginning(TINY.network, GAME.pieces, 1, folder)
+    assert (folder / "model.safetensors").stat() == first
+    assert os.listdir(tmp_path) == ["beginning"]
+
+
 def test_a_folder_of_other_settings_or_of_something_else_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     (tmp_path / "own/notes.txt").write_text("mine")

@@ -15,8 +15,8 @@ _BYTES = 256
 
 
 def write_beginning(size: NetworkSize, pieces: Sequence[str], seed: int, folder: Path) -> None:
-    """A model folder with random weights of that seed, whole or not at all. `pieces` are one token
-    each."""
+    """A model folder with random weights of that seed, whole or not at all; that which another
+    process wrote meanwhile is the same, and stays. `pieces` are one token each."""
     import torch
 
     part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
@@ -31,6 +31,10 @@ def write_beginning(size: NetworkSize, pieces: Sequence[str], seed: int, folder:
                 if parameter.dim() == 2:
                     parameter.normal_(0.0, size.spread)
         export_model(network, tokenizer, part, context=size.context)
-        part.rename(folder)
+        try:
+            part.rename(folder)
+        except OSError:
+            if not folder.exists():
+                raise
     finally:
         shutil.rmtree(part, ignore_errors=True)
