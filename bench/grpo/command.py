@@ -71,12 +71,17 @@ def _done(plan: Plan) -> GrpoReport | None:
         results = _do(plan, arms, "arms")
         if results is None:
             return None
-        every = results_of(with_needed([*plan.trials, *arms]), plan.output)
+        done = with_needed([*plan.trials, *arms])
+        every = results_of(done, plan.output)
+        stopped = {
+            arm.name: one.stopped for arm, one in zip(done, every, strict=True) if one.stopped
+        }
         by_hand = _by_hand(plan.output, plan.settings)
         name = plan.settings.game.name
         report = report_of(
             plan.settings, results, by_hand.solved, said(name), seconds() / 60,
             cpu_minutes=fsum(one.cpu_seconds for one in every) / 60, trials=trials,
+            stopped=stopped,
         )  # fmt: skip
     write(report, plan.output)
     return report

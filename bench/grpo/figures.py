@@ -132,6 +132,8 @@ class GrpoReport(BaseModel):
     """Players by hand on the same puzzles, with Wilson's interval."""
     trials: tuple[Trial, ...] = ()
     """By which each arm's learning rate was chosen; none where it is the game's."""
+    stopped: dict[str, str] = {}
+    """Trainings that ended early, by name, and why."""
     published: str
     minutes: float
     """Of the wall clock, over all parts of an interrupted run."""
@@ -148,6 +150,7 @@ def report_of(
     *,
     cpu_minutes: float,
     trials: tuple[Trial, ...] = (),
+    stopped: Mapping[str, str] | None = None,
 ) -> GrpoReport:
     """From the results of all arms of all seeds."""
     by_arm: dict[ArmName, list[ArmResult]] = {}
@@ -167,6 +170,7 @@ def report_of(
             name: Bounds.of(wilson(solved, settings.held_out)) for name, solved in baselines.items()
         },
         trials=trials,
+        stopped=dict(stopped or {}),
         published=published,
         minutes=round(minutes, 2),
         cpu_minutes=round(cpu_minutes, 2),

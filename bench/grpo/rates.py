@@ -32,6 +32,8 @@ class Trial(BaseModel):
     """Greedy success, mean of the last looks: what is chosen by."""
     held_out: float
     """What it came to in the end, of the puzzles that the table is of. Nothing is chosen by it."""
+    stopped: bool = False
+    """Whether it ended early, as its next loss was no number."""
 
 
 def trial_of(result: ArmResult) -> Trial:
@@ -41,14 +43,16 @@ def trial_of(result: ArmResult) -> Trial:
         rate=result.rate,
         validation=fmean(point.success for point in result.curve[-LOOKS_COUNTED:]),
         held_out=result.success,
+        stopped=bool(result.stopped),
     )
 
 
 def chosen_of(trials: Sequence[Trial]) -> dict[ArmName, float]:
-    """Each arm's best rate; of equal ones that which is nearest to the game's own, or the lower."""
+    """Each arm's best rate; of equal ones that which is nearest to the game's own, or the lower.
+    One at which the training ended early is taken only where it did at every rate."""
 
-    def better(trial: Trial) -> tuple[float, float, float]:
-        return trial.validation, -abs(log(trial.rate)), -trial.rate
+    def better(trial: Trial) -> tuple[bool, float, float, float]:
+        return not trial.stopped, trial.validation, -abs(log(trial.rate)), -trial.rate
 
     best: dict[ArmName, Trial] = {}
     for trial in trials:

@@ -39,7 +39,7 @@ def show(report: GrpoReport, output: Path, console: Console) -> None:
     _say(console, about(report))
     for heading, (head, rows) in tables(report).items():
         if rows:
-            words = (head[0], "failures", "about", "answers", "finding")
+            words = (head[0], "failures", "about", "answers", "finding", "why")
             shown = figures(*head, words=words)
             for row in rows:
                 shown.add_row(*map(_plain, row))

@@ -90,6 +90,7 @@ def tables(report: GrpoReport) -> dict[str, Table]:
         "Players by hand, on the same puzzles": by_hand(report),
         "Solved by seed, with Wilson's interval": by_seed(report),
         "Learning rates, and what arms solve with them, first seed": rates(report),
+        "Ended early, and measured with the weights before": stopped(report),
         "Compute, mean over seeds, since the arm's beginning": compute(report),
         "What failures are made of, all seeds": failures(report),
         "What each arm is": kinds(report),
@@ -167,11 +168,16 @@ def rates(report: GrpoReport) -> Table:
             f"× {each.rate:g}",
             say.share(each.validation),
             say.share(each.held_out),
-            "chosen" if chosen[each.arm] == each.rate else "",
+            "chosen" if chosen[each.arm] == each.rate else "ended early" if each.stopped else "",
         ]
         for each in report.trials
     ]
     return ["arm", "rate", "validation, last looks", "held out", ""], rows
+
+
+def stopped(report: GrpoReport) -> Table:
+    """Trainings whose next loss or gradient was no number."""
+    return ["training", "why"], [[name, why] for name, why in report.stopped.items()]
 
 
 def compute(report: GrpoReport) -> Table:

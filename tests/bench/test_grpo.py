@@ -66,7 +66,7 @@ def a_result(
 def report(*results: ArmResult, trials: tuple[Trial, ...] = ()) -> GrpoReport:
     return report_of(
         SETTINGS, results, {"random": 0, "oracle": 8}, said("plan_path"), 12.5,
-        cpu_minutes=9, trials=trials,
+        cpu_minutes=9, trials=trials, stopped={"seed 1, MAS + GRPO × 3": "step 2: the loss is nan"},
     )  # fmt: skip
 
 
@@ -127,6 +127,16 @@ def test_an_arm_takes_the_rate_at_which_its_last_looks_are_best() -> None:
     assert [each.validation for each in trials[:3]] == pytest.approx([0.4, 1.3 / 3, 0.4])
     assert [each.held_out for each in trials[:3]] == [0, 1 / 8, 1]
     assert chosen_of(trials) == {AT_GRPO: 1, MAS_GRPO: 1}
+
+
+def test_a_rate_at_which_a_training_ended_early_is_taken_only_where_it_did_at_every_one() -> None:
+    def early(arm: ArmName, rate: float, looks: Sequence[float]) -> Trial:
+        result = a_result(arm, 1, "11111111", rate=rate, looks=looks)
+        return trial_of(result.model_copy(update={"stopped": "step 2: the loss is nan"}))
+
+    whole = trial_of(a_result(AT_GRPO, 1, "00000000", rate=0.3, looks=(0.0, 0.1)))
+    trials = [whole, early(AT_GRPO, 3, (0.0, 0.9)), early(MAS_GRPO, 3, (0.0, 0.2))]
+    assert chosen_of(trials) == {AT_GRPO: 0.3, MAS_GRPO: 3}
 
 
 def test_success_at_equal_tokens_is_that_of_the_first_look_with_as_many_as_at_grpo() -> None:

@@ -21,6 +21,7 @@ from trainers.grpo.arms.games.protocol import Team
 from trainers.grpo.arms.kinds import (
     AT_GRPO,
     BEST_OF_K,
+    CONTINUED,
     KINDS,
     MAS_GRPO,
     PER_ROLE,
@@ -158,6 +159,29 @@ def test_an_arm_that_breaks_off_ends_with_the_weights_of_one_that_does_not(
     work(arm(name), tmp_path, LEARNING, silent)
     assert same(weights(name, tmp_path), weights(name, whole))
     assert result(name, tmp_path).outcomes == result(name, whole).outcomes
+
+
+@pytest.mark.parametrize("name", [CONTINUED, AT_GRPO, PER_ROLE_LORA])
+def test_a_training_that_comes_to_no_number_ends_with_the_weights_before_it_and_says_so(
+    whole: Path, tmp_path: Path, name: ArmName
+) -> None:
+    steep = Arm(kind=name, seed=1, rate=1e30)
+    for needed in steep.needs:
+        shutil.copytree(needed.folder(whole), needed.folder(tmp_path))
+
+    def breaks(one: Told) -> None:
+        if one.event == "playing":
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        work(steep, tmp_path, LEARNING, breaks)
+    # It is measured, and not trained again.
+    found = work(steep, tmp_path, LEARNING, silent)
+    assert found.stopped.startswith(f"step {found.steps + 1}: the loss is nan at")
+    assert "Lower" in found.stopped
+    assert len(found.outcomes) == LEARNING.held_out
+    assert found.samples < result(AT_GRPO, whole).samples
+    assert read_result(steep.folder(tmp_path)) == found
 
 
 def test_the_tool_agent_alone_proposes_and_nobody_answers(whole: Path) -> None:

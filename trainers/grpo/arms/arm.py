@@ -5,7 +5,8 @@
     OUTPUT/seed-1/at-grpo/model/           the trained model, as the engines read it: see `models`
     OUTPUT/seed-1/at-grpo/result.json      its outcomes and its learning curve
 
-A result is written last and whole: an arm that has one is not done again.
+A result is written last and whole: an arm that has one is not done again. A loss that is no number
+ends a training early: it has the result of the weights before it, and says so.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from trainers.grpo.arms.results import Arm, ArmResult, Point, read_result, write
 from trainers.grpo.arms.settings import ArmSettings
 from trainers.grpo.arms.steps import Steps
 from trainers.grpo.arms.supervised import SupervisedSteps
+from trainers.grpo.learner import NotFinite
 from trainers.interruption import deferred_interrupt
 from trainers.job_processes import Told
 
@@ -44,6 +46,8 @@ class ArmState(CheckpointState):
     train_cpu_seconds: float = 0.0
     cpu_seconds: float = 0.0
     curve: tuple[Point, ...] = ()
+    stopped: str = ""
+    """Why no further step can be made."""
 
 
 def work(arm: Arm, output: Path, settings: ArmSettings, tell: Tell) -> ArmResult:
@@ -84,9 +88,14 @@ class _ArmTraining:
         ):
             if not self.state.curve:
                 self._look()
-            while self._share() < 1.0:
+            while self._share() < 1.0 and not self.state.stopped:
                 looks = self._looks()
-                self._step(curves)
+                try:
+                    self._step(curves)
+                except NotFinite as error:
+                    said = f"step {self.state.step + 1}: {error}"
+                    self.state = self.state.model_copy(update={"stopped": said})
+                    self._look()
                 if self._looks() > looks:
                     self._look()
                     curves.add(self.state.step, {"greedy success": self.state.curve[-1].success})
@@ -202,6 +211,7 @@ class _ArmTraining:
             train_cpu_seconds=round(self.state.train_cpu_seconds, 1),
             cpu_seconds=round(self.state.cpu_seconds, 1),
             curve=self.state.curve,
+            stopped=self.state.stopped,
         )
         write_result(self.folder, result)
         shutil.rmtree(self.folder / _WORK, ignore_errors=True)

@@ -104,6 +104,9 @@ class ArmResult(BaseModel):
     said: dict[str, dict[str, int]]
     """By agent, its most frequent answers and how often it gave them."""
     curve: tuple[Point, ...]
+    stopped: str = ""
+    """Why its training ended early: its next loss or gradient was no number. What was measured are
+    the weights before that."""
 
     @classmethod
     def of(
@@ -117,6 +120,7 @@ class ArmResult(BaseModel):
         train_cpu_seconds: float,
         cpu_seconds: float,
         curve: tuple[Point, ...],
+        stopped: str = "",
     ) -> Self:
         """From what the arm's play of the held-out puzzles came to."""
         return cls(
@@ -133,6 +137,7 @@ class ArmResult(BaseModel):
             agreement=found.agreed / found.proposals if found.proposals else None,
             said=found.said,
             curve=curve,
+            stopped=stopped,
         )
 
     @property

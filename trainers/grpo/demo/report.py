@@ -161,7 +161,13 @@ def conclusion(report: DemoReport) -> list[str]:
         else "its intervals do not lie above those of both others in every seed"
     )
     puzzles = counted(report.settings.held_out, "puzzle")
+    ended_early = [
+        f"seed {one.seed}, {one.arm}, ended early: {one.stopped}"
+        for one in report.results
+        if one.stopped
+    ]
     return [
+        *ended_early,
         f"by hand, on the same {puzzles}: {shares}",
         f"AT-GRPO gained {100 * report.success_gain:.1f} points of held-out greedy success over "
         f"the warm start in the worst of {counted(len(report.seeds), 'seed')}; {apart}",
