@@ -35,6 +35,15 @@ def grpo(
             "validation split. One alone is taken without trials."
         ),
     ] = "0.3,1,3",
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="A setting of all arms in place of the game's own, as in reinforced.entropy=0; "
+            "may be repeated. A wrong name is answered with all that there are.",
+        ),
+    ] = None,
     held_out: Annotated[int, typer.Option(min=1, help="Puzzles to measure on.")] = 1_000,
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Arms at once, each on one core.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
@@ -50,6 +59,13 @@ def grpo(
     from bench.grpo.plan import plan_of
 
     plan = plan_of(
-        output, game=game, seeds=seeds, arms=arms, rates=rates, held_out=held_out, jobs=jobs
+        output,
+        game=game,
+        seeds=seeds,
+        arms=arms,
+        rates=rates,
+        held_out=held_out,
+        jobs=jobs,
+        changes=changes or (),
     )
     measure(plan, as_json=as_json)

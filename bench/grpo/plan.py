@@ -13,7 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from bench.errors import UsageError
+from runtime.named_values import named_values
 from trainers.grpo.arms.games.known import GAMES
 from trainers.grpo.arms.kinds import KINDS, ArmName, slug
 from trainers.grpo.arms.results import Arm
@@ -26,6 +29,8 @@ LOOKS = 8
 LOOKED_AT = 100
 CHECKPOINT_EVERY = 4
 """Steps: those of whole runs take long."""
+CHANGEABLE = ("reinforced", "supervised", "network")
+"""Parts of the settings, by `--set`."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +83,18 @@ def with_needed(arms: Sequence[Arm]) -> list[Arm]:
 
 
 def plan_of(
-    output: Path, *, game: str, seeds: str, arms: str, rates: str, held_out: int, jobs: int
+    output: Path,
+    *,
+    game: str,
+    seeds: str,
+    arms: str,
+    rates: str,
+    held_out: int,
+    jobs: int,
+    changes: Sequence[str] = (),
 ) -> Plan:
-    """From the options as they are typed. Raises `UsageError`."""
+    """From the options as they are typed; `changes` are settings in place of the game's own, as in
+    `reinforced.entropy=0`. Raises `UsageError`, `InputError`."""
     if game not in GAMES:
         raise UsageError(f"--game: there is no {game!r}; there are: {', '.join(GAMES)}")
     known = GAMES[game]
@@ -96,7 +110,23 @@ def plan_of(
         supervised=known.training.supervised,
         reinforced=known.training.reinforced,
     )
-    return Plan(output, settings, _kinds(arms), jobs, _rates(rates))
+    return Plan(output, _changed(settings, changes), _kinds(arms), jobs, _rates(rates))
+
+
+def _changed(settings: ArmSettings, changes: Sequence[str]) -> ArmSettings:
+    data = settings.model_dump()
+    for name, value in named_values("--set", changes).items():
+        part, _, inner = name.partition(".")
+        if part not in CHANGEABLE or inner not in data[part]:
+            names = ", ".join(f"{part}.{each}" for part in CHANGEABLE for each in data[part])
+            raise UsageError(f"--set {name}: there is no such setting; there are: {names}")
+        data[part][inner] = value
+    try:
+        return ArmSettings.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(f"--set {where}: {first['msg']}; got {first['input']!r}") from error
 
 
 def _seeds(text: str) -> tuple[int, ...]:

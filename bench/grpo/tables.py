@@ -7,6 +7,8 @@ from bench.grpo.figures import ArmFigures, Bounds, GrpoReport, at_equal_tokens
 from bench.grpo.published import QWEN3_SMALL
 from bench.report import figures as say
 from runtime.words import counted
+from trainers.checkpoints import changed_settings
+from trainers.grpo.arms.games.known import GAMES
 from trainers.grpo.arms.games.word_problems import LearnedWordProblems
 from trainers.grpo.arms.kinds import KINDS
 from trainers.grpo.settings import LORA_RATE
@@ -56,10 +58,17 @@ def about(report: GrpoReport) -> str:
         f"versions of AT-GRPO; {chosen.supervised.steps} supervised steps of "
         f"{chosen.supervised.batch} answers before. "
         f"{_BUDGET.format(_TRIED if report.trials else 'them as they are')} "
-        f"{_scarce(report)}Means over seeds; "
+        f"{_changed(report)}{_scarce(report)}Means over seeds; "
         "95 % intervals by bootstrap over puzzles, all seeds' outcomes of one drawn together: how "
         "far another seed may be is said by the seeds' range alone."
     )
+
+
+def _changed(report: GrpoReport) -> str:
+    """What is not as the game's own settings have it."""
+    own = GAMES[report.settings.game.name].training.model_dump()
+    changed = changed_settings(own, report.settings.model_dump(include=set(own)))
+    return f"In place of the game's own settings: {', '.join(changed)}. " if changed else ""
 
 
 def _scarce(report: GrpoReport) -> str:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -242,8 +243,11 @@ def plan(
     seeds: str = "1,2",
     arms: str = "all",
     rates: str = "0.3,1",
+    changes: Sequence[str] = (),
 ) -> Plan:
-    return plan_of(output, game=game, seeds=seeds, arms=arms, rates=rates, held_out=10, jobs=2)
+    return plan_of(
+        output, game=game, seeds=seeds, arms=arms, rates=rates, held_out=10, jobs=2, changes=changes
+    )
 
 
 def test_an_arm_brings_with_it_what_it_needs(tmp_path: Path) -> None:
@@ -298,6 +302,25 @@ def test_all_arms_of_a_game_have_its_settings(tmp_path: Path, game: str) -> None
     )
 
 
+def test_a_setting_in_place_of_the_games_own_is_that_of_all_arms_and_named_in_the_report(
+    tmp_path: Path,
+) -> None:
+    changed = plan(tmp_path, changes=["reinforced.entropy=0", "network.layers=1"]).settings
+    own = plan(tmp_path).settings
+    assert changed == own.model_copy(
+        update={
+            "reinforced": own.reinforced.model_copy(update={"entropy": 0}),
+            "network": own.network.model_copy(update={"layers": 1}),
+        }
+    )
+    results = [a_result(WARM_START, seed, "10000000") for seed in (1, 2)]
+    as_changed, as_own = (
+        markdown(report_of(each, results, {}, "", 1.0, cpu_minutes=1)) for each in (changed, own)
+    )
+    assert "settings: network.layers (2 → 1), reinforced.entropy (0.003 → 0.0)." in as_changed
+    assert "In place of" not in as_own
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
@@ -309,10 +332,17 @@ def test_all_arms_of_a_game_have_its_settings(tmp_path: Path, game: str) -> None
         ({"rates": "nan"}, "each is finite and above 0"),
         ({"seeds": "1,x"}, "--seeds 1,x: whole numbers"),
         ({"seeds": "-1"}, "none is below 0"),
+        ({"changes": ["entropy=0"]}, r"--set entropy: .* there are: reinforced.steps,"),
+        ({"changes": ["reinforced.foo=0"]}, "--set reinforced.foo: there is no such setting"),
+        (
+            {"changes": ["reinforced.steps=0"]},
+            "--set reinforced.steps: .* than or equal to 1; got 0",
+        ),
+        ({"changes": ["seeds=1"]}, "--set seeds: there is no such setting"),
     ],
 )
 def test_options_that_cannot_be_are_refused(
-    tmp_path: Path, changes: dict[str, str], why: str
+    tmp_path: Path, changes: dict[str, Any], why: str
 ) -> None:
     with pytest.raises(UsageError, match=why):
         plan(tmp_path, **changes)
