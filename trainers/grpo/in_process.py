@@ -80,6 +80,9 @@ class Played:
     groups: tuple[Group, ...]
     outcomes: str
     """`1` for each episode that ended solved, `0` for each that did not, in order."""
+    failures: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Of those that were not, by kind; whole runs, which no held-out puzzle is played by, have
+    none."""
 
     @property
     def solved(self) -> int:
@@ -93,6 +96,36 @@ class Played:
     def samples(self) -> int:
         """Completions that were drawn."""
         return sum(len(member.sequences) for group in self.groups for member in group.members)
+
+
+def failure_of(episode: Episode, refused: int) -> str:
+    """`refused` where more than half of the actions on the real state were, else `out of turns`."""
+    return "refused" if 2 * refused > episode.turn else "out of turns"
+
+
+@dataclass
+class _Endings:
+    """How episodes end, by their number."""
+
+    failure: Callable[[Episode, int], str]
+    solved: dict[int, bool] = field(default_factory=dict[int, bool])
+    failures: Counter[str] = field(default_factory=Counter[str])
+    _refused: Counter[int] = field(default_factory=Counter[int])
+
+    def act(self, one: int, agent: Agent, applied: Applied, episode: Episode) -> None:
+        """What an agent did; `episode` is after that."""
+        if agent == episode.agents[-1]:
+            self._refused[one] += bool(applied.observation.refusals)
+
+    def end(self, one: int, episode: Episode) -> None:
+        self.solved[one] = episode.verify().solved
+        if not self.solved[one]:
+            self.failures[self.failure(episode, self._refused[one])] += 1
+
+    @property
+    def outcomes(self) -> str:
+        """Of all, in order."""
+        return outcomes_of(self.solved)
 
 
 class _Trial(NamedTuple):
@@ -112,11 +145,13 @@ def roll_out(
     put_in: Callable[[Agent], object],
     generator: torch.Generator,
     run: str,
+    failure: Callable[[Episode, int], str] = failure_of,
 ) -> Played:
     """Play every episode, from its beginning to its end. `put_in` puts an agent's policy into the
-    sampler's model; `run` names the rollout in what members come from."""
+    sampler's model; `run` names the rollout in what members come from; `failure` as in
+    `evaluate`."""
     groups: list[Group] = []
-    solved: dict[int, bool] = {}
+    endings = _Endings(failure)
     playing = dict(enumerate(tables))
     while playing:
         # Episodes end at the end of a turn: all that go on are at the same agent.
@@ -138,20 +173,17 @@ def roll_out(
                 groups.append(
                     _group(table, agent, prompt, completions, rewards, policy(agent), rules, run)
                 )
-                playing[one] = table._replace(episode=trials[rewards.index(max(rewards))].after)
+                best = trials[rewards.index(max(rewards))]
+                endings.act(one, agent, best.applied, best.after)
+                playing[one] = table._replace(episode=best.after)
         for one in [one for one, table in playing.items() if table.episode.done]:
-            solved[one] = playing.pop(one).episode.verify().solved
-    return Played(tuple(groups), outcomes_of(solved))
+            endings.end(one, playing.pop(one).episode)
+    return Played(tuple(groups), endings.outcomes, dict(sorted(endings.failures.items())))
 
 
 def outcomes_of(solved: Mapping[int, bool]) -> str:
     """Of episodes by their number."""
     return "".join("1" if solved[one] else "0" for one in range(len(solved)))
-
-
-def failure_of(episode: Episode, refused: int) -> str:
-    """`refused` where more than half of the actions on the real state were, else `out of turns`."""
-    return "refused" if 2 * refused > episode.turn else "out of turns"
 
 
 @dataclass(frozen=True)
@@ -181,10 +213,8 @@ def evaluate(
     """One completion at temperature 0 of every observation. Plays the episodes as they are.
     `failure(episode, refused)` names the kind of one that was not solved, where so many actions on
     the real state were refused."""
-    solved: dict[int, bool] = {}
-    failures: Counter[str] = Counter()
+    endings = _Endings(failure)
     proposed: dict[int, object] = {}
-    refused: dict[int, int] = dict.fromkeys(range(len(tables)), 0)
     proposals = agreed = 0
     said: dict[str, Counter[str]] = {}
     playing = dict(enumerate(tables))
@@ -205,15 +235,11 @@ def evaluate(
                 elif proposed.get(one) is not None:
                     proposals += 1
                     agreed += action == proposed[one]
-                if agent == episode.agents[-1]:
-                    refused[one] += bool(applied.observation.refusals)
+                endings.act(one, agent, applied, episode)
         for one in [one for one, table in playing.items() if table.episode.done]:
-            episode = playing.pop(one).episode
-            solved[one] = episode.verify().solved
-            if not solved[one]:
-                failures[failure(episode, refused[one])] += 1
+            endings.end(one, playing.pop(one).episode)
     return Evaluated(
-        outcomes_of(solved), dict(sorted(failures.items())), proposals, agreed,
+        endings.outcomes, dict(sorted(endings.failures.items())), proposals, agreed,
         {agent: dict(counts.most_common(MOST_SAID)) for agent, counts in said.items()},
     )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from pathlib import Path
 
 from agents.environments.game import PLAN, TOOL, Agent
@@ -62,14 +63,14 @@ def played(
 
 
 def _best_of_k(playing: Playing, arm: Arm, settings: ArmSettings) -> Evaluated:
-    """Sampled as in training: of K candidates the rules choose. Nothing but outcomes is kept."""
+    """Sampled as in training: of K candidates the rules choose. What was said is not kept."""
     import torch
 
     chosen, generator = settings.reinforced, torch.Generator().manual_seed(arm.seed)
     tables: list[Table] = settings.game.tables(Split.TEST, settings.test_seed, settings.held_out)
-    outcomes = ""
+    outcomes, failures = "", Counter[str]()
     for part in slices(range(len(tables)), TOGETHER):
-        outcomes += roll_out(
+        found = roll_out(
             [tables[number] for number in part],
             playing.prompter,
             playing.sampler,
@@ -78,6 +79,8 @@ def _best_of_k(playing: Playing, arm: Arm, settings: ArmSettings) -> Evaluated:
             playing.put_in,
             generator,
             run="held out",
-        ).outcomes
-    failed = {"not classified": outcomes.count("0")} if "0" in outcomes else {}
-    return Evaluated(outcomes, failed, 0, 0, {})
+            failure=settings.game.failure,
+        )
+        outcomes += found.outcomes
+        failures.update(found.failures)
+    return Evaluated(outcomes, dict(sorted(failures.items())), 0, 0, {})
