@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
@@ -65,7 +65,8 @@ class Checkpoint(Generic[StateT]):
 def save_checkpoint(
     folder: Path, state: CheckpointState, tensors: Mapping[str, torch.Tensor]
 ) -> None:
-    """Write `folder/checkpoint-<step>` whole or not at all. Raises `NotEnoughDisk`."""
+    """Write `folder/checkpoint-<step>`, and forget those before it: at any moment one of them is
+    whole. Raises `NotEnoughDisk`."""
     from safetensors.torch import save
 
     data = save(dict(tensors))
@@ -78,7 +79,11 @@ def save_checkpoint(
     described = state.model_copy(update={"sha256": digest})
     _write(partial / STATE, described.model_dump_json(indent=1).encode())
     final = folder / f"{_PREFIX}{state.step:08d}"
-    shutil.rmtree(final, ignore_errors=True)
+    if final.exists():
+        # The same step once more: until the new one has its name, the old one has another.
+        aside = final.with_name(f"{final.name}.old")
+        shutil.rmtree(aside, ignore_errors=True)
+        final.rename(aside)
     partial.rename(final)
     _flush_folder(folder)
     for old in _folders(folder):
@@ -129,6 +134,18 @@ def require_same_recipe(found: BaseModel, wanted: BaseModel, folder: Path) -> No
             f"{folder} was begun with other settings: {', '.join(changed)}; "
             "use the same ones, another --output, or --restart to begin anew"
         )
+
+
+def require_unused(output: Path, but: Container[str] = ()) -> None:
+    """Raises `TrainingError` if a folder holds anything but files of these names and what a kill
+    left half-written."""
+    if output.exists():
+        for path in output.iterdir():
+            half_written = path.name.startswith(".") and path.suffix in (".part", ".partial")
+            if path.name not in but and not half_written:
+                raise TrainingError(
+                    f"{output} holds something else ({path.name}); name another folder"
+                )
 
 
 def changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -25,7 +25,7 @@ from pydantic import ValidationError
 
 from agents.environments.api_worlds import Split
 from runtime.whole_files import write_whole
-from trainers.checkpoints import require_same_recipe
+from trainers.checkpoints import require_same_recipe, require_unused
 from trainers.data.datasets import DataSet, write
 from trainers.errors import TrainingError, UnreadableModel
 from trainers.glpft.copying import copying_rows
@@ -254,10 +254,10 @@ def claim(
         made = (CHECKPOINTS, "curves", INITIAL, *_NAMES, *((DATA,) if keep_data else ()))
         for name in made:
             shutil.rmtree(output / name, ignore_errors=True)
-        for name in (REPORT, PAGE, SETTINGS):
+        for name in (REPORT, PAGE):
             (output / name).unlink(missing_ok=True)
-    elif output.exists() and any(each.name != DATA for each in output.iterdir()):
-        raise TrainingError(f"{output} holds something else; name another folder")
+    else:
+        require_unused(output, but=(DATA,))
     output.mkdir(parents=True, exist_ok=True)
     if keep_data:
         write(data, output / DATA)

@@ -28,7 +28,7 @@ from pydantic import ValidationError
 
 from runtime.learned_tokens import LEARNED_TOKENS
 from runtime.whole_files import write_whole
-from trainers.checkpoints import CheckpointState, require_same_recipe
+from trainers.checkpoints import CheckpointState, require_same_recipe, require_unused
 from trainers.curves import Curves
 from trainers.errors import TrainingError, UnreadableModel
 from trainers.grpo.advantages import has_signal
@@ -311,12 +311,7 @@ def claim(output: Path, settings: GrpoSettings, data: GrpoData, *, restart: bool
             f"--base-version {settings.base_version}: the newest is of version {newest}"
         )
     path = output / SETTINGS
-    if restart and path.exists():
-        for name in (CHECKPOINTS, "curves", POLICIES, LAST_GOOD, LEARNED_TOKENS):
-            shutil.rmtree(output / name, ignore_errors=True)
-        for name in (REPORT, PAGE, RUNS, SETTINGS):
-            (output / name).unlink(missing_ok=True)
-    if path.exists():
+    if path.exists() and not restart:
         try:
             found = GrpoSettings.model_validate_json(path.read_bytes())
         except ValidationError as error:
@@ -324,9 +319,15 @@ def claim(output: Path, settings: GrpoSettings, data: GrpoData, *, restart: bool
             raise UnreadableModel(f"{path} is damaged ({why}); --restart trains anew") from error
         require_same_recipe(found, settings, output)
         return
-    # The runs are written first: they may stand there alone after a kill.
-    if output.exists() and any(each.name != RUNS for each in output.iterdir()):
-        raise TrainingError(f"{output} holds something else; name another folder")
+    if path.exists():
+        # The settings stay until others take their place: whose folder it is, is known at any time.
+        for name in (CHECKPOINTS, "curves", POLICIES, LAST_GOOD, LEARNED_TOKENS):
+            shutil.rmtree(output / name, ignore_errors=True)
+        for name in (REPORT, PAGE, RUNS):
+            (output / name).unlink(missing_ok=True)
+    else:
+        # The runs are written first: they may stand there alone after a kill.
+        require_unused(output, but=(RUNS,))
     output.mkdir(parents=True, exist_ok=True)
     write_whole(output / RUNS, RecordedRuns(runs=data.runs).model_dump_json(indent=1) + "\n")
     write_whole(path, settings.model_dump_json(indent=1) + "\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -72,7 +71,8 @@ def write_policies(
     """All policies as the engines read them, each in `final/<name>` with what is known of it; the
     folder appears whole or not at all. `base` is the folder that the model was loaded from. Raises
     `NotEnoughDisk`."""
-    part = final.with_name(f".{final.name}.{os.getpid()}.part")
+    # One process writes them; what it leaves when it is killed, it finds here the next time.
+    part = final.with_name(f".{final.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     try:
         with writing(final):

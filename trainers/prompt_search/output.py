@@ -21,7 +21,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from runtime.whole_files import write_whole
-from trainers.checkpoints import require_same_recipe
+from trainers.checkpoints import require_same_recipe, require_unused
 from trainers.errors import TrainingError, UnreadableData
 from trainers.prompt_search.candidates import Candidate
 from trainers.prompt_search.playing import LOG
@@ -61,12 +61,7 @@ def claim(
 ) -> None:
     """Make the folder this search's own. Raises `TrainingError` if it is another one's."""
     path = output / SETTINGS
-    if restart and path.exists():
-        for folder in (CANDIDATES, PROMPTS):
-            shutil.rmtree(output / folder, ignore_errors=True)
-        for name in (REPORT, PROFILE, LOG, SETTINGS):
-            (output / name).unlink(missing_ok=True)
-    if path.exists():
+    if path.exists() and not restart:
         try:
             found = SearchSettings.model_validate_json(path.read_bytes())
         except ValidationError as error:
@@ -74,9 +69,14 @@ def claim(
             raise UnreadableData(f"{path} is damaged ({why}); --restart searches anew") from error
         require_same_recipe(found, settings, output)
         return
-    # The candidates are written first: they may stand there alone after a kill.
-    if any(each.name not in (LOCK, CANDIDATES) for each in output.iterdir()):
-        raise TrainingError(f"{output} holds something else; name another folder")
+    if path.exists():
+        for folder in (CANDIDATES, PROMPTS):
+            shutil.rmtree(output / folder, ignore_errors=True)
+        for name in (REPORT, PROFILE, LOG):
+            (output / name).unlink(missing_ok=True)
+    else:
+        # The candidates are written first: they may stand there alone after a kill.
+        require_unused(output, but=(LOCK, CANDIDATES))
     write_candidates(output, candidates)
     write_whole(path, settings.model_dump_json(indent=1) + "\n")
 

@@ -209,6 +209,8 @@ def test_best_of_k_follows_from_its_seed(whole: Path, tmp_path: Path) -> None:
     shutil.copytree(warm.folder(whole), warm.folder(tmp_path))
     again = work(arm(BEST_OF_K), tmp_path, LEARNING, silent)
     assert again.outcomes == result(BEST_OF_K, whole).outcomes
+    assert again.failures == result(BEST_OF_K, whole).failures
+    assert set(again.failures) <= {"refused", "in circles", "out of turns"}
 
 
 def test_an_update_by_whole_runs_is_of_as_many_completions(tmp_path: Path) -> None:
@@ -289,6 +291,17 @@ def test_a_folder_takes_more_seeds_only_where_it_may_and_no_other_settings(tmp_p
     other = LEARNING.model_copy(update={"held_out": 5})
     with pytest.raises(TrainingError, match="held_out"):
         claim(tmp_path / "out", other, more_seeds=True)
+
+
+def test_a_restart_leaves_files_of_others_as_they_are(tmp_path: Path) -> None:
+    claim(tmp_path, LEARNING)
+    (tmp_path / "seed-1").mkdir()
+    (tmp_path / "notes.txt").write_text("mine")
+    other = LEARNING.model_copy(update={"held_out": 5})
+    claim(tmp_path, other, restart=True)
+    assert not (tmp_path / "seed-1").exists()
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    claim(tmp_path, other)
 
 
 @pytest.mark.parametrize("name", list(GAMES))

@@ -364,6 +364,20 @@ def test_other_settings_and_other_folders_are_refused(
         train(settings_of(), data, load(base), tmp_path / "other", restart=True)
 
 
+def test_a_restart_forgets_the_training_and_leaves_files_of_others_as_they_are(
+    base: Path, store: Path, tmp_path: Path
+) -> None:
+    data, out = data_of(store, base), tmp_path / "out"
+    train(settings_of(), data, load(base), out)
+    (out / "run.log").write_text("mine")
+    (out / ".policies.part/shared").mkdir(parents=True)
+    train(settings_of(seed=2), data, load(base), out, restart=True)
+    assert (out / "run.log").read_text() == "mine"
+    assert not (out / ".policies.part").exists()
+    with pytest.raises(TrainingError, match=r"other settings: seed \(2 → 1\)"):
+        train(settings_of(), data, load(base), out)
+
+
 def test_an_old_store_is_learned_from_version_by_version_within_the_bound() -> None:
     """With no bound all of it, oldest first; with one, what is too old is counted."""
 

@@ -21,7 +21,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from runtime.whole_files import write_whole
-from trainers.checkpoints import require_disk, require_same_recipe
+from trainers.checkpoints import require_disk, require_same_recipe, require_unused
 from trainers.errors import TrainingError, UnreadableModel
 from trainers.grpo.arms.results import Arm, ArmResult, read_result
 from trainers.grpo.arms.settings import SETTINGS, ArmSettings
@@ -85,19 +85,19 @@ def claim(
     """Make the folder that of these settings; with `more_seeds` it may hold other seeds as well.
     Raises `TrainingError` if it is another one's."""
     path, kind = output / SETTINGS, type(settings)
-    if restart and path.exists():
-        for seed in output.glob("seed-*"):
-            shutil.rmtree(seed, ignore_errors=True)
-        for name in (REPORT, CLOCK, SETTINGS):
-            (output / name).unlink(missing_ok=True)
-    if path.exists():
+    if path.exists() and not restart:
         found = read_whole(path, kind)
         if more_seeds:
             found = found.model_copy(update={"seeds": settings.seeds})
         require_same_recipe(found, settings, output)
         return
-    if output.exists() and any(output.iterdir()):
-        raise TrainingError(f"{output} holds something else; name another folder")
+    if path.exists():
+        for seed in output.glob("seed-*"):
+            shutil.rmtree(seed, ignore_errors=True)
+        for name in (REPORT, CLOCK):
+            (output / name).unlink(missing_ok=True)
+    else:
+        require_unused(output)
     output.mkdir(parents=True, exist_ok=True)
     write_whole(path, settings.model_dump_json(indent=1) + "\n")
 

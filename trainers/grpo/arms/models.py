@@ -7,7 +7,6 @@ OUTPUT/seed-1/at-grpo-per-role/model/<agent>/    of one with several: models or 
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +65,7 @@ def as_written(arm: Arm, output: Path, settings: ArmSettings) -> Playing:
 def write(arm: Arm, output: Path, playing: Playing) -> None:
     """All of an arm's policies as the engines read them, whole or not at all."""
     folder = arm.folder(output)
-    part = folder / f".{MODEL}.{os.getpid()}.part"
+    part = folder / f".{MODEL}.part"
     shutil.rmtree(part, ignore_errors=True)
     try:
         for name in playing.policies.names:

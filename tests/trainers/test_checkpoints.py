@@ -1,0 +1,63 @@
+"""At any moment a training has a checkpoint that is whole, and a folder that is known to be its."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from trainers.checkpoints import (
+    CheckpointState,
+    load_checkpoint,
+    require_unused,
+    save_checkpoint,
+)
+from trainers.errors import TrainingError
+
+
+def saved(folder: Path, step: int, value: float) -> None:
+    save_checkpoint(folder, CheckpointState(step=step), {"weights": torch.full((2,), value)})
+
+
+def read(folder: Path) -> tuple[int, float]:
+    found = load_checkpoint(folder, CheckpointState)
+    assert found is not None
+    return found.state.step, float(found.tensors["weights"][0])
+
+
+class Killed(Exception):
+    """The process is gone."""
+
+
+@pytest.mark.parametrize("step", [10, 11])
+def test_one_that_is_killed_as_the_next_takes_its_name_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """Also where both are of the same step."""
+    saved(tmp_path, 10, 1.0)
+    plain = Path.rename
+
+    def rename(self: Path, target: Path) -> Path:
+        if self.name.startswith(".partial"):
+            raise Killed
+        return plain(self, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    with pytest.raises(Killed):
+        saved(tmp_path, step, 2.0)
+    assert read(tmp_path) == (10, 1.0)
+    monkeypatch.undo()
+    saved(tmp_path, step, 3.0)
+    assert read(tmp_path) == (step, 3.0)
+    assert len(list(tmp_path.glob("checkpoint-*"))) == 1
+
+
+def test_a_folder_with_what_a_kill_left_half_written_can_be_begun(tmp_path: Path) -> None:
+    require_unused(tmp_path / "none")
+    (tmp_path / ".policies.part").mkdir()
+    (tmp_path / ".runs.json.17.partial").touch()
+    (tmp_path / "runs.json").touch()
+    require_unused(tmp_path, but=("runs.json",))
+    with pytest.raises(TrainingError, match=r"holds something else \(runs\.json\)"):
+        require_unused(tmp_path)
