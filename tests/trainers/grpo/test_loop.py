@@ -325,6 +325,40 @@ def test_the_command_trains_a_policy_for_each_role_and_ends_with_a_table_and_a_l
     assert again == out
 
 
+def test_a_loop_plays_by_the_policies_and_prompts_of_the_deployment(
+    where: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of the agent that is not trained, which the workflow gives another policy."""
+    prompt = tmp_path / "tool_agent.md"
+    prompt.write_text("---\nname: tool_agent\nversion: 2\n---\nWrite one call.\n")
+    profile = tmp_path / "profile.toml"
+    profile.write_text(
+        f"extends = {json.dumps(str(where.profile))}\n"
+        '[policies]\nplan_agent = "pair/tool"\n'
+        f"[prompts]\ntool_agent = {json.dumps(str(prompt))}\n"
+    )
+    monkeypatch.setenv("SWITCHYARD_PROFILE", str(profile))
+    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path / "state"))
+    arguments = (
+        tmp_path / "out", "--loop", "--base", where.base, "--weights", "lora", "--rank", 2,
+        "--agent", "tool_agent", "--game", "plan_path", "--size", 5, "--setting", "turns=2",
+        "--setting", "brief=true", "--max-tokens", 8, "--rounds", 1, "--puzzles", 2,
+        "--batch", 1, "--truncated", "keep",
+    )  # fmt: skip
+    code, _, err = command(*arguments)
+    assert code == 0, err
+    runs = set(book_of(tmp_path / "out").sealed(1).runs)
+    recorded(where, runs)
+    for each in read_trajectories(where.store, None).records:
+        if each.run.id in runs:
+            assert each.run.policies["plan_agent"] == "pair/tool"
+            assert each.run.prompt_files == {"tool_agent.md": prompt.read_text()}
+    prompt.write_text(prompt.read_text().replace("one call", "two calls"))
+    code, _, err = command(*arguments)
+    assert code == 1
+    assert "was begun with other settings: prompts.tool_agent.md" in err
+
+
 def test_an_offline_training_can_be_published_to_the_workers_that_recorded_its_runs(
     finished: Finished, where: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

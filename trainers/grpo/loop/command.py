@@ -136,26 +136,25 @@ def _lead(
 def claim(output: Path, settings: LoopSettings, *, restart: bool) -> Book:
     """Make the folder this loop's own. Raises `TrainingError` if it is another training's."""
     from runtime.learned_tokens import LEARNED_TOKENS
-    from trainers.checkpoints import require_same_recipe
+    from trainers.checkpoints import require_same_recipe, require_unused
     from trainers.grpo.loop.book import Book, Claim, read_page, write_page
     from trainers.grpo.page import PAGE
     from trainers.grpo.pipeline import CHECKPOINTS, POLICIES
     from trainers.grpo.report import REPORT
 
     path = output / "loop.json"
-    if restart and path.exists():
+    if path.exists() and not restart:
+        found = read_page(path, Claim)
+        require_same_recipe(found.settings, settings, output)
+        return Book(output, found.id)
+    if path.exists():
         # What was published stays: a deployment may answer with it.
         for name in (CHECKPOINTS, "curves", LEARNED_TOKENS, POLICIES, "rounds"):
             shutil.rmtree(output / name, ignore_errors=True)
         for name in (REPORT, PAGE):
             (output / name).unlink(missing_ok=True)
-        path.unlink()
-    elif path.exists():
-        found = read_page(path, Claim)
-        require_same_recipe(found.settings, settings, output)
-        return Book(output, found.id)
-    elif output.exists() and any(output.iterdir()):
-        raise TrainingError(f"{output} holds something else; name another folder")
+    else:
+        require_unused(output)
     made = Claim(id=secrets.token_hex(4), settings=settings)
     write_page(path, made)
     return Book(output, made.id)
@@ -187,6 +186,7 @@ def _settings(
     """Raises `TrainingError`, naming the option."""
     from pydantic import ValidationError
 
+    from agents.workflows import prompt_hashes, prompts_of
     from runtime.errors import UserError
     from runtime.named_values import named_values
     from trainers.grpo.loop.settings import WORKFLOW, LoopSettings
@@ -223,8 +223,16 @@ def _settings(
         raise TrainingError(
             f"--agent: nobody of the team ({', '.join(made.team)}) would be trained"
         )
-    policies = served_policies(agents, deployed, WORKFLOW, target.pool)
-    return made.model_copy(update={"policies": policies})
+    others = [each for each in made.team if each not in agents]
+    ours = prompts_of(WORKFLOW)
+    files = {file: text for file, text in deployed.prompt_files.items() if file in ours}
+    return made.model_copy(
+        update={
+            "policies": served_policies(agents, deployed, WORKFLOW, target.pool),
+            "partners": served_policies(others, deployed, WORKFLOW, None),
+            "prompts": prompt_hashes(WORKFLOW, files),
+        }
+    )
 
 
 def _adaptive(options: LoopOptions) -> dict[str, object] | None:

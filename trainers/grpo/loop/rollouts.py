@@ -87,7 +87,7 @@ class Rollouts:
         return self.client.new_run(
             task.prompt,
             workflow=WORKFLOW,
-            policies=settings.policies,
+            policies={**settings.partners, **settings.policies},
             options=settings.options,
             seed=planned.seed,
             budget=Budget(seconds=settings.run_seconds),

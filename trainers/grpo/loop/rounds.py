@@ -251,7 +251,8 @@ class Loop:
 
     async def _unless_stopped(self, phase: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
         async def connected() -> T:
-            async with Client.connect(self.deployed.bus) as client:
+            prompt_files = self.deployed.prompt_files
+            async with Client.connect(self.deployed.bus, prompt_files=prompt_files) as client:
                 return await phase(client)
 
         work = asyncio.create_task(connected())

@@ -26,7 +26,11 @@ class LoopSettings(BaseModel):
     grpo: GrpoSettings
     """`batch` is the number of groups with a signal that a round is to have."""
     policies: dict[str, str]
-    """By agent, the policy of the deployment that answers for it."""
+    """By agent that is trained, the policy of the deployment that answers for it."""
+    partners: dict[str, str] = Field(default_factory=dict)
+    """The same of the rest of the team."""
+    prompts: dict[str, str] = Field(default_factory=dict)
+    """Content hash of each prompt of the workflow, as the deployment has it."""
     game: Game | None = None
     """That puzzles are generated of; None: the tasks of a file are played."""
     tasks: TeamTasks | None = None
