@@ -19,8 +19,8 @@ _BUDGET = (
     "Every arm has the settings of its game; these were chosen by trials of the warm start and "
     "AT-GRPO on puzzles of another seed, and the other arms take {}. Arms that learn from rewards "
     "draw as many completions as AT-GRPO in its steps, up to the end of the step; continued SFT "
-    "goes on until as many tokens went through its model. Tokens differ where samples are equal: "
-    "whole runs share no prompts."
+    "goes on until as many tokens went through its model, the pass that only scores samples not "
+    "counted. Tokens differ where samples are equal: whole runs share no prompts."
 )
 _TRIED = (
     "them but for the learning rate, which was tried at the same rates in every arm on the first "

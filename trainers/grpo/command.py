@@ -222,6 +222,7 @@ def grpo(
     }
     # What can't be meant is named before the model and the store are read.
     settings = _settings(chosen)
+    _require_heeded(context, settings, served=loop or publish)
     rolled = of_loop.LoopOptions(
         game, tasks, size, difficulty, setting, rounds, puzzles, most_puzzles, adaptive,
         sampling_rounds, success, temperature, max_tokens, instructions, run_seconds,
@@ -296,6 +297,26 @@ def _require_only(context: typer.Context, *known: str) -> None:
                 f"--{name.replace('_', '-')} does not go with --demo, whose settings are fixed; it "
                 "takes --restart and --json"
             )
+
+
+def _require_heeded(context: typer.Context, settings: GrpoSettings, *, served: bool) -> None:
+    """Raises `TrainingError` for an option that the others leave no meaning."""
+    objective, given = settings.objective, _given(context)
+    team_counts = settings.grouping != "at-grpo" or settings.reward.scheme in (None, "paper")
+    for names, heeded, of in (
+        (("rank",), settings.weights == "lora", "--weights lora"),
+        (("alpha",), team_counts, "--scheme paper"),
+        (("completion_limit",), objective.normalisation == "constant", "--normalisation constant"),
+        (("cap",), objective.correction not in ("none", "clip"),
+         "--correction truncated, token or sequence"),
+        (("clip_low", "clip_high", "dual_clip"), objective.correction != "truncated",
+         "every --correction but truncated"),
+        (("pool", "redis_url", "wait"), served, "--publish and --loop"),
+    ):  # fmt: skip
+        for name in names:
+            if name in given and not heeded:
+                option = f"--{name.replace('_', '-')}"
+                raise TrainingError(f"{option} is of {of}: add that, or leave {option} away")
 
 
 def _given(context: typer.Context) -> list[str]:
@@ -420,7 +441,7 @@ def _show(report: Report, output: Path) -> None:
     typer.echo(
         f"version {report.settings.base_version} → {report.version}; "
         f"{counted(report.groups, 'group')} of {counted(report.runs, 'run')}, "
-        f"{report.flat:,} with all rewards the same, {_stale(report):,} too old; "
+        f"{report.flat:,} with all rewards the same, {report.stale:,} too old; "
         f"{report.trained_parameters:,} of {report.parameters:,} parameters, "
         f"{report.peak_memory_mb:,.0f} MB, {report.seconds / 60:.1f} minutes; "
         f"policies in {output / 'policies'}, curves in {output / PAGE}"
@@ -436,12 +457,8 @@ def _last_line(report: Report) -> dict[str, object]:
         "runs": report.runs,
         "groups": report.groups,
         "zero_variance_groups": report.flat,
-        "stale_groups": _stale(report),
+        "stale_groups": report.stale,
         "skipped": report.skipped,
         "minutes": round(report.seconds / 60, 3),
         "policies": {name: row.model_dump() for name, row in summaries(report.steps).items()},
     }
-
-
-def _stale(report: Report) -> int:
-    return sum(step.stale for step in report.steps)

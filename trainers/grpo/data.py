@@ -6,12 +6,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from agents.records import Trajectory
 from trainers.data.json_files import Skipped
 from trainers.errors import TrainingError, UnreadableData, UnreadableModel
 from trainers.grpo.advantages import has_signal
@@ -94,6 +95,7 @@ def read_data(
     if not chosen:
         why = _listed(Counter(one.reason for one in reading.skipped))
         raise UnreadableData(f"{store} holds no run{of_workflow} that can be read{why}")
+    _require_agents(chosen.values(), sealing, store)
     sealed = seal(chosen.values(), sealing)
     left_out = (*reading.skipped, *sealed.skipped)
     data = GrpoData(sealed.records, tuple(sorted(chosen)), left_out)
@@ -111,6 +113,17 @@ def read_data(
             "more candidates or a higher temperature"
         )
     return data
+
+
+def _require_agents(runs: Iterable[Trajectory], sealing: Sealing, store: Path) -> None:
+    """Raises `UnreadableData` where none of the agents that are wanted has acted."""
+    if sealing.agents is not None:
+        acted = {step.agent for run in runs for step in run.steps if step.calls}
+        if acted and not acted & sealing.agents:
+            raise UnreadableData(
+                f"--agent {', '.join(sorted(sealing.agents))}: nobody of that name acted in the "
+                f"runs of {store}; who did: {', '.join(sorted(acted))}"
+            )
 
 
 def sealing_of(settings: GrpoSettings, loaded: LoadedModel) -> Sealing:

@@ -116,6 +116,8 @@ def without_gradient(tokens: Tokens, objective: Objective) -> torch.Tensor:
     ratio = torch.exp(tokens.logprobs - old)
     high = (ratio > 1 + objective.clip_high) & (tokens.advantages > 0)
     low = (ratio < 1 - objective.clip_low) & (tokens.advantages < 0)
+    if objective.dual_clip is not None:
+        low = low | ((ratio > objective.dual_clip) & (tokens.advantages < 0))
     return high | low | (behaviour_weights(tokens, objective) == 0)
 
 

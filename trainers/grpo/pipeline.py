@@ -48,7 +48,7 @@ from trainers.grpo.storing import (
     save,
     write_policies,
 )
-from trainers.grpo.stream import StepBatch, step_batches
+from trainers.grpo.stream import StepBatch, batches_of, step_batches
 from trainers.interruption import deferred_interrupt
 from trainers.memory import keep_freed_memory, peak_memory_mb
 from trainers.network import network_of
@@ -196,7 +196,7 @@ class _Training:
         if self.processes.is_first:
             # Before its first step, without which the others can't end theirs.
             self.kept.forget_after(self.state.step)
-        batches = list(step_batches(self.data.groups, self.settings))
+        batches, stale = batches_of(self.data.groups, self.settings)
         with ExitStack() as open_curves, deferred_interrupt() as interruption:
             curves = {
                 name: open_curves.enter_context(Curves(self._curves(name), self.state.step))
@@ -213,7 +213,7 @@ class _Training:
                     # The first process is at its checkpoint still.
                     self.processes.wait()
                     raise KeyboardInterrupt
-        report = self._report()
+        report = self._report(stale)
         if self.processes.is_first:
             self._write(POLICIES, report)
             write_whole(self.output / PAGE, render(report))
@@ -271,7 +271,7 @@ class _Training:
     def _curves(self, name: str) -> Path | None:
         return None if not self.processes.is_first else self.output / "curves" / folder_name(name)
 
-    def _report(self) -> Report:
+    def _report(self, stale: int = 0) -> Report:
         network = self.policies.network
         return Report(
             settings=self.settings,
@@ -279,6 +279,7 @@ class _Training:
             runs=len(self.data.runs),
             groups=len(self.data.groups),
             flat=sum(not has_signal(group.rewards) for group in self.data.groups),
+            stale=sum(step.stale for step in self.state.history) + stale,
             skipped=self.data.skipped,
             seconds=round(self.state.seconds, 1),
             peak_memory_mb=peak_memory_mb(network.device),

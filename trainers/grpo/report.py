@@ -99,6 +99,8 @@ class Report(BaseModel):
     """Sealed."""
     flat: int
     """Of these, with all rewards the same."""
+    stale: int
+    """Left out, of all epochs, because they were too old, those behind the last step included."""
     skipped: dict[str, int]
     """What could not be learned from, by its reason."""
     seconds: float

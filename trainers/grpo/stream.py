@@ -10,9 +10,10 @@ are all the same is passed over, counted, and takes no place in a batch.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 from trainers.grpo.advantages import has_signal
 from trainers.grpo.groups import Group
@@ -33,12 +34,32 @@ class StepBatch:
     """Groups that were too old when the batch was made."""
 
 
-def step_batches(groups: Sequence[Group], settings: GrpoSettings) -> Iterator[StepBatch]:
-    """The batch of each step, until the groups or the steps are used up."""
+class Batches(NamedTuple):
+    """Of all steps."""
+
+    steps: tuple[StepBatch, ...]
+    stale: int
+    """Groups that were too old behind the last of them."""
+
+
+def batches_of(groups: Sequence[Group], settings: GrpoSettings) -> Batches:
+    """The batches until the groups or the steps are used up."""
+    made, steps = step_batches(groups, settings), list[StepBatch]()
+    while True:
+        try:
+            steps.append(next(made))
+        except StopIteration as end:
+            return Batches(tuple(steps), end.value)
+
+
+def step_batches(
+    groups: Sequence[Group], settings: GrpoSettings
+) -> Generator[StepBatch, None, int]:
+    """One after the other, and in the end `Batches.stale`."""
     version, done = settings.base_version, 0
+    stale, flat = 0, list[Group]()
     for epoch in range(settings.epochs):
         waiting = ordered(groups, settings.seed, epoch)
-        stale, flat = 0, list[Group]()
         while waiting:
             swept = sweep(waiting, version, settings.staleness)
             ready = [group for group in swept.kept if group.policy.version <= version]
@@ -53,10 +74,11 @@ def step_batches(groups: Sequence[Group], settings: GrpoSettings) -> Iterator[St
                 done += 1
                 version += 1
                 if done == settings.steps:
-                    return
+                    return 0
             elif waiting:
                 # Somebody else has trained in between: the log goes on with a later version.
                 version = max(version, waiting[0].policy.version)
+    return stale
 
 
 def ordered(groups: Sequence[Group], seed: int, epoch: int) -> list[Group]:

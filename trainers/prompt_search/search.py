@@ -8,6 +8,7 @@ that ended in the log.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -30,6 +31,8 @@ from trainers.prompt_search.report import (
     rate,
 )
 from trainers.prompt_search.settings import SearchSettings
+
+_PROPOSED = re.compile(r"proposal-\d+")
 
 
 @dataclass
@@ -115,6 +118,9 @@ class Search:
         left, refused, stopped = list(arms), list[Refused](), False
         begin = 0
         for number, (_, questions) in enumerate(plan, start=1):
+            if number > 1 and len(left) == 1:
+                # Proposals that came to nothing leave nobody to compare with.
+                break
             asked = self._questions.train[begin : begin + questions]
             begin += questions
             if not self._affords(len(left) * len(asked)):
@@ -173,6 +179,8 @@ class Search:
         """Let the proposer write, each time from the best so far, and measure what it wrote."""
         refused: list[Refused] = []
         policy, written = self._settings.proposer, list[Candidate]()
+        # A variant may have such a name from an earlier search.
+        named = [int(label.rpartition("-")[2]) for label in arms if _PROPOSED.fullmatch(label)]
         for number in range(1, self._settings.propose + 1):
             assert policy is not None
             order = ranked({label: arm.solved for label, arm in arms.items()})
@@ -182,7 +190,7 @@ class Search:
                 break
             if not self._affords(1 + len(questions)):
                 break
-            label = f"proposal-{number}"
+            label = f"proposal-{max(named, default=0) + number}"
             self._watch.planned(1)
             answer = await self._player.propose(
                 name, number, policy, _request(best, [arms[one] for one in order[1:]], questions)

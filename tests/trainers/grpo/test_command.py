@@ -85,7 +85,13 @@ def test_the_command_names_what_it_leaves_out_and_ends_with_a_table_and_a_line_o
         (("--group-size", 5), "have no complete group of 5 (at-grpo); 6 × incomplete group"),
         (("--begin", "critic=micro:slm"), "--begin critic: no such policy is trained"),
         (("--base-version", 9, "--staleness", 2), "the newest is of version 3"),
-        (("--agent", "nobody"), "have no complete group of 4"),
+        (("--agent", "nobody"), "--agent nobody: nobody of that name acted in the runs of"),
+        (("--rank", 8), "--rank is of --weights lora: add that, or leave --rank away"),
+        (("--scheme", "dense", "--alpha", 0.5), "--alpha is of --scheme paper"),
+        (("--completion-limit", 9), "--completion-limit is of --normalisation constant"),
+        (("--correction", "clip", "--cap", 3), "--cap is of --correction truncated, token or"),
+        (("--correction", "truncated", "--dual-clip", 3), "of every --correction but truncated"),
+        (("--pool", "pair"), "--pool is of --publish and --loop"),
     ],
 )
 def test_bad_input_is_named_before_anything_is_trained(

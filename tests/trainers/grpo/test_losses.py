@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainers.grpo.losses import (
+    Correction,
     Normalisation,
     Objective,
     Tokens,
@@ -20,6 +21,7 @@ from trainers.grpo.losses import (
     k3,
     policy_losses,
     shares,
+    without_gradient,
 )
 from trainers.grpo.ratios import QUANTILES, effective_sample_size, ratio_quantiles
 
@@ -153,6 +155,23 @@ def test_the_dual_clip_bounds_the_loss_of_bad_samples_only(
     for each, before, after in zip(batch, plain, found, strict=True):
         expected = min(before, -bound * each.advantage) if each.advantage < 0 else before
         assert after == pytest.approx(expected)
+
+
+@given(
+    batches(),
+    st.sampled_from(["none", "clip", "truncated", "token", "sequence"]),
+    st.one_of(st.none(), st.floats(1.01, 5)),
+)
+def test_the_tokens_that_are_counted_as_clipped_are_those_whose_loss_has_no_gradient(
+    batch: list[Token], correction: Correction, dual: float | None
+) -> None:
+    batch = [replace(each, advantage=each.advantage or 1.0) for each in batch]
+    tokens, _ = tensors(batch)
+    objective = Objective(correction=correction, dual_clip=dual)
+    policy_losses(tokens, objective).sum().backward()
+    assert tokens.logprobs.grad is not None
+    flat = tokens.logprobs.grad == 0
+    assert flat.tolist() == without_gradient(tokens, objective).tolist()
 
 
 @given(batches())

@@ -21,7 +21,7 @@ from trainers.grpo.pipeline import Watch, begun, train
 from trainers.grpo.report import Report
 from trainers.grpo.sequences import same_tokenizer
 from trainers.grpo.settings import GrpoSettings
-from trainers.grpo.stream import step_batches
+from trainers.grpo.stream import batches_of, step_batches
 from workers.engines.torch.lora import LoraLayers
 
 from .launched import launched
@@ -392,6 +392,20 @@ def test_an_old_store_is_learned_from_version_by_version_within_the_bound() -> N
     assert versions(base_version=3, staleness=2) == [(3, [1, 3], 3)]
     assert versions(steps=1) == [(0, [0, 0], 0)]
     assert [each[0] for each in versions(epochs=2)] == [0, 1, 3, 4, 5, 6]
+
+
+def test_groups_that_are_too_old_behind_the_last_step_are_counted() -> None:
+    def left(*versions: int, **changes: object) -> tuple[list[int], int]:
+        found = batches_of(
+            _groups([*versions]), settings_of(**{"batch": 2, "staleness": 0} | changes)
+        )
+        return [each.stale for each in found.steps], found.stale
+
+    assert left(0, 0, 0, 0, 0) == ([0], 3)
+    assert left(0, 0, 0, 1) == ([0, 1], 0)
+    assert left(0, 0, 0, steps=1) == ([0], 0)
+    # All of them in the second epoch.
+    assert left(0, 0, 0, epochs=2) == ([0], 4)
 
 
 def _groups(versions: list[int]) -> tuple[Group, ...]:

@@ -22,6 +22,7 @@ from tests.trainers.prompt_search.local_search import (
     variant,
 )
 from trainers.errors import TrainingError
+from trainers.prompt_search.halving import rounds
 from trainers.prompt_search.playing import LOG, RunLog
 from trainers.prompt_search.report import Report
 
@@ -79,6 +80,30 @@ async def test_a_lead_in_the_search_that_held_out_questions_do_not_show_is_not_a
     assert prompt.comparison.difference[0] == -1.0
     assert (found.adopted, prompt.adopted) == ({}, None)
     assert "not better" in prompt.why
+
+
+async def test_nothing_is_asked_when_nobody_is_left_to_compare_with(tmp_path: Path) -> None:
+    """The prompt in force solves everything, so that nothing is proposed."""
+    found = await searched(tmp_path, client([]), [], propose=3, proposer="llm")
+    first, _ = rounds(4, 24)
+    assert standing(found.report) == {"current": (first.questions, first.questions)}
+    assert found.report.runs == first.questions
+    assert found.report.prompts[0].why == "no candidate solved more"
+
+
+async def test_a_proposal_has_another_name_than_every_variant(tmp_path: Path) -> None:
+    """Such as one that an earlier search proposed."""
+    writes = {"phrase": WRITER, "answer": "Here:\n<prompt>\nWork it out.\n</prompt>"}
+    deployment = client([writes, BAD])
+    found = await searched(
+        tmp_path,
+        deployment,
+        [variant("proposal-1", "Guess step by step.")],
+        propose=1,
+        proposer="llm",
+    )
+    assert standing(found.report).keys() == {"current", "proposal-1", "proposal-2"}
+    assert found.adopted["solo"].label == "proposal-2"
 
 
 async def test_a_proposal_is_measured_like_any_candidate_and_adopted_under_its_own_name(

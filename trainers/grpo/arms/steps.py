@@ -11,7 +11,8 @@ class StepFacts:
     """One step that was taken."""
 
     tokens: int
-    """That went through the model, whichever way, padding included."""
+    """That went through the model to be sampled, or to be learned from, padding included. The pass
+    that scores samples before the first of several updates is not counted."""
     samples: int
     """Completions that were drawn, or answers that were imitated."""
     curves: dict[str, float]

@@ -67,6 +67,12 @@ class LoopSettings(BaseModel):
     def require_playable(self) -> None:
         """Raises `InvalidOptions` for what the game, the team or the workflow refuses."""
         source = self.source
+        if self.grpo.grouping == "single" and len(self.team) > 1:
+            raise InvalidOptions(
+                "--grouping single is of runs in which one agent acts, and the team is "
+                f"{', '.join(self.team)}: take at-grpo or trajectory, or of a game a team of one "
+                f"(--setting 'team=[\"{self.team[-1]}\"]')"
+            )
         if isinstance(source, TeamTasks):
             self._require_told_apart(source)
         workflows.get(WORKFLOW).check_options(self.options)
