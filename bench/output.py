@@ -12,19 +12,22 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError
 
+from agents.environments.code import CodeProblem
+from agents.environments.math_team import MathProblem
 from agents.records import JsonObject, Record
 from bench.append_log import corrupt, read_log, torn_notice
 from bench.datasets import Item
 from bench.errors import OutputError, UsageError
 from bench.results import Admitted, Result
 from runtime.whole_files import write_whole
+from workers.judging.problems import ProblemFolder
 
 MANIFEST_VERSION = 1
 
@@ -131,8 +134,12 @@ class OutputDirectory:
     def problems(self) -> Path:
         return self.path / "problems"
 
-    def create(self, manifest: Manifest) -> None:
-        """Make the directory with its manifest. Raises UsageError if it holds a benchmark."""
+    def create(
+        self, manifest: Manifest, problems: Iterable[CodeProblem | MathProblem] = ()
+    ) -> None:
+        """Make the directory with its manifest and the judge's problems. Stopped halfway, it leaves
+        no manifest, and the same can be made again. Raises UsageError if it holds a benchmark, and
+        OutputError if it can't be written."""
         if self.manifest_path.exists():
             raise UsageError(
                 f"{self.path} already holds a benchmark; go on with it by "
@@ -140,10 +147,15 @@ class OutputDirectory:
             )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            # First, since a manifest has only their hashes: nobody could resume with that alone.
+            known = ProblemFolder(self.problems)
+            for problem in problems:
+                known.add(problem)
             write_whole(self.manifest_path, manifest.model_dump_json(indent=1))
         except OSError as error:
             raise OutputError(
-                f"{self.path}: cannot be written ({error.strerror or error}); give another --output"
+                f"{error.filename or self.path}: cannot be written ({error.strerror or error}); "
+                "give another --output"
             ) from error
 
     def lock(self) -> None:

@@ -99,10 +99,8 @@ def start(asked: Asked) -> Ended:
     profile = found.run.profile if found.run else asked.profile
     manifest = manifest.model_copy(update={"profile": profile})
     directory = OutputDirectory(asked.output or _default_output(asked.benchmark))
-    directory.create(manifest)
-    ours = ProblemFolder(directory.problems)
-    keys = [ours.add(problem) for problem in dataset.problems]
-    _lend(ours, keys, found.state)
+    directory.create(manifest, dataset.problems)
+    _lend(directory, found.state)
     return asyncio.run(conduct(directory, _connector(found.settings)))
 
 
@@ -141,19 +139,19 @@ def resume(
         changes["concurrency"] = _concurrency(concurrency)
     if budget_dollars is not None:
         changes["budget_micro_dollars"] = _budget(budget_dollars)
-    if directory.problems.is_dir():
-        ours = ProblemFolder(directory.problems)
-        _lend(ours, [path.stem for path in directory.problems.glob("*.json")], found.state)
+    _lend(directory, found.state)
     return asyncio.run(
         conduct(directory, _connector(settings), manifest=manifest.model_copy(update=changes))
     )
 
 
-def _lend(ours: ProblemFolder, keys: list[str], state: StateDirectory) -> None:
-    """Put the problems where the deployment's judge looks for them. One on another machine needs a
-    copy of the folder, which it says to whoever asks it. Raises OutputError."""
+def _lend(directory: OutputDirectory, state: StateDirectory) -> None:
+    """Put the problems, if there are any, where the deployment's judge looks for them. One on
+    another machine needs a copy of the folder, which it says to whoever asks it. Raises
+    OutputError."""
+    keys = [path.stem for path in directory.problems.glob("*.json")]
     try:
-        ours.copy_to(ProblemFolder(state.problems), keys)
+        ProblemFolder(directory.problems).copy_to(ProblemFolder(state.problems), keys)
     except (OSError, ProblemUnknown) as error:
         raise OutputError(f"{state.problems}: the problems can't be put there: {error}") from error
 

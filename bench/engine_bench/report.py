@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from rich.console import Console
 from rich.table import Table
 
@@ -13,7 +15,8 @@ def show(report: Report, console: Console) -> None:
     """Print every figure with its spread, then the ratios."""
     console.print(
         f"\n{report.model}; GGUF {report.precision}, torch float32; {report.machine}. Medians over "
-        "the repeats (least–greatest); latencies over all their requests and tokens."
+        "the repeats (least–greatest); latencies over all their requests and tokens, – where a "
+        "peer does not show them."
     )
     for name, about in report.about.items():
         console.print(f"  {name}: {about}")
@@ -58,14 +61,18 @@ def _cells(figures: Figures) -> list[str]:
         _ms(figures.seconds(first, 0.99)),
         _ms(figures.seconds(each, 0.5)),
         _ms(figures.seconds(each, 0.99)),
-        f"{figures.seconds(lambda run: run.whole, 0.99):.2f}",
+        _told(figures.seconds(lambda run: run.whole, 0.99), ".2f"),
         f"{computed:,}" if computed or reused else "?",
         f"{reused:,}" if computed or reused else "?",
     ]
 
 
 def _ms(seconds: float) -> str:
-    return f"{seconds * 1000:,.1f}"
+    return _told(seconds * 1000, ",.1f")
+
+
+def _told(value: float, form: str) -> str:
+    return "–" if math.isnan(value) else format(value, form)
 
 
 def _range(values: tuple[float, ...]) -> str:

@@ -31,7 +31,8 @@ class Ask:
 
 @dataclass
 class Timing:
-    """When one request was sent and when each of its tokens came; seconds of one clock."""
+    """When one request was sent, which is when its place was free, and when each of its tokens
+    came (or the whole answer, where it comes whole); seconds of one clock."""
 
     sent: float
     tokens: list[float] = field(default_factory=list[float])

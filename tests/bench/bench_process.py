@@ -58,6 +58,15 @@ def killed_at(results: int, output: Path, environment: dict[str, str], *argument
     assert process.returncode == -signal.SIGKILL, errors
 
 
+def errors_of(environment: dict[str, str], *arguments: str) -> str:
+    """What a command that fails says."""
+    done = subprocess.run(
+        [*COMMAND, *arguments], env=environment, capture_output=True, check=False, text=True
+    )
+    assert done.returncode != 0, done.stdout
+    return done.stderr
+
+
 def last_line(environment: dict[str, str], *arguments: str) -> dict[str, Any]:
     """What `--json` ends with."""
     done = subprocess.run(

@@ -5,13 +5,22 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+import workers
+from bench.engine_bench import report
+from bench.engine_bench.figures import Figures, Report
+from bench.engine_bench.transformers_peers import StaticBatch
+from bench.engine_bench.workload import Measured, asks
 from tests.bench.command_line import bench
 
+LATENCIES = ("first_token_p50", "first_token_p99", "per_token_p50", "per_token_p99", "request_p99")
 COMMAND = (sys.executable, "-c", "from bench.cli import main; main()", "engine")
+SLM = Path(workers.__path__[0]) / "micro_models" / "slm"
 
 
 @pytest.mark.timeout(400)
@@ -32,9 +41,37 @@ def test_the_torch_engine_is_measured_beside_what_transformers_offers(tmp_path: 
         middle, least, greatest = figures["tokens_per_second"]
         assert least == middle == greatest > 0
     assert peers["ours (torch)"]["first_token_p50"] <= peers["ours (torch)"]["request_p99"]
+    assert None not in [peers["ours (torch)"][name] for name in LATENCIES]
+    # A batch comes whole, and is sent when the one before it has come.
+    assert peers["generate"]["first_token_p99"] == peers["generate"]["request_p99"] > 0
+    assert peers["generate"]["per_token_p50"] is peers["generate"]["per_token_p99"] is None
+    # Its scheduler sends when it likes.
+    assert [peers["continuous batching"][name] for name in LATENCIES] == [None] * len(LATENCIES)
     text = page.read_text()
     assert "continuous batching" in text
     assert "<script src=" not in text, "the page needs nothing else"
+
+
+async def test_a_request_of_a_static_batch_is_sent_when_the_batch_before_it_has_come() -> None:
+    peer = StaticBatch(SLM, threads=1)
+    await peer.start()
+    try:
+        found = await peer.run(asks(2, seed=0), 2)
+    finally:
+        await peer.close()
+    batches = [found.timings[first : first + 2] for first in range(0, len(found.timings), 2)]
+    assert len(batches) == 3
+    for batch, following in pairwise(batches):
+        [ended] = {time for each in batch for time in each.tokens}
+        assert all(each.sent >= ended for each in following)
+
+
+def test_a_latency_that_nobody_saw_is_a_dash(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = {1: {"untimed": Figures([Measured(seconds=2.0, tokens=50)])}}
+    report.show(Report("a model", "bf16", "a machine", {}, figures), Console(width=200))
+    row = next(line for line in capsys.readouterr().out.splitlines() if "untimed" in line)
+    assert row.count("–") == 1 + 5, row
+    assert "nan" not in row
 
 
 @pytest.mark.parametrize(

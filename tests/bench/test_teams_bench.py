@@ -24,7 +24,7 @@ from bench.datasets import Item, Request
 from bench.datasets.registry import load
 from bench.errors import DataError, OutputError, UsageError
 from bench.judgement import Judge
-from bench.output import Manifest
+from bench.output import Manifest, OutputDirectory
 from bench.session import needed_pools, with_deployment
 from bench.taxonomy import Class
 from bench.teams.problem_judge import class_of, problem_judge
@@ -34,7 +34,7 @@ from tests.agents.test_pair import ManyHost
 from tests.bench.command_line import bench
 from tests.bench.puzzle_client import PuzzleClient, manifest, measured, oracle
 from tests.workers.sandbox.conftest import needs_bubblewrap
-from workers.judging.problems import ProblemFolder
+from workers.judging.problems import ProblemFolder, key_of
 
 GOOD, BAD = "```python\nprint(2 * int(input()))\n```", "```python\nprint(input())\n```"
 RIGHT = show_test(ProgramTest(stdin="2", stdout="4"))
@@ -306,6 +306,33 @@ def test_data_that_are_not_there_are_named(tmp_path: Path) -> None:
     (tmp_path / "HumanEval.jsonl").write_text("{}\n")
     with pytest.raises(DataError, match="there is no problem in it"):
         load("code", Request(data=tmp_path, choices={"dataset": "humaneval"}))
+
+
+def stopped_between() -> Iterator[CodeProblem]:
+    """Ctrl-C when the problems are written and the manifest is not."""
+    yield DOUBLE
+    raise KeyboardInterrupt
+
+
+def test_a_start_that_is_stopped_leaves_a_folder_in_which_the_same_can_be_started(
+    tmp_path: Path,
+) -> None:
+    made = manifest(Request("test", 1, seed=7, choices={"game": "sudoku"}))
+    directory = OutputDirectory(tmp_path / "out")
+    with pytest.raises(KeyboardInterrupt):
+        directory.create(made, stopped_between())
+    directory.create(made, [DOUBLE])
+    assert directory.manifest() == made
+    assert ProblemFolder(directory.problems).code(key_of(DOUBLE)) == DOUBLE
+
+
+def test_problems_are_not_added_to_a_benchmark_that_is_there(tmp_path: Path) -> None:
+    made = manifest(Request("test", 1, seed=7, choices={"game": "sudoku"}))
+    directory = OutputDirectory(tmp_path / "out")
+    directory.create(made)
+    with pytest.raises(UsageError, match="already holds a benchmark"):
+        directory.create(made, [DOUBLE])
+    assert not directory.problems.exists()
 
 
 def test_without_bubblewrap_a_bench_of_programs_says_what_to_install(

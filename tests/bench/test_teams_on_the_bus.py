@@ -21,7 +21,7 @@ from agents.environments.code.team import CodeInstance, CodeSetting
 from agents.records import Outcome
 from bus import BusSettings
 from runtime.client import Client
-from tests.bench.bench_process import deployable, killed_at, last_line
+from tests.bench.bench_process import deployable, errors_of, killed_at, last_line
 from tests.forked import Forked
 from tests.workers.processes import spawn, workers_running
 from tests.workers.sandbox.conftest import needs_bubblewrap
@@ -224,6 +224,21 @@ async def test_golden_programs_all_count_wrong_ones_never_and_hostile_ones_are_c
     assert "Three times n" in heard
     assert "judge.programs" in heard
     assert not [word for word in (*HIDDEN, SECRET) if word in heard]
+
+
+async def test_problems_that_cannot_be_written_leave_no_benchmark_that_nobody_can_resume(
+    here: Deployment, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    output.mkdir()
+    (output / "problems").write_text("in the way")
+    how = ("--arms", "reasoner_alone", "--samples", "1", "--output", str(output))
+    asked = ("math", "--dataset", "aime25", "--data", str(here.data), *how)
+    errors = errors_of(here.environment, *asked)
+    assert f"error: {output / 'problems'}: cannot be written (File exists)" in errors
+    assert "Traceback" not in errors
+    (output / "problems").unlink()
+    assert last_line(here.environment, *asked)["complete"]
 
 
 async def test_answers_of_mathematics_come_from_the_box_or_else_from_the_program(

@@ -127,11 +127,11 @@ class Instance:
         near = set(belonging(observed, chosen))
         allowed = [self.instruction, *(str(value) for value in values), *near]
         seen = {value for value in leaves(observed) if isinstance(value, str)}
-        wrong = frozenset(self.oracle.wrong)
         return AnswerGoal(
             facts=self.oracle.facts,
-            allowed=tuple(value for value in allowed if value not in wrong),
+            allowed=tuple(allowed),
             rivals=frozenset(seen.difference(allowed)),
+            wrong=frozenset(self.oracle.wrong),
         )
 
     def verify(

@@ -49,7 +49,8 @@ class Answer:
     """Values that an answer must contain."""
     rationale: str = "That is done."
     wrong: tuple[str | int, ...] = ()
-    """Values that were compared and lost: an answer that names them has not chosen."""
+    """Values that could have been chosen and were not: an answer that names one has not chosen,
+    even one that the instruction names."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ answer, never by comparison with the oracle's text.
   harm.
 * The answer must contain each fact. Every number, time or id in it must be a fact, stand in the
   instruction, or belong to what was chosen; and it must name nothing else of the kind that was
-  asked for. So an answer that lists everything fails.
+  asked for, nor what lost where the instruction names all that could be chosen. So an answer that
+  lists everything fails.
 * Giving up is right where the oracle finds that there is no way, and only there; but unless a
   tool is missing, something must have been tried.
 """
@@ -44,6 +45,9 @@ class AnswerGoal:
     thing."""
     rivals: frozenset[str]
     """Names that must not be said: what was found and not chosen."""
+    wrong: frozenset[str]
+    """Values that could have been chosen and were not: an answer that says one fails, whatever is
+    allowed, and whatever it says of it."""
 
 
 _NUMBER = re.compile(
@@ -66,10 +70,12 @@ def check_answer(text: str, goal: AnswerGoal) -> Verdict:
     words = _WORDS.findall(text.lower())
     spelled = frozenset(_SPELLED[word] for word in words if word in _SPELLED)
     for fact in goal.facts:
-        value = numbers_in(fact)
-        there = value <= numbers or value == spelled if _is_number(fact) else says(text, fact)
-        if not there:
+        in_words = _is_number(fact) and numbers_in(fact) == spelled
+        if not in_words and not _stands_in(text, fact):
             return Verdict(f"the answer does not say {fact}")
+    for lost in sorted(goal.wrong):
+        if _stands_in(text, lost):
+            return Verdict(f"the answer names {lost}, which was not chosen")
     allowed = (*goal.facts, *goal.allowed)
     known = {number for value in allowed for number in numbers_in(value)}
     strange = sorted(numbers - known)
@@ -127,6 +133,10 @@ def is_name(value: object) -> bool:
 
 
 _DAYS = frozenset(WEEKDAYS)
+
+
+def _stands_in(text: str, value: str) -> bool:
+    return numbers_in(value) <= numbers_in(text) if _is_number(value) else says(text, value)
 
 
 def _is_number(fact: str) -> bool:

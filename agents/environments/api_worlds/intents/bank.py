@@ -63,11 +63,11 @@ def richest(slots: Slots) -> Program:
         "get_balance", {"account": wanted[1]},
     )  # fmt: skip
     least, most = sorted((first["balance"], second["balance"]))
-    best = wanted[0] if first["balance"] == most else wanted[1]
+    best, other = wanted if first["balance"] == most else wanted[::-1]
     yield two_weighed((wanted[0], first["balance"]), (wanted[1], second["balance"]), largest=True)
     return Answer(
         f"There is more in {best}: {most} dollars.", (best, most),
-        f"{best} has more.", (least,),
+        f"{best} has more.", (other, least),
     )  # fmt: skip
 
 

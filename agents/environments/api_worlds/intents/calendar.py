@@ -104,8 +104,8 @@ def add_or_later(slots: Slots) -> Program:
             f"{time} is taken, so I take {later}.",
             "add_event", {"title": title, "day": day, "time": later},
         )  # fmt: skip
-        time = later
-    return Answer(f"I added {title} on {day} at {time}.", (time,))
+        time, later = later, time
+    return Answer(f"I added {title} on {day} at {time}.", (time,), wrong=(later,))
 
 
 INTENTS = (

@@ -59,11 +59,11 @@ def lower_fee(slots: Slots) -> Program:
         f"{target} has {first['percent']} percent. Now {other}.", "exchange_fee", {"target": other}
     )
     least, most = sorted((first["percent"], second["percent"]))
-    best = target if first["percent"] == least else other
+    best, worse = (target, other) if first["percent"] == least else (other, target)
     yield two_weighed((target, first["percent"]), (other, second["percent"]), largest=False)
     return Answer(
         f"{best} has the lower fee, {least} percent.", (best, least),
-        f"{best} has the lower fee.", (most,),
+        f"{best} has the lower fee.", (worse, most),
     )  # fmt: skip
 
 

@@ -117,8 +117,8 @@ def book_or(slots: Slots) -> Program:
             f"{flight} has too few seats, so I book {other}.",
             "book_flight", {"flight": other, "seats": seats},
         )  # fmt: skip
-        flight = other
-    return Answer(f"I booked flight {flight}.", (flight,))
+        flight, other = other, flight
+    return Answer(f"I booked flight {flight}.", (flight,), wrong=(other,))
 
 
 def cancel_by_flight(slots: Slots) -> Program:

@@ -48,11 +48,11 @@ def warmer(slots: Slots) -> Program:
         "get_forecast", {"city": other, "day": day},
     )  # fmt: skip
     low, high = sorted((here["high"], there["high"]))
-    best = city if here["high"] == high else other
+    best, cooler = (city, other) if here["high"] == high else (other, city)
     yield two_weighed((city, here["high"]), (other, there["high"]), largest=True)
     return Answer(
         f"It is warmer in {best}, with {high} degrees.", (high, best),
-        f"{best} is warmer.", (low,),
+        f"{best} is warmer.", (cooler, low),
     )  # fmt: skip
 
 
