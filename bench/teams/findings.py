@@ -34,7 +34,7 @@ def findings_of(
     """For the results of a report, under the benchmark's name; nothing of one without teams."""
     if manifest.benchmark not in BENCHMARKS:
         return {}
-    instance_of = {item.id: _instance(item) for item in manifest.items}
+    instance_of = instances_of(manifest)
     attempts = _attempts_of(manifest)
     played_by = _policies(entries)
     found: dict[str, Any] = {
@@ -64,8 +64,13 @@ def repeated(manifest: Manifest) -> list[str]:
     ]
 
 
+def instances_of(manifest: Manifest) -> dict[str, str]:
+    """Item → the instance that it is an attempt at; of a benchmark without teams, the item."""
+    teams = manifest.benchmark in BENCHMARKS
+    return {item.id: _instance(item) if teams else item.id for item in manifest.items}
+
+
 def _instance(item: ManifestItem) -> str:
-    """What an item is an attempt at."""
     return str(item.about.get("puzzle") or item.about.get("problem") or item.id)
 
 
