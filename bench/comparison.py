@@ -1,16 +1,24 @@
-"""Two benchmarks against each other, question by question: before and after a change."""
+"""Two benchmarks against each other, question by question: before and after a change.
+
+Where questions were asked several times, each counts by the mean of its attempts: attempts at one
+are no independent evidence, and none of A's belongs to one of B's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+from agents.records import JsonObject
 from bench.errors import UsageError
-from bench.output import OutputDirectory
+from bench.output import ManifestItem, OutputDirectory
 from bench.report.computation import facts_of
 from bench.report.facts import ArmRuns, Facts
+from bench.results import Result
 from bench.statistics import (
     Interval,
     PairedTable,
@@ -18,6 +26,11 @@ from bench.statistics import (
     mcnemar_exact,
     paired_table,
 )
+from bench.teams.findings import instances_of
+from trainers.checkpoints import changed_settings
+
+SHOWN = 300
+"""Characters of what differs between two items."""
 
 
 @dataclass(frozen=True)
@@ -26,28 +39,38 @@ class Compared:
 
     arm_a: str
     arm_b: str
-    table: PairedTable
-    p: float
+    questions: int
+    attempts: int
+    """Runs of each arm: more than questions where these were asked several times."""
+    accuracy_a: float
+    accuracy_b: float
+    table: PairedTable | None
+    """Of right answers; None where questions were asked several times."""
+    p: float | None
+    """McNemar's; None without a table."""
     accuracy: Interval
     """A − B, of shares."""
     tokens: Interval
-    """A − B, per question."""
+    """A − B, per run."""
     micro_dollars: Interval
     only_a: tuple[str, ...]
+    """Questions that A alone has answered rightly; none without a table."""
     only_b: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        n = self.table.n or 1
+        """For JSON; what is of the table is null without one."""
+        table = self.table
         return {
             "a": self.arm_a,
             "b": self.arm_b,
-            "n": self.table.n,
-            "accuracy_a": (self.table.both + self.table.only_a) / n,
-            "accuracy_b": (self.table.both + self.table.only_b) / n,
-            "both": self.table.both,
-            "only_a": self.table.only_a,
-            "only_b": self.table.only_b,
-            "neither": self.table.neither,
+            "n": self.questions,
+            "attempts": self.attempts,
+            "accuracy_a": self.accuracy_a,
+            "accuracy_b": self.accuracy_b,
+            "both": table and table.both,
+            "only_a": table and table.only_a,
+            "only_b": table and table.only_b,
+            "neither": table and table.neither,
             "p": self.p,
             **{
                 name: [interval.estimate, interval.low, interval.high]
@@ -57,23 +80,22 @@ class Compared:
                     ("micro_dollars", self.micro_dollars),
                 )
             },
-            "items_only_a": list(self.only_a),
-            "items_only_b": list(self.only_b),
+            "items_only_a": table and list(self.only_a),
+            "items_only_b": table and list(self.only_b),
         }
 
 
 def compare_directories(a: Path, b: Path, arms: Sequence[tuple[str, str]] = ()) -> list[Compared]:
     """Compare pairs of arms; without `arms`, every arm that both have with itself.
 
-    Raises UsageError when there is nothing to pair, or when the same id means different questions.
+    Raises UsageError when there is nothing to pair, or when the same id means different questions
+    or the same one played by other rules.
     """
     left, right = facts_of(OutputDirectory(a)), facts_of(OutputDirectory(b))
-    for item in left.items.keys() & right.items.keys():
-        ours, theirs = left.items[item], right.items[item]
-        if (ours.question, ours.gold) != (theirs.question, theirs.gold):
-            raise UsageError(
-                f"{item} is not the same question in {a} and {b}: they were asked of different data"
-            )
+    for item, ours in left.items.items():
+        theirs = right.items.get(item)
+        if theirs is not None:
+            _require_same(ours, theirs, (a, b))
     by_a, by_b = ({arm.name: arm for arm in facts.arms} for facts in (left, right))
     pairs = list(arms) or [(name, name) for name in by_a if name in by_b]
     if not pairs:
@@ -88,6 +110,33 @@ def compare_directories(a: Path, b: Path, arms: Sequence[tuple[str, str]] = ()) 
     return [_compare(by_a[x], by_b[y], left, (a, b)) for x, y in pairs]
 
 
+def _require_same(ours: ManifestItem, theirs: ManifestItem, paths: tuple[Path, Path]) -> None:
+    """Raises UsageError."""
+    if (ours.question, ours.gold) != (theirs.question, theirs.gold):
+        raise UsageError(
+            f"{ours.id} is not the same question in {paths[0]} and {paths[1]}: they were asked of "
+            "different data"
+        )
+    changed = changed_settings(_task(ours), _task(theirs))
+    if changed:
+        said = textwrap.shorten(", ".join(changed), SHOWN, placeholder=" …")
+        raise UsageError(
+            f"{ours.id} was not played alike in {paths[0]} and {paths[1]}: {said}; a paired "
+            "comparison needs the same rules, as --setting says them"
+        )
+
+
+def _task(item: ManifestItem) -> JsonObject:
+    """What is played, by which rules. Not who plays: that is an arm's own."""
+    if item.task is None:
+        return {}
+    environment, instance = item.task
+    setting = instance.get("setting")
+    rules = setting if isinstance(setting, dict) else {}
+    played = {**instance, "setting": {name: rules[name] for name in rules if name != "team"}}
+    return {"environment": environment, **played}
+
+
 def _compare(a: ArmRuns, b: ArmRuns, facts: Facts, paths: tuple[Path, Path]) -> Compared:
     ours, theirs = a.by_item(), b.by_item()
     shared = [item for item in ours if item in theirs]
@@ -96,27 +145,38 @@ def _compare(a: ArmRuns, b: ArmRuns, facts: Facts, paths: tuple[Path, Path]) -> 
             f"{paths[0]} ({a.name}) and {paths[1]} ({b.name}) have no question in common; a "
             "paired comparison needs the same data set, seed and samples"
         )
-    right_a = [ours[item].right for item in shared]
-    right_b = [theirs[item].right for item in shared]
-    table = paired_table(right_a, right_b)
+    instance_of = instances_of(facts.manifest)
+    questions: dict[str, list[str]] = {}
+    for item in shared:
+        questions.setdefault(instance_of[item], []).append(item)
 
-    def difference(what: str) -> Interval:
+    def means(runs: dict[str, Result], value: Callable[[Result], float]) -> list[float]:
+        return [fmean(value(runs[item]) for item in items) for items in questions.values()]
+
+    def spent(what: str) -> Interval:
         return bootstrap_difference(
-            [float(getattr(a.spent_on(ours[item]), what)) for item in shared],
-            [float(getattr(b.spent_on(theirs[item]), what)) for item in shared],
+            means(ours, lambda run: float(getattr(a.spent_on(run), what))),
+            means(theirs, lambda run: float(getattr(b.spent_on(run), what))),
             seed=facts.manifest.seed,
         )
 
+    right_a, right_b = (means(runs, lambda run: float(run.right)) for runs in (ours, theirs))
+    table = None
+    if len(questions) == len(shared):
+        table = paired_table([x > 0 for x in right_a], [y > 0 for y in right_b])
+    pairs = list(zip(shared, right_a, right_b, strict=True)) if table else []
     return Compared(
-        a.name,
-        b.name,
-        table,
-        mcnemar_exact(table.only_a, table.only_b),
-        bootstrap_difference(
-            [float(x) for x in right_a], [float(x) for x in right_b], seed=facts.manifest.seed
-        ),
-        difference("tokens"),
-        difference("micro_dollars"),
-        tuple(i for i, x, y in zip(shared, right_a, right_b, strict=True) if x and not y),
-        tuple(i for i, x, y in zip(shared, right_a, right_b, strict=True) if y and not x),
+        arm_a=a.name,
+        arm_b=b.name,
+        questions=len(questions),
+        attempts=len(shared),
+        accuracy_a=fmean(right_a),
+        accuracy_b=fmean(right_b),
+        table=table,
+        p=table and mcnemar_exact(table.only_a, table.only_b),
+        accuracy=bootstrap_difference(right_a, right_b, seed=facts.manifest.seed),
+        tokens=spent("tokens"),
+        micro_dollars=spent("micro_dollars"),
+        only_a=tuple(item for item, x, y in pairs if x > y),
+        only_b=tuple(item for item, x, y in pairs if y > x),
     )

@@ -228,6 +228,20 @@ class OutputDirectory:
         return {str(record.get("run_id")): record for _, record in read_log(self.transcripts_path)}
 
 
+def new_folder(path: Path) -> Path:
+    """The folder, made where it is not there. Raises UsageError where it holds anything, or is a
+    file, and OutputError where it can't be made."""
+    try:
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise UsageError(f"{path} holds something else; name another folder")
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"{path}: cannot be written ({error.strerror or error}); name another folder"
+        ) from error
+    return path
+
+
 def manifest_items(items: Sequence[Item]) -> tuple[ManifestItem, ...]:
     """Items as a manifest keeps them."""
     return tuple(

@@ -23,7 +23,8 @@ from trainers.paired_statistics import (
 
 __all__ = [
     "MAX_PAIRS", "Interval", "PairedTable", "bootstrap_difference", "detectable_difference",
-    "mcnemar_exact", "mcnemar_power", "paired_table", "pairs_needed", "quantile", "wilson",
+    "mcnemar_exact", "mcnemar_power", "mean_share", "paired_table", "pairs_needed", "quantile",
+    "shares_of_seeds", "wilson",
 ]  # fmt: skip
 
 MAX_PAIRS = 200_000
@@ -33,6 +34,32 @@ MAX_PAIRS = 200_000
 EXACT_DISCORDANT = 1_500
 """Up to so many expected discordant pairs power is summed exactly; beyond, by Connor's formula,
 which by then is within a point of it."""
+
+
+def mean_share(values: Sequence[float], *, seed: int = 0) -> Interval:
+    """The mean of shares, one of each item, with its 95 % percentile bootstrap interval over items.
+
+    Where all are equal, drawing from them tells no spread. What n items leave open is then told by
+    Wilson's interval of 0 in n: up to that share of all items may be unlike these, at worst all 0
+    or all 1. For shares that are all 0 or all 1 this is Wilson's own interval. NaN without values.
+
+    Raises ValueError for equal values that are no shares.
+    """
+    if len(set(values)) != 1:
+        return bootstrap_difference(values, [0.0] * len(values), seed=seed)
+    share, n = values[0], len(values)
+    if not 0 <= share <= 1:
+        raise ValueError(f"a share lies between 0 and 1; got {share}")
+    return Interval(share, share * wilson(n, n).low, share + (1 - share) * wilson(0, n).high)
+
+
+def shares_of_seeds(outcomes: Sequence[str]) -> list[float]:
+    """Of each item, the share of the seeds that solved it.
+
+    `outcomes`: of each seed, the same items in the same order, `1` where solved. Raises ValueError
+    for seeds of different numbers of items.
+    """
+    return [marks.count("1") / len(outcomes) for marks in zip(*outcomes, strict=True)]
 
 
 def mcnemar_power(n: int, only_a: float, only_b: float, alpha: float = 0.05) -> float:

@@ -94,6 +94,10 @@ def bootstrap_difference(
 
     Items are drawn, never the arms apart, so that what the arms share cancels. Deterministic for
     a seed. Unit: that of the values.
+
+    Where all differences are equal, as of arms that solve the same items, the interval has no
+    width: these items show no spread, which does not say that others would show none. No bound is
+    made up for it, as a difference may be of any unit.
     """
     if len(a) != len(b):
         raise ValueError(f"a paired comparison needs the same items: got {len(a)} and {len(b)}")

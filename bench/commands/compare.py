@@ -31,7 +31,7 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Compare two benchmarks on the questions that both were asked: exact McNemar, bootstrap
-    intervals of the differences."""
+    intervals of the differences. Of repeated attempts (--attempts) the mean of each question."""
     from bench.comparison import compare_directories
     from bench.errors import UsageError
 
@@ -52,6 +52,11 @@ def compare(
     console = Console(highlight=False)
     console.print(f"A = {a}\nB = {b}\n", markup=False, soft_wrap=True)
     console.print(_table(found))
+    if any(one.table is None for one in found):
+        console.print(
+            "Questions were asked several times: each counts by the mean of its attempts, which "
+            "are no independent pairs for McNemar's test."
+        )
 
 
 def _table(found: list[Compared]) -> Table:
@@ -63,14 +68,14 @@ def _table(found: list[Compared]) -> Table:
     table = figures("", *pairs, words=("",))
     columns = [
         {
-            "questions": f"{one.table.n:,}",
-            "A right": say.share((one.table.both + one.table.only_a) / one.table.n),
-            "B right": say.share((one.table.both + one.table.only_b) / one.table.n),
-            "only A right": f"{one.table.only_a:,}",
-            "only B right": f"{one.table.only_b:,}",
+            "questions": f"{one.questions:,}",
+            "A right": say.share(one.accuracy_a),
+            "B right": say.share(one.accuracy_b),
+            "only A right": "–" if one.table is None else f"{one.table.only_a:,}",
+            "only B right": "–" if one.table is None else f"{one.table.only_b:,}",
             "A − B, points": say.points(one.accuracy.estimate),
             "  95 %": f"{say.points(one.accuracy.low)} to {say.points(one.accuracy.high)}",
-            "McNemar p": say.probability(one.p),
+            "McNemar p": "–" if one.p is None else say.probability(one.p),
             "tokens A − B": f"{one.tokens.estimate:+,.1f}",
         }
         for one in found

@@ -37,14 +37,19 @@ Split = Annotated[
     ),
 ]
 Constrained = Annotated[
-    bool,
-    typer.Option("--constrained/--free", help="Hold the caller to the offered tools by a schema."),
+    bool | None,
+    typer.Option(
+        "--constrained/--free",
+        help="worlds, tool_steps: hold the caller to the offered tools by a schema, or let it "
+        "write freely; none: constrained.",
+    ),
 ]
 Style = Annotated[
     str | None,
     typer.Option(
         metavar="documents|signatures",
-        help="How prompts tell the tools; none: as the deployment's profile says, else documents.",
+        help="worlds, tool_steps: how prompts tell the tools; none: as the deployment's profile "
+        "says, else documents.",
     ),
 ]
 
@@ -63,7 +68,7 @@ def tools(
     arms: Arms = None,
     samples: Samples = None,
     seed: Seed = 123,
-    constrained: Constrained = True,
+    constrained: Constrained = None,
     tool_style: Style = None,
     data: Data = None,
     concurrency: Concurrency = 32,
@@ -89,9 +94,16 @@ def tools(
         raise UsageError(f"--tool-style is documents or signatures; got {tool_style!r}")
     options: JsonObject
     if suite in _PROMPTS:
+        held = None if constrained is None else "--constrained" if constrained else "--free"
+        given = [name for name in (held, tool_style and "--tool-style") if name]
+        if given:
+            raise UsageError(
+                f"{' and '.join(given)}: of no use for --suite {suite}, whose questions have a "
+                "prompt of their own and are answered freely; leave it away"
+            )
         options = {"prompt": _PROMPTS[suite]}
     else:
-        options = {"calculator": False, "constrained": constrained}
+        options = {"calculator": False, "constrained": constrained is not False}
         if tool_style is not None:
             options["tool_style"] = tool_style
     ended = start(

@@ -27,7 +27,7 @@ def faults(
         typer.Option(help="Of the append-only file: always, or everysec (a slow disk may lose)."),
     ] = "always",
     output: Annotated[
-        Path | None, typer.Option(help="Folder for the evidence and the logs; kept.")
+        Path | None, typer.Option(help="New folder for the evidence and the logs; kept.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:

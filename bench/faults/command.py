@@ -19,6 +19,7 @@ from rich.markup import escape
 from bench.errors import EXIT_FAILED
 from bench.faults.checker import Violation, around, check
 from bench.faults.driver import Attack, Driver, require_persistence
+from bench.output import new_folder
 
 SHOWN = 10
 """Violations printed with their history."""
@@ -37,8 +38,11 @@ class Plan:
 
 
 def attack(plan: Plan, *, as_json: bool) -> None:
-    """Attack, check, print; exit with 1 for any violation. Raises `BenchError`."""
+    """Attack, check, print; exit with 1 for any violation. Raises `BenchError`; where the
+    output folder is not empty, before anything is started."""
     persistence = require_persistence(plan.appendfsync)
+    # What an earlier attack has left would be counted with this one's.
+    output = new_folder(plan.output.resolve()) if plan.output else None
     progress = Console(stderr=True)
     # The client outlasts every outage; saying so each time would bury the report.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
@@ -47,11 +51,9 @@ def attack(plan: Plan, *, as_json: bool) -> None:
         f"appendfsync {plan.appendfsync}"
     )
     with ExitStack() as stack:
-        if plan.output is None:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-faults-")))
-        else:
-            folder = plan.output.resolve()
-            folder.mkdir(parents=True, exist_ok=True)
+        folder = output or Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-faults-"))
+        )
         driver = Driver(
             folder,
             runs=plan.runs,

@@ -1,8 +1,9 @@
 """The figures of the table, from the results of all cells.
 
 A method's share of solved instructions is the mean over its seeds. Its interval is a bootstrap over
-instructions, in which all seeds' results of an instruction are drawn together: it says how far
-another draw of instructions may be from this one. How far another seed may be is said by the least
+instructions, in which all seeds' results of an instruction are drawn together (where all came out
+alike, Wilson's over instructions): it says how far another draw of instructions may be from this
+one. How far another seed may be is said by the least
 and the greatest of the seeds.
 """
 
@@ -21,7 +22,7 @@ from bench.errors import OutputError
 from bench.glpft.evaluation import served_by
 from bench.glpft.plan import APART, HELD_OUT, Cell, Plan, read_results, split_of, training_folder
 from bench.results import Result
-from bench.statistics import Interval, bootstrap_difference
+from bench.statistics import Interval, bootstrap_difference, mean_share
 from bench.tools.classes import class_of
 from trainers.glpft.facts import StageFacts
 from trainers.glpft.report import REPORT, Report
@@ -223,8 +224,8 @@ def _mean(
     value: Callable[[Result], float],
     seed: int,
 ) -> Interval:
-    """Of a value between the seeds' means, with its interval over instructions."""
-    return bootstrap_difference(_by_item(by_seed, items, value), [0.0] * len(items), seed=seed)
+    """Of a share, with its interval over instructions."""
+    return mean_share(_by_item(by_seed, items, value), seed=seed)
 
 
 def _by_item(

@@ -36,9 +36,10 @@ def about(plan: Plan) -> str:
         f"(seed {common.data_seed}); played greedily on {common.samples:,} held-out ones (unseen "
         f"worlds, wordings and combinations alike; seed {common.question_seed}){further}. Means "
         f"over the seeds {', '.join(map(str, plan.seeds))}; 95 % intervals by bootstrap over "
-        "instructions, all seeds' results of one drawn together: how far another seed may be is "
-        "said by the seeds' range alone. A team's caller is held by a grammar to the offered tools "
-        "and the types of their arguments, as in every run of umi; a single model writes freely."
+        "instructions, all seeds' results of one drawn together (Wilson's over instructions where "
+        "all came out alike): how far another seed may be is said by the seeds' range alone. A "
+        "team's caller is held by a grammar to the offered tools and the types of their arguments, "
+        "as in every run of umi; a single model writes freely."
     )
 
 

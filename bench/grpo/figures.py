@@ -1,8 +1,9 @@
 """The figures of the table, from the results of all arms.
 
 An arm's success is the mean over its seeds. Its interval is a bootstrap over puzzles in which all
-seeds' outcomes of a puzzle are drawn together: it says how far another draw of puzzles may be from
-this one. How far another seed may be is said by the seeds themselves, each with Wilson's interval.
+seeds' outcomes of a puzzle are drawn together (where all puzzles came out alike, Wilson's over
+puzzles): it says how far another draw of puzzles may be from this one. How far another seed may be
+is said by the seeds themselves, each with Wilson's interval.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict
 
 from bench.grpo.rates import Trial
-from bench.statistics import Interval, bootstrap_difference, wilson
+from bench.statistics import (
+    Interval,
+    bootstrap_difference,
+    mean_share,
+    shares_of_seeds,
+    wilson,
+)
 from trainers.grpo.arms.kinds import (
     AT_GRPO,
     BEST_OF_K,
@@ -199,11 +206,10 @@ def _arm(name: ArmName, own: Sequence[ArmResult], warm: Sequence[ArmResult] | No
     for one in own:
         failures.update(one.failures)
     agreement = [one.agreement for one in own if one.agreement is not None]
-    solved = _by_puzzle(own)
     return ArmFigures(
         arm=name,
         rate=own[0].rate,
-        success=Bounds.of(bootstrap_difference(solved, [0.0] * len(solved))),
+        success=Bounds.of(mean_share(_by_puzzle(own))),
         by_seed={one.seed: Bounds.of(wilson(one.solved, len(one.outcomes))) for one in own},
         gain=None if warm is None or name == WARM_START else _gap(own, warm),
         samples=mean(lambda one: one.samples),
@@ -245,9 +251,7 @@ def _gap(first: Sequence[ArmResult], second: Sequence[ArmResult]) -> Bounds:
 
 def _by_puzzle(own: Sequence[ArmResult]) -> list[float]:
     """Of each puzzle, the share of the seeds that solved it."""
-    return [
-        marks.count("1") / len(own) for marks in zip(*(one.outcomes for one in own), strict=True)
-    ]
+    return shares_of_seeds([one.outcomes for one in own])
 
 
 def _curve(curves: Sequence[Sequence[Point]]) -> tuple[CurvePoint, ...]:

@@ -59,8 +59,9 @@ def about(report: GrpoReport) -> str:
         f"{chosen.supervised.batch} answers before. "
         f"{_BUDGET.format(_TRIED if report.trials else 'them as they are')} "
         f"{_changed(report)}{_scarce(report)}Means over seeds; "
-        "95 % intervals by bootstrap over puzzles, all seeds' outcomes of one drawn together: how "
-        "far another seed may be is said by the seeds' range alone."
+        "95 % intervals by bootstrap over puzzles, all seeds' outcomes of one drawn together "
+        "(Wilson's over puzzles where all came out alike): how far another seed may be is said by "
+        "the seeds' range alone."
     )
 
 

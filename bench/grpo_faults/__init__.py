@@ -28,7 +28,7 @@ def grpo_faults(
         bool, typer.Option(help="Kill workers and the trainer; stop nobody, leave Redis alone.")
     ] = False,
     output: Annotated[
-        Path | None, typer.Option(help="Folder for the evidence and the logs; kept.")
+        Path | None, typer.Option(help="New folder for the evidence and the logs; kept.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:

@@ -21,6 +21,7 @@ from bench.faults.chaos import BLOWS
 from bench.faults.checker import Violation
 from bench.grpo_faults.checker import check
 from bench.grpo_faults.driver import ONLY_KILLS, LoopAttack, LoopDriver, work_of
+from bench.output import new_folder
 
 SHOWN = 10
 
@@ -38,16 +39,17 @@ class Plan:
 
 
 def attack(plan: Plan, *, as_json: bool) -> None:
-    """Attack, check, print; exit with 1 for any violation. Raises `BenchError`."""
+    """Attack, check, print; exit with 1 for any violation. Raises `BenchError`; where the
+    output folder is not empty, before anything is started."""
+    # What an earlier attack has left would be counted with this one's.
+    output = new_folder(plan.output.resolve()) if plan.output else None
     progress, console = Console(stderr=True), Console()
     # The client outlasts every outage; saying so each time would bury the report.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     with ExitStack() as stack:
-        temporary = tempfile.TemporaryDirectory(prefix="bench-grpo-faults-")
-        folder = Path(stack.enter_context(temporary))
-        if plan.output is not None:
-            folder = plan.output.resolve()
-            folder.mkdir(parents=True, exist_ok=True)
+        folder = output or Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-grpo-faults-"))
+        )
         found, violations = attacked(
             plan, folder, lambda said: progress.print(said, highlight=False)
         )

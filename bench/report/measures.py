@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.report import figures as say
 from bench.results import Result
-from bench.statistics import Interval, bootstrap_difference
+from bench.statistics import Interval, bootstrap_difference, mean_share
 
 if TYPE_CHECKING:
     from bench.report.facts import Facts
@@ -28,11 +28,17 @@ MEANINGS = {
     "agreement": "proposals that the plan agent did exactly; one that always agrees adds nothing",
 }
 
+SHARES = frozenset({
+    "plan_accuracy", "action_match", "hallucination", "argument_f1", "rouge_l", "refused",
+    "agreement", "agreed", "pass_rate", "right_tests",
+})  # fmt: skip
+"""Measures between 0 and 1; others are numbers of something."""
+
 
 def measured_results(results: Sequence[Result], seed: int) -> dict[str, Any]:
     """Measure → mean over the items that it applies to, with its interval and their number."""
     return {
-        name: _summary([r.measures[name] for r in results if name in r.measures], None, seed)
+        name: _mean(name, [r.measures[name] for r in results if name in r.measures], seed)
         for name in _names(results)
     }
 
@@ -46,11 +52,12 @@ def measured_pair(a: Sequence[Result], b: Sequence[Result], seed: int) -> dict[s
     for name in _names([*a, *b]):
         both = [(x.measures[name], y.measures[name]) for x, y in zip(a, b, strict=True)
                 if name in x.measures and name in y.measures]  # fmt: skip
-        found[name] = _summary([x for x, _ in both], [y for _, y in both], seed)
+        difference = bootstrap_difference([x for x, _ in both], [y for _, y in both], seed=seed)
+        found[name] = _summary(len(both), difference)
     if CALLS not in found:
         return {"measures": found}
     wins = [win(x, y) for x, y in zip(a, b, strict=True)]
-    return {"measures": found, "win_rate": _summary(wins, None, seed)}
+    return {"measures": found, "win_rate": _summary(len(wins), mean_share(wins, seed=seed))}
 
 
 def win(a: Result, b: Result) -> float:
@@ -101,7 +108,8 @@ def measures_section(facts: Facts) -> str:
         '<h2 id="measures">What was measured</h2><div class="scroll"><table><thead><tr>'
         f"<th>measure</th>{head}<th class=left>meaning</th></tr></thead><tbody>{rows}</tbody>"
         f'</table></div>{_pairs(facts, names)}<p class="small soft">Means with 95 % percentile '
-        "bootstrap intervals over questions; differences are paired.</p>"
+        "bootstrap intervals over questions (of a share that is the same for all, Wilson's); "
+        "differences are paired.</p>"
     )
 
 
@@ -135,9 +143,14 @@ def _names(results: Sequence[Result]) -> list[str]:
     return list(dict.fromkeys(name for result in results for name in result.measures))
 
 
-def _summary(a: Sequence[float], b: Sequence[float] | None, seed: int) -> dict[str, Any]:
-    found = bootstrap_difference(a, [0.0] * len(a) if b is None else b, seed=seed)
-    return {"n": len(a), **_known(found)}
+def _mean(name: str, values: Sequence[float], seed: int) -> dict[str, Any]:
+    if name in SHARES:
+        return _summary(len(values), mean_share(values, seed=seed))
+    return _summary(len(values), bootstrap_difference(values, [0.0] * len(values), seed=seed))
+
+
+def _summary(n: int, found: Interval) -> dict[str, Any]:
+    return {"n": n, **_known(found)}
 
 
 def _known(found: Interval) -> dict[str, float | None]:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from bench.errors import EXIT_INTERRUPTED, BenchError, OutputError, UsageError
-from bench.output import OutputDirectory, write_whole
+from bench.output import OutputDirectory, new_folder, write_whole
 from bench.staleness.findings import Findings, findings_of, table_of
 from bench.staleness.plan import (
     CORRECTIONS,
@@ -106,10 +106,7 @@ def claim(output: Path, settings: StalenessSettings) -> None:
                 "ones, or name another folder"
             )
         return
-    if output.exists() and any(output.iterdir()):
-        raise UsageError(f"{output} holds something else; name another folder")
-    output.mkdir(parents=True, exist_ok=True)
-    write_whole(path, settings.model_dump_json(indent=1) + "\n")
+    write_whole(new_folder(output) / SETTINGS, settings.model_dump_json(indent=1) + "\n")
 
 
 class _Lines:

@@ -1,4 +1,8 @@
-"""The table: success and effective sample size by age and correction, as they come out."""
+"""The table: success and effective sample size by age and correction, as they come out.
+
+All seeds play the same held-out puzzles, so a success is the mean over seeds, and puzzles are drawn
+for its interval, each with all seeds' outcomes. Of one seed it is Wilson's.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from bench.staleness.plan import (
     StalenessSettings,
     read_result,
 )
-from bench.statistics import bootstrap_difference, wilson
+from bench.statistics import bootstrap_difference, mean_share, shares_of_seeds, wilson
 from runtime.tables import figures
 from trainers.grpo.arms.results import ArmResult
 from trainers.grpo.arms.results import read_result as read_arm
@@ -37,15 +41,18 @@ class Finding(BaseModel):
     age: int
     correction: Correction
     solved: int
+    """Of all seeds."""
     questions: int
+    """Puzzles times seeds."""
     success: Bounds
-    """With Wilson's 95 % interval over the puzzles of all seeds."""
+    """Mean over seeds, with its 95 % interval over puzzles."""
     effective_samples: Bounds | None
     """Mean over updates that learned from samples of the whole age, with its 95 % bootstrap
     interval; None where there was none."""
     clipped: float
     gain: Bounds
-    """Over the warm start: paired over the same puzzles, 95 % bootstrap interval."""
+    """Of the means over seeds, over the warm start's: paired over puzzles, 95 % bootstrap
+    interval."""
     stopped: tuple[str, ...]
     """Why trainings ended before their last update."""
 
@@ -71,10 +78,9 @@ def findings_of(settings: StalenessSettings, cells: Sequence[Cell], output: Path
         if cell.age is not None:
             done.append(_result(cell, output))
             by_kind.setdefault((cell.age, cell.correction), []).append(done[-1])
-    begun = "".join(one.outcomes for one in warm.values())
     return Findings(
         settings=settings,
-        warm_start=_success(begun),
+        warm_start=_success([one.outcomes for one in warm.values()]),
         cells=tuple(_finding(*kind, own, warm) for kind, own in by_kind.items()),
         tokens=sum(one.tokens for one in (*warm.values(), *done)),
         cpu_minutes=round(sum(one.cpu_seconds for one in (*warm.values(), *done)) / 60, 3),
@@ -84,15 +90,15 @@ def findings_of(settings: StalenessSettings, cells: Sequence[Cell], output: Path
 def _finding(
     age: int, correction: Correction, own: Sequence[CellResult], warm: dict[int, ArmResult]
 ) -> Finding:
-    outcomes = "".join(one.outcomes for one in own)
-    before = "".join(warm[one.cell.seed].outcomes for one in own)
-    gain = bootstrap_difference([float(x) for x in outcomes], [float(x) for x in before])
+    outcomes = [one.outcomes for one in own]
+    before = [warm[one.cell.seed].outcomes for one in own]
+    gain = bootstrap_difference(shares_of_seeds(outcomes), shares_of_seeds(before))
     sizes = [size for one in own for size in one.effective_samples]
     return Finding(
         age=age,
         correction=correction,
-        solved=outcomes.count("1"),
-        questions=len(outcomes),
+        solved=sum(one.solved for one in own),
+        questions=sum(map(len, outcomes)),
         success=_success(outcomes),
         effective_samples=_mean(sizes) if sizes else None,
         clipped=sum(one.clipped for one in own) / len(own),
@@ -101,12 +107,16 @@ def _finding(
     )
 
 
-def _success(outcomes: str) -> Bounds:
-    found = wilson(outcomes.count("1"), len(outcomes))
+def _success(outcomes: Sequence[str]) -> Bounds:
+    if len(outcomes) == 1:
+        found = wilson(outcomes[0].count("1"), len(outcomes[0]))
+    else:
+        found = mean_share(shares_of_seeds(outcomes))
     return found.estimate, found.low, found.high
 
 
 def _mean(values: Sequence[float]) -> Bounds:
+    """Over updates. Of samples of the present an effective sample size is 1, and that exactly."""
     found = bootstrap_difference(values, [0.0] * len(values))
     return found.estimate, found.low, found.high
 

@@ -3,7 +3,7 @@ by hand.
 
 An estimate over instances that were played once has Wilson's interval. Where an instance was played
 several times its attempts are not independent, so instances are drawn, each with all its attempts
-(percentile bootstrap; Wilson's over instances where all of them came out alike).
+(`bench.statistics.mean_share`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from agents.records import UsageEntry
 from bench.output import Manifest, ManifestItem
 from bench.results import Result
-from bench.statistics import Interval, bootstrap_difference, wilson
+from bench.statistics import Interval, mean_share, wilson
 from bench.teams import BENCHMARKS
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def findings_of(
     """For the results of a report, under the benchmark's name; nothing of one without teams."""
     if manifest.benchmark not in BENCHMARKS:
         return {}
-    instance_of = {item.id: _instance(item) for item in manifest.items}
+    instance_of = instances_of(manifest)
     attempts = _attempts_of(manifest)
     played_by = _policies(entries)
     found: dict[str, Any] = {
@@ -64,8 +64,13 @@ def repeated(manifest: Manifest) -> list[str]:
     ]
 
 
+def instances_of(manifest: Manifest) -> dict[str, str]:
+    """Item → the instance that it is an attempt at; of a benchmark without teams, the item."""
+    teams = manifest.benchmark in BENCHMARKS
+    return {item.id: _instance(item) if teams else item.id for item in manifest.items}
+
+
 def _instance(item: ManifestItem) -> str:
-    """What an item is an attempt at."""
     return str(item.about.get("puzzle") or item.about.get("problem") or item.id)
 
 
@@ -92,15 +97,8 @@ def success(attempts: Mapping[str, Sequence[bool]], seed: int) -> dict[str, Any]
         found = wilson(sum(runs), len(runs))
     else:
         # Of whole instances: unequal numbers of attempts (a run that stopped early) weigh alike.
-        found = _over_instances([sum(each) / len(each) for each in attempts.values()], seed)
+        found = mean_share([sum(each) / len(each) for each in attempts.values()], seed=seed)
     return {"n": len(runs), "right": sum(runs), "instances": len(attempts), **_known(found)}
-
-
-def _over_instances(values: Sequence[float], seed: int) -> Interval:
-    if set(values) in ({0.0}, {1.0}):
-        # Drawing from equals tells no spread; what so many instances leave open, Wilson does.
-        return wilson(round(sum(values)), len(values))
-    return bootstrap_difference(values, [0.0] * len(values), seed=seed)
 
 
 def _curve(attempts: Attempts, wanted: int, seed: int) -> dict[str, Any]:
@@ -109,7 +107,7 @@ def _curve(attempts: Attempts, wanted: int, seed: int) -> dict[str, Any]:
     return {
         str(k): {
             "instances": len(whole),
-            **_known(_over_instances([pass_at(k, wanted, sum(each)) for each in whole], seed)),
+            **_known(mean_share([pass_at(k, wanted, sum(each)) for each in whole], seed=seed)),
         }
         for k in ladder(wanted)
     }

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 HEAD = ("player", "solved", "95 %", "of")
 _CAPTION = (
     "Policies with the version that played. Intervals: Wilson's where each instance was played "
-    "once, else a bootstrap over instances. pass@k: the unbiased estimate of Chen et al. 2021 "
-    "(Evaluating Large Language Models Trained on Code, equation 1)."
+    "once or all came out alike, else a bootstrap over instances. pass@k: the unbiased estimate of "
+    "Chen et al. 2021 (Evaluating Large Language Models Trained on Code, equation 1)."
 )
 _BY_HAND = {
     "plan_path": "single moves without memory, as many as four times the longer side",

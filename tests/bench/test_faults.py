@@ -4,14 +4,26 @@ of `bench faults --runs 2000`."""
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from bench.faults.checker import check
 from bench.faults.command import Plan, figures
 from tests.bench.attacks import attack
+from tests.bench.command_line import bench
 
 SEED = 20_260_801
+
+
+def test_a_folder_that_holds_an_earlier_attack_is_refused_before_another_one(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "evidence.json").write_text("{}")
+    done = bench("faults", "--runs", "1", "--output", str(tmp_path))
+    assert done.returncode == 2
+    assert f"{tmp_path} holds something else; name another folder" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["evidence.json"]
 
 
 @pytest.mark.timeout(900)

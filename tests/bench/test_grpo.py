@@ -20,6 +20,7 @@ from bench.grpo.published import said
 from bench.grpo.rates import Trial, chosen_of, trial_of
 from bench.grpo.report import last_line, markdown, show, write
 from bench.grpo.tables import tables
+from bench.statistics import wilson
 from tests.trainers.grpo.tiny_puzzles import GAME, TINY
 from trainers.grpo.arms.games.known import GAMES
 from trainers.grpo.arms.kinds import (
@@ -102,6 +103,11 @@ def test_a_success_is_the_mean_over_seeds_with_each_seeds_own_interval(found: Gr
     assert learned.train_cpu_minutes == pytest.approx(1.0)
     assert found.cpu_minutes == pytest.approx(9.0)
     assert found.baselines["oracle"].estimate == 1.0
+
+
+def test_an_arm_that_solves_no_puzzle_has_wilson_s_interval_over_the_puzzles() -> None:
+    (arm,) = report(*(a_result(SINGLE, seed, "00000000") for seed in (1, 2))).arms
+    assert arm.success.interval == wilson(0, 8)
 
 
 def test_a_game_with_few_demonstrations_says_of_how_many_ways_of_telling_they_are() -> None:

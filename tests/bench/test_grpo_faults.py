@@ -34,6 +34,7 @@ from bench.grpo_faults.driver import (
     work_of,
 )
 from bench.grpo_faults.kept import KeptAdapters
+from tests.bench.command_line import bench
 from tests.trainers.grpo.tiny_puzzles import GAME
 from trainers.grpo.arms.training import Reinforced
 from trainers.grpo.loop.book import GroupRecord
@@ -77,6 +78,16 @@ def with_groups(evidence: LoopEvidence, *groups: GroupRecord, number: int = 0) -
     sealed = list(evidence.sealed)
     sealed[number] = sealed[number].model_copy(update={"groups": groups})
     return replace(evidence, sealed=tuple(sealed))
+
+
+def test_a_folder_that_holds_an_earlier_attack_is_refused_before_another_one(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "evidence.json").write_text("{}")
+    done = bench("grpo-faults", "--groups", "8", "--output", str(tmp_path))
+    assert done.returncode == 2
+    assert f"{tmp_path} holds something else; name another folder" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["evidence.json"]
 
 
 def test_every_group_of_an_attacked_loop_is_sealed_once_and_of_one_version(

@@ -13,9 +13,21 @@ from rich.console import Console
 from bench.errors import BenchError, OutputError, UsageError
 from bench.staleness.cell import work
 from bench.staleness.command import claim, do_cells, parse_ages, parse_corrections
-from bench.staleness.findings import findings_of, table_of
-from bench.staleness.plan import SETTINGS, Cell, StalenessSettings, cells_of, read_result, schedule
+from bench.staleness.findings import Findings, findings_of, table_of
+from bench.staleness.plan import (
+    RESULT,
+    SETTINGS,
+    Cell,
+    CellResult,
+    StalenessSettings,
+    cells_of,
+    read_result,
+    schedule,
+)
+from bench.statistics import Interval, bootstrap_difference, wilson
 from tests.trainers.grpo.tiny_puzzles import TINY
+from trainers.grpo.arms.kinds import WARM_START
+from trainers.grpo.arms.results import ArmResult
 from trainers.job_processes import Told
 
 TINY_CELLS = StalenessSettings(updates=4, demo=TINY)
@@ -78,6 +90,55 @@ def test_the_table_has_a_row_for_each_age_and_correction_with_intervals(output: 
     Console(file=StringIO()).print(table_of(found))
     with pytest.raises(OutputError, match="has no result"):
         findings_of(TINY_CELLS, cells_of(TINY_CELLS, (1,), ("none",)), output)
+
+
+def stored(output: Path, cell: Cell, outcomes: str) -> Cell:
+    """A finished cell."""
+    if cell.age is None:
+        result = ArmResult(
+            arm=WARM_START, seed=cell.seed, steps=1, tokens=1, samples=1, train_cpu_seconds=1.0,
+            cpu_seconds=1.0, outcomes=outcomes, failures={}, agreement=None, said={}, curve=(),
+        )  # fmt: skip
+    else:
+        result = CellResult(
+            cell=cell, outcomes=outcomes, effective_samples=(), ages=(), clipped=0.0, updates=1,
+            stopped="", tokens=1, cpu_seconds=1.0,
+        )  # fmt: skip
+    cell.folder(output).mkdir(parents=True)
+    (cell.folder(output) / RESULT).write_text(result.model_dump_json())
+    return cell
+
+
+def of_seeds(output: Path, *outcomes: tuple[str, str]) -> Findings:
+    """Of each seed, what its warm start and its one training solved."""
+    warm = [stored(output, Cell(seed=at), begun) for at, (begun, _) in enumerate(outcomes)]
+    own = [stored(output, Cell(seed=at, age=1), done) for at, (_, done) in enumerate(outcomes)]
+    return findings_of(TINY_CELLS, [*warm, *own], output)
+
+
+def test_seeds_that_play_the_same_puzzles_are_no_more_puzzles(tmp_path: Path) -> None:
+    """Three seeds that solve the same puzzles leave as much open as the puzzles do."""
+    found = of_seeds(tmp_path, *[("10000000", "11110000")] * 3)
+    (cell,) = found.cells
+    by_puzzle = bootstrap_difference([1.0] * 4 + [0.0] * 4, [0.0] * 8)
+    assert Interval(*cell.success) == by_puzzle
+    assert (cell.solved, cell.questions) == (12, 24)
+
+
+def test_a_gain_of_several_seeds_is_paired_over_their_means_of_each_puzzle(tmp_path: Path) -> None:
+    (cell,) = of_seeds(tmp_path, ("10000000", "11110000"), ("00000000", "11000000")).cells
+    after, before = [1.0] * 2 + [0.5] * 2 + [0.0] * 4, [0.5] + [0.0] * 7
+    assert Interval(*cell.gain) == bootstrap_difference(after, before)
+
+
+def test_the_warm_starts_of_all_seeds_have_their_interval_over_puzzles(tmp_path: Path) -> None:
+    found = of_seeds(tmp_path, *[("00000000", "11110000")] * 3)
+    assert Interval(*found.warm_start) == wilson(0, 8)
+
+
+def test_a_success_of_one_seed_has_wilson_s_interval(tmp_path: Path) -> None:
+    (cell,) = of_seeds(tmp_path, ("10000000", "11110000")).cells
+    assert Interval(*cell.success) == wilson(4, 8)
 
 
 def test_a_folder_takes_more_seeds_but_no_other_settings(tmp_path: Path) -> None:

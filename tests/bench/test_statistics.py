@@ -14,9 +14,11 @@ from bench.statistics import (
     detectable_difference,
     mcnemar_exact,
     mcnemar_power,
+    mean_share,
     paired_table,
     pairs_needed,
     quantile,
+    shares_of_seeds,
     wilson,
 )
 
@@ -132,6 +134,32 @@ def test_the_bootstrap_agrees_with_scipys() -> None:
         width = theirs.high - theirs.low
         assert abs(ours.low - theirs.low) < 0.06 * width
         assert abs(ours.high - theirs.high) < 0.06 * width
+
+
+@given(st.integers(1, 2000), st.sampled_from((0, 1)))
+def test_shares_that_are_all_0_or_all_1_have_wilson_s_interval(n: int, share: int) -> None:
+    assert mean_share([float(share)] * n) == wilson(share * n, n)
+
+
+def test_equal_shares_leave_open_as_much_as_wilson_says_that_others_may_be_unlike_them() -> None:
+    interval, unlike = mean_share([0.25] * 12), wilson(0, 12).high
+    assert interval.estimate == 0.25
+    assert interval.low == pytest.approx(0.25 * (1 - unlike))
+    assert interval.high == pytest.approx(0.25 * (1 - unlike) + unlike)
+
+
+def test_shares_that_differ_have_the_interval_of_the_bootstrap() -> None:
+    shares = [0.0, 1 / 3, 1.0, 1.0]
+    assert mean_share(shares, seed=3) == bootstrap_difference(shares, [0.0] * 4, seed=3)
+
+
+def test_equal_values_that_are_no_shares_are_refused() -> None:
+    with pytest.raises(ValueError, match="between 0 and 1; got 2"):
+        mean_share([2.0, 2.0])
+
+
+def test_a_share_of_seeds_is_that_of_each_item() -> None:
+    assert shares_of_seeds(["1100", "1000"]) == [1.0, 0.5, 0.0, 0.0]
 
 
 @settings(max_examples=30, deadline=None)

@@ -1,0 +1,92 @@
+"""`bench compare` of teams: played by the same rules, and each question counted once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pydantic import JsonValue
+
+from agents.records import Run
+from agents.workflows.routing import Handoff
+from bench.arms import with_setting
+from bench.comparison import compare_directories
+from bench.datasets import Request
+from bench.errors import UsageError
+from bench.output import Manifest, ManifestItem
+from bench.statistics import bootstrap_difference
+from tests.bench.command_line import bench
+from tests.bench.puzzle_client import Player, PuzzleClient, manifest, measured, oracle
+
+ARM = "plan_agent_alone"
+ATTEMPTS = 4
+
+
+def puzzles(samples: int, **choices: JsonValue) -> Manifest:
+    request = Request("test", samples, seed=7, choices={"game": "plan_path", "size": 5, **choices})
+    if "attempts" in choices:
+        return manifest(request, ARM, greedy=False, candidates=1)
+    return manifest(request, ARM)
+
+
+def played(path: Path, made: Manifest, player: Player = oracle) -> Path:
+    measured(path, made, PuzzleClient(player=player))
+    return path
+
+
+def with_team(item: ManifestItem, team: list[JsonValue]) -> ManifestItem:
+    assert item.task is not None
+    environment, instance = item.task
+    task: JsonValue = {
+        "environment": environment,
+        "instance": with_setting(instance, {"team": team}),
+    }
+    return item.model_copy(update={"about": {**item.about, "task": task}})
+
+
+def test_a_question_that_was_played_by_other_rules_is_not_compared(tmp_path: Path) -> None:
+    few = played(tmp_path / "few", puzzles(2, setting={"turns": 4}))
+    many = played(tmp_path / "many", puzzles(2, setting={"turns": 40}))
+    with pytest.raises(UsageError, match=r"was not played alike .*: setting\.turns \(4 → 40\)"):
+        compare_directories(few, many)
+
+
+def test_who_plays_is_an_arm_s_own_and_no_rule(tmp_path: Path) -> None:
+    made = puzzles(2)
+    alone = [with_team(item, ["plan_agent"]) for item in made.items]
+    other = played(tmp_path / "other", made.model_copy(update={"items": tuple(alone)}))
+    (found,) = compare_directories(played(tmp_path / "one", made), other)
+    assert found.questions == 2
+
+
+@pytest.fixture(scope="module")
+def attempts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A solves every attempt; B solves all attempts at one half of the puzzles, none at others."""
+    folder, made = tmp_path_factory.mktemp("attempts"), puzzles(8, attempts=ATTEMPTS)
+    solved = {item.id for item in made.items[: len(made.items) // 2]}
+
+    def half(run: Run, handoff: Handoff) -> str:
+        return oracle(run, handoff) if run.tags["item"] in solved else "?"
+
+    return played(folder / "a", made), played(folder / "b", made, half)
+
+
+def test_attempts_at_one_puzzle_are_one_pair_of_means(attempts: tuple[Path, Path]) -> None:
+    (found,) = compare_directories(*attempts)
+    over_puzzles = bootstrap_difference([1.0] * 8, [1.0] * 4 + [0.0] * 4, seed=7)
+    assert (found.questions, found.attempts) == (8, 8 * ATTEMPTS)
+    assert found.accuracy == over_puzzles
+
+
+def test_attempts_are_not_put_through_mcnemar_s_test(attempts: tuple[Path, Path]) -> None:
+    (line,) = json.loads(bench("compare", *map(str, attempts), "--json").stdout)
+    of_pairs = ("p", "both", "only_a", "only_b", "neither", "items_only_a", "items_only_b")
+    assert [line[name] for name in of_pairs] == [None] * len(of_pairs)
+
+
+def test_the_table_of_attempts_says_why_it_has_no_test(attempts: tuple[Path, Path]) -> None:
+    said = bench("compare", *map(str, attempts)).stdout
+    rows = {line.rsplit(maxsplit=1)[0]: line.split()[-1] for line in said.splitlines() if line}
+    assert (rows["questions"], rows["McNemar p"], rows["only A right"]) == ("8", "–", "–")
+    assert "Questions were asked several times" in said

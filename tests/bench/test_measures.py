@@ -1,0 +1,35 @@
+"""Means of what is measured beside right and wrong, where all questions came out alike."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.report.measures import MEANINGS, SHARES, measured_pair, measured_results
+from bench.results import Result
+from bench.statistics import wilson
+
+
+def results(**measures: float) -> list[Result]:
+    """Twelve right ones, each with these measures."""
+    return [Result.model_construct(verdicts={"solved": True}, measures=measures) for _ in range(12)]
+
+
+@pytest.mark.parametrize("share", [0, 1])
+def test_a_share_that_is_the_same_for_all_questions_has_wilson_s_interval(share: int) -> None:
+    found = measured_results(results(hallucination=float(share)), seed=7)["hallucination"]
+    expected = wilson(12 * share, 12)
+    assert (found["low"], found["high"]) == (expected.low, expected.high)
+
+
+def test_a_number_of_something_that_is_the_same_for_all_questions_is_taken_for_no_share() -> None:
+    found = measured_results(results(turns=1.0), seed=7)["turns"]
+    assert (found["low"], found["high"]) == (1.0, 1.0)
+
+
+def test_a_win_rate_of_ties_alone_leaves_open_what_others_would_be() -> None:
+    rate = measured_pair(results(calls=2.0), results(calls=2.0), seed=7)["win_rate"]
+    assert rate["low"] < rate["estimate"] == 0.5 < rate["high"]
+
+
+def test_what_a_report_explains_is_a_share_or_counted() -> None:
+    assert set(MEANINGS) - SHARES == {"calls", "turns"}

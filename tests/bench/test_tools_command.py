@@ -1,0 +1,17 @@
+"""`bench tools` on the command line: what it refuses before any deployment is looked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bench.command_line import bench
+
+
+@pytest.mark.parametrize("suite", ["bfcl", "apibench"])
+@pytest.mark.parametrize("option", [["--constrained"], ["--free"], ["--tool-style", "documents"]])
+def test_an_option_that_means_nothing_to_a_suite_is_refused_and_named(
+    suite: str, option: list[str]
+) -> None:
+    done = bench("tools", "--suite", suite, *option)
+    assert done.returncode == 2
+    assert f"{option[0]}: of no use for --suite {suite}" in done.stderr
