@@ -14,8 +14,9 @@ import pytest
 
 from runtime.config import load
 from runtime.doctor import examine
+from runtime.errors import EXIT_FAILED
 from runtime.state import StateDirectory
-from tests.runtime.conftest import Deployment
+from tests.runtime.conftest import Deployment, changes
 from workers.scripted_api import ScriptedServer, ServerOptions
 
 MODEL = "someone/some-model"
@@ -73,6 +74,24 @@ def test_only_the_revision_that_a_pool_asks_for_counts_as_being_here(
     )
     found = {each["subject"]: each["says"] for each in json.loads(done.stdout)["findings"]}
     assert says in found["model llm"]
+
+
+@pytest.mark.timeout(300)
+def test_the_deployment_that_runs_is_examined_as_it_was_started_and_another_by_its_name(
+    deployment: Deployment,
+) -> None:
+    without_key = {"OPENAI_API_KEY": ""}
+    deployment.ok(
+        *("up", "--detach", "--profile", "scripted", *changes(("planner",))),
+        *("--set", "models.llm.engine=openai", "--set", "models.llm.model=gpt-4o"),
+        env=without_key,
+    )
+    running = deployment.run("doctor", env=without_key)
+    assert running.stdout.splitlines()[0] == "profile scripted"
+    assert "gpt-4o at OpenAI needs a key in OPENAI_API_KEY" in running.stdout
+    assert running.returncode == EXIT_FAILED
+    named = json.loads(deployment.ok("doctor", "--json", "--profile", "micro", env=without_key))
+    assert named["profile"] == "micro"
 
 
 KEY_VARIABLE = "TEST_ENDPOINT_KEY"
