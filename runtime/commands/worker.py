@@ -20,8 +20,8 @@ def register(app: typer.Typer) -> None:
         kind: Annotated[
             str,
             typer.Argument(
-                help="A kind of the profile's [workers]: planner, slm, gpu, …; or tool, judge, "
-                "recorder, jobs."
+                help="A kind of the profile's [workers]: planner, slm, gpu, tool, judge, recorder, "
+                "…; or jobs."
             ),
         ],
         profile: OfRunning = None,
