@@ -109,7 +109,7 @@ KEY_VARIABLE = "TEST_ENDPOINT_KEY"
 async def test_an_endpoint_counts_as_well_only_once_it_was_asked(
     nowhere: Deployment, key: str, online: bool, level: str, says: str
 ) -> None:
-    async with ScriptedServer(ServerOptions()) as api:
+    async with ScriptedServer(ServerOptions(models=("llm", "slm"))) as api:
         chosen = [f"models.llm.base_url={api.url}"]
         if key:
             chosen.append(f"models.llm.api_key_env={KEY_VARIABLE}")
@@ -124,6 +124,20 @@ async def test_an_endpoint_counts_as_well_only_once_it_was_asked(
     assert found["level"] == level
     assert says in found["says"]
     assert ("--online asks it" in found["do"]) == (not online)
+
+
+async def test_a_model_that_an_endpoint_does_not_list_is_told_with_those_that_it_lists(
+    nowhere: Deployment,
+) -> None:
+    async with ScriptedServer(ServerOptions(models=("gp\x1bt", "qwen"))) as api:
+        words = ("--set", f"models.llm.base_url={api.url}", "--set", "models.llm.model=gpt")
+        done = await asyncio.to_thread(
+            nowhere.run, "doctor", "--json", "--online", "--profile", "endpoint", *words
+        )
+    found = {each["subject"]: each for each in json.loads(done.stdout)["findings"]}["model llm"]
+    assert found["level"] == "warn"
+    assert found["says"] == f"{api.url} does not list 'gpt'; it lists: gp\\u001bt, qwen"
+    assert found["do"].startswith("set models.llm.model to one of them")
 
 
 @pytest.mark.parametrize(
