@@ -31,6 +31,7 @@ from runtime.findings import Finding, Level
 from runtime.state import MAX_SOCKET_PATH, StateDirectory
 from workers.engines.factory import engine_names
 from workers.engines.settings import ModelSettings
+from workers.installation import how_to_install
 from workers.sandbox import SandboxUnavailable
 from workers.sandbox.bubblewrap import Bubblewrap
 
@@ -227,9 +228,7 @@ def _listed(body: bytes) -> list[str]:
 
 def _weights(subject: str, pool: str, model: ModelSettings) -> Finding:
     if importlib.util.find_spec("torch") is None:
-        return Finding(
-            "missing", subject, "torch is not installed", "pip install 'switchyard[torch]'"
-        )
+        return Finding("missing", subject, "torch is not installed", how_to_install("torch"))
     folder = _folder_of(model.model)
     if folder is not None:
         files = list(folder.glob("*.safetensors")) if folder.is_dir() else []
@@ -264,9 +263,7 @@ def _gguf(subject: str, pool: str, model: ModelSettings) -> Finding:
     from workers.engines.protocol import EngineError
 
     if importlib.util.find_spec("llama_cpp") is None:
-        return Finding(
-            "missing", subject, "llama.cpp is not installed", "pip install 'switchyard[gguf]'"
-        )
+        return Finding("missing", subject, "llama.cpp is not installed", how_to_install("gguf"))
     if _folder_of(model.model) is None:
         return Finding(
             "warn",

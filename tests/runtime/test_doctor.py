@@ -153,7 +153,7 @@ def test_a_model_that_no_worker_could_load_is_found(
     tmp_path: Path, engine: str, model: str, level: str, says: str
 ) -> None:
     if engine == "llama_cpp":
-        pytest.importorskip("llama_cpp", reason="needs pip install 'switchyard[gguf]'")
+        pytest.importorskip("llama_cpp", reason="needs make gguf")
     key = b"general.architecture"
     whole = b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, len(key)) + key + struct.pack("<IQ", 8, 5)
     (tmp_path / "whole.gguf").write_bytes(whole + b"qwen2")

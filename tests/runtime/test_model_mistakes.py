@@ -48,7 +48,7 @@ def test_a_model_that_cannot_be_loaded_ends_a_worker_with_one_error(
     says: str,
 ) -> None:
     if engine == "llama_cpp":
-        pytest.importorskip("llama_cpp", reason="needs pip install 'switchyard[gguf]'")
+        pytest.importorskip("llama_cpp", reason="needs make gguf")
     chosen = (
         *("--profile", "scripted", "--set", f"models.llm.engine={engine}"),
         *("--set", f"models.llm.model={model(tmp_path)}"),
