@@ -29,10 +29,16 @@ ENV_PREFIX = "SWITCHYARD_"
 ENV_DELIMITER = "__"
 
 ENV_OUTSIDE_CONFIG = frozenset(
-    {"SWITCHYARD_STATE", "SWITCHYARD_DATA", "SWITCHYARD_PROFILE", PARENT_VARIABLE}
+    {
+        "SWITCHYARD_STATE",
+        "SWITCHYARD_DATA",
+        "SWITCHYARD_PROFILE",
+        "SWITCHYARD_REDIS_PASSWORD",
+        PARENT_VARIABLE,
+    }
 )
 """Variables with our prefix that are no configuration keys: where state and data sets lie, which
-profile to take, and what a supervisor tells its workers."""
+profile to take, what `compose.yaml` reads, and what a supervisor tells its workers."""
 
 MAX_EXTENDS = 8
 MAX_CONFIG_BYTES = 1 << 20

@@ -39,7 +39,9 @@ def find(
     if settings.own_redis:
         raise Unreachable(
             f"no deployment runs in {state.path}",
-            hint="start one with `runtime up --detach`, or name its bus with --redis-url.",
+            hint="start one with `runtime up --detach`; if one runs, go to the folder where it was"
+            " started, or set SWITCHYARD_STATE to its state directory, or name its bus with"
+            " --redis-url.",
         )
     return Deployment(settings, state, None)
 
@@ -51,7 +53,7 @@ def local(state: StateDirectory | None = None) -> RunFile:
     if run is None:
         raise Unreachable(
             f"no deployment runs in {state.path}",
-            hint="start one with `runtime up --detach`, or set SWITCHYARD_STATE to the directory of"
-            " the one you mean.",
+            hint="start one with `runtime up --detach`; if one runs, go to the folder where it was"
+            " started, or set SWITCHYARD_STATE to its state directory.",
         )
     return run

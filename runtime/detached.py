@@ -99,7 +99,8 @@ def _last_error(log: Path, offset: int) -> str:
     with log.open("rb") as handle:
         handle.seek(offset)
         said = handle.read().decode("utf-8", "replace").strip()
-    _, marker, message = said.rpartition("error: ")
+    # At the beginning of a line: log lines of workers that were given up quote their errors.
+    _, marker, message = f"\n{said}".rpartition("\nerror: ")
     if marker:
         return message
     return f"the supervisor ended at once: {' / '.join(said.splitlines()[-3:]) or 'without a word'}"

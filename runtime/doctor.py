@@ -8,6 +8,7 @@ which is free).
 from __future__ import annotations
 
 import asyncio
+import difflib
 import importlib.util
 import os
 import platform
@@ -17,9 +18,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
 from bus.capabilities import appended
 from runtime import redis_binary
 from runtime.config import Settings
+from runtime.dialogue import harmless
 from runtime.doctor_cost import estimates
 from runtime.doctor_tools import tool_findings
 from runtime.errors import UserError
@@ -27,6 +31,7 @@ from runtime.findings import Finding, Level
 from runtime.state import MAX_SOCKET_PATH, StateDirectory
 from workers.engines.factory import engine_names
 from workers.engines.settings import ModelSettings
+from workers.installation import how_to_install
 from workers.sandbox import SandboxUnavailable
 from workers.sandbox.bubblewrap import Bubblewrap
 
@@ -34,6 +39,8 @@ MINIMUM_PYTHON = (3, 11)
 LOW_DISK_BYTES = 2 * 1024**3
 FULL_DISK_BYTES = 200 * 1024**2
 OPENAI_KEY = "OPENAI_API_KEY"
+SHOWN_MODELS = 8
+"""Of an endpoint that lists more: those whose names are nearest to what a pool asks for."""
 
 
 def examine(settings: Settings, state: StateDirectory, *, online: bool = False) -> list[Finding]:
@@ -130,7 +137,7 @@ def _models(settings: Settings, *, online: bool) -> Iterator[Finding]:
         if model.engine == "scripted":
             yield Finding("ok", subject, "scripted: no model")
         elif model.engine == "openai":
-            yield _endpoint(subject, model, online=online)
+            yield _endpoint(subject, pool, model, online=online)
         elif model.engine == "torch":
             yield _weights(subject, pool, model)
         elif model.engine == "llama_cpp":
@@ -146,7 +153,7 @@ def _models(settings: Settings, *, online: bool) -> Iterator[Finding]:
             )
 
 
-def _endpoint(subject: str, model: ModelSettings, *, online: bool) -> Finding:
+def _endpoint(subject: str, pool: str, model: ModelSettings, *, online: bool) -> Finding:
     where = model.base_url or "OpenAI"
     variable = model.api_key_env or (OPENAI_KEY if model.base_url is None else None)
     if variable and not os.environ.get(variable):
@@ -164,10 +171,10 @@ def _endpoint(subject: str, model: ModelSettings, *, online: bool) -> Finding:
             f"{model.model} at {where} ({key}): not tried",
             "--online asks it, free of charge.",
         )
-    return _tried(subject, model, variable)
+    return _tried(subject, pool, model, variable)
 
 
-def _tried(subject: str, model: ModelSettings, variable: str | None) -> Finding:
+def _tried(subject: str, pool: str, model: ModelSettings, variable: str | None) -> Finding:
     import httpx
 
     base = (model.base_url or "https://api.openai.com/v1").rstrip("/")
@@ -187,15 +194,41 @@ def _tried(subject: str, model: ModelSettings, variable: str | None) -> Finding:
         )
     if answer.status_code != 200:
         return Finding("warn", subject, f"{base} answers {answer.status_code}", "try again later.")
+    listed = _listed(answer.content)
+    if listed and model.model not in listed:
+        nearest = difflib.get_close_matches(model.model, listed, n=SHOWN_MODELS, cutoff=0.0)
+        more = ", …" if len(listed) > len(nearest) else ""
+        # No more than a warning: a server of one model may answer to any name.
+        return Finding(
+            "warn",
+            subject,
+            f"{base} does not list {model.model!r}; it lists: {harmless(', '.join(nearest))}{more}",
+            f"set models.{pool}.model to one of them, unless it answers to any name.",
+        )
     key = "key accepted" if variable else "asked without a key"
     return Finding("ok", subject, f"{model.model} at {base}: answers, {key}")
 
 
+class _Listed(BaseModel):
+    """What an endpoint lists, as far as we read it."""
+
+    class Model(BaseModel):
+        id: str
+
+    data: tuple[Model, ...]
+
+
+def _listed(body: bytes) -> list[str]:
+    """Names of the models; none where the endpoint doesn't list them as OpenAI does."""
+    try:
+        return [model.id for model in _Listed.model_validate_json(body).data]
+    except ValidationError:
+        return []
+
+
 def _weights(subject: str, pool: str, model: ModelSettings) -> Finding:
     if importlib.util.find_spec("torch") is None:
-        return Finding(
-            "missing", subject, "torch is not installed", "pip install 'switchyard[torch]'"
-        )
+        return Finding("missing", subject, "torch is not installed", how_to_install("torch"))
     folder = _folder_of(model.model)
     if folder is not None:
         files = list(folder.glob("*.safetensors")) if folder.is_dir() else []
@@ -230,9 +263,7 @@ def _gguf(subject: str, pool: str, model: ModelSettings) -> Finding:
     from workers.engines.protocol import EngineError
 
     if importlib.util.find_spec("llama_cpp") is None:
-        return Finding(
-            "missing", subject, "llama.cpp is not installed", "pip install 'switchyard[gguf]'"
-        )
+        return Finding("missing", subject, "llama.cpp is not installed", how_to_install("gguf"))
     if _folder_of(model.model) is None:
         return Finding(
             "warn",

@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 
 from runtime.config import Settings
 from runtime.findings import Finding
+from workers.installation import how_to_install
 from workers.tool_sources.settings import McpSettings, ToolSourceSettings
 
 
@@ -39,7 +40,7 @@ def tool_findings(settings: Settings, *, online: bool) -> Iterator[Finding]:
             "missing",
             "tools",
             f"{', '.join(missing)} missing, which every tool source needs",
-            "pip install 'switchyard[tools]'",
+            how_to_install("tools"),
         )
         return
     for name, source in settings.tools.items():

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from agents.records import Run
 from bus import OUTAGE, Bus, pool_of, present
 from runtime.deployment import Deployment
+from runtime.log_files import last_words
 from runtime.status import supervisor_status
 from workers.messages import inference_stream, role_stream
 
@@ -53,7 +54,7 @@ async def hold_ups(bus: Bus, run: Run, deployment: Deployment) -> list[str]:
             " (`runtime status`)"
         )
         found += [
-            f"{worker['name']} is broken: {worker['reason']}: {_last_words(worker['last_lines'])}"
+            f"{worker['name']} is broken: {worker['reason']}: {last_words(worker['last_lines'])}"
             for worker in (supervisor_status(deployment) or {}).get("workers", [])
             if worker["state"] == "broken"
         ]
@@ -61,9 +62,3 @@ async def hold_ups(bus: Bus, run: Run, deployment: Deployment) -> list[str]:
     if failure:
         found.append(f"a step failed and is tried again: {failure}")
     return found
-
-
-def _last_words(lines: list[str]) -> str:
-    """The error message that a worker ended with, its hint included; else its last line."""
-    begin = max((at for at, line in enumerate(lines) if line.startswith("error: ")), default=-1)
-    return " ".join(line.strip() for line in lines[begin:])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
@@ -100,6 +100,12 @@ def tail(path: Path, lines: int) -> list[str]:
             data = handle.read(end - start) + data
             end = start
     return data.decode("utf-8", "replace").splitlines()[-lines:] if lines else []
+
+
+def last_words(lines: Sequence[str]) -> str:
+    """The error message that a worker ended with, its hint included; else its last line."""
+    begin = max((at for at, line in enumerate(lines) if line.startswith("error: ")), default=-1)
+    return " ".join(line.strip() for line in lines[begin:])
 
 
 class Follower:

@@ -66,8 +66,11 @@ def worker_settings_of(
     raise ConfigError(f"workers.{kind} has neither roles nor models, so it would do nothing")
 
 
-def run_worker(settings: Settings, kind: str, name: str | None, state: StateDirectory) -> None:
-    """Serve until told to stop. Raises `UserError` or `BusUnavailable` when it can't start."""
+def run_worker(
+    settings: Settings, kind: str, name: str | None, state: StateDirectory, *, remedy: str
+) -> None:
+    """Serve until told to stop. Raises `UserError`, with `remedy` where an engine can't start, or
+    `BusUnavailable`."""
     watch_parent()
     name = name or worker_name(kind)
     configure(
@@ -83,10 +86,10 @@ def run_worker(settings: Settings, kind: str, name: str | None, state: StateDire
 
         run_jobs_worker(settings, name, state)
         return
-    _serve(worker_settings_of(settings, kind, name, state))
+    _serve(worker_settings_of(settings, kind, name, state), remedy)
 
 
-def _serve(told: WorkerSettings) -> None:
+def _serve(told: WorkerSettings, remedy: str) -> None:
     import uvloop
 
     from agents.errors import AgentError
@@ -97,9 +100,7 @@ def _serve(told: WorkerSettings) -> None:
     except EngineError as error:
         # A key that is refused or a model that isn't there won't mend itself by starting again.
         code = None if error.retryable else EXIT_CONFIG
-        raise UserError(
-            str(error), hint="`runtime doctor` checks models and keys.", exit_code=code
-        ) from error
+        raise UserError(str(error), hint=remedy, exit_code=code) from error
     except AgentError as error:
         raise UserError(str(error), exit_code=EXIT_CONFIG) from error
 

@@ -22,7 +22,7 @@ import structlog
 from runtime.child_death import PARENT_VARIABLE, dies_with_parent
 from runtime.config import SupervisorSettings
 from runtime.errors import EXIT_CONFIG
-from runtime.log_files import RotatingLog, pump
+from runtime.log_files import RotatingLog, last_words, pump
 from runtime.restarts import RestartPolicy
 from runtime.worker_name import worker_name
 
@@ -185,7 +185,7 @@ class WorkerSlot:
             worker=self.name,
             reason=reason,
             log=str(self._log.path),
-            last_line=self.last_lines[-1] if self.last_lines else "",
+            last_words=last_words(self.last_lines),
         )
 
 

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from trainers.errors import TrainingError
+from workers.installation import how_to_install
 
 
 class Curves:
@@ -21,8 +22,7 @@ class Curves:
             from torch.utils.tensorboard.writer import SummaryWriter
         except ImportError as error:
             raise TrainingError(
-                "the curves need the package tensorboard; install it with: "
-                "pip install 'switchyard[train]'"
+                f"the curves need the package tensorboard; {how_to_install('train')}"
             ) from error
         if step == 0:
             shutil.rmtree(folder, ignore_errors=True)

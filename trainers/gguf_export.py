@@ -34,6 +34,7 @@ from workers.engines.local.adapter_base import (
 from workers.engines.local.model_files import check_safetensors
 from workers.engines.protocol import EngineError
 from workers.engines.torch.lora import read_lora_config
+from workers.installation import how_to_install
 
 ARCHITECTURES = {
     "qwen2": gguf.MODEL_ARCH.QWEN2,
@@ -243,8 +244,8 @@ def _quantize(source: Path, target: Path) -> None:
         from workers.engines.llama_cpp.context import begin_listening, last_error
     except ImportError as error:
         raise TrainingError(
-            "q4_k_m is made by llama.cpp's quantizer: pip install 'switchyard[gguf]', or choose "
-            "q8_0"
+            "q4_k_m is made by llama.cpp's quantizer, which is not installed; "
+            f"{how_to_install('gguf')}; or choose q8_0"
         ) from error
     begin_listening()
     parameters = llama.llama_model_quantize_default_params()

@@ -19,6 +19,7 @@ from workers.engines.protocol import EngineError
 from workers.engines.settings import ModelSettings
 from workers.engines.text.template_options import TemplateValue
 from workers.engines.torch.loading import LoadedModel, load_model
+from workers.installation import how_to_install
 
 if TYPE_CHECKING:
     import torch
@@ -205,8 +206,7 @@ def _adapter(loaded: LoadedModel, rank: int, begins_from: Path | None, base: str
         from peft import LoraConfig, PeftModel, get_peft_model
     except ImportError as error:
         raise TrainingError(
-            "training an adapter needs the package peft; install it with: "
-            "pip install 'switchyard[train]'"
+            f"training an adapter needs the package peft; {how_to_install('train')}"
         ) from error
     with warnings.catch_warnings():
         # peft 0.21 asks by the name that transformers 5 is going to drop.

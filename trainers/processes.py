@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trainers.errors import TrainingError
+from workers.installation import how_to_install
 
 if TYPE_CHECKING:
     import torch
@@ -123,8 +124,7 @@ def joined() -> Generator[Processes]:
         from accelerate import Accelerator
     except ImportError as error:
         raise TrainingError(
-            "training in several processes needs the package accelerate; install it with: "
-            "pip install 'switchyard[train]'"
+            f"training in several processes needs the package accelerate; {how_to_install('train')}"
         ) from error
     accelerator = Accelerator()
     if accelerator.num_processes != int(os.environ["WORLD_SIZE"]):

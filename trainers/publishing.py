@@ -56,40 +56,43 @@ def publish(chosen: Sequence[Publication], redis_url: str | None, wait: float) -
         raise TrainingError(f"--publish: {error}") from error
 
 
-def require_base(chosen: Publication, pools: Mapping[str, ModelSettings]) -> None:
-    """Raises `TrainingError` unless the policy's pool is there and serves the adapter's base."""
+def require_base(
+    chosen: Publication, pools: Mapping[str, ModelSettings], *, option: str = "--publish"
+) -> None:
+    """Raises `TrainingError`, which blames `option`, unless the policy's pool is there and serves
+    the adapter's base."""
     pool = pool_of(chosen.policy)
     if pool not in pools:
-        raise TrainingError(f"--publish: there is no pool {pool!r}; pools: {', '.join(pools)}")
+        raise TrainingError(f"{option}: there is no pool {pool!r}; pools: {', '.join(pools)}")
     served = pools[pool]
     if served.engine != "torch":
         raise TrainingError(
-            f"--publish: the pool {pool} is served by {served.engine}, which reads neither PEFT "
+            f"{option}: the pool {pool} is served by {served.engine}, which reads neither PEFT "
             "folders nor whole models; convert adapters with `train export --gguf FILE --base "
             "MODEL` and publish the files with `runtime policies publish`"
         )
-    _require_weights(chosen, served.model)
+    _require_weights(chosen, served.model, option)
     if chosen.template_options not in (None, served.template_options):
         raise TrainingError(
-            f"--publish: {chosen.folder} learned from prompts with the template options "
+            f"{option}: {chosen.folder} learned from prompts with the template options "
             f"{dict(chosen.template_options or {})}, but the pool {pool} has "
             f"{served.template_options}: train with --template-option as the pool's "
             "template_options are, or change them"
         )
 
 
-def _require_weights(chosen: Publication, model: str) -> None:
+def _require_weights(chosen: Publication, model: str, option: str) -> None:
     if holds_whole_model(str(chosen.folder)):
         # It may have gone through other models on its way: the engine compares their shapes.
         try:
             require_same_tokenizer(str(chosen.folder), base_folder(model), model)
         except EngineError as error:
-            raise TrainingError(f"--publish: {error}") from error
+            raise TrainingError(f"{option}: {error}") from error
         return
     found = weights_sha256(base_folder(model))
     if chosen.base_sha256 != found:
         raise TrainingError(
-            f"--publish: {chosen.folder} is an adapter of another base than {model}, which the "
+            f"{option}: {chosen.folder} is an adapter of another base than {model}, which the "
             f"pool {pool_of(chosen.policy)} serves: its base's weights have the hash "
             f"{chosen.base_sha256[:12]}, the pool's {found[:12]}. Train from that model "
             f"(--base {model}), or serve the adapter's own base"

@@ -41,6 +41,11 @@ RedisUrl = Annotated[
 ]
 Seconds = Annotated[float, typer.Option("--run-seconds", help="Deadline of each run.")]
 Samples = Annotated[int | None, typer.Option(help="How many questions; all without it.")]
+SamplesOfAny = Annotated[
+    int | None,
+    typer.Option(help="How many questions; without it all, or the default of a generated set."),
+]
+SamplesOfGenerated = Annotated[int, typer.Option(help="How many questions.")]
 Split = Annotated[str, typer.Option(help="A split that the data set knows.")]
 Data = Annotated[
     Path | None, typer.Option(help="File or folder of the questions; else SWITCHYARD_DATA.")
@@ -55,6 +60,7 @@ def register(app: typer.Typer) -> None:
             "gsm8k",
             "Grade-school questions (GSM8K) through the arms, paired. --samples 500 --seed 123 are "
             "the questions of Delegate's published comparison.",
+            samples=(Samples, None),
         )
     )
     app.command("wordproblems")(
@@ -62,8 +68,9 @@ def register(app: typer.Typer) -> None:
             "wordproblems",
             "Generated word problems through the arms, paired. The split held_out mixes what "
             "training never saw.",
-            samples=60,
-            split="held_out",
+            without=("data",),
+            samples=(SamplesOfGenerated, 60),
+            split=(Split, "held_out"),
         )
     )
     app.command("run", help=f"{inspect.getdoc(run)}\n\n{ENDS}")(run)
@@ -72,17 +79,23 @@ def register(app: typer.Typer) -> None:
 ENDS = "Exit code 1 if every run of an arm ended in an error or at its deadline, 130 after Ctrl-C."
 
 
-def _of(dataset: str, about: str, **defaults: object) -> Callable[..., None]:
-    """`run` with its data set chosen: the same options, some with defaults of their own."""
+def _of(
+    dataset: str, about: str, *, without: tuple[str, ...] = (), **options: tuple[Any, object]
+) -> Callable[..., None]:
+    """`run` with its data set chosen: the same options, `without` those that make no sense of it,
+    some with a help and a default of their own."""
 
-    def command(**options: Any) -> None:
-        run(dataset, **options)
+    def command(**given: Any) -> None:
+        run(dataset, **given)
 
     asked = inspect.signature(run, eval_str=True)
-    of_run = [option for name, option in asked.parameters.items() if name != "dataset"]
     command.__signature__ = asked.replace(  # type: ignore[attr-defined]
         parameters=[
-            option.replace(default=defaults.get(option.name, option.default)) for option in of_run
+            option.replace(annotation=own[0], default=own[1])
+            if (own := options.get(name)) is not None
+            else option
+            for name, option in asked.parameters.items()
+            if name not in ("dataset", *without)
         ]
     )
     command.__doc__ = f"{about}\n\n{ENDS}"
@@ -92,7 +105,7 @@ def _of(dataset: str, about: str, **defaults: object) -> Callable[..., None]:
 def run(
     dataset: DatasetName,
     arms: Arms = "llm,router,slm",
-    samples: Samples = None,
+    samples: SamplesOfAny = None,
     seed: Seed = 123,
     split: Split = "test",
     data: Data = None,

@@ -36,12 +36,13 @@ def takeover(
 
     from bench.errors import EXIT_FAILED, UsageError
     from bench.takeover import MOST_OVER_LEASE, as_json_line, measure, said
+    from workers.installation import how_to_install
 
     if only not in ("both", "llama_cpp", "torch"):
         raise UsageError(f"--only {only!r}: choose one of both, llama_cpp, torch")
     if only != "torch" and find_spec("llama_cpp") is None:
         raise UsageError(
-            "llama-cpp-python is not installed: pip install 'switchyard[gguf]', or --only torch"
+            f"llama-cpp-python is not installed; {how_to_install('gguf')}; or --only torch"
         )
     engines = ("torch", "llama_cpp") if only == "both" else (only,)
     found = measure(engines, model, lease_seconds=lease, rounds=rounds)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bench.commands.run import Samples
+from bench.commands.run import SamplesOfAny
 from bench.commands.teams import Data, Setting
 
 
@@ -28,7 +28,7 @@ def tasks(
     split: Annotated[
         str, typer.Option(help="train; what is kept for measuring is refused.")
     ] = "train",
-    samples: Samples = None,
+    samples: SamplesOfAny = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Which are drawn.")] = 123,
     setting: Setting = None,
     data: Data = None,

@@ -19,6 +19,7 @@ from bench.commands.run import (
     Profile,
     RedisUrl,
     Samples,
+    SamplesOfAny,
     Seconds,
     Seed,
 )
@@ -111,11 +112,12 @@ def register(app: typer.Typer) -> None:
             dataset=(MathSet, "aime24"),
             split=(MathSplit, "test"),
             arms=(MathArms, "team"),
+            samples=(SamplesOfAny, None),
         )
     )
 
 
-def _of(benchmark: str, about: str, **options: tuple[Any, str]) -> Callable[..., None]:
+def _of(benchmark: str, about: str, **options: tuple[Any, object]) -> Callable[..., None]:
     """`play` with its benchmark chosen: the same options, some with a help and a default of their
     own."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,22 +11,33 @@ from bench.commands.run import (
     ENDS,
     Budget,
     Concurrency,
-    Data,
     Json,
     Output,
     Profile,
     RedisUrl,
-    Samples,
     Seconds,
     Seed,
 )
 
 SuiteName = Annotated[str, typer.Option(help="worlds, tool_steps, bfcl or apibench.")]
+Samples = Annotated[
+    int | None,
+    typer.Option(
+        help="How many questions; without it 200 of the simulator's, all of published data."
+    ),
+]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        help="File or folder of published data, which worlds has none of; else SWITCHYARD_DATA."
+    ),
+]
 Arms = Annotated[
     str | None,
     typer.Option(
         help="umi, single: either or both; worlds then tells the win rate of the first against the "
-        "second. For bfcl and apibench policies of the deployment, each an arm: llm, umi/planner, …"
+        "second. For bfcl and apibench policies of the deployment, each an arm: llm, umi/planner, "
+        "…  Without it umi; of bfcl and apibench llm."
     ),
 ]
 Split = Annotated[
@@ -33,7 +45,8 @@ Split = Annotated[
     typer.Option(
         help="worlds, tool_steps: unseen_worlds, unseen_wordings, unseen_combinations, "
         "unseen_apis, train, or held_out for all unseen ones; tool_steps also toolbench or "
-        "toolalpaca. bfcl: a category; apibench: a hub."
+        "toolalpaca. bfcl: a category; apibench: a hub. Without it unseen_worlds; of bfcl and "
+        "apibench all."
     ),
 ]
 Constrained = Annotated[

@@ -30,6 +30,7 @@ from bench.engine_bench.figures import (
 from bench.engine_bench.models import Weights, prepare, require
 from bench.engine_bench.workload import Measured, Peer, asks
 from bench.errors import UsageError
+from workers.installation import how_to_install
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def measure(plan: Plan, *, as_json: bool) -> None:
         raise UsageError(f"--only {plan.only!r}: choose one of both, llama_cpp, torch")
     if plan.only != "torch" and find_spec("llama_cpp") is None:
         raise UsageError(
-            "llama-cpp-python is not installed: pip install 'switchyard[gguf]', or --only torch"
+            f"llama-cpp-python is not installed; {how_to_install('gguf')}; or --only torch"
         )
     places = plan.places()
     require(plan.model, plan.precision)

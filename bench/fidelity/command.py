@@ -21,6 +21,7 @@ from bench.errors import UsageError
 from bench.fidelity import torch_side
 from bench.fidelity.reference import Reference, random_adapter
 from workers.engines.local.model_files import local_folder
+from workers.installation import how_to_install
 
 if TYPE_CHECKING:
     from bench.fidelity.llama_side import Agreement
@@ -98,7 +99,7 @@ def measure(plan: Plan, *, as_json: bool) -> None:
         raise UsageError("--dtype float64: llama_cpp has no such weights; add --only torch")
     if plan.only != "torch" and find_spec("llama_cpp") is None:
         raise UsageError(
-            "llama-cpp-python is not installed: pip install 'switchyard[gguf]', or --only torch"
+            f"llama-cpp-python is not installed; {how_to_install('gguf')}; or --only torch"
         )
     folder = local_folder(plan.model)
     if not (folder / "config.json").is_file():

@@ -31,6 +31,7 @@ from trainers.errors import TrainingError
 from trainers.memory import peak_memory_mb
 from workers.engines.factory import build_engine
 from workers.engines.protocol import Completion, EngineError
+from workers.installation import how_to_install
 
 ON_A_CPU = 4
 """Layers that a CPU goes through in minutes."""
@@ -133,7 +134,7 @@ class Found:
 def measure(plan: Plan, *, as_json: bool) -> None:
     """Measure, print. Raises `BenchError` where something is not as it must be."""
     if find_spec("peft") is None:
-        raise UsageError("peft is not installed: pip install 'switchyard[train]'")
+        raise UsageError(f"peft is not installed; {how_to_install('train')}")
     progress = Console(stderr=True)
     if not torch.cuda.is_available() and plan.layers > ON_A_CPU:
         progress.print(

@@ -27,6 +27,7 @@ from bench.grpo_speed.rollouts import Rollouts, in_process, through_the_bus
 from bench.grpo_speed.workload import StepWork
 from trainers.errors import TrainingError
 from trainers.network import base_folder
+from workers.installation import how_to_install
 
 BUS, IN_PROCESS = "through the bus", "in-process"
 SHARED, PLAIN, TRL = "train grpo", "train grpo --no-share-prefixes", "trl's GRPOTrainer"
@@ -97,10 +98,7 @@ def measure(plan: Plan, *, as_json: bool) -> None:
     except TrainingError as error:
         raise UsageError(f"--model: {error}") from error
     if plan.trl and plan.only != "rollouts" and find_spec("trl") is None:
-        raise UsageError(
-            "trl is not installed: pip install --constraint constraints.txt 'switchyard[peers]', "
-            "or --no-trl"
-        )
+        raise UsageError(f"trl is not installed; {how_to_install('peers')}; or --no-trl")
     told = _Told(plan)
     rollouts = _rollouts(plan, told)
     steps = _steps(plan, told)

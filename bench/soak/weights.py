@@ -16,6 +16,7 @@ from bench.errors import BenchError, UsageError
 from trainers.errors import TrainingError
 from workers.engines.local.model_files import local_folder
 from workers.engines.protocol import EngineError
+from workers.installation import how_to_install
 
 SETS = 6
 """Of weights: successive versions of an adapter have other ones, and adapters share them."""
@@ -45,7 +46,7 @@ def prepare(engine: str, model: str, scratch: Path) -> Prepared:
         raise UsageError(f"--engine {engine!r}: choose llama_cpp or torch")
     if engine == "llama_cpp" and find_spec("llama_cpp") is None:
         raise UsageError(
-            "llama-cpp-python is not installed: pip install 'switchyard[gguf]', or --engine torch"
+            f"llama-cpp-python is not installed; {how_to_install('gguf')}; or --engine torch"
         )
     try:
         folder = local_folder(model)

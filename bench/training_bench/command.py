@@ -23,6 +23,7 @@ from bench.training_bench.figures import OURS, Report
 from bench.training_bench.workload import Measured, Workload, prepare
 from trainers.errors import TrainingError
 from trainers.glpft.settings import size
+from workers.installation import how_to_install
 
 _TRL = ("trl", "datasets")
 
@@ -50,10 +51,7 @@ def measure(plan: Plan, *, as_json: bool) -> None:
     except TrainingError as error:
         raise UsageError(f"--size: {error}") from error
     if plan.only == "both" and any(find_spec(name) is None for name in _TRL):
-        raise UsageError(
-            "trl is not installed: pip install --constraint constraints.txt 'switchyard[peers]', "
-            f"or --only {OURS}"
-        )
+        raise UsageError(f"trl is not installed; {how_to_install('peers')}; or --only {OURS}")
     with (
         tempfile.TemporaryDirectory(prefix="bench-training-") as scratch,
         # A process for each: peak memory is the process's, and what one has left in memory and in

@@ -38,7 +38,12 @@ def register(app: typer.Typer) -> None:
             ),
         ] = None,
         workflow: Annotated[
-            str | None, typer.Option("--workflow", "-w", help="delegate, solo, or one of yours.")
+            str | None,
+            typer.Option(
+                "--workflow",
+                "-w",
+                help="delegate, solo, umi, umi_single, or one of yours; without it the profile's.",
+            ),
         ] = None,
         stream: Annotated[
             bool, typer.Option("--stream", "-s", help="Show the text while it is generated.")

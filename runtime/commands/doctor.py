@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from runtime.commands.options import AsJson, Profile, RedisUrl, Set
+from runtime.commands.options import AsJson, OfRunning, RedisUrl, Set
 
 MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "missing": ("✗", "red")}
 
@@ -15,7 +15,7 @@ MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "missing": ("✗", "re
 def register(app: typer.Typer) -> None:
     @app.command("doctor")
     def doctor(  # pyright: ignore[reportUnusedFunction]
-        profile: Profile = None,
+        profile: OfRunning = None,
         redis_url: RedisUrl = None,
         overrides: Set = None,
         online: Annotated[
@@ -25,21 +25,32 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Check Python, Redis, disk, models, tools, GPU, keys and cost; exit code 1 if something is
-        missing."""
-        from runtime.config import load
+        missing.
+
+        Of the running deployment, as it was started; of a profile with --profile, --set or
+        --redis-url, or where none runs.
+        """
+        from runtime.config import DEFAULT_PROFILE, load, resolved_file
         from runtime.doctor import examine
         from runtime.errors import EXIT_FAILED
         from runtime.secrets import Redactor, secret_values
         from runtime.state import StateDirectory
 
-        settings = load(profile, overrides=overrides or (), redis_url=redis_url)
-        findings = examine(settings, StateDirectory.from_environment(), online=online)
+        state = StateDirectory.from_environment()
+        run = None if profile or overrides or redis_url else state.running()
+        if run is None:
+            settings = load(profile, overrides=overrides or (), redis_url=redis_url)
+        else:
+            settings = resolved_file(state.resolved)
+        named = run.profile if run else profile or DEFAULT_PROFILE
+        findings = examine(settings, state, online=online)
         redactor = Redactor(secret_values(settings.bus.redis_url, settings.secret_variables))
         missing = sum(finding.level == "missing" for finding in findings)
         if as_json:
             shown = [redactor.value(finding.as_json()) for finding in findings]
-            typer.echo(json.dumps({"ok": not missing, "findings": shown}))
+            typer.echo(json.dumps({"ok": not missing, "profile": named, "findings": shown}))
         else:
+            typer.echo(f"profile {named}")
             for finding in findings:
                 mark, colour = MARKS[finding.level]
                 typer.secho(f"{mark} ", fg=colour, nl=False)
@@ -47,6 +58,7 @@ def register(app: typer.Typer) -> None:
                 if finding.do:
                     typer.echo(f"{'':<15}→ {finding.do}")
             if missing:
-                typer.echo(f"\n{missing} missing: mend these before `runtime up`.")
+                then = ", then `runtime down` and `runtime up`" if run else " before `runtime up`"
+                typer.echo(f"\n{missing} missing: mend these{then}.")
         if missing:
             raise typer.Exit(EXIT_FAILED)

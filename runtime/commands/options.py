@@ -8,16 +8,29 @@ import typer
 
 from runtime.shipped_profiles import profile_names
 
+_PROFILES = f"{', '.join(profile_names())}, or the path of a .toml file."
+
 Profile = Annotated[
     str | None,
     typer.Option(
         "--profile",
         "-p",
-        help=f"{', '.join(profile_names())}, or the path of a .toml file.",
+        help=_PROFILES,
         envvar="SWITCHYARD_PROFILE",
         show_default="micro",
     ),
 ]
+OfRunning = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        "-p",
+        help=_PROFILES,
+        envvar="SWITCHYARD_PROFILE",
+        show_default="the running deployment's, else micro",
+    ),
+]
+"""A profile in a command about the deployment that runs."""
 RedisUrl = Annotated[
     str | None,
     typer.Option(

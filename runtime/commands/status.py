@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runtime.commands.options import AsJson, Profile, RedisUrl
+from runtime.commands.options import AsJson, OfRunning, RedisUrl
 
 if TYPE_CHECKING:
     from runtime.deployment import Deployment
@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
     @app.command("status")
     def status(  # pyright: ignore[reportUnusedFunction]
         redis_url: RedisUrl = None,
-        profile: Profile = None,
+        profile: OfRunning = None,
         as_json: AsJson = False,
         worker: Annotated[
             str | None,
@@ -49,7 +49,7 @@ def register(app: typer.Typer) -> None:
     @app.command("top")
     def top(  # pyright: ignore[reportUnusedFunction]
         redis_url: RedisUrl = None,
-        profile: Profile = None,
+        profile: OfRunning = None,
         every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 1.0,
     ) -> None:
         """Show the status live, until Ctrl-C."""

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runtime.commands.options import Profile, RedisUrl, Set
+from runtime.commands.options import OfRunning, RedisUrl, Set
+
+if TYPE_CHECKING:
+    from runtime.state import RunFile
 
 
 def register(app: typer.Typer) -> None:
     @app.command("worker")
     def worker(  # pyright: ignore[reportUnusedFunction]
         kind: Annotated[
-            str, typer.Argument(help="planner, slm, gpu, tool, judge, recorder, jobs.")
+            str,
+            typer.Argument(
+                help="A kind of the profile's [workers]: planner, slm, gpu, tool, judge, recorder, "
+                "…; or jobs."
+            ),
         ],
-        profile: Profile = None,
+        profile: OfRunning = None,
         redis_url: RedisUrl = None,
         overrides: Set = None,
         name: Annotated[str | None, typer.Option(hidden=True)] = None,
@@ -26,15 +34,31 @@ def register(app: typer.Typer) -> None:
 
         Without --redis-url it joins the deployment of this state directory.
         """
-        from runtime.config import resolved_file
+        from runtime.config import DEFAULT_PROFILE, resolved_file
         from runtime.deployment import find
         from runtime.state import StateDirectory
         from runtime.worker_process import run_worker
 
+        state = StateDirectory.from_environment()
         if resolved is not None:
-            settings = resolved_file(resolved)
+            settings, remedy = resolved_file(resolved), _examine_running(state.running())
         else:
-            settings = find(
-                redis_url=redis_url, profile=profile, overrides=tuple(overrides or ())
-            ).settings
-        run_worker(settings, kind, name, StateDirectory.from_environment())
+            chosen = tuple(overrides or ())
+            found = find(redis_url=redis_url, profile=profile, overrides=chosen)
+            settings, run = found.settings, found.run
+            if run is not None and profile is None and not chosen:
+                remedy = _examine_running(run)
+            else:
+                remedy = _examine(profile or (run.profile if run else DEFAULT_PROFILE), chosen)
+        run_worker(settings, kind, name, state, remedy=remedy)
+
+
+def _examine_running(run: RunFile | None) -> str:
+    named = f" (profile {run.profile})" if run else ""
+    return f"`runtime doctor` checks models and keys of this deployment{named}."
+
+
+def _examine(profile: str, overrides: tuple[str, ...]) -> str:
+    words = ["runtime", "doctor", "--profile", profile]
+    words += [word for assignment in overrides for word in ("--set", assignment)]
+    return f"`{shlex.join(words)}` checks models and keys."

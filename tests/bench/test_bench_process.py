@@ -9,6 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
+from bench.cli import app
+
 COMMAND = [sys.executable, "-c", "from bench.cli import main; main()"]
 
 
@@ -24,6 +29,23 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
     for name in ("gsm8k", "wordproblems", "resume", "report", "rescore", "compare", "check"):
         assert name in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "told", "untold"),
+    [
+        ("wordproblems", "How many questions. [default: 60]", "--data"),
+        ("gsm8k", "How many questions; all without it.", "default of a generated set"),
+        ("run", "without it all, or the default of a generated set", "; all without it"),
+        ("tools", "without it 200 of the simulator's, all of published data", "; all without it"),
+    ],
+)
+def test_help_says_how_many_questions_a_benchmark_asks(
+    command: str, told: str, untold: str
+) -> None:
+    said = " ".join(CliRunner().invoke(app, [command, "--help"]).output.split())
+    assert told in said
+    assert untold not in said
 
 
 def test_the_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:

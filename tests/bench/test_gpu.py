@@ -43,7 +43,7 @@ def test_the_whole_model_has_the_published_number_of_parameters() -> None:
 
 
 def found_by(plan: Plan, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+    pytest.importorskip("peft", reason="needs make install")
     measure(plan, as_json=True)
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
@@ -135,7 +135,7 @@ def test_a_step_of_all_roles_is_timed_without_the_first() -> None:
 
 def test_what_is_missing_is_said_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "find_spec", lambda name: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-    with pytest.raises(UsageError, match="pip install 'switchyard"):
+    with pytest.raises(UsageError, match="in the checkout: pip install"):
         measure(SMALL, as_json=False)
 
 

@@ -237,7 +237,7 @@ def test_a_copy_that_was_broken_off_is_made_again(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def begun_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ArmResult]:
     """A folder of curves with its warm start."""
-    pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+    pytest.importorskip("peft", reason="needs make install")
     output = tmp_path_factory.mktemp("curves") / "out"
     claim(output, TINY, more_seeds=True)
     return output, do_warm_start(TINY, output, silent)

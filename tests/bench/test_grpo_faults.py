@@ -57,7 +57,7 @@ class Attacked(NamedTuple):
 @pytest.fixture(scope="module")
 def whole() -> Iterator[Attacked]:
     """On a file system whose syncs cost nothing: processes are killed, not the machine."""
-    pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+    pytest.importorskip("peft", reason="needs make install")
     where = _MEMORY if _MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="grpo-faults-", dir=where) as folder:
         kept = KeptAdapters(Path(folder) / "adapters")

@@ -36,7 +36,7 @@ ROOM = Room(max_context=1024, overhead=20, per_word=2)
 @pytest.mark.parametrize("engine", ["llama_cpp", "torch"])
 def test_an_engine_under_attack_breaks_no_law(engine: str) -> None:
     if engine == "llama_cpp":
-        pytest.importorskip("llama_cpp", reason="needs pip install 'switchyard[gguf]'")
+        pytest.importorskip("llama_cpp", reason="needs make gguf")
     done = bench("soak", "--engine", engine, "--requests", "150", "--seed", "7", "--json")
     assert done.returncode == 0, done.stdout
     found = json.loads(done.stdout.splitlines()[-1])
@@ -52,7 +52,7 @@ def test_an_engine_under_attack_breaks_no_law(engine: str) -> None:
 
 def test_prefixes_that_cross_adapters_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """llama.cpp#26207: what one adapter has computed serves another one."""
-    pytest.importorskip("llama_cpp", reason="needs pip install 'switchyard[gguf]'")
+    pytest.importorskip("llama_cpp", reason="needs make gguf")
     from workers.engines.llama_cpp.sequences import Sequences
 
     by_key = Sequences.longest_prefix

@@ -81,7 +81,7 @@ def test_our_training_is_measured_without_its_padding() -> None:
 
 
 def test_trl_is_given_the_same_rows_in_steps_of_as_many_tokens() -> None:
-    pytest.importorskip("trl", reason="needs pip install 'switchyard[peers]'")
+    pytest.importorskip("trl", reason="needs make test, which installs it")
     found = measured()
     assert found["sft_vs_trl"] > 0
     assert found["sft_vs_trl_packed"] > 0
@@ -105,5 +105,5 @@ def test_what_cannot_be_measured_is_one_error(changed: dict[str, str], words: st
 
 def test_without_trl_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "_TRL", ("no_such_package",))
-    with pytest.raises(UsageError, match=r"pip install .*switchyard\[peers\]"):
+    with pytest.raises(UsageError, match=r"in the checkout: pip install .*'\.\[peers\]'"):
         measure(replace(PLAN, only="both"), as_json=False)

@@ -115,6 +115,10 @@ def test_a_variable_of_no_section_at_all_is_an_error_too() -> None:
     assert "SWITCHYARD_BUS" in message
 
 
+def test_the_password_that_compose_reads_is_no_typo() -> None:
+    assert load(SWITCHYARD_REDIS_PASSWORD="sesame") == load()
+
+
 def test_a_typo_in_a_set_option_is_named_with_the_nearest_key() -> None:
     message = error_of("micro", "models.llm.modle=x")
     assert "--set" in message

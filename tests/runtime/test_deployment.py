@@ -317,7 +317,9 @@ def test_a_key_that_is_missing_stops_the_gpu_worker_with_one_clear_error(
     )
     assert done.returncode == 1
     assert done.stdout.count("the environment variable OPENAI_API_KEY is not set; put") == 1
-    assert "`runtime doctor` checks models and keys" in done.stdout
+    assert "`runtime doctor` checks models and keys of this deployment (profile scripted)" in (
+        done.stdout
+    )
     assert done.stderr.count("error: ") == 1
     assert deployment.workers("planner"), "what needs no key goes on"
 

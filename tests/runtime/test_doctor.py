@@ -14,8 +14,9 @@ import pytest
 
 from runtime.config import load
 from runtime.doctor import examine
+from runtime.errors import EXIT_FAILED
 from runtime.state import StateDirectory
-from tests.runtime.conftest import Deployment
+from tests.runtime.conftest import Deployment, changes
 from workers.scripted_api import ScriptedServer, ServerOptions
 
 MODEL = "someone/some-model"
@@ -75,6 +76,24 @@ def test_only_the_revision_that_a_pool_asks_for_counts_as_being_here(
     assert says in found["model llm"]
 
 
+@pytest.mark.timeout(300)
+def test_the_deployment_that_runs_is_examined_as_it_was_started_and_another_by_its_name(
+    deployment: Deployment,
+) -> None:
+    without_key = {"OPENAI_API_KEY": ""}
+    deployment.ok(
+        *("up", "--detach", "--profile", "scripted", *changes(("planner",))),
+        *("--set", "models.llm.engine=openai", "--set", "models.llm.model=gpt-4o"),
+        env=without_key,
+    )
+    running = deployment.run("doctor", env=without_key)
+    assert running.stdout.splitlines()[0] == "profile scripted"
+    assert "gpt-4o at OpenAI needs a key in OPENAI_API_KEY" in running.stdout
+    assert running.returncode == EXIT_FAILED
+    named = json.loads(deployment.ok("doctor", "--json", "--profile", "micro", env=without_key))
+    assert named["profile"] == "micro"
+
+
 KEY_VARIABLE = "TEST_ENDPOINT_KEY"
 
 
@@ -90,7 +109,7 @@ KEY_VARIABLE = "TEST_ENDPOINT_KEY"
 async def test_an_endpoint_counts_as_well_only_once_it_was_asked(
     nowhere: Deployment, key: str, online: bool, level: str, says: str
 ) -> None:
-    async with ScriptedServer(ServerOptions()) as api:
+    async with ScriptedServer(ServerOptions(models=("llm", "slm"))) as api:
         chosen = [f"models.llm.base_url={api.url}"]
         if key:
             chosen.append(f"models.llm.api_key_env={KEY_VARIABLE}")
@@ -107,6 +126,20 @@ async def test_an_endpoint_counts_as_well_only_once_it_was_asked(
     assert ("--online asks it" in found["do"]) == (not online)
 
 
+async def test_a_model_that_an_endpoint_does_not_list_is_told_with_those_that_it_lists(
+    nowhere: Deployment,
+) -> None:
+    async with ScriptedServer(ServerOptions(models=("gp\x1bt", "qwen"))) as api:
+        words = ("--set", f"models.llm.base_url={api.url}", "--set", "models.llm.model=gpt")
+        done = await asyncio.to_thread(
+            nowhere.run, "doctor", "--json", "--online", "--profile", "endpoint", *words
+        )
+    found = {each["subject"]: each for each in json.loads(done.stdout)["findings"]}["model llm"]
+    assert found["level"] == "warn"
+    assert found["says"] == f"{api.url} does not list 'gpt'; it lists: gp\\u001bt, qwen"
+    assert found["do"].startswith("set models.llm.model to one of them")
+
+
 @pytest.mark.parametrize(
     ("engine", "model", "level", "says"),
     [
@@ -120,7 +153,7 @@ def test_a_model_that_no_worker_could_load_is_found(
     tmp_path: Path, engine: str, model: str, level: str, says: str
 ) -> None:
     if engine == "llama_cpp":
-        pytest.importorskip("llama_cpp", reason="needs pip install 'switchyard[gguf]'")
+        pytest.importorskip("llama_cpp", reason="needs make gguf")
     key = b"general.architecture"
     whole = b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, len(key)) + key + struct.pack("<IQ", 8, 5)
     (tmp_path / "whole.gguf").write_bytes(whole + b"qwen2")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("mcp", reason="needs pip install 'switchyard[tools]'")
+pytest.importorskip("mcp", reason="needs make install")
 
 from runtime import doctor_tools
 from runtime.config import Settings
@@ -143,7 +143,7 @@ def test_missing_packages_are_told_once_with_the_extra_that_brings_them(
     finding = found({"mcp": {"url": NOBODY}})
     assert (finding.level, finding.subject) == ("missing", "tools")
     assert finding.says.startswith("mcp missing")
-    assert finding.do == "pip install 'switchyard[tools]'"
+    assert finding.do.endswith("pip install --constraint constraints.txt --editable '.[tools]'")
 
 
 def test_sources_that_no_worker_calls_are_told() -> None:

@@ -48,13 +48,14 @@ def test_a_model_that_cannot_be_loaded_ends_a_worker_with_one_error(
     says: str,
 ) -> None:
     if engine == "llama_cpp":
-        pytest.importorskip("llama_cpp", reason="needs pip install 'switchyard[gguf]'")
-    done = deployment.run(
-        *("worker", "gpu", "--profile", "scripted", "--redis-url", any_server.url),
-        *("--set", f"models.llm.engine={engine}", "--set", f"models.llm.model={model(tmp_path)}"),
+        pytest.importorskip("llama_cpp", reason="needs make gguf")
+    chosen = (
+        *("--profile", "scripted", "--set", f"models.llm.engine={engine}"),
+        *("--set", f"models.llm.model={model(tmp_path)}"),
     )
+    done = deployment.run("worker", "gpu", "--redis-url", any_server.url, *chosen)
     assert done.returncode == EXIT_CONFIG
     assert done.stderr.count("error: ") == 1
     assert says in done.stderr
-    assert "`runtime doctor` checks models and keys" in done.stderr
+    assert f"`runtime doctor {' '.join(chosen)}` checks models and keys" in done.stderr
     assert "Traceback" not in done.stdout + done.stderr

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 
+import pytest
+from structlog.testing import capture_logs
+
 from runtime.config import SupervisorSettings
+from runtime.errors import EXIT_CONFIG
 from runtime.worker_slot import Launch, WorkerSlot
 
 
@@ -21,5 +26,31 @@ async def test_a_worker_that_cannot_be_started_is_tried_again_and_then_given_up_
             await asyncio.sleep(0.01)
     assert slot.restarts == 2
     assert "3 deaths" in slot.reason
+    await slot.stop()
+    await running
+
+
+@pytest.mark.parametrize(
+    ("printed", "told"),
+    [
+        ("ready\nerror: no key\n  → export one\n", "error: no key → export one"),
+        ("ready\nall is well\n", "all is well"),
+        ("", ""),
+    ],
+    ids=["its error and what to do", "else its last line", "nothing"],
+)
+async def test_a_worker_that_is_given_up_is_logged_with_what_it_died_of(
+    tmp_path: Path, printed: str, told: str
+) -> None:
+    program = f"import sys; print({printed!r}, end=''); sys.exit({EXIT_CONFIG})"
+    command = (sys.executable, "-c", program)
+    slot = WorkerSlot("gpu", 1, Launch(SupervisorSettings(), tmp_path / "set", tmp_path, command))
+    with capture_logs() as logged:
+        running = asyncio.create_task(slot.run())
+        async with asyncio.timeout(20):
+            while slot.state != "broken":  # noqa: ASYNC110 - what we wait for is another process
+                await asyncio.sleep(0.01)
+    (line,) = [line for line in logged if line["event"] == "worker given up"]
+    assert line["last_words"] == told
     await slot.stop()
     await running

@@ -77,7 +77,7 @@ def model(folder: Path, kind: str) -> Path:
 
 @pytest.mark.parametrize("kind", list(MODELS))
 async def test_an_exported_model_scores_text_as_before(tmp_path: Path, kind: str) -> None:
-    pytest.importorskip("llama_cpp", reason="needs pip install 'switchyard[gguf]'")
+    pytest.importorskip("llama_cpp", reason="needs make gguf")
     folder, file = model(tmp_path / "model", kind), tmp_path / "model.gguf"
     export_gguf(folder, file, Precision.F32)
     ids = torch.randint(20, 2000, (60,), generator=torch.Generator().manual_seed(1)).tolist()
@@ -95,7 +95,7 @@ def test_every_precision_can_be_asked_for_on_the_command_line(
     tmp_path: Path, precision: Precision
 ) -> None:
     if precision is Precision.Q4_K_M:
-        pytest.importorskip("llama_cpp", reason="needs pip install 'switchyard[gguf]'")
+        pytest.importorskip("llama_cpp", reason="needs make gguf")
     file = tmp_path / "deep" / "slm.gguf"
     done = run_train("export", "micro:slm", "--gguf", str(file), "--precision", precision)
     assert done.returncode == 0, done.stderr

@@ -271,7 +271,7 @@ def test_weights_that_a_method_has_nothing_to_put_on_are_refused(
 
 @pytest.fixture(scope="module")
 def adapters(trained: tuple[Path, Report], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+    pytest.importorskip("peft", reason="needs make install")
     folder = tmp_path_factory.mktemp("lora") / "out"
     base = str(trained[0] / "backbone")
     train(

@@ -29,7 +29,7 @@ from .umi_team import COUNT, INSTANCES, LED, ROLES, SHORTEST, TEACHER, ask, bus_
 @pytest.fixture
 def serving(deployment: Deployment, tmp_path: Path) -> Deployment:
     """Random weights that no adapter was published for."""
-    pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+    pytest.importorskip("peft", reason="needs make install")
     write_new_model(DATA, SIZE, 1, tmp_path / "base")
     up(
         deployment,

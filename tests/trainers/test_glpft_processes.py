@@ -148,7 +148,7 @@ def jobs(folder: Path, base: Path) -> list[tuple[GlpftSettings, Path]]:
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory, base: Path) -> Trained:
     """Trained in this process."""
-    pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+    pytest.importorskip("peft", reason="needs make install")
     folder = tmp_path_factory.mktemp("alone")
     for settings, output in jobs(folder, base):
         train(settings, DATA, output)

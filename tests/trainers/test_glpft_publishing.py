@@ -31,7 +31,7 @@ def serving(
     deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Path, Report]:
     """A deployment that serves the trained backbone; its adapters are not published yet."""
-    pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+    pytest.importorskip("peft", reason="needs make install")
     folder = tmp_path / "out"
     report = train(changed(weights="lora-roles", tokens=6_000, rank=4), DATA, folder)
     monkeypatch.setenv("SWITCHYARD_STATE", str(deployment.state.path))

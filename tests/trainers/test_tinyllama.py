@@ -111,7 +111,7 @@ def layers(request: pytest.FixtureRequest) -> int:
 @pytest.fixture(scope="module")
 def trained(layers: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with the base, a data set, and `out`, the adapters of one step of each stage."""
-    pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+    pytest.importorskip("peft", reason="needs make install")
     folder = tmp_path_factory.mktemp("tinyllama")
     write_base(layers, folder / "base")
     write(DATA, folder / "data")

@@ -33,7 +33,7 @@ def pickle_model(tiny_model: Path, tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def tiny_gguf(tiny_model: Path) -> Path:
     """The tiny model for llama.cpp, in float32."""
-    pytest.importorskip("llama_cpp", reason="needs pip install 'switchyard[gguf]'")
+    pytest.importorskip("llama_cpp", reason="needs make gguf")
     from trainers.gguf_export import export_gguf
     from trainers.gguf_precision import Precision
 

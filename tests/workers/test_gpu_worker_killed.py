@@ -105,7 +105,7 @@ async def _outcome(bus: Bus, streamed: Streamed, before: int) -> Outcome:
 @pytest.fixture(params=["torch", "llama_cpp"])
 def of_engine(request: pytest.FixtureRequest, outcomes: dict[str, list[Outcome]]) -> list[Outcome]:
     if request.param not in outcomes:
-        pytest.skip("needs pip install 'switchyard[gguf]'")
+        pytest.skip("needs make gguf")
     return outcomes[request.param]
 
 

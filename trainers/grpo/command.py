@@ -87,7 +87,12 @@ def grpo(
     ] = 1.0,
     correction: Annotated[
         str,
-        typer.Option(metavar="none|clip|truncated|token|sequence", help="Of samples of the past."),
+        typer.Option(
+            metavar="none|clip|truncated|token|sequence",
+            help="Of samples of the past. clip: the ratio to the sampler is clipped; truncated: "
+            "truncated importance sampling; token: decoupled, with a weight per token; sequence: "
+            "decoupled, with one per sequence; none: as if they were of now.",
+        ),
     ] = "token",
     cap: Annotated[float, typer.Option(help="Of importance weights.")] = 2.0,
     clip_low: Annotated[float, typer.Option(help="Of ratios, below one.")] = 0.2,

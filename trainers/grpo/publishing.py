@@ -25,11 +25,16 @@ def publishing_to(redis_url: str | None) -> Settings:
 
 
 def served_policies(
-    agents: Iterable[str], deployed: Settings, workflow: str | None, pool: str | None
+    agents: Iterable[str],
+    deployed: Settings,
+    workflow: str | None,
+    pool: str | None,
+    *,
+    option: str = "--publish",
 ) -> dict[str, str]:
     """By agent, the policy of the deployment that answers for it: as its `[policies]` say, else
     the workflow's defaults; with `pool`, the adapter of that pool that has the agent's name.
-    Raises `TrainingError` for an agent that nothing answers for."""
+    Raises `TrainingError`, which blames `option`, for an agent that nothing answers for."""
     defaults = workflows.get(workflow or deployed.workflow).default_policies
     found: dict[str, str] = {}
     for agent in agents:
@@ -37,7 +42,7 @@ def served_policies(
         chosen = f"{pool}/{agent}" if pool is not None else named
         if chosen is None:
             raise TrainingError(
-                f"--publish: the deployment names no policy for {agent}: give --pool, or a policy "
+                f"{option}: the deployment names no policy for {agent}: give --pool, or a policy "
                 "in its [policies]"
             )
         found[agent] = chosen
@@ -45,16 +50,21 @@ def served_policies(
 
 
 def publications(
-    settings: GrpoSettings, served: Mapping[str, str], folder: Path
+    settings: GrpoSettings,
+    served: Mapping[str, str],
+    folder: Path,
+    *,
+    option: str = "--publish",
 ) -> tuple[Publication, ...]:
     """Of each policy of the deployment what in `folder` was trained for it. Raises
-    `TrainingError` where two trained policies would be the same one of the deployment."""
+    `TrainingError`, which blames `option`, where two trained policies would be the same one of the
+    deployment."""
     adapters: dict[str, str] = {}
     for agent, policy in served.items():
         own = settings.policy_of(agent)
         if adapters.setdefault(policy, own) != own:
             raise TrainingError(
-                f"--publish: {adapters[policy]} and {own} are both served as {policy}: give each "
+                f"{option}: {adapters[policy]} and {own} are both served as {policy}: give each "
                 "agent a policy of its own in the deployment's [policies], or train with "
                 "--policies shared"
             )

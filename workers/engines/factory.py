@@ -10,6 +10,7 @@ from typing import cast
 
 from workers.engines.protocol import Engine, EngineError
 from workers.engines.settings import ModelSettings
+from workers.installation import how_to_install
 
 ENTRY_POINT_GROUP = "switchyard.engines"
 """Name → a callable that takes `ModelSettings` and returns an `Engine`."""
@@ -36,7 +37,7 @@ def build_engine(settings: ModelSettings) -> Engine:
         extra = {"llama_cpp": "gguf"}.get(name, name)
         raise EngineError(
             f"engine {name!r} needs a package that is not installed ({error}); "
-            f"install it with: pip install 'switchyard[{extra}]'",
+            f"{how_to_install(extra)}",
             kind="bad_request",
         ) from error
     return make(settings)

@@ -18,6 +18,8 @@ import threading
 from types import TracebackType
 from typing import Self
 
+from workers.installation import how_to_install
+
 ALARM_SECONDS = 10
 """The child's own limit for one parse or one comparison. Typical: 5 ms; a verdict must not depend
 on how busy the machine is."""
@@ -40,7 +42,7 @@ class MathVerifyMissing(RuntimeError):
     def __init__(self) -> None:
         super().__init__(
             "the math_verify checker needs the package math-verify, which is not installed; "
-            "install the bench extra: pip install 'switchyard[bench]'"
+            f"{how_to_install('bench')}"
         )
 
 

@@ -15,6 +15,7 @@ from agents.records import JsonObject, ToolSpec
 from agents.tools import ToolFailed
 from agents.tools.answers import SHOWN_CHARS
 from bus.tasks import end
+from workers.installation import how_to_install
 from workers.tool_sources.catalogue import BETWEEN, Catalogue
 from workers.tool_sources.credentials import Credentials
 from workers.tool_sources.errors import SourceUnavailable
@@ -127,7 +128,7 @@ class ToolSources:
 
 def _built(name: str, settings: ToolSourceSettings, credentials: Credentials) -> ToolSource:
     if missing := [package for package in PACKAGES if find_spec(package) is None]:
-        raise SourceUnavailable(f"{', '.join(missing)} missing: pip install 'switchyard[tools]'")
+        raise SourceUnavailable(f"{', '.join(missing)} missing; {how_to_install('tools')}")
     # Imported here, for they take half a second and most workers have no sources.
     if settings.mcp is not None:
         from workers.tool_sources.mcp_source import McpSource

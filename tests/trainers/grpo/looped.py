@@ -109,7 +109,7 @@ def deployed(
 @contextmanager
 def deployed_on(servers: Mapping[str, RedisProcess], folder: Path) -> Generator[Deployed]:
     """The same on the first of the servers, with a new base; skips the test without adapters."""
-    pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+    pytest.importorskip("peft", reason="needs make install")
     bus = quick_settings(next(iter(servers.values())).url, lease_seconds=2.0)
     with deployed(bus, write_base(folder / "base"), folder / "workers") as found:
         yield found

@@ -66,7 +66,7 @@ def in_network(policies: Policies) -> dict[str, dict[str, torch.Tensor]]:
 @pytest.mark.parametrize("kind", ["full", "lora"])
 def test_each_policy_goes_on_with_its_own_weights(kind: str, base: Path, tmp_path: Path) -> None:
     if kind == "lora":
-        pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+        pytest.importorskip("peft", reason="needs make install")
     ended = trained(base, tmp_path, kind)
     folders = {name: tmp_path / "out/policies" / name for name in ROLES}
     found = in_network(begun(given(base, kind, folders), ROLES, load(base)))
@@ -83,7 +83,7 @@ def test_what_is_no_earlier_version_is_refused_by_name(base: Path, tmp_path: Pat
 
 
 def test_adapters_of_another_rank_or_base_are_refused(base: Path, tmp_path: Path) -> None:
-    pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+    pytest.importorskip("peft", reason="needs make install")
     trained(base, tmp_path, "lora")
     folder = tmp_path / "out/policies/coder"
     wider = given(base, "lora", {"coder": folder}).model_copy(update={"rank": 4})

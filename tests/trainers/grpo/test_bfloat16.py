@@ -30,7 +30,7 @@ from workers.engines.torch.loading import LoadedModel
 from .recorded import record
 from .tiny_grpo import data_in, load, rollouts, sealing_of, settings_of, write_base
 
-pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+pytest.importorskip("peft", reason="needs make install")
 
 ROLES = ("coder", "tester")
 NEAR = 0.99

@@ -55,7 +55,7 @@ Finished = tuple[LoopSettings, Path, LoopReport]
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+    pytest.importorskip("peft", reason="needs make install")
     return write_base(tmp_path_factory.mktemp("loop") / "base")
 
 

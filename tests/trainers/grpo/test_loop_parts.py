@@ -202,8 +202,13 @@ LOOP = ("--loop", "--game", "plan_path", "--weights", "lora", "--redis-url", "re
         ((*LOOP, "--grouping", "single"), "--grouping single is of runs in which one agent acts"),
         ((*LOOP, "--temperature", 0), "--temperature: Input should be greater than 0"),
         ((*LOOP, "--agent", "nobody"), "--agent: nobody of the team (tool_agent, plan_agent)"),
-        ((*LOOP, "--pool", "pink"), "there is no pool 'pink'; pools: pair"),
+        (
+            (*LOOP, "--pool", "pink"),
+            "--loop: the deployment has no pool 'pink'; pools: pair. Start one with `runtime up "
+            "--profile petting --detach",
+        ),
         (LOOP, "is an adapter of another base than micro:llm"),
+        (LOOP, "--loop: "),
     ],
 )  # fmt: skip
 def test_what_can_not_be_meant_is_named_before_anything_is_written(

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(300)
 def where(
     _shared_servers: dict[str, RedisProcess], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Deployed]:
-    pytest.importorskip("accelerate", reason="needs pip install 'switchyard[train]'")
+    pytest.importorskip("accelerate", reason="needs make install")
     with deployed_on(_shared_servers, tmp_path_factory.mktemp("processes")) as found:
         yield found
 

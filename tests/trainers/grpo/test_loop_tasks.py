@@ -70,7 +70,7 @@ class Here:
 def here(
     _shared_servers: dict[str, RedisProcess], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Here]:
-    pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+    pytest.importorskip("peft", reason="needs make install")
     folder = tmp_path_factory.mktemp("teams")
     problems = ProblemFolder(folder / "state" / "problems")
     sums, programs = folder / "sums.jsonl", folder / "programs.jsonl"

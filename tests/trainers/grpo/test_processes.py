@@ -22,7 +22,7 @@ from .tiny_grpo import data_in, load, rollouts, settings_of, write_base
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("accelerate", reason="needs pip install 'switchyard[train]'")
+    pytest.importorskip("accelerate", reason="needs make install")
     return write_base(tmp_path_factory.mktemp("processes") / "base")
 
 

@@ -149,7 +149,7 @@ def test_a_run_killed_with_minus_9_within_a_step_goes_on_as_if_nothing_had_been(
 def test_adapters_go_on_from_a_checkpoint_as_if_nothing_had_been(
     base: Path, store: Path, tmp_path: Path
 ) -> None:
-    pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+    pytest.importorskip("peft", reason="needs make install")
     settings = settings_of(weights="lora", policies="per-role", rank=2, objective={"kl": 0.01})
 
     def stop(step: int) -> None:
@@ -176,7 +176,7 @@ def test_adapters_go_on_from_a_checkpoint_as_if_nothing_had_been(
 def test_adapters_per_role_are_served_as_they_were_trained(
     base: Path, store: Path, tmp_path: Path
 ) -> None:
-    pytest.importorskip("peft", reason="needs pip install 'switchyard[train]'")
+    pytest.importorskip("peft", reason="needs make install")
     settings = settings_of(weights="lora", policies="per-role", rank=2, learning_rate=1e-2)
     loaded = load(base)
     before = loaded.model.state_dict()["model.norm.weight"].clone()

@@ -25,7 +25,7 @@ from workers.engines.local.model_files import MICRO_MODELS
 
 from .tiny_grpo import load, settings_of, write_base
 
-trl = pytest.importorskip("trl", reason="needs pip install 'switchyard[peers]'")
+trl = pytest.importorskip("trl", reason="needs make test, which installs it")
 
 PROMPT, ANSWER, ROWS = 5, 7, 6
 

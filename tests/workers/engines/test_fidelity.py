@@ -75,7 +75,7 @@ async def test_without_rounding_no_token_differs_from_a_plain_forward_pass(tmp_p
 async def test_llama_cpp_in_f32_writes_what_torch_writes(
     reference: Reference, tmp_path: Path
 ) -> None:
-    pytest.importorskip("llama_cpp", reason="needs pip install 'switchyard[gguf]'")
+    pytest.importorskip("llama_cpp", reason="needs make gguf")
     from bench.fidelity import llama_side
     from trainers.gguf_precision import Precision
 

@@ -20,7 +20,7 @@ from workers.engines.factory import build_engine
 from workers.engines.protocol import Completion, Engine, EngineError
 from workers.engines.settings import ModelSettings
 
-pytest.importorskip("llama_cpp", reason="needs pip install 'switchyard[gguf]'")
+pytest.importorskip("llama_cpp", reason="needs make gguf")
 
 from workers.engines.llama_cpp.context import Feed, LlamaContext
 from workers.engines.llama_cpp.decoder import LlamaDecoder

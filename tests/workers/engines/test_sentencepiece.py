@@ -141,7 +141,7 @@ Started = Callable[[str], Engine]
 
 
 def gguf_of(folder: Path) -> Path:
-    pytest.importorskip("llama_cpp", reason="needs pip install 'switchyard[gguf]'")
+    pytest.importorskip("llama_cpp", reason="needs make gguf")
     from trainers.gguf_export import export_gguf
     from trainers.gguf_precision import Precision
 

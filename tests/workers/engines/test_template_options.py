@@ -65,7 +65,7 @@ async def test_an_engine_answers_behind_an_empty_thought_where_thinking_is_off(
 
 
 def test_a_gguf_renders_by_the_same_options(thinking_model: Path, tmp_path: Path) -> None:
-    pytest.importorskip("llama_cpp", reason="needs pip install 'switchyard[gguf]'")
+    pytest.importorskip("llama_cpp", reason="needs make gguf")
     from trainers.gguf_export import export_gguf
     from trainers.gguf_precision import Precision
     from workers.engines.llama_cpp.loading import load_gguf

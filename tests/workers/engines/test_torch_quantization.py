@@ -38,7 +38,7 @@ def test_without_the_package_the_extra_is_named(
     tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch_loading, "find_spec", lambda name: None)  # pyright: ignore[reportUnknownLambdaType]
-    with pytest.raises(EngineError, match=r"\(bitsandbytes, .*'switchyard\[quantized\]'") as caught:
+    with pytest.raises(EngineError, match=r"\(bitsandbytes, .*'\.\[quantized\]'") as caught:
         quantization_config(settings(tiny_model, quantization="int8"), GPU)
     assert caught.value.kind == "bad_request"
 
@@ -91,7 +91,7 @@ def test_an_adapter_adds_the_same_to_a_quantized_layer(
 async def test_a_quantized_model_answers_and_takes_an_adapter(
     tiny_model: Path, tiny_loras: list[Path], bits: Bits
 ) -> None:
-    pytest.importorskip("bitsandbytes", reason="needs pip install 'switchyard[quantized]'")
+    pytest.importorskip("bitsandbytes", reason="needs the extra quantized")
     engine = TorchEngine(settings(tiny_model, quantization=bits))
     await engine.start()
     try:

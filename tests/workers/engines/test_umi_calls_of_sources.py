@@ -17,7 +17,7 @@ from llguidance.hf import from_tokenizer
 from pydantic import BaseModel, ConfigDict, Field
 from transformers import PreTrainedTokenizerFast
 
-pytest.importorskip("mcp", reason="needs pip install 'switchyard[tools]'")
+pytest.importorskip("mcp", reason="needs make install")
 
 from jsonschema import Draft202012Validator
 from mcp.server import MCPServer

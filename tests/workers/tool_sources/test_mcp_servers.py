@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-pytest.importorskip("mcp", reason="needs pip install 'switchyard[tools]'")
+pytest.importorskip("mcp", reason="needs make install")
 
 from bus.tasks import end
 from tests.workers.tool_sources.http_server import listening

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("mcp", reason="needs pip install 'switchyard[tools]'")
+pytest.importorskip("mcp", reason="needs make install")
 
 from agents.records import Budget, JsonObject
 from agents.tools.offered import offered_tools

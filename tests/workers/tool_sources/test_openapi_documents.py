@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("jsonschema", reason="needs pip install 'switchyard[tools]'")
+pytest.importorskip("jsonschema", reason="needs make install")
 
 import yaml
 

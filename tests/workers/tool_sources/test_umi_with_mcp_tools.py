@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("mcp", reason="needs pip install 'switchyard[tools]'")
+pytest.importorskip("mcp", reason="needs make install")
 
 from agents.records import Outcome
 from agents.roles.umi.transcript import observation_of

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-pytest.importorskip("jsonschema", reason="needs pip install 'switchyard[tools]'")
+pytest.importorskip("jsonschema", reason="needs make install")
 
 from agents.records import Outcome
 from agents.roles.umi.transcript import observation_of

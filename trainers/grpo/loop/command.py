@@ -115,8 +115,9 @@ def _lead(
     except UserError as error:
         raise TrainingError(f"--loop: {error}") from error
     settings = _settings(grpo, options, file, deployed, target)
-    for each in publications(grpo, settings.policies, output):
-        require_base(each, deployed.models)
+    for each in publications(grpo, settings.policies, output, option="--loop"):
+        _require_pool(each.policy, deployed)
+        require_base(each, deployed.models, option="--loop")
     book = claim(output, settings, restart=restart)
     report = read_loop_report(output)
     if report is not None:
@@ -131,6 +132,18 @@ def _lead(
             settings, loaded, sealing, book, deployed, target.wait, watch, keeping, line,
             file.tasks if file else (),
         ).run()  # fmt: skip
+
+
+def _require_pool(policy: str, deployed: Settings) -> None:
+    """Raises `TrainingError`, with the deployment to start, where a policy's pool is missing."""
+    from bus import pool_of
+
+    if pool_of(policy) not in deployed.models:
+        raise TrainingError(
+            f"--loop: the deployment has no pool {pool_of(policy)!r}; pools: "
+            f"{', '.join(deployed.models)}. Start one with `runtime up --profile petting --detach "
+            "--set models.pair.model=MODEL`, or name a pool by --pool"
+        )
 
 
 def claim(output: Path, settings: LoopSettings, *, restart: bool) -> Book:
@@ -228,8 +241,8 @@ def _settings(
     files = {file: text for file, text in deployed.prompt_files.items() if file in ours}
     return made.model_copy(
         update={
-            "policies": served_policies(agents, deployed, WORKFLOW, target.pool),
-            "partners": served_policies(others, deployed, WORKFLOW, None),
+            "policies": served_policies(agents, deployed, WORKFLOW, target.pool, option="--loop"),
+            "partners": served_policies(others, deployed, WORKFLOW, None, option="--loop"),
             "prompts": prompt_hashes(WORKFLOW, files),
         }
     )

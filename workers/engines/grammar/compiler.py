@@ -32,6 +32,7 @@ from workers.engines.grammar.tool_grammar import (
     tool_subject,
 )
 from workers.engines.protocol import EngineError, GenerateRequest
+from workers.installation import how_to_install
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -159,8 +160,8 @@ class GrammarCompiler:
                 except ImportError as error:
                     raise EngineError(
                         "a JSON schema or tools need the package llguidance, which is not "
-                        "installed; install it with: pip install 'switchyard[torch]' (or, for "
-                        "tools, set constrain_tools = false for this pool)",
+                        f"installed; {how_to_install('torch')} (or, for tools, set "
+                        "constrain_tools = false for this pool)",
                         kind="bad_request",
                     ) from error
                 except ValueError as error:

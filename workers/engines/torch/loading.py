@@ -28,6 +28,7 @@ from workers.engines.settings import ModelSettings
 from workers.engines.text.chat_prompt import TextCodec, template_messages, template_tools
 from workers.engines.text.template_options import TemplateValue, unread_option
 from workers.engines.text.tokenizer_codec import make_codec
+from workers.installation import how_to_install
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -206,7 +207,7 @@ def quantization_config(settings: ModelSettings, device: torch.device) -> Any:
     if absent:
         raise EngineError(
             f"quantization = {wanted!r} needs a package that is not installed "
-            f"({', '.join(absent)}); install it with: pip install 'switchyard[quantized]'",
+            f"({', '.join(absent)}); {how_to_install('quantized')}",
             kind="bad_request",
         )
     if wanted == "int8":
