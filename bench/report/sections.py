@@ -373,7 +373,8 @@ def compat_figure(row: dict[str, Any], side: str) -> str:
     """One of the two figures of a row, in its unit."""
     if row["unit"] == "share":
         return say.share(row[side])
-    return say.count(row[side], 0 if row["unit"] == "count" else 2)
+    digits = {"count": 0, "tokens": 2, "per question": 2}[row["unit"]]
+    return say.count(row[side], digits)
 
 
 def _disagreements(facts: Facts) -> str:
