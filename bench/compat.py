@@ -4,7 +4,8 @@ Its published comparison (GPT-4o 86.4 %, router 88.2 %, small model 82.4 %; 398.
 tokens) was kept by rules that this module repeats, so that like can be compared with like, and
 each difference is explained. Rules read from its scripts:
 
-- right: the last run of digits of the answer is that of the gold answer;
+- right: the number after the last "answer is", else the last run of digits, is the last run of
+  digits of the gold answer; the scripts of all three arms share this rule;
 - router tokens: the SDK's result has no token field, so the scripts fall back to a quarter of the
   characters of the question and of the final text; all that happens in between counts nothing;
 - an item whose run raises an error leaves the router's denominator.
@@ -20,6 +21,7 @@ from bench.checkers import delegate as digits
 from bench.ledger import Sum
 from bench.output import ManifestItem
 from bench.results import Result
+from runtime.words import counted
 
 _FAILED = {Outcome.ERROR, Outcome.DEADLINE, Outcome.BUDGET, Outcome.CANCELLED, Outcome.GAVE_UP}
 
@@ -33,7 +35,7 @@ class CompatRow:
     theirs: float
     ours: float
     unit: str
-    """`share`, `tokens` or `count`."""
+    """`share`, `tokens`, `count` or `per question`."""
     why: str
     """What makes the difference."""
 
@@ -60,15 +62,19 @@ def compare_books(
     router = any(result.delegations for result in results) or arm == "router"
     kept = [result for result in results if not (router and result.outcome in _FAILED)]
     left_out = len(results) - len(kept)
-    right = sum(result.verdicts["delegate"] for result in kept)
-    phrase = sum(
-        digits.check_with_phrase(result.prediction or "", items[result.item].gold)
+    digits_right = sum(result.verdicts["delegate"] for result in kept)
+    verdicts = [
+        (
+            digits.check_with_phrase(result.prediction or "", items[result.item].gold),
+            result.verdicts["numeric"],
+        )
         for result in kept
-    )
+    ]
+    right = sum(theirs for theirs, _ in verdicts)
     ours = sum(result.verdicts["numeric"] for result in results)
     n = len(results)
-    lost = [r for r in kept if r.verdicts["numeric"] and not r.verdicts["delegate"]]
-    won = [r for r in kept if r.verdicts["delegate"] and not r.verdicts["numeric"]]
+    lost = sum(gold and not theirs for theirs, gold in verdicts)
+    won = sum(theirs and not gold for theirs, gold in verdicts)
     rows = [
         CompatRow(
             arm,
@@ -76,9 +82,10 @@ def compare_books(
             right / len(kept) if kept else 0.0,
             ours / n,
             "share",
-            f"its digits rule refuses {len(lost)} answers that are the gold number (commas, "
-            f"cents, units after the box) and accepts {len(won)} that are not; with the “answer "
-            f"is N” shortcut of its scripts it would count {phrase} right instead of {right}",
+            "its rule (the digits after the last “answer is”, else the last run of digits) "
+            f"refuses {counted(lost, 'answer')} whose number is the gold one (commas, cents, "
+            f"units after the box) and accepts {won:,} whose number is not; by the last run of "
+            f"digits alone {digits_right:,} would be right instead of {right:,}",
         ),
         CompatRow(
             arm,
@@ -124,7 +131,7 @@ def compare_books(
                 "delegations per question",
                 sum(r.delegations for r in kept) / len(kept) if kept else 0.0,
                 calls / n,
-                "tokens",
+                "per question",
                 "the same count; the denominators differ when runs failed",
             )
         )

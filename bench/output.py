@@ -86,7 +86,7 @@ class Manifest(Record):
     prompts: dict[str, str] = Field(default_factory=dict)
     """Prompt file → hash, of the deployment's own in place of shipped ones."""
     policies: dict[str, dict[str, str]] = Field(default_factory=dict)
-    """Arm → role → policy, of arms that play with other policies than the deployment's roles."""
+    """Arm → role → policy. Older manifests have only the arms whose roles swap theirs."""
     versions: dict[str, str] = Field(default_factory=dict)
     items: tuple[ManifestItem, ...]
 

@@ -112,13 +112,15 @@ def resume(
     budget_dollars: float | None = None,
 ) -> Ended:
     """Go on with a benchmark from its directory alone; what else is given replaces what it was
-    started with. Raises UsageError when other models serve its pools now."""
+    started with. Raises UsageError when other policies play its roles now, or other models serve
+    its pools."""
     directory = OutputDirectory(path)
     manifest = directory.manifest()
     found = _deployment(None, redis_url)
     settings = found.settings
     arms = named(manifest.arms, manifest.benchmark)
     today = with_deployment(manifest, arms, settings)
+    _require_policies(path, manifest, today)
     for arm in arms:
         for pool in sorted(needed_pools(arm, settings.policies)):
             before, now = manifest.pools.get(pool), today.pools[pool]
@@ -267,11 +269,7 @@ def with_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Setting
         )
         for name, pool in pools.items()
     }
-    swaps = {
-        arm.name: exchanged(arm, _policies_of(arm, settings.policies))
-        for arm in arms
-        if arm.swapped
-    }
+    played = {arm.name: _played(arm, settings.policies) for arm in arms}
     options = manifest.options
     if options is not None:
         theirs = [settings.options.get(arm.workflow, {}) for arm in arms]
@@ -282,8 +280,22 @@ def with_deployment(manifest: Manifest, arms: tuple[Arm, ...], settings: Setting
     )
     prompts = {prompt.file: prompt.hash for prompt in own if prompt.file in asked}
     return manifest.model_copy(
-        update={"pools": facts, "options": options, "prompts": prompts, "policies": swaps}
+        update={"pools": facts, "options": options, "prompts": prompts, "policies": played}
     )
+
+
+def _require_policies(path: Path, manifest: Manifest, today: Manifest) -> None:
+    """Else one arm would be two systems. An older manifest may not say who plays: then nothing can
+    be compared. Raises UsageError."""
+    for arm, now in today.policies.items():
+        before = manifest.policies.get(arm, now)
+        for role in sorted({*before, *now}):
+            if before.get(role) != now.get(role):
+                raise UsageError(
+                    f"{path}: the benchmark began with the policy {before.get(role)!r} as role "
+                    f"{role!r} of arm {arm}; the running deployment has {now.get(role)!r}. Start "
+                    "it with the [policies] that it began with, or begin a new benchmark"
+                )
 
 
 def _prompts(manifest: Manifest) -> str:
@@ -324,6 +336,15 @@ def _policies_of(arm: Arm, policies: dict[str, str]) -> dict[str, str]:
     roles = workflows.get(arm.workflow).roles
     ours = {role: policy for role, policy in policies.items() if role in roles}
     return policies_for(arm.workflow, {**ours, **arm.policies})
+
+
+def _played(arm: Arm, policies: dict[str, str]) -> dict[str, str]:
+    """Role → policy of the roles that play in an arm. Raises UsageError where a swap changes
+    nothing."""
+    by_role = _policies_of(arm, policies)
+    if arm.swapped:
+        return exchanged(arm, by_role)
+    return {role: by_role[role] for role in _roles_of(arm)}
 
 
 def brief(ended: Ended) -> dict[str, Any]:

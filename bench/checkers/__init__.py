@@ -23,7 +23,7 @@ DESCRIPTIONS = {
     "strict": "lm-eval strict-match: the first “#### number”, compared as text",
     "flexible": "lm-eval flexible-extract: the last number-like text, compared as text",
     "math_verify": "Math-Verify: LaTeX and expression patterns, compared by SymPy",
-    "delegate": "Delegate: the last run of digits",
+    "delegate": "Delegate without its “answer is” rule: the last run of digits",
 }
 
 

@@ -51,7 +51,7 @@ def compute(manifest: Manifest, stored: Stored, entries: Sequence[UsageEntry]) -
             f"items.jsonl has a result for {unknown[0]!r}, which the manifest does not ask"
         )
     arms = [_arm(name, manifest, stored, items) for name in manifest.arms]
-    _charge(arms, stored, entries)
+    superseded = _charge(arms, stored, entries)
     notices = [*stored.notices, *_broken(arms), *_checks(arms, stored, entries)]
     notices += repeated(manifest)
     return Facts(
@@ -59,7 +59,7 @@ def compute(manifest: Manifest, stored: Stored, entries: Sequence[UsageEntry]) -
         arms,
         items,
         {**_results(manifest, arms, items), **findings_of(manifest, arms, entries)},
-        _timings(manifest, arms, stored, entries),
+        {**_timings(manifest, arms, stored, entries), "superseded": superseded.as_dict()},
         notices,
     )
 
@@ -76,12 +76,16 @@ def _arm(name: str, manifest: Manifest, stored: Stored, items: dict[str, Manifes
     return arm
 
 
-def _charge(arms: list[ArmRuns], stored: Stored, entries: Sequence[UsageEntry]) -> None:
-    """Sum the ledger by arm and pool."""
+def _charge(arms: list[ArmRuns], stored: Stored, entries: Sequence[UsageEntry]) -> Sum:
+    """Sum the ledger by arm and pool. Returns the calls of runs that count for no arm: asked anew
+    after their time had run out, or without a result. Discarded ones are not among them."""
     owner = {run_id: arm for run_id, (arm, _) in stored.runs.items()}
     by_name = {arm.name: arm for arm in arms}
     finished = {result.run_id for arm in arms for result in arm.results}
+    superseded = Sum()
     for entry in entries:
+        if entry.run_id in owner and entry.run_id not in finished and not entry.discarded:
+            superseded += sum_of(entry)
         arm = by_name.get(owner.get(entry.run_id, ""))
         if arm is None or entry.run_id not in finished:
             continue
@@ -92,6 +96,7 @@ def _charge(arms: list[ArmRuns], stored: Stored, entries: Sequence[UsageEntry]) 
         arm.paid += one
         arm.pools[entry.policy.name] = arm.pools.get(entry.policy.name, Sum()) + one
         arm.per_run[entry.run_id] = arm.per_run.get(entry.run_id, Sum()) + one
+    return superseded
 
 
 def _broken(arms: list[ArmRuns]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench.report import figures as say
 from bench.report.facts import Facts
+from bench.report.in_vain import ledger_note
 from bench.report.measures import names_of, pair_rows, shown
 from bench.report.sections import compat_figure, headline, title
 from bench.teams import tables as teams
@@ -38,7 +39,8 @@ def render(facts: Facts) -> str:
         lines += ["", "## Measures", "", *_measures(facts)]
     if facts.results["pairs"]:
         lines += ["", "## Question by question", "", *_pairs(facts)]
-    lines += ["", "## Ledger", "", *_ledger(facts), "", "## What went wrong", "", *_classes(facts)]
+    lines += ["", "## Ledger", "", *_ledger(facts), "", ledger_note(facts)]
+    lines += ["", "## What went wrong", "", *_classes(facts)]
     if facts.results["groups"]:
         lines += ["", "## By kind of question", "", *_groups(facts)]
     if manifest.compat == "delegate":

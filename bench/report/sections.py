@@ -13,6 +13,7 @@ from bench.checkers import PRIMARY
 from bench.report import figures as say
 from bench.report.facts import ArmRuns, Facts
 from bench.report.flow import failure_flow
+from bench.report.in_vain import ledger_note
 from bench.report.latency import run_at, stacked_latency, waterfall
 from bench.report.measures import measures_section
 from bench.report.plots import (
@@ -284,21 +285,13 @@ def _ledger(facts: Facts) -> str:
             rows.append(
                 f"<tr><td>{escape(name)}</td><td class=left>all</td>{_sums(arm['usage'])}</tr>"
             )
-    lost = facts.timings["discarded"]
-    note = (
-        f"{lost['calls']:,} further calls ({lost['prompt'] + lost['completion']:,} tokens, "
-        f"{say.dollars(lost['micro_dollars'] / 1e6)}) were paid for and not used: their workers "
-        "had died or lost their lease."
-        if lost["calls"]
-        else "No call was paid for in vain."
-    )
     return (
         '<h2 id="ledger">The ledger</h2><div class="scroll"><table><thead><tr><th>arm</th>'
         "<th class=left>model pool</th><th>calls</th><th>prompt tokens</th><th>of these cached</th>"
         "<th>completion tokens</th><th>of these reasoning</th><th>cost</th></tr></thead><tbody>"
         f"{''.join(rows)}</tbody></table></div>"
         f'<p class="small soft">Sums over one entry per model call, as counted by whoever '
-        f"generated the tokens. {escape(note)}</p>"
+        f"generated the tokens. {escape(ledger_note(facts))}</p>"
     )
 
 
@@ -380,7 +373,8 @@ def compat_figure(row: dict[str, Any], side: str) -> str:
     """One of the two figures of a row, in its unit."""
     if row["unit"] == "share":
         return say.share(row[side])
-    return say.count(row[side], 0 if row["unit"] == "count" else 2)
+    digits = {"count": 0, "tokens": 2, "per question": 2}[row["unit"]]
+    return say.count(row[side], digits)
 
 
 def _disagreements(facts: Facts) -> str:

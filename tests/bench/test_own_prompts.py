@@ -1,4 +1,5 @@
-"""A benchmark on a deployment with prompts of its own says so, and goes on with no others."""
+"""A benchmark knows the prompts and policies of the deployment that it began on, and goes on with
+no others."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import pytest
 
 from bench.arms import parse_arms
 from bench.errors import UsageError
-from bench.output import OutputDirectory
+from bench.output import Manifest, OutputDirectory
 from bench.session import resume, with_deployment
 from runtime import config
 from tests.bench.benchmarks import items, manifest
@@ -32,8 +33,43 @@ def test_a_benchmark_knows_the_prompts_of_its_arms_and_is_not_resumed_with_other
     known = with_deployment(made, parse_arms("llm"), settings)
     assert known.prompts.keys() == {"solo.md"}
     OutputDirectory(tmp_path / "out").create(known)
-    monkeypatch.setenv("SWITCHYARD_BUS__REDIS_URL", "redis://127.0.0.1:1/0")
-    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path / "state"))
-    monkeypatch.setenv("SWITCHYARD_PROFILE", "scripted")
+    running(monkeypatch, tmp_path, "scripted")
     with pytest.raises(UsageError, match=r"began with the prompts solo\.md .*the shipped prompts"):
+        resume(tmp_path / "out")
+
+
+def running(monkeypatch: pytest.MonkeyPatch, folder: Path, profile: str) -> None:
+    """What `resume` takes for the deployment that runs."""
+    monkeypatch.setenv("SWITCHYARD_BUS__REDIS_URL", "redis://127.0.0.1:1/0")
+    monkeypatch.setenv("SWITCHYARD_STATE", str(folder / "state"))
+    monkeypatch.setenv("SWITCHYARD_PROFILE", profile)
+
+
+def begun_without_adapter() -> Manifest:
+    """Of a team whose tool agent was the bare model; in `petting` an adapter plays it."""
+    settings = config.load("petting", environ={})
+    bare = settings.model_copy(update={"policies": {**settings.policies, "tool_agent": "pair"}})
+    made = manifest(items(1)).model_copy(update={"arms": ("pair",), "benchmark": "puzzles"})
+    return with_deployment(made, parse_arms("pair", "puzzles"), bare)
+
+
+def test_a_benchmark_is_not_resumed_where_another_policy_plays_one_of_its_roles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it is an adapter of the same model: one arm would be two systems."""
+    OutputDirectory(tmp_path / "out").create(begun_without_adapter())
+    running(monkeypatch, tmp_path, "petting")
+    said = r"policy 'pair' as role 'tool_agent' of arm pair; .* has 'pair/tool'\. .*\[policies\]"
+    with pytest.raises(UsageError, match=said):
+        resume(tmp_path / "out")
+
+
+def test_a_manifest_that_does_not_say_who_plays_is_compared_in_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The prompts are looked at after the policies."""
+    old = {"policies": {}, "prompts": {"solo.md": "0" * 64}}
+    OutputDirectory(tmp_path / "out").create(begun_without_adapter().model_copy(update=old))
+    running(monkeypatch, tmp_path, "petting")
+    with pytest.raises(UsageError, match="began with the prompts"):
         resume(tmp_path / "out")

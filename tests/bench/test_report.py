@@ -21,6 +21,7 @@ from bench.output import OutputDirectory
 from bench.report.computation import facts_of
 from bench.report.figures import dollars, p_value, points, probability, seconds, share
 from bench.report.markdown import cell
+from bench.report.sections import compat_figure
 from bench.report.writer import write_reports
 from runtime.pages.svg import Scale
 from tests.bench.benchmarks import created, items, manifest, run
@@ -237,6 +238,32 @@ def test_delegates_books_differ_from_ours_for_the_reasons_given(
     )
     assert tokens.theirs == by_hand / 24
     assert tokens.theirs < tokens.ours / 5
+
+
+def test_accuracy_in_delegates_books_is_by_the_rule_of_its_scripts(
+    finished: OutputDirectory,
+) -> None:
+    """A number after "answer is" goes before the last run of digits."""
+    facts = facts_of(finished)
+    (arm,) = [arm for arm in facts.arms if arm.name == "llm"]
+    gold = facts.items[arm.results[0].item].gold
+    said = f"The answer is {gold}.00, found in 2 steps."
+    with Scorer() as scorer:
+        score = scorer.score(said, gold)
+    changed = arm.results[0].model_copy(update={"prediction": said}).scored(score)
+    results = [changed, *arm.results[1:]]
+    before = compare_books("llm", arm.results, facts.items, arm.paid)[0]
+    row = compare_books("llm", results, facts.items, arm.paid)[0]
+    assert (row.figure, row.theirs) == ("accuracy", before.theirs)
+    right = round(before.theirs * 24)
+    assert f"alone {right - 1} would be right instead of {right}" in row.why
+
+
+def test_delegations_in_delegates_books_are_per_question(finished: OutputDirectory) -> None:
+    rows = facts_of(finished).results["delegate"]
+    (row,) = [row for row in rows if row["figure"] == "delegations per question"]
+    assert row["unit"] == "per question"
+    assert compat_figure(row, "ours") == f"{row['ours']:.2f}"
 
 
 def test_an_unfinished_benchmark_gets_a_report_that_says_so(tmp_path: Path) -> None:

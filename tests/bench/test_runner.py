@@ -16,6 +16,7 @@ from bench.journal import GroupFlush, Journal
 from bench.ledger import read_ledger, total
 from bench.output import OutputDirectory
 from bench.report.computation import facts_of
+from bench.report.writer import write_reports
 from bench.runner import Ending, Runner, seed_of
 from bus import BusUnavailable, Overloaded
 from tests.bench.benchmarks import Watched, created, items, manifest, run
@@ -159,8 +160,19 @@ async def test_an_interruption_after_the_budget_is_used_up_waits_no_longer_than_
 async def test_a_question_whose_time_ran_out_while_no_bench_waited_is_asked_anew(
     tmp_path: Path, scorer: Scorer
 ) -> None:
-    """Killed, and resumed after the deadline of what was in flight. Its calls stay in the books."""
-    directory = created(tmp_path, manifest(items(2), arms=("llm",)))
+    """Its calls stay in the books."""
+    directory, client = await asked_anew(tmp_path, scorer)
+    facts = facts_of(directory)
+    assert facts.notices == []
+    assert facts.results["arms"]["llm"]["accuracy"]["numeric"]["right"] == 2
+    booked = {entry.run_id for entry in read_ledger(directory.ledger_path)}
+    assert booked == set(client.runs)
+    assert len(booked) == 3
+
+
+async def asked_anew(path: Path, scorer: Scorer) -> tuple[OutputDirectory, LocalClient]:
+    """A benchmark that was killed, and resumed after the deadline of what was in flight."""
+    directory = created(path, manifest(items(2), arms=("llm",)))
     client = LocalClient()
     lapsed = client.new_run("What is 3 * 5 + 0?", workflow="solo")
     await client.submit(lapsed)
@@ -171,12 +183,46 @@ async def test_a_question_whose_time_ran_out_while_no_bench_waited_is_asked_anew
     line = {"type": "admitted", "run_id": lapsed.id, "arm": "llm", "item": "sums/test/0"}
     directory.items_path.write_text(json.dumps(line) + "\n")
     assert await run(directory, client, scorer) is Ending.COMPLETE
+    return directory, client
+
+
+async def test_used_discarded_and_superseded_calls_are_together_all_that_was_paid(
+    tmp_path: Path, scorer: Scorer
+) -> None:
+    """One call each of three runs, of which the first counts for no arm; and one discarded."""
+    directory, client = await asked_anew(tmp_path, scorer)
+    superseded, *used = directory.stored().runs
+    late = client.ledger[used[0]][0].model_copy(update={"call_id": "late", "discarded": True})
+    with Journal(directory) as journal:
+        journal.charge([late])
     facts = facts_of(directory)
-    assert facts.notices == []
-    assert facts.results["arms"]["llm"]["accuracy"]["numeric"]["right"] == 2
-    booked = {entry.run_id for entry in read_ledger(directory.ledger_path)}
-    assert booked == set(client.runs)
-    assert len(booked) == 3
+    timings, usage = facts.timings, facts.results["arms"]["llm"]["usage"]
+    assert timings["superseded"] == total(client.ledger[superseded]).as_dict()
+    assert timings["superseded"]["micro_dollars"] > 0
+    parts = (usage, timings["discarded"], timings["superseded"])
+    assert timings["paid"] == {name: sum(part[name] for part in parts) for name in usage}
+
+
+@pytest.mark.parametrize("name", ["report.html", "report.md"])
+async def test_a_report_says_what_runs_cost_whose_question_was_asked_anew(
+    name: str, tmp_path: Path, scorer: Scorer
+) -> None:
+    directory, _ = await asked_anew(tmp_path, scorer)
+    write_reports(directory)
+    text = (directory.path / name).read_text(encoding="utf-8")
+    assert "of runs that were asked anew or have no result" in text
+    assert "in vain" not in text
+
+
+@pytest.mark.parametrize("name", ["report.html", "report.md"])
+async def test_a_report_in_which_every_call_counts_says_so(
+    name: str, tmp_path: Path, scorer: Scorer
+) -> None:
+    directory = created(tmp_path, manifest(items(2), arms=("llm",)))
+    await run(directory, LocalClient(), scorer)
+    write_reports(directory)
+    text = (directory.path / name).read_text(encoding="utf-8")
+    assert "No call was paid for in vain." in text
 
 
 async def test_when_one_run_fails_for_good_the_others_stop_too(

@@ -65,7 +65,10 @@ def test_swapped_policies_play_the_other_role_and_are_compared_in_pairs(tmp_path
 
     request = Request("test", 6, seed=7, choices={"game": "sudoku", "setting": {"turns": 1}})
     made = swapped(manifest(request, "pair,swapped"))
-    assert made.policies == {"swapped": {"tool_agent": "pair/plan", "plan_agent": "pair/tool"}}
+    assert made.policies == {
+        "pair": {"tool_agent": "pair/tool", "plan_agent": "pair/plan"},
+        "swapped": {"tool_agent": "pair/plan", "plan_agent": "pair/tool"},
+    }
     client = PuzzleClient(player=player)
     facts = measured(tmp_path / "out", made, client)
     [pair] = facts.results["pairs"]

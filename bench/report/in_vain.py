@@ -1,0 +1,25 @@
+"""What was paid for and counts for no arm, in words."""
+
+from __future__ import annotations
+
+from bench.report import figures as say
+from bench.report.facts import Facts
+from runtime.words import counted
+
+
+def ledger_note(facts: Facts) -> str:
+    """The sentences below the ledger: with them, its rows add up to all that was paid."""
+    reasons = {
+        "discarded": "was paid for and not used: workers had died or lost their lease.",
+        "superseded": "was paid for calls of runs that were asked anew or have no result.",
+    }
+    said: list[str] = []
+    for kind, reason in reasons.items():
+        lost = facts.timings[kind]
+        if lost["calls"]:
+            said.append(
+                f"A further {say.dollars(lost['micro_dollars'] / 1e6)} "
+                f"({counted(lost['calls'], 'call')}, "
+                f"{lost['prompt'] + lost['completion']:,} tokens) {reason}"
+            )
+    return " ".join(said) or "No call was paid for in vain."
