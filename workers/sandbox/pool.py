@@ -126,7 +126,7 @@ class Sandbox:
             try:
                 process = await asyncio.shield(start)
             except asyncio.CancelledError:
-                # It has its replacement in the row: put back, it would make the row longer for good.
+                # Its replacement is in the row: put back, it would make that longer for good.
                 discarding = asyncio.create_task(_discard(start))
                 self._discarded.add(discarding)
                 discarding.add_done_callback(self._discarded.discard)
