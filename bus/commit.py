@@ -84,6 +84,30 @@ def _check_numbers(commit: StepCommit) -> None:
             raise ValueError("a step that ends its run can't hand over to another")
 
 
+def _check_texts(commit: StepCommit) -> None:
+    """A text that UTF-8 can't hold would fail all that travels in the same batch."""
+    texts = [("arrive", commit.arrive)]
+    texts += [("publish.stream", outgoing.stream) for outgoing in commit.publish]
+    if commit.join is not None:
+        texts += [
+            ("join.id", commit.join.id),
+            ("join.continuation.stream", commit.join.continuation.stream),
+        ]
+    if commit.finish is not None:
+        texts += [
+            ("finish.outcome", commit.finish.outcome),
+            ("finish.answer", commit.finish.answer),
+        ]
+    for name, text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"{name}: half a surrogate pair at character {error.start} of {text[:60]!r}, which "
+                "no message can carry; encode it with errors='replace'"
+            ) from None
+
+
 @dataclass(slots=True)
 class _Waiting:
     keys: list[str]
@@ -105,7 +129,7 @@ class Committer:
         """Apply a commit; True if it went through but used up the run's budget.
 
         Raises `LeaseLost` or `RunEnded`: then nothing was changed but, in the second case, the
-        settled message. Raises `MessageTooLarge` before anything is sent.
+        settled message. Raises `MessageTooLarge` or ValueError before anything is sent.
         """
         waiting = self._flatten(lease, envelope, commit)
         self._queue.append(waiting)
@@ -127,6 +151,7 @@ class Committer:
     def _flatten(self, lease: Lease, envelope: Envelope, commit: StepCommit) -> _Waiting:
         shard, run_id = self._shard, envelope.run_id
         _check_numbers(commit)
+        _check_texts(commit)
         self._check_size("step", commit.step)
         keys = [
             lease.stream,
@@ -163,8 +188,10 @@ class Committer:
         if commit.finish is None:
             args.append("")
         else:
-            self._check_size("answer", commit.finish.answer.encode())
-            args += [commit.finish.outcome, commit.finish.answer, commit.finish.reason]
+            answer = self._check_size("answer", commit.finish.answer.encode())
+            # It may quote what nobody has checked: a program's output, an exception's message.
+            reason = commit.finish.reason.encode(errors="replace")
+            args += [commit.finish.outcome, answer, reason]
         return _Waiting(keys, args, asyncio.get_running_loop().create_future())
 
     def _check_size(self, what: str, data: bytes) -> bytes:

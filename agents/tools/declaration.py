@@ -42,7 +42,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from agents.records import JsonObject, ToolSpec
-from agents.tools.answers import MAX_OUTPUT_CHARS, SHOWN_CHARS, as_answer
+from agents.tools.answers import MAX_OUTPUT_CHARS, SHOWN_CHARS, as_answer, error_answer
 from agents.tools.schema import inline_schema
 from agents.tools.signature import arguments_of_signature, called_with_fields
 from agents.tools.threads import TooManyLeftBehind, in_thread_of_its_own
@@ -136,13 +136,13 @@ class Tool(ToolDeclaration[A]):
             async with limit:
                 value = await self._run(parsed)
         except ToolFailed as error:
-            return {"error": str(error)[:SHOWN_CHARS]}
+            return error_answer(str(error))
         except TooManyLeftBehind as error:
             return {"error": f"{self.name} hangs: {error}"}
         except Exception as error:  # noqa: BLE001 - a tool is foreign code; its caller is a model
             if isinstance(error, TimeoutError) and limit.expired():
                 return {"error": f"{self.name} took longer than {self.timeout_seconds:g} s"}
-            return {"error": f"{self.name} failed: {type(error).__name__}: {error}"[:SHOWN_CHARS]}
+            return error_answer(f"{self.name} failed: {type(error).__name__}: {error}")
         return as_answer(self.name, value, self.max_output_chars)
 
     async def _run(self, parsed: A) -> object:

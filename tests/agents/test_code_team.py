@@ -69,6 +69,17 @@ def test_a_generated_test_is_of_the_kind_that_the_problem_asks_for() -> None:
 
 
 @pytest.mark.parametrize(
+    "value",
+    [
+        '"\\ud800"', "'\\ud800'", '{"\\udfff": 1}', "NaN", "[1e999]", "[" * 90 + "]" * 90,
+    ],
+)  # fmt: skip
+def test_a_value_that_no_record_can_carry_makes_no_test(value: str) -> None:
+    assert read_test(FUNCTION, written(value, "1")) is None
+    assert read_test(FUNCTION, written("1", value)) is None
+
+
+@pytest.mark.parametrize(
     "completion",
     [
         "", "Test Input: 3\nTest Output: 6", "**Test Input:**\n```\n3\n```",

@@ -213,6 +213,27 @@ async def test_a_long_text_is_cut_and_says_so() -> None:
     }
 
 
+@pytest.mark.parametrize("error", [ToolFailed, ValueError])
+async def test_an_error_that_no_message_can_carry_is_told_with_a_question_mark(
+    error: type[Exception],
+) -> None:
+    @tool(quick=True)
+    def fail() -> str:
+        """Fail."""
+        raise error("half a pair: \ud800")
+
+    assert str((await fail.call({}))["error"]).endswith("half a pair: ?")
+
+
+async def test_a_long_text_that_no_message_can_carry_is_cut_with_question_marks() -> None:
+    @tool(max_output_chars=3, quick=True)
+    def half() -> str:
+        """Say half of a character, many times."""
+        return "\ud800" * 10
+
+    assert (await half.call({}))["result"] == "???"
+
+
 async def test_a_text_is_measured_in_its_own_characters() -> None:
     @tool(quick=True, max_output_chars=500)
     def snow() -> str:

@@ -228,3 +228,39 @@ async def test_letters_are_purged_one_or_all(bus: Bus) -> None:
     assert await dead_letters.purge(bus, first.id) == 0
     assert await dead_letters.purge(bus) == 2
     assert await letters(bus) == []
+
+
+async def test_a_reason_that_no_message_can_carry_is_told_with_a_question_mark(bus: Bus) -> None:
+    async def handler(delivery: Delivery) -> None:
+        raise Reject("half a pair: \ud800")
+
+    async with serving(bus, ["planner"], handler):
+        run_id = await admit(bus)
+        await ended(bus, run_id)
+    [letter] = await letters(bus)
+    assert letter.reason == "half a pair: ?"
+
+
+async def test_a_traceback_that_no_message_can_carry_is_kept_with_a_question_mark(
+    bus: Bus,
+) -> None:
+    async def handler(delivery: Delivery) -> None:
+        raise ValueError("half a pair: \ud800")
+
+    async with serving(bus, ["planner"], handler):
+        run_id = await admit(bus)
+        await ended(bus, run_id)
+    [letter] = await letters(bus)
+    assert "half a pair: ?" in letter.traceback
+
+
+async def test_who_asked_is_told_a_reason_that_every_message_can_carry(bus: Bus) -> None:
+    """It becomes part of a step, which is written down as JSON."""
+
+    async def handler(delivery: Delivery) -> None:
+        raise Reject("half a pair: \ud800")
+
+    async with serving(bus, ["infer"], handler), Inbox(bus) as inbox:
+        run_id = await admit(bus, "other")
+        with pytest.raises(RequestError, match="half a pair: \\?"):
+            await inbox.request("infer", note(run_id, key=f"{run_id}/0"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -263,3 +265,60 @@ async def test_many_commits_in_one_batch_each_have_their_own_result(bus: Bus) ->
         for run_id in runs[::2]:
             await ended(bus, run_id)
     assert [results[run_id] for run_id in runs] == ["ok", "lost"] * 20
+
+
+HALF = "half a pair: \ud800"
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "named"),
+    [
+        (StepCommit(b"{}", finish=Finish("answered", HALF)), "finish.answer"),
+        (StepCommit(b"{}", finish=Finish(HALF)), "finish.outcome"),
+        (StepCommit(b"{}", arrive=HALF), "arrive"),
+        (StepCommit(b"{}", publish=(Outgoing(HALF, note("r")),)), "publish.stream"),
+        (StepCommit(b"{}", join=Join(HALF, 1, Outgoing("slm", note("r")))), "join.id"),
+        (StepCommit(b"{}", join=Join("1", 1, Outgoing(HALF, note("r")))), "continuation.stream"),
+    ],
+)
+async def test_a_text_that_no_message_can_carry_fails_its_own_commit_only(
+    bus: Bus, spoilt: StepCommit, named: str
+) -> None:
+    """Both stand in line at once, so that they would travel in one batch."""
+    async with two_in_hand(bus) as (bad, good):
+        failed, done = await asyncio.gather(
+            bad.commit(spoilt), good.commit(StepCommit(b"{}", finish=Finish("answered"))),
+            return_exceptions=True,
+        )  # fmt: skip
+        await finishing(bad)
+    assert done is False
+    assert isinstance(failed, ValueError)
+    assert f"{named}: half a surrogate pair" in str(failed)
+
+
+async def test_a_reason_that_no_message_can_carry_is_told_with_a_question_mark(bus: Bus) -> None:
+    async with two_in_hand(bus) as (one, other):
+        await one.commit(StepCommit(b"{}", finish=Finish("error", "", HALF)))
+        await finishing(other)
+    state = await bus.run_state(one.envelope.run_id)
+    assert (state.outcome, state.reason) == ("error", "half a pair: ?")
+
+
+@asynccontextmanager
+async def two_in_hand(bus: Bus) -> AsyncGenerator[tuple[Delivery, Delivery]]:
+    """Two leased messages, to be settled by the caller."""
+    held: list[Delivery] = []
+    settled = asyncio.Event()
+
+    async def handler(delivery: Delivery) -> None:
+        held.append(delivery)
+        await settled.wait()
+
+    async with serving(bus, ["planner"], handler):
+        await admit(bus)
+        await admit(bus)
+        await until(lambda: len(held) == 2, "both in hand")
+        try:
+            yield held[0], held[1]
+        finally:
+            settled.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -11,7 +12,7 @@ from agents.environments.code import AssertionTest, CallTest, CodeProblem, CodeT
 from agents.judging import Failure, ProgramVerdict, TestVerdict
 from tests.workers.sandbox.conftest import needs_bubblewrap
 from workers.judging.failures import failure_of
-from workers.judging.programs import PATIENCE, ProgramJudge
+from workers.judging.programs import KEPT, PATIENCE, ProgramJudge
 from workers.sandbox import Limits, Sandbox, SandboxSettings
 from workers.sandbox.judge import Judge, Outcome
 
@@ -116,3 +117,59 @@ async def test_without_a_golden_program_nobody_knows_whether_a_test_is_right(
     asked = PROBLEM.model_copy(update={"id": "t/2", "solutions": ()})
     (found,) = await judge.tests(asked, GOOD, [RIGHT])
     assert found == TestVerdict(right=None, agrees=True, actual="20\n")
+
+
+async def test_problems_of_one_name_have_their_own_golden_programs(judge: ProgramJudge) -> None:
+    """A data set's problem may have been mended since a run was made for it."""
+    before = PROBLEM.model_copy(update={"id": "t/3", "solutions": ()})
+    after = before.model_copy(update={"solutions": (GOOD,)})
+    rights = [(await judge.tests(each, "", [RIGHT]))[0].right for each in (before, after)]
+    assert rights == [None, True]
+
+
+async def test_golden_programs_of_a_bounded_number_of_problems_are_remembered(
+    judge: ProgramJudge,
+) -> None:
+    for number in range(KEPT + 10):
+        one = PROBLEM.model_copy(update={"id": f"t/{number}", "solutions": ()})
+        await judge.tests(one, "", [])
+    assert len(judge._golden) == KEPT  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def open_judge() -> AsyncIterator[ProgramJudge]:
+    """Its programs can leave marks on the disk."""
+    limits = Limits(wall_seconds=20, cpu_seconds=5, memory_bytes=128 * 2**20)
+    settings = SandboxSettings(limits=limits, parallel=2, ready=1, unsafe_exec=True)
+    async with Sandbox(settings=settings) as sandbox:
+        yield ProgramJudge(Judge(sandbox))
+
+
+def leaving_marks(tmp_path: Path, then: str) -> CodeProblem:
+    """A problem whose golden program writes a line into the file `ran` each time, and then does
+    this; `first` says whether it is the first time."""
+    program = (
+        f"with open({str(tmp_path / 'ran')!r}, 'a+') as file:\n"
+        "    file.write('x\\n'); file.seek(0); first = len(file.readlines()) == 1\n" + then
+    )
+    return PROBLEM.model_copy(
+        update={"solutions": (program,), "tests": PROBLEM.tests[:1], "wall_seconds": 2.0}
+    )
+
+
+async def test_a_golden_program_that_ran_out_of_time_is_asked_again(
+    open_judge: ProgramJudge, tmp_path: Path
+) -> None:
+    """The machine may have been busy for a moment."""
+    asked = leaving_marks(tmp_path, f"import time\nif first: time.sleep(60)\n{GOOD}")
+    rights = [(await open_judge.tests(asked, "", [RIGHT]))[0].right for _ in range(2)]
+    assert rights == [None, True]
+
+
+async def test_a_golden_program_that_is_wrong_is_not_asked_again(
+    open_judge: ProgramJudge, tmp_path: Path
+) -> None:
+    asked = leaving_marks(tmp_path, "print(1)")
+    for _ in range(2):
+        await open_judge.tests(asked, "", [RIGHT])
+    assert (tmp_path / "ran").read_text() == "x\n"

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from agents.environments.code import CodeProblem, ProgramTest
+from agents.environments.code import CallTest, CodeProblem, ProgramTest
 from agents.environments.math_team import MathProblem, MathQuestion
-from agents.judging import JudgeOutputs, JudgePrograms, JudgeRequest
+from agents.judging import JudgeOutputs, JudgePrograms, JudgeRequest, JudgeTests
 from agents.records import JsonObject
 from tests.workers.sandbox.conftest import needs_bubblewrap
 from workers.judging.answers import AnswerJudge
 from workers.judging.problems import ProblemFolder, ProblemUnknown, key_of
 from workers.judging.service import JudgeService, judge_service
+from workers.messages import tool_result
 from workers.sandbox import SandboxSettings
 
 CODE = CodeProblem(
@@ -148,6 +149,21 @@ async def test_a_tool_users_program_is_run_and_its_last_line_compared(tmp_path: 
         ("0.5", None, True), ("2", "wrong_answer", False), ("", "no_code", False),
         ("", "crashed", False), ("", "crashed", False), ("", "refused", False),
     ]  # fmt: skip
+
+
+@needs_bubblewrap
+async def test_a_program_that_raises_half_a_character_is_answered(tmp_path: Path) -> None:
+    """Its message is told to the team, and no JSON holds it."""
+    folder = ProblemFolder(tmp_path)
+    test = CallTest(function="f", arguments=(1,), expected=2)
+    request = JudgeTests(
+        problem=folder.add(CODE.model_copy(update={"tests": (test,)})),
+        program="def f(n): raise ValueError(chr(0xd800))",
+        tests=(test,),
+    )
+    async with judge_service(folder, SandboxSettings(parallel=1, ready=1)) as service:
+        reply = tool_result.dump_json(await asked(service, request))
+    assert b"ValueError: ?" in reply
 
 
 @needs_bubblewrap

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
 
 from agents.environments.code import CallTest, CodeProblem, ProgramTest
 from agents.judging import Failure, ProgramVerdict, TestVerdict
 from workers.judging.failures import failure_of
+from workers.judging.problems import key_of
 from workers.sandbox.judge import Judge, Outcome
+
+log = structlog.get_logger("workers.judging")
 
 PATIENCE = 3
 """Time-outs of one program after which its other tests count as timed out untried: a program that
 hangs would else hold its judge up for minutes."""
 _TOGETHER = 16
 """Tests between two looks at that."""
+KEPT = 256
+"""Problems whose golden programs are remembered."""
+
+
+@dataclass(frozen=True)
+class _Golden:
+    """What a search among a problem's golden programs has found."""
+
+    program: str | None
+    in_time: bool
+    """None of them failed for want of time."""
 
 
 class ProgramJudge:
@@ -24,7 +41,8 @@ class ProgramJudge:
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
-        self._golden: dict[str, asyncio.Task[str | None]] = {}
+        self._golden: OrderedDict[str, asyncio.Task[_Golden]] = OrderedDict()
+        """By the problem's key: the same name may stand for other tests and solutions."""
 
     async def programs(
         self, problem: CodeProblem, programs: Sequence[str]
@@ -93,19 +111,33 @@ class ProgramJudge:
 
     async def _golden_program(self, problem: CodeProblem) -> str | None:
         """Found out once; those who ask meanwhile wait for it."""
-        finding = self._golden.get(problem.id)
-        if finding is None or (finding.done() and _failed(finding)):
-            finding = asyncio.create_task(self._first_right(problem))
-            self._golden[problem.id] = finding
+        key = key_of(problem)
+        finding = self._golden.get(key)
+        if finding is None or (finding.done() and not _settled(finding)):
+            finding = self._golden[key] = asyncio.create_task(self._first_right(problem))
+            if len(self._golden) > KEPT:
+                self._golden.popitem(last=False)
+        self._golden.move_to_end(key)
         # Whoever asked first may be cancelled; the others still want to know.
-        return await asyncio.shield(finding)
+        return (await asyncio.shield(finding)).program
 
-    async def _first_right(self, problem: CodeProblem) -> str | None:
+    async def _first_right(self, problem: CodeProblem) -> _Golden:
+        in_time = True
         for solution in problem.solutions:
-            if (await self.program(problem, solution)).pass_rate == 1.0:
-                return solution
-        return None
+            found = await self.program(problem, solution)
+            if found.pass_rate == 1.0:
+                return _Golden(solution, in_time=True)
+            # One that gave a wrong answer as well is wrong, however much time it gets.
+            if Failure.TIMED_OUT in found.failures and Failure.WRONG_ANSWER not in found.failures:
+                in_time = False
+        if not in_time:
+            log.warning("golden programs ran out of time", problem=problem.id)
+        return _Golden(None, in_time=in_time)
 
 
-def _failed(finding: asyncio.Task[str | None]) -> bool:
-    return finding.cancelled() or finding.exception() is not None
+def _settled(finding: asyncio.Task[_Golden]) -> bool:
+    """Whether asking again would find the same. A program that ran out of time may have met a
+    busy moment of the machine."""
+    if finding.cancelled() or finding.exception() is not None:
+        return False
+    return finding.result().in_time

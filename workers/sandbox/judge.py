@@ -29,6 +29,7 @@ from agents.environments.code import (
     outputs_agree,
     values_agree,
 )
+from agents.tools.answers import carried
 from workers.sandbox.inside.plain_values import decode, encode
 from workers.sandbox.limits import MIB, Limits
 from workers.sandbox.pool import Sandbox
@@ -192,7 +193,7 @@ async def _relayed(
                 return outcomes
             said: dict[str, Any] = json.loads(line)
             if "ask" not in said:
-                outcomes[at] = Outcome(said["passed"], "", said["why"] or "")
+                outcomes[at] = Outcome(said["passed"], "", carried(said["why"] or ""))
                 continue
             await candidate.write_line(json.dumps(said["ask"]).encode())
             reply = await candidate.read_line(until - loop.time())
@@ -247,7 +248,8 @@ def _complaint(reply: dict[str, Any]) -> str:
     """What a program says that it raised. Only texts: what else may stand there need not be
     printable."""
     said = (reply.get("raised"), reply.get("message"))
-    return ": ".join(each for each in said if isinstance(each, str))[:MAX_SHOWN] or "no answer"
+    told = ": ".join(each for each in said if isinstance(each, str))[:MAX_SHOWN]
+    return carried(told) or "no answer"
 
 
 def _most_bytes(test: CallTest) -> int:

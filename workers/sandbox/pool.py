@@ -69,7 +69,7 @@ class Sandbox:
         self._open = False
         waiting, self._starting = self._starting, deque()
         # A start that is broken off would leave a process that nobody knows.
-        await asyncio.gather(*map(_discard, waiting))
+        await asyncio.gather(*map(_discard, waiting), *self._discarded)
 
     @property
     def limits(self) -> Limits:
@@ -126,11 +126,10 @@ class Sandbox:
             try:
                 process = await asyncio.shield(start)
             except asyncio.CancelledError:
-                if self._open:
-                    self._starting.append(start)
-                else:
-                    # The row was cleared without it.
-                    self._discarded.add(asyncio.create_task(_discard(start)))
+                # Its replacement is in the row: put back, it would make that longer for good.
+                discarding = asyncio.create_task(_discard(start))
+                self._discarded.add(discarding)
+                discarding.add_done_callback(self._discarded.discard)
                 raise
             except SandboxUnavailable:
                 failures += 1

@@ -27,6 +27,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from agents.environments.code.problem import CallTest, CodeQuestion, ProgramTest
+from agents.tools.json_arguments import parse_arguments
 
 MAX_TEST_CHARS = 20_000
 """Of input and output together; a test of a model's is small."""
@@ -81,14 +82,22 @@ def _last_block(text: str, heading: str) -> tuple[int, str] | None:
 def _value(text: str) -> Any:
     """Raises ValueError."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        pass
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            value = ast.literal_eval(text.strip())
         # Tuples become lists, as JSON has them; what it has nothing for is refused.
-        return json.loads(json.dumps(value, allow_nan=False))
+        as_json = json.dumps({"value": _literal(text)})
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
         raise ValueError(f"no value: {text[:60]}") from error
+    # A test travels as the arguments of a request.
+    read, trouble = parse_arguments(as_json)
+    if read is None:
+        raise ValueError(f"no value: {text[:60]}: {trouble}")
+    return read["value"]
+
+
+def _literal(text: str) -> Any:
+    """Raises what `ast.literal_eval` does."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.literal_eval(text.strip())

@@ -50,6 +50,16 @@ def whys(verdict: Verdict) -> list[str]:
     return [outcome.why for outcome in verdict.outcomes]
 
 
+@pytest.mark.parametrize("kind", ["call", "assertion"])
+async def test_a_complaint_that_no_message_can_carry_is_told_with_a_question_mark(
+    judge: Judge, kind: str
+) -> None:
+    verdict = await judge.judge(
+        problem(*KINDS[kind][:1]), "def f(n): raise ValueError(chr(0xd800))"
+    )
+    assert whys(verdict) == ["ValueError: ?"]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_an_honest_program_passes(judge: Judge, kind: str) -> None:
     verdict = await judge.judge(problem(*KINDS[kind]), HONEST[kind])

@@ -129,6 +129,36 @@ async def test_a_program_that_is_too_long_is_refused(settings: SandboxSettings) 
         assert (await sandbox.run("print(1)")).stdout == "1\n"
 
 
+async def cancel_waits(sandbox: Sandbox, count: int) -> None:
+    """Ask for interpreters that are not up yet, and lose patience."""
+    for _ in range(count):
+        asked = asyncio.create_task(sandbox.run("print(1)"))
+        await asyncio.sleep(0)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+
+
+@needs_bubblewrap
+async def test_cancelled_waits_leave_no_more_interpreters_than_are_to_be_ready(
+    settings: SandboxSettings,
+) -> None:
+    async with Sandbox(settings=settings) as sandbox:
+        await cancel_waits(sandbox, 5)
+        # All are up, and what nobody wants is gone.
+        await until(lambda: 0 < sandbox.waiting == len(sandboxes()))
+        assert sandbox.waiting == settings.ready
+
+
+@needs_bubblewrap
+async def test_no_interpreter_of_a_cancelled_wait_outlives_the_sandbox(
+    settings: SandboxSettings,
+) -> None:
+    async with Sandbox(settings=settings) as sandbox:
+        await cancel_waits(sandbox, 5)
+    assert sandboxes() == []
+
+
 @needs_bubblewrap
 async def test_a_dead_interpreter_in_the_row_is_replaced(settings: SandboxSettings) -> None:
     """The kernel may have chosen it when memory ran out."""
