@@ -166,6 +166,8 @@ def test_hostile_working_is_searched_in_bounded_time(text: str) -> None:
         (r"\boxed{4.5}", "integer", None),
         (r"\boxed{\frac{1}{3}}", "number", "1/3"),
         (r"\boxed{20\%}", "number", "20%"),
+        (r"\boxed{3\text{ million}}", "integer", "3000000"),
+        (r"\boxed{5x}", "integer", None),
         (r"\boxed{x}", "number", None),
         (r"\boxed{Tuesday}", "text", "Tuesday"),
         (r"\boxed{}", "text", None),
