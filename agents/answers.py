@@ -108,7 +108,7 @@ _NUMBER = re.compile(
     rf"(?:(?P<number>{_PLAIN_NUMBER})"
     rf"(?:\s*/\s*(?P<over>[0-9]+)|\s+(?P<top>[0-9]+)/(?P<bottom>[0-9]+))?)"
     rf"(?:\s*(?P<scale>(?ai:{'|'.join(SCALES)}|(?(currency)k|(?!))))\b)?"
-    rf"\s*(?P<percent>%|percent\b)?(?P<blank>\s*)(?P<unit>{_UNIT})?",
+    rf"(?:\s*(?P<percent>%|percent\b))?(?P<blank>\s*)(?P<unit>{_UNIT})?",
 )
 _LETTER_UNITS = frozenset("mglLshAVWNJCFa\u2126")
 """One letter that is hardly ever a variable; `a` is an article. K is none: kelvins or thousands,
@@ -132,6 +132,8 @@ _NUMBER_WORDS = frozenset(
     ]
 )  # fmt: skip
 """They make another number of the one before them: "2 thirds", "2 and a half"."""
+_JOINING = frozenset(["and", "or", "plus", "minus", "times"])
+"""What joins them to it; the "two" of "6 miles in two hours" is nothing to the 6."""
 _EXPONENT = re.compile(r"(?<=[A-Za-z])(?:[²³]|\^\{?[23]\}?)")
 _GREEK = re.compile(r"[\u0370-\u03ff]")
 _MICRO_OR_OHM = re.compile(r"[µμ][A-Za-zΩ]+|[kKM]?[Ω\u2126]")
@@ -185,7 +187,13 @@ def _only_names_a_unit(match: re.Match[str]) -> bool:
         return False  # "$5M"
     if words and words[-1] == "a":
         return False  # an article, as in "5 a day", has a noun
-    return not any(_is_number_word(word) or _may_be_variable(word) for word in words)
+    joined = next((at for at, word in enumerate(words) if word.lower() in _JOINING), len(words))
+    if any(_is_number_word(word) for word in [*words[:1], *words[joined:]]):
+        return False
+    # "6 from store B" names a store.
+    return not any(
+        _may_be_variable(word) for at, word in enumerate(words) if not at or word.islower()
+    )
 
 
 def _may_be_product(word: str) -> bool:

@@ -86,6 +86,9 @@ def test_a_final_answer_is_plain_text(text: str, answer: str) -> None:
         ("$5 a day", "5"),
         ("5 个", "5"),
         ("5 third graders", "5"),
+        ("9 sq ft", "9"),
+        ("6 miles in two hours", "6"),
+        ("6 from store B", "6"),
     ],
 )
 def test_a_number_is_read_in_any_usual_form(text: str, number: str) -> None:
