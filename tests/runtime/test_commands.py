@@ -210,6 +210,14 @@ def test_a_fork_beyond_the_end_is_refused(shared: Deployment, run_id: str) -> No
     assert "turns 0 to 3" in one_error(done)
 
 
+def test_a_fork_with_a_policy_of_an_unknown_role_is_refused(
+    shared: Deployment, run_id: str
+) -> None:
+    done = shared.run("runs", "fork", run_id, "--at", "0", "--policy", "plannr=llm")
+    assert done.returncode == EXIT_USAGE
+    assert "did you mean 'planner'?" in one_error(done)
+
+
 @pytest.mark.parametrize("unknown", ["ffffffff-ffff-7fff-bfff-ffffffffffff", "zzzz", "a"])
 def test_a_run_that_nobody_knows_is_one_clear_error(shared: Deployment, unknown: str) -> None:
     done = shared.run("runs", "show", unknown)
