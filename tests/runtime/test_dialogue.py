@@ -73,7 +73,7 @@ def of_team(selected: int, **observation: JsonValue) -> Step:
 
 def test_of_several_candidates_the_executed_one_is_shown_with_what_the_judge_said() -> None:
     talk, out = printer()
-    verdict = {"tool": "judge.programs", "output": {"verdicts": "passed"}}
+    verdict: JsonValue = {"tool": "judge.programs", "output": {"verdicts": "passed"}}
     talk.step(of_team(1, turns=[[verdict]]))
     assert "first idea" not in out.getvalue()
     assert "    second idea\n    = passed\n" in out.getvalue()
