@@ -5,7 +5,10 @@ r"""Finds the equations between plain numbers in a model's working, and recomput
 answers to the expensive model. So whatever can't be read for certain counts as no equation.
 
 Three habits of writing count as true: a rounded decimal (`10 / 3 = 3.33`), a running chain
-(`5 + 3 = 8 + 2 = 10`), and a result in percent (`12 / 48 * 100 = 25%`).
+(`5 + 3 = 8 + 2 = 10`), and a result in percent (`12 / 48 * 100 = 25%`). A dash before a
+computation may be a bullet or follow a label (`Step 1 - 5 + 3 = 8`): it is false only if it is so
+with and without what stands there. A remainder, or a whole number of things (`100 / 3 = 33 full
+boxes`), claims no equality.
 
 Measured on the 8,792 reference solutions of GSM8K (which are right, but for a few slips of their
 authors): see `tests/agents/test_verification.py`.
@@ -67,6 +70,18 @@ _JOINED_AFTER = re.compile(r"\s*(?:and|to|or|x|times|of)\s+[0-9(.]", re.IGNORECA
 _STACKED = re.compile(r"/[^-+*()]*/")
 """`60 / 3/4`: what is divided by what is written nowhere."""
 _EQUALS = re.compile(r"(?<![<>=!:≠~])=(?![=>])")
+_BULLET = re.compile(r"^\s*[*•]\s+")
+_LABEL = re.compile(r"(?P<number>\(?[0-9]{1,2}\)?\s*)?[-–−]\s+")
+"""A dash as a bullet, or between the number of a step and its computation; perhaps a minus sign."""
+_REMAINDER = re.compile(
+    r"[\s,(]*(?:(?:with\s+)?(?:an?\s+)?rem(?:ainder|\.|\b)|r\s*[0-9])", re.IGNORECASE
+)
+_OF_THINGS = re.compile(
+    r"\s+(?!(?:so|and|but|or|then|which|because|since|as|thus|hence|therefore)\b)[A-Za-z]"
+    r"|[\s,(]*(?:with\b.{0,80}?\bleft\b|round|approx)",
+    re.IGNORECASE,
+)
+"""What follows a quotient that was made a whole number: "33 full boxes", "3, with 2 left"."""
 
 
 def equations(text: str) -> list[Equation]:
@@ -76,7 +91,7 @@ def equations(text: str) -> list[Equation]:
         text = pattern.sub(replacement, text)
     found: list[Equation] = []
     for line in text.splitlines():
-        sides = _EQUALS.split(line)
+        sides = _EQUALS.split(_BULLET.sub("", line))
         for left, right in itertools.pairwise(sides):
             equation = _equation(left, right)
             if equation is not None:
@@ -95,6 +110,21 @@ def _equation(before: str, after: str) -> Equation | None:
     if "%" in left + right and any(sign in left + right for sign in "+-−–"):
         # "80 - 20% = 64" means 20 % of the 80: not what a calculator makes of it.
         return None
+    equation = _read(left, right)
+    if equation is None or equation.holds:
+        return equation
+    label = _LABEL.match(left)
+    unlabelled = _read(left[label.end() :], right) if label else None
+    if label and unlabelled and (_computes(unlabelled.left) or _computes(right)):
+        # Without a number it is a bullet rather than a sign: so it is quoted.
+        equation = unlabelled if unlabelled.holds or not label["number"] else equation
+    rest = after.lstrip()[len(right) :]
+    if not equation.holds and (_REMAINDER.match(rest) or _made_whole(equation, rest)):
+        return None
+    return equation
+
+
+def _read(left: str, right: str) -> Equation | None:
     try:
         exact, claimed = evaluate(left), evaluate(right)
     except ExpressionError:
@@ -106,6 +136,15 @@ def _equation(before: str, after: str) -> Equation | None:
         or _in_percent(exact, claimed, left, right)
     )
     return Equation(left, right, exact, holds)
+
+
+def _made_whole(equation: Equation, rest: str) -> bool:
+    """Whether it may be a quotient of things that can't be split."""
+    divides = any(sign in equation.left for sign in "/÷")
+    whole = equation.right.replace(",", "")
+    if not divides or not whole.isdecimal() or _OF_THINGS.match(rest) is None:
+        return False
+    return abs(equation.exact - evaluate(equation.right)) < 1
 
 
 _LIST_MARK = re.compile(r",\s|\.\s")

@@ -26,7 +26,7 @@ from agents.records import (
     Trajectory,
 )
 from agents.stepping import take_step
-from agents.workflows import prompt_hashes
+from agents.workflows import policies_for, prompt_hashes
 from agents.workflows.routing import Handoff
 
 _ENDED_FROM_OUTSIDE = frozenset(
@@ -226,7 +226,8 @@ def fork(
     """Keep every step before turn `at_turn`, and take that turn anew in a run of its own.
 
     The new run gets the same time as its parent, today's prompts, and whatever else is given.
-    Raises `ForkImpossible` if the run never came that far.
+    Raises `ForkImpossible` if the run never came that far, and `UnknownName` for a policy of a role
+    that its workflow does not have.
     """
     parent = trajectory.run
     last = max((step.turn for step in trajectory.steps), default=0)
@@ -243,7 +244,7 @@ def fork(
             "deadline": created + (parent.deadline - parent.created),
             "prompts": prompt_hashes(parent.workflow, parent.prompt_files),
             "seed": parent.seed if seed is None else seed,
-            "policies": {**parent.policies, **(policies or {})},
+            "policies": policies_for(parent.workflow, {**parent.policies, **(policies or {})}),
             "tags": {**parent.tags, **(tags or {})},
         }
     )

@@ -192,7 +192,8 @@ class Client:
     ) -> Run:
         """Admit a run that keeps the parent's journal before `at_turn` and goes on from there.
 
-        Raises `InputError` if the parent never came that far, and what `submit` raises.
+        Raises `InputError` if the parent never came that far or its workflow has no such role, and
+        what `submit` raises.
         """
         now = time.time()
         try:

@@ -115,8 +115,11 @@ class DialoguePrinter:
             self._take_stage(next(iter(self._waiting)))
 
     def _calls(self, step: Step) -> None:
-        outputs = _tool_outputs(step)
-        for call, results in zip(step.calls, outputs, strict=False):
+        """What the executed candidate said, and what came of it."""
+        chosen = step.candidates[step.selected].calls if step.candidates else ()
+        # A puzzle's agent asks no tool, and a team's asks its judge once for all candidates.
+        outputs = [*_tool_outputs(step), *([] for _ in chosen)]
+        for call, results in zip(chosen, outputs, strict=False):
             if call.id not in self._streamed:
                 text = _without_markup(call)
                 if text:
@@ -127,6 +130,9 @@ class DialoguePrinter:
             for result in results[len(call.tool_calls) :]:
                 # Of a call that a role wrote as text, which was shown.
                 self._line(f"= {result}", style="italic")
+        observed = step.observation.get("text")
+        if isinstance(observed, str):
+            self._line(observed, style="italic")
 
     def _line(self, text: str, style: str = "") -> None:
         text = harmless(text)

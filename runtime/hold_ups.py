@@ -6,12 +6,16 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
+from agents.environments import math_team
+from agents.environments.code import team as code_team
+from agents.environments.game import AGENTS, TOOL
 from agents.records import Run
+from agents.workflows.pair import PairWorkflow
 from bus import OUTAGE, Bus, pool_of, present
 from runtime.deployment import Deployment
 from runtime.log_files import last_words
 from runtime.status import supervisor_status
-from workers.messages import inference_stream, role_stream
+from workers.messages import JUDGE_STREAM, inference_stream, role_stream
 
 LOOK_SECONDS = 2.0
 """Between two looks: as often as workers say that they are there."""
@@ -33,8 +37,8 @@ async def tell_hold_ups(
 
 
 async def hold_ups(bus: Bus, run: Run, deployment: Deployment) -> list[str]:
-    """One line per thing: roles and pools that no worker serves, workers of this machine that
-    were given up, and why the last step is tried again."""
+    """One line per thing: roles, pools and the judge that no worker serves, workers of this machine
+    that were given up, and why the last step is tried again."""
     ready = {
         stream
         for worker in await present(bus)
@@ -47,6 +51,8 @@ async def hold_ups(bus: Bus, run: Run, deployment: Deployment) -> list[str]:
         for pool in sorted(set(map(pool_of, run.policies.values())))
         if inference_stream(pool) not in ready
     ]
+    if _asks_a_judge(run) and JUDGE_STREAM not in ready:
+        absent.append("the judge")
     found: list[str] = []
     if absent:
         found.append(
@@ -62,3 +68,16 @@ async def hold_ups(bus: Bus, run: Run, deployment: Deployment) -> list[str]:
     if failure:
         found.append(f"a step failed and is tried again: {failure}")
     return found
+
+
+def _asks_a_judge(run: Run) -> bool:
+    """A team of code or mathematics does, and a puzzle's tool agent that writes programs."""
+    if run.workflow != PairWorkflow.name:
+        return False
+    if run.task.environment in (code_team.ENVIRONMENT, math_team.ENVIRONMENT):
+        return True
+    setting = run.task.instance.get("setting")
+    if not isinstance(setting, dict) or setting.get("python") is not True:
+        return False
+    team = setting.get("team", [*AGENTS])
+    return isinstance(team, list) and TOOL in team

@@ -18,7 +18,7 @@ from runtime.control import ask_supervisor
 from runtime.deployment import Deployment
 from runtime.errors import Unreachable
 from runtime.worker_name import kind_of
-from workers.messages import TOOL_STREAM, inference_stream, role_stream
+from workers.messages import JUDGE_STREAM, TOOL_STREAM, inference_stream, role_stream
 
 
 class WorkerStatus(BaseModel):
@@ -158,4 +158,5 @@ def stream_names(settings: Settings) -> list[str]:
         *(role_stream(role) for role in sorted(roles | set(settings.policies))),
         *(inference_stream(pool) for pool in sorted(settings.models)),
         TOOL_STREAM,
+        *([JUDGE_STREAM] if "judge" in settings.workers else []),
     ]

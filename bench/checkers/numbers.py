@@ -15,6 +15,8 @@ from collections import deque
 from dataclasses import dataclass
 from fractions import Fraction
 
+from agents.answers import SCALES, VULGAR_FRACTIONS
+
 MAX_DIGITS = 120
 """More digits than any answer has; far below Python's limit for parsing integers (4,300)."""
 
@@ -68,11 +70,6 @@ _CHARACTERS = {
     0x2060: "",
     0xFEFF: "",
 }
-_VULGAR = {
-    "½": "1/2", "⅓": "1/3", "⅔": "2/3", "¼": "1/4", "¾": "3/4", "⅕": "1/5", "⅖": "2/5",
-    "⅗": "3/5", "⅘": "4/5", "⅙": "1/6", "⅚": "5/6", "⅛": "1/8", "⅜": "3/8", "⅝": "5/8",
-    "⅞": "7/8",
-}  # fmt: skip
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 
 _WRAPPER = re.compile(
@@ -130,11 +127,10 @@ _TOKEN = re.compile(
 )
 _AFTER = re.compile(
     r"(?:[ ]?\$)?[ ]{0,2}(?:(?P<percent>%|percent\b|per cent\b)"
-    r"|(?P<scale>thousand|million|billion|trillion)\b)",
+    rf"|(?P<scale>{'|'.join(SCALES)})\b)",
     re.IGNORECASE,
 )
 _K = re.compile(r"[kK](?![A-Za-z0-9])")
-_SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _NEGATIVE_WORD = re.compile(r"\bnegative[ ]{1,3}\$?[ ]?$", re.IGNORECASE)
 
 
@@ -142,7 +138,7 @@ def clean(text: str) -> str:
     """The text with LaTeX spacing, currency and look-alike characters made plain."""
     text = text.translate(_CHARACTERS)
     text = _SUPERSCRIPT_RUN.sub(lambda m: f"{m[1]}^{m[2].translate(_SUPERSCRIPTS)}", text)
-    for sign, plain in _VULGAR.items():
+    for sign, plain in VULGAR_FRACTIONS.items():
         if sign in text:
             text = re.sub(rf"(?<=[0-9])[ ]?{sign}", f" {plain}", text).replace(sign, plain)
     for pattern, replacement in _SUBSTITUTIONS:
@@ -185,7 +181,7 @@ def _number(text: str, match: re.Match[str]) -> Number:
         if after["percent"]:
             percent = True
         elif value is not None:
-            value *= _SCALES[after["scale"].lower()]
+            value *= SCALES[after["scale"].lower()]
     elif value is not None and _K.match(text, end) and _after_currency(text, start):
         # "$70k"; without the currency a K is as likely a unit.
         value, end = value * 1000, end + 1

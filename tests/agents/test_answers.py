@@ -77,10 +77,54 @@ def test_a_final_answer_is_plain_text(text: str, answer: str) -> None:
         (r"90^\circ", "90"),
         ("x = 5", "5"),
         ("$5$", "5"),
+        ("3 m", "3"),
+        ("5kg", "5"),
+        ("25 m²", "25"),
+        ("5 kΩ", "5"),
+        ("5 μm", "5"),
+        ("12 U.S. dollars", "12"),
+        ("$5 a day", "5"),
+        ("5 个", "5"),
+        ("5 third graders", "5"),
+        ("9 sq ft", "9"),
+        ("6 miles in two hours", "6"),
+        ("6 from store B", "6"),
     ],
 )
 def test_a_number_is_read_in_any_usual_form(text: str, number: str) -> None:
     assert str(parse_number(text)) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        (r"3\text{ million}", "3000000"),
+        ("2.5 thousand", "2500"),
+        ("1.5 Billion dollars", "1500000000"),
+        ("-2 trillion", "-2000000000000"),
+        ("$70k", "70000"),
+        ("€70K", "70000"),
+        ("½", "0.5"),
+        ("2½", "2.5"),
+        ("-1,000 ¾ cups", "-1000.75"),
+    ],
+)
+def test_a_number_has_the_size_that_a_scale_word_or_a_vulgar_fraction_gives_it(
+    text: str, number: str
+) -> None:
+    assert str(parse_number(text)) == number
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "5x", "5 x", "5xy", "5ab", "5n^2", "5x²", "3π", "3 πr", "3i", "2e", "5 apples times x",
+        "5²", "½½", "½3", "70k", "70K", "$5M", "$5 b", "5 hundred", "2 thirds", "2 and a half",
+        "5 hours and thirty minutes", "3 thousand million", "5 crore", "5万",
+    ],
+)  # fmt: skip
+def test_what_is_more_than_a_number_with_its_unit_is_none(text: str) -> None:
+    assert parse_number(text) is None
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.errors import ForkImpossible, ReplayDiverged, RequestFailed
+from agents.errors import ForkImpossible, ReplayDiverged, RequestFailed, UnknownName
 from agents.local import run_locally
 from agents.records import Decision, Outcome, Trajectory
 from agents.replay import RecordedHost, fork, replay
@@ -168,3 +168,15 @@ async def test_a_fork_at_the_first_turn_starts_over() -> None:
 async def test_a_turn_that_the_run_never_reached_cannot_be_forked(turn: int) -> None:
     with pytest.raises(ForkImpossible, match="has the turns 0 to 3"):
         fork(await a_trajectory(), turn, run_id=FORK_ID, created=5_000.0)
+
+
+async def test_a_fork_takes_the_policy_that_is_given_for_a_role() -> None:
+    branch = fork(
+        await a_trajectory(), 0, run_id=FORK_ID, created=5_000.0, policies={"planner": "other"}
+    )
+    assert branch.run.policies["planner"] == "other"
+
+
+async def test_a_fork_with_a_policy_for_a_role_that_is_not_there_is_refused() -> None:
+    with pytest.raises(UnknownName, match="called 'plannr'; did you mean 'planner'"):
+        fork(await a_trajectory(), 0, run_id=FORK_ID, created=5_000.0, policies={"plannr": "llm"})

@@ -6,6 +6,7 @@ import io
 
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import JsonValue
 from rich.console import Console
 
 from agents.records import Candidate, Decision, Step, StepTimings
@@ -60,6 +61,34 @@ def test_what_a_tool_answered_to_a_call_that_was_written_as_text_is_shown() -> N
     )
     talk.step(caller)
     assert '{"Action": "calculate"}\n    = 84\n' in out.getvalue()
+
+
+def of_team(selected: int, **observation: JsonValue) -> Step:
+    """A step with two candidates."""
+    candidates = tuple(Candidate(calls=(says(text),)) for text in ("first idea", "second idea"))
+    return step(1, 0, agent="coder").model_copy(
+        update={"candidates": candidates, "selected": selected, "observation": observation}
+    )
+
+
+def test_of_several_candidates_the_executed_one_is_shown_with_what_the_judge_said() -> None:
+    talk, out = printer()
+    verdict: JsonValue = {"tool": "judge.programs", "output": {"verdicts": "passed"}}
+    talk.step(of_team(1, turns=[[verdict]]))
+    assert "first idea" not in out.getvalue()
+    assert "    second idea\n    = passed\n" in out.getvalue()
+
+
+def test_a_text_without_a_tool_is_shown_with_what_its_puzzle_answered() -> None:
+    talk, out = printer()
+    talk.step(of_team(0, text="you moved right"))
+    assert "    first idea\n    you moved right\n" in out.getvalue()
+
+
+def test_a_step_without_a_candidate_is_shown() -> None:
+    talk, out = printer()
+    talk.step(step(1, 0, reason="no connection"))
+    assert "because: no connection" in out.getvalue()
 
 
 def test_a_branch_that_ends_first_is_shown_although_another_is_on_stage() -> None:

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import signal
 import socket
+from pathlib import Path
 
 import pytest
+from pydantic import JsonValue
 
+from agents.records import Run, Task
+from bus import Bus, WorkerPresence
+from bus.presence import beat
+from runtime import config
+from runtime.deployment import Deployment as Found
 from runtime.errors import EXIT_FAILED
+from runtime.hold_ups import hold_ups
+from runtime.state import StateDirectory
+from tests.agents.conversations import a_run
 from tests.runtime.conftest import ASKED, LIMIT, Deployment, changes
+from workers.messages import JUDGE_STREAM, inference_stream, role_stream
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -49,3 +60,39 @@ def test_a_gpu_worker_that_was_given_up_is_named_while_ask_waits(deployment: Dep
     assert said[1].startswith("gpu-1.")
     assert "is broken: exit code 78" in said[1]
     assert "NOBODY_SETS_THIS is not set; put the endpoint's API key into it" in said[1]
+
+
+def a_team_run(environment: str, **setting: JsonValue) -> Run:
+    task = Task(environment=environment, instance={"setting": setting}, prompt="Play.")
+    return a_run("pair").model_copy(update={"task": task})
+
+
+async def held_up(bus: Bus, run: Run, state: Path, *streams: str) -> list[str]:
+    """What holds a run up where its roles and its pool are served, and what else is given."""
+    served = [*map(role_stream, run.policies), inference_stream("pair"), *streams]
+    await beat(bus, WorkerPresence(name="all-1", kind="slm", state="ready", streams=served))
+    settings = config.load("petting", environ={})
+    return await hold_ups(bus, run, Found(settings, StateDirectory(state), None))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [a_team_run("code"), a_team_run("math"), a_team_run("sudoku", python=True)],
+    ids=lambda run: run.task.environment,
+)
+async def test_a_judge_that_is_away_is_named(bus: Bus, run: Run, tmp_path: Path) -> None:
+    (said,) = await held_up(bus, run, tmp_path)
+    assert said.startswith("no worker serves the judge right now")
+
+
+@pytest.mark.parametrize(
+    "run",
+    [a_team_run("sudoku"), a_team_run("sudoku", python=True, team=["plan_agent"])],
+    ids=["calls", "plan agent alone"],
+)
+async def test_a_judge_that_nobody_asks_is_not_missed(bus: Bus, run: Run, tmp_path: Path) -> None:
+    assert await held_up(bus, run, tmp_path) == []
+
+
+async def test_a_judge_that_is_there_holds_nothing_up(bus: Bus, tmp_path: Path) -> None:
+    assert await held_up(bus, a_team_run("code"), tmp_path, JUDGE_STREAM) == []

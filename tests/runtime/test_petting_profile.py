@@ -6,6 +6,8 @@ from agents.workflows import workflows
 from bench.arms import TEAM_ARMS
 from bench.session import needed_pools
 from runtime import config
+from runtime.status import stream_names
+from workers.messages import JUDGE_STREAM
 
 
 def test_both_agents_are_served_by_adapters_of_one_model_that_begin_with_it_alone() -> None:
@@ -24,3 +26,11 @@ def test_it_serves_every_arm_of_bench_puzzles() -> None:
     for arm in TEAM_ARMS["puzzles"].values():
         assert needed_pools(arm, settings.policies) <= set(settings.models)
     workflows.get("pair").check_options(settings.options["pair"])
+
+
+def test_status_counts_what_its_judge_has_to_do() -> None:
+    assert JUDGE_STREAM in stream_names(config.load("petting", environ={}))
+
+
+def test_status_counts_no_work_of_a_judge_that_a_profile_does_not_have() -> None:
+    assert JUDGE_STREAM not in stream_names(config.load("micro", environ={}))

@@ -58,3 +58,10 @@ def test_what_cannot_be_done_is_one_error(
     assert done.returncode == EXIT_USAGE
     assert done.stderr.count("error: ") == 1
     assert words in done.stderr
+
+
+def test_a_fork_with_a_policy_of_an_unknown_role_is_refused(shared: Deployment) -> None:
+    run_id = shared.ask("What is 6 * 7?")["run"]["id"]
+    done = shared.run("runs", "fork", run_id, "--policy", "plannr=llm")
+    assert done.returncode == EXIT_USAGE
+    assert "did you mean 'planner'?" in done.stderr

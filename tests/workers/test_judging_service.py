@@ -92,6 +92,15 @@ async def test_a_number_may_be_off_by_what_the_problem_says(answers: AnswerJudge
     assert said == [True, False, True, False]
 
 
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("answer", ["4.2 million", "4.2x", "4.2π"])
+async def test_a_number_of_another_size_is_not_within_the_tolerance(
+    answers: AnswerJudge, answer: str
+) -> None:
+    problem = MATH.model_copy(update={"answer": "$4.2$", "tolerance": 0.1})
+    assert not await answers.right(answer, problem)
+
+
 # ---- requests ----
 
 
