@@ -14,6 +14,7 @@ import structlog
 from bus import Delivery, RunEnded, error_reply
 from workers.completions import call_of, usage_entry
 from workers.engines.protocol import (
+    CannotContinue,
     Completion,
     Delta,
     Engine,
@@ -51,14 +52,12 @@ class Pool:
             raise RunEnded(f"run {envelope.run_id} is over")
         started = time.time()
         queued = max(0.0, started - delivery.published)
-        stream = None
-        if payload.stream:
-            stream = TokenStream(delivery, payload.agent, self.engine.capabilities.continuation)
         try:
             request = self._request(delivery, payload, deadline)
-            if stream is not None:
-                request = request.model_copy(update={"resume_ids": await stream.resume()})
-            done = await self._generate(request, stream)
+            if payload.stream:
+                done = await self._streamed(request, delivery, payload.agent)
+            else:
+                done = await self._generate(request, None)
         except EngineBroken:
             raise
         except EngineError as error:
@@ -103,6 +102,21 @@ class Pool:
             deadline=deadline,
             stream=payload.stream,
         )
+
+    async def _streamed(
+        self, request: GenerateRequest, delivery: Delivery, agent: str
+    ) -> list[Completion]:
+        # Of several completions only the first is published: the others have nothing to go on from.
+        continues = self.engine.capabilities.continuation and request.sampling.n == 1
+        stream = TokenStream(delivery, agent, continues)
+        resumed = request.model_copy(update={"resume_ids": await stream.resume()})
+        try:
+            return await self._generate(resumed, stream)
+        except CannotContinue as error:
+            # For example, a newer version of its adapter was published since another worker began.
+            log.warning("begun anew", pool=self.name, error=str(error))
+            stream.begin_anew()
+            return await self._generate(request, stream)
 
     async def _generate(
         self, request: GenerateRequest, stream: TokenStream | None

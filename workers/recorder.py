@@ -2,9 +2,10 @@
 acknowledged.
 
 A file is written whole under another name, flushed to the disk and then renamed, so a reader
-never sees half of one. A batch that comes again after a crash is recognised by the ids of its
-entries, which stand in every row. Layout: `<store>/trajectories/*.parquet` and
-`<store>/usage/*.parquet`, a file per batch, named after its first entry.
+never sees half of one. A batch that comes again after a crash, here or at another recorder, is
+recognised by the ids of its entries, which stand in every row. Layout:
+`<store>/trajectories/*.parquet` and `<store>/usage/*.parquet`, a file per batch:
+`<shard>-<its first entry>-<its last entry>-<rows>.parquet`.
 """
 
 # pyarrow has no type stubs.
@@ -14,6 +15,8 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,9 +33,8 @@ log = structlog.get_logger("workers.recorder")
 
 Entry = tuple[str, dict[bytes, bytes]]
 
-REMEMBERED_FILES = 64
-"""Newest files whose entry ids are known at start. A batch that was written but not acknowledged
-lies in the last file of one recorder; more recorders than this are not needed for one bus."""
+_FILE_NAME = re.compile(r"([0-9]+)-([0-9]+-[0-9]+)-([0-9]+-[0-9]+)-[0-9]+\.parquet")
+"""Shard, first entry and last entry."""
 
 TRAJECTORY_SCHEMA = pa.schema(
     [
@@ -101,11 +103,11 @@ class Table:
         self._schema = schema
         self._row_of = row_of
         folder.mkdir(parents=True, exist_ok=True)
-        self._known = self._entries_on_disk()
 
     async def write(self, entries: Sequence[Entry]) -> None:
         """Make a batch durable. Raises OSError with the folder and the remedy if the disk
-        refuses: the batch stays on the bus."""
+        refuses, and ValueError if a file that may hold part of the batch is damaged: the batch
+        stays on the bus."""
         try:
             self._write(entries)
         except OSError as error:
@@ -116,30 +118,29 @@ class Table:
             ) from error
 
     def _write(self, entries: Sequence[Entry]) -> None:
-        rows: list[pa.RecordBatch] = []
-        first = ""
+        written = self._on_disk([entry for entry, _ in entries])
+        rows: dict[str, pa.RecordBatch] = {}
         for entry, fields in entries:
-            if entry in self._known:
+            if entry in written:
                 continue
             try:
                 row = {"shard": self._shard, "entry": entry, **self._row_of(fields)}
                 # One by one: a number that fits no column spoils its own row only.
-                rows.append(pa.RecordBatch.from_pylist([row], schema=self._schema))
+                rows[entry] = pa.RecordBatch.from_pylist([row], schema=self._schema)
             except (ValueError, KeyError, TypeError, OverflowError) as error:
                 self._set_aside(entry, fields, error)
-            else:
-                first = first or entry
         if rows:
-            self._write_file(first, rows)
-        self._known.update(entry for entry, _ in entries)
+            self._write_file(rows)
         self.rows += len(rows)
 
-    def _write_file(self, first: str, rows: list[pa.RecordBatch]) -> None:
-        name = f"{self._shard:03d}-{first}-{len(rows)}"
+    def _write_file(self, rows: dict[str, pa.RecordBatch]) -> None:
+        first, last = min(rows, key=_place), max(rows, key=_place)
+        name = f"{self._shard:03d}-{first}-{last}-{len(rows)}"
         part = self._folder / f".{name}.{os.getpid()}.part"
         try:
             with part.open("wb") as file:
-                table = pa.Table.from_batches(rows, schema=self._schema).combine_chunks()
+                table = pa.Table.from_batches(list(rows.values()), schema=self._schema)
+                table = table.combine_chunks()
                 pq.write_table(table, file, compression="zstd")
                 file.flush()
                 os.fsync(file.fileno())
@@ -162,15 +163,28 @@ class Table:
             os.fsync(file.fileno())
         log.error("entry set aside", entry=entry, path=str(path), error=str(error))
 
-    def _entries_on_disk(self) -> set[str]:
-        files = sorted(
-            self._folder.glob(f"{self._shard:03d}-*.parquet"),
-            key=lambda path: path.stat().st_mtime,
-        )
-        known: set[str] = set()
-        for path in files[-REMEMBERED_FILES:]:
-            known.update(pq.read_table(path, columns=["entry"])["entry"].to_pylist())
-        return known
+    def _on_disk(self, entries: Sequence[str]) -> set[str]:
+        """Which of these have been written, by this recorder or another. Nothing is remembered: the
+        folder is all that recorders have in common, and the names say which files to look into."""
+        places = sorted(map(_place, entries))
+        found: set[str] = set()
+        for name in os.listdir(self._folder):
+            parts = _FILE_NAME.fullmatch(name)
+            if parts is None or int(parts[1]) != self._shard:
+                continue
+            begins, ends = _place(parts[2]), _place(parts[3])
+            if bisect_left(places, begins) == bisect_right(places, ends):
+                continue  # none of these lies between its first entry and its last
+            try:
+                table = pq.read_table(self._folder / name, columns=["entry"])
+            except (OSError, pa.ArrowException) as error:
+                raise ValueError(
+                    f"{self._folder / name} can't be read ({error}), and entries of this batch may "
+                    "stand in it: restore it from a copy or move it out of the folder; until then "
+                    "the batch stays on the bus"
+                ) from error
+            found.update(table["entry"].to_pylist())
+        return found
 
     def _sync_folder(self) -> None:
         folder = os.open(self._folder, os.O_RDONLY)
@@ -178,6 +192,12 @@ class Table:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _place(entry: str) -> tuple[int, int]:
+    """Of an entry in its stream: milliseconds, and the number within one."""
+    milliseconds, _, number = entry.partition("-")
+    return int(milliseconds), int(number)
 
 
 def trajectory_of(fields: dict[bytes, bytes]) -> Trajectory:

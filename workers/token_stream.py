@@ -2,8 +2,9 @@
 
 A worker that takes a request over finds what its predecessor published. An engine that can go
 on from ids does so; another generates anew, and what followers have already is held back. If
-its new text differs from the old one (a remote model without a fixed seed), followers are told
-to begin this call's text again.
+its new text differs from the old one (a remote model without a fixed seed), or an engine finds
+that it would never have said the old one (its weights are newer), followers are told to begin
+this call's text again.
 """
 
 from __future__ import annotations
@@ -33,12 +34,16 @@ class TokenStream:
         self._flushed = time.monotonic()
 
     async def resume(self) -> tuple[int, ...]:
-        """Ids to go on from; empty on a first delivery or with an engine that can't."""
+        """Ids to go on from; empty on a first delivery or where nothing is continued."""
         published = await self._writer.published()
         if self._continues:
             return published.ids
         self._owed = published.text
         return ()
+
+    def begin_anew(self) -> None:
+        """Take back all that was published: the engine can't go on from its ids."""
+        self._restart = True
 
     async def write(self, delta: Delta) -> None:
         text, ids = delta.text, list(delta.ids) or [0] * bool(delta.text)
@@ -48,6 +53,8 @@ class TokenStream:
                 return
             if self._again.startswith(self._owed):
                 text = self._again[len(self._owed) :]
+                # A piece that followers have whole was published with its ids.
+                ids = ids if text else []
             else:
                 text, self._restart = self._again, True
             self._owed = ""

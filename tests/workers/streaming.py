@@ -30,7 +30,8 @@ class Reader:
             if found is None or found[1]["type"] == "ended":
                 return
             after, entry = found
-            self.restarts += entry["type"] == "restart"
+            if entry["type"] == "restart":
+                self.text, self.ids, self.restarts = "", [], self.restarts + 1
             assert int(entry["offset"]) == len(self.ids), "each piece stands where the last ended"
             self.text += entry["text"]
             self.ids += json.loads(entry["ids"])

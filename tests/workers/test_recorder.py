@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import resource
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +15,9 @@ import pytest
 from agents.local import run_locally
 from agents.records import Trajectory
 from bus import Bus, LogConsumer
+from bus.log_consumer import Entry
 from tests.agents.test_pair import TO_THE_GOAL, ManyHost, a_task, pair_run
+from tests.bus.serving import until
 from workers.recorder import USAGE_SCHEMA, Table, trajectory_row, usage_row
 
 USAGE = {
@@ -59,6 +61,41 @@ async def test_a_batch_that_comes_again_after_a_crash_is_written_once(tmp_path: 
     # A new process: the first one died after the file was renamed and before it acknowledged.
     await table(tmp_path).write([entry(1), entry(2), entry(3)])
     assert written(tmp_path) == ["1", "2", "3"]
+
+
+async def test_what_another_recorder_has_written_since_is_written_once(tmp_path: Path) -> None:
+    first, second = table(tmp_path), table(tmp_path)
+    await first.write([entry(1), entry(2)])
+    await second.write([entry(2), entry(3)])
+    assert written(tmp_path) == ["1", "2", "3"]
+
+
+async def test_entries_between_those_of_another_file_are_written(tmp_path: Path) -> None:
+    await table(tmp_path).write([entry(1), entry(3)])
+    await table(tmp_path).write([entry(2)])
+    assert written(tmp_path) == ["1", "2", "3"]
+
+
+def damage(folder: Path) -> Path:
+    """Spoil the only file of the table."""
+    [path] = (folder / "usage").iterdir()
+    path.write_bytes(b"no Parquet")
+    return path
+
+
+async def test_a_damaged_file_that_may_hold_the_batch_is_named(tmp_path: Path) -> None:
+    await table(tmp_path).write([entry(1), entry(3)])
+    path = damage(tmp_path)
+    with pytest.raises(ValueError, match=f"{path} can't be read .* move it out of the folder"):
+        await table(tmp_path).write([entry(2)])
+
+
+async def test_a_damaged_file_of_other_entries_holds_no_batch_up(tmp_path: Path) -> None:
+    await table(tmp_path).write([entry(1), entry(3)])
+    damage(tmp_path)
+    store = table(tmp_path)
+    await store.write([entry(4)])
+    assert store.rows == 1
 
 
 async def test_a_full_disk_leaves_no_half_file_and_the_batch_can_be_written_later(
@@ -113,6 +150,50 @@ async def test_entries_stay_on_the_bus_until_the_disk_has_room(bus: Bus, tmp_pat
     reader.drain()
     await task
     assert written(tmp_path) == ["1"]
+
+
+async def test_a_recorder_that_was_killed_before_it_acknowledged_leaves_no_row_twice(
+    bus: Bus, tmp_path: Path
+) -> None:
+    """Its two halves of a batch come to the other at different times, which has been open since
+    before they were written."""
+    key = bus.keys.shard(0).ledger
+    killed, other = table(tmp_path), table(tmp_path)
+    renamed = asyncio.Event()
+
+    async def write(entries: Sequence[Entry]) -> None:
+        await killed.write(entries)
+        renamed.set()
+        await asyncio.Event().wait()
+
+    async def publish(number: int) -> None:
+        await bus.redis.xadd(key, entry(number)[1])
+
+    doomed = asyncio.create_task(LogConsumer(bus, key, "recorder", write, linger=0.3).run())
+    await publish(1)
+
+    async def half() -> bool:
+        if not await bus.redis.exists(key):
+            return False
+        groups = await bus.redis.xinfo_groups(key)
+        return bool(groups) and groups[0]["pending"] == 1
+
+    await until(half, "the first half")
+    await publish(2)
+    await asyncio.wait_for(renamed.wait(), 10)
+    doomed.cancel()
+    await asyncio.gather(doomed, return_exceptions=True)
+    assert written(tmp_path) == ["1", "2"]
+    reader = LogConsumer(bus, key, "recorder", other.write)
+    task = asyncio.create_task(reader.run())
+
+    async def trimmed() -> bool:
+        return not await bus.redis.xlen(key)
+
+    await until(trimmed, "both halves are acknowledged")
+    reader.drain()
+    await task
+    assert written(tmp_path) == ["1", "2"]
 
 
 async def test_a_row_of_a_game_has_what_its_agents_earned() -> None:

@@ -175,6 +175,12 @@ class EngineError(Exception):
             self.retryable = retryable
 
 
+class CannotContinue(EngineError):
+    """The engine can't go on from these `resume_ids`; without them, the request is a good one."""
+
+    kind = "bad_request"
+
+
 class EngineDeadline(EngineError):
     """The request's deadline passed while it was queued or generating."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from workers.engines.protocol import (
+    CannotContinue,
     Capabilities,
     EngineDeadline,
     EngineError,
@@ -38,16 +39,14 @@ def refuse_unsupported(request: GenerateRequest, capabilities: Capabilities, eng
             kind="bad_request",
         )
     if request.resume_ids and not capabilities.continuation:
-        raise EngineError(
+        raise CannotContinue(
             f"request {request.id} is to be continued from ids, which the {engine} engine cannot; "
-            "ask again from the start",
-            kind="bad_request",
+            "ask again from the start"
         )
     if request.resume_ids and request.sampling.n != 1:
-        raise EngineError(
+        raise CannotContinue(
             f"request {request.id}: only a single completion can be continued, not "
-            f"n = {request.sampling.n}",
-            kind="bad_request",
+            f"n = {request.sampling.n}; ask again from the start"
         )
 
 

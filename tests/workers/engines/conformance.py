@@ -24,7 +24,14 @@ from tests.workers.engines.asking import (
     request,
     user,
 )
-from workers.engines.protocol import Completion, Delta, Engine, EngineDeadline, GenerateRequest
+from workers.engines.protocol import (
+    CannotContinue,
+    Completion,
+    Delta,
+    Engine,
+    EngineDeadline,
+    GenerateRequest,
+)
 
 ANSWERABLE = 60.0
 """Seconds within which every engine of these tests has answered, on the busiest machine."""
@@ -290,6 +297,7 @@ class EngineConformance(TextConformance):
 
     async def test_continuing_several_completions_is_refused(self, engine: Engine) -> None:
         error = await failure(engine, request(resume_ids=(16777281,), sampling={"n": 2}))
+        assert isinstance(error, CannotContinue)
         assert error.kind == "bad_request"
 
     async def test_a_cancelled_request_raises_and_the_engine_goes_on(

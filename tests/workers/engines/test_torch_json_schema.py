@@ -28,7 +28,7 @@ from tests.workers.engines.asking import (
 )
 from tests.workers.engines.tiny_model import ANSWER, special_ids
 from workers.engines.grammar.matcher import GrammarMatcher
-from workers.engines.protocol import Completion, EngineError
+from workers.engines.protocol import CannotContinue, Completion, EngineError
 from workers.engines.settings import ModelSettings
 from workers.engines.torch.engine import TorchEngine
 
@@ -208,7 +208,7 @@ async def test_ids_that_do_not_fit_the_schema_cannot_be_continued(engine: TorchE
     schema = Verdict.model_json_schema()
     free = await ask(engine)
     error = await failure(engine, request(json_schema=schema, resume_ids=free.output_ids[:3]))
-    assert error.kind == "bad_request"
+    assert isinstance(error, CannotContinue)
     assert "JSON schema" in str(error)
     done = await ask(engine, json_schema=schema, sampling={"max_tokens": BUDGET})
     too_long = (*done.output_ids, done.output_ids[-1])

@@ -29,6 +29,7 @@ from workers.engines.local.model_files import reading, unusable
 from workers.engines.local.row import Row
 from workers.engines.local.sampling import RowSampling, Sampled
 from workers.engines.protocol import (
+    CannotContinue,
     Completion,
     EngineBroken,
     EngineError,
@@ -462,14 +463,13 @@ def _put(events: list[tuple[Job, EngineEvent | EngineError]]) -> None:
         job.events.put_nowait(event)
 
 
-def cannot_continue(row: Row) -> EngineError:
+def cannot_continue(row: Row) -> CannotContinue:
     """The refusal of ids to continue from that this row could not have drawn."""
     schema = "" if row.request.json_schema is None else " and this JSON schema"
     tools = " and these tools" if row.matcher is not None and not schema else ""
-    return EngineError(
+    return CannotContinue(
         f"request {row.request.id}: the ids to continue from cannot come from this model with "
-        f"these sampling parameters{schema}{tools}; ask again from the start",
-        kind="bad_request",
+        f"these sampling parameters{schema}{tools}; ask again from the start"
     )
 
 

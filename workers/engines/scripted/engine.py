@@ -17,6 +17,7 @@ from agents.records import FinishReason, Message, SamplingParams, ToolSpec, Usag
 from workers.engines.faults import FaultChooser, FaultKind, unit_interval
 from workers.engines.in_flight import InFlight, Ticket
 from workers.engines.protocol import (
+    CannotContinue,
     Capabilities,
     Completion,
     Delta,
@@ -230,10 +231,9 @@ class ScriptedEngine:
             parts.append(break_json(markup) if fault == "malformed_tool_call" else markup)
         ids = self._codec.encode("\n".join(parts))
         if list(request.resume_ids) != ids[: len(request.resume_ids)]:
-            raise EngineError(
+            raise CannotContinue(
                 f"request {request.id}: the ids to continue from are not what this engine would "
-                "have said; ask again from the start",
-                kind="bad_request",
+                "have said; ask again from the start"
             )
         room = request.sampling.max_tokens
         if self._settings.max_context is not None:

@@ -1,0 +1,93 @@
+"""Streamed requests whose worker is gone, where its successor can't go on from the ids."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from agents.records import Call, SamplingParams
+from bus import Bus, Delivery
+from tests.bus.leasing import ask, take
+from tests.bus.payloads import admit
+from tests.bus.serving import until
+from tests.workers.engines.asking import QUESTION, user
+from tests.workers.streaming import Reader
+from tests.workers.test_gpu import answer
+from workers.engines.scripted.engine import ScriptedEngine
+from workers.engines.settings import ModelSettings
+from workers.gpu import Pool
+from workers.messages import CompletionPayload, calls
+
+LONG = "The answer is nine and eighty, which takes a while to say."
+OTHER = "It is nine and eighty."
+
+
+def saying(text: str, tokens_per_second: float | None = None) -> Pool:
+    """A worker's model that knows one answer; the same for each of several completions."""
+    by_heart = {"where": [QUESTION], "says": [text]}
+    scripted = {"answers": [by_heart], "tokens_per_second": tokens_per_second}
+    settings = ModelSettings.model_validate(
+        {"engine": "scripted", "model": "scripted-slm", "scripted": scripted}
+    )
+    return Pool("slm", settings, ScriptedEngine(settings))
+
+
+def streamed(leased: Delivery, n: int) -> Delivery:
+    payload = CompletionPayload(
+        agent="slm",
+        pool="slm",
+        messages=(user(QUESTION),),
+        sampling=SamplingParams(n=n),
+        seed=1,
+        stream=True,
+    )
+    return replace(leased, payload=payload)
+
+
+async def taken_over(bus: Bus, successor: Pool, n: int) -> tuple[tuple[Call, ...], Reader]:
+    """What is replied, and what followers read, when a worker is gone in the middle of `LONG`."""
+    run_id = await admit(bus, "other")
+    await ask(bus, run_id)
+    first = await take(bus, run_id, "first")
+    lost = asyncio.create_task(saying(LONG, tokens_per_second=100).handle(streamed(first, n)))
+    log = bus.keys.shard_of(run_id).log(run_id)
+
+    async def begun() -> bool:
+        assert not lost.done()
+        return any(fields[b"text"] for _, fields in await bus.redis.xrange(log))
+
+    await until(begun, "the beginning of a text")
+    lost.cancel()
+    await asyncio.gather(lost, return_exceptions=True)
+    second = await take(bus, run_id, "second", after=first)
+    await successor.handle(streamed(second, n))
+    replied = calls.validate_json(await answer(bus, run_id))
+    await bus.end_run(run_id, "answered", "")
+    reader = Reader()
+    await asyncio.wait_for(reader.read(bus, run_id), 20)
+    return replied, reader
+
+
+async def test_a_request_for_several_completions_is_answered_by_a_successor(bus: Bus) -> None:
+    replied, _ = await taken_over(bus, saying(LONG), 2)
+    assert [call.text for call in replied] == [LONG, LONG]
+
+
+async def test_followers_of_several_completions_read_the_first_once(bus: Bus) -> None:
+    replied, reader = await taken_over(bus, saying(LONG), 2)
+    assert (reader.text, reader.restarts) == (LONG, 0)
+    assert tuple(reader.ids) == replied[0].output_ids
+
+
+async def test_a_successor_that_would_have_said_something_else_says_it_from_the_start(
+    bus: Bus,
+) -> None:
+    """Its weights may be newer than those of the worker that began."""
+    replied, _ = await taken_over(bus, saying(OTHER), 1)
+    assert [call.text for call in replied] == [OTHER]
+
+
+async def test_followers_begin_anew_with_a_successor_that_says_something_else(bus: Bus) -> None:
+    replied, reader = await taken_over(bus, saying(OTHER), 1)
+    assert (reader.text, reader.restarts) == (OTHER, 1)
+    assert tuple(reader.ids) == replied[0].output_ids
