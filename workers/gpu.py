@@ -108,10 +108,9 @@ class Pool:
     ) -> list[Completion]:
         # Of several completions only the first is published: the others have nothing to go on from.
         continues = self.engine.capabilities.continuation and request.sampling.n == 1
-        stream = TokenStream(delivery, agent, continues)
-        resumed = request.model_copy(update={"resume_ids": await stream.resume()})
+        stream = TokenStream(delivery, agent, self.engine.base, continues)
         try:
-            return await self._generate(resumed, stream)
+            return await self._generate(await stream.resume(request), stream)
         except CannotContinue as error:
             # For example, a newer version of its adapter was published since another worker began.
             log.warning("begun anew", pool=self.name, error=str(error))
