@@ -11,7 +11,7 @@ from contextlib import aclosing
 
 import structlog
 
-from bus import Delivery, RunEnded, error_reply
+from bus import Delivery, LeaseLost, RunEnded, error_reply
 from workers.completions import call_of, usage_entry
 from workers.engines.protocol import (
     CannotContinue,
@@ -130,5 +130,9 @@ class Pool:
                 else:
                     done.append(event)
         if stream is not None:
-            await stream.finish()
+            try:
+                await stream.finish()
+            except LeaseLost as error:
+                # The reply says so too, and enters in the ledger what was paid for.
+                log.warning("its text's end is not published", pool=self.name, error=str(error))
         return sorted(done, key=lambda each: each.index)
