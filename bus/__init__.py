@@ -39,7 +39,7 @@ from bus.replies import error_reply
 from bus.requests import Inbox
 from bus.run_state import RunState
 from bus.settings import BusSettings
-from bus.token_log import TokenWriter
+from bus.token_log import TokenWriter, Weights
 
 __all__ = [
     "OUTAGE",
@@ -79,6 +79,7 @@ __all__ = [
     "TokenWriter",
     "UnknownPayload",
     "UserCancelled",
+    "Weights",
     "WorkerPresence",
     "announce",
     "dead_letters",

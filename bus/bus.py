@@ -244,9 +244,9 @@ class Bus:
         """The run's log from `after` on: (id, fields) until the run has ended.
 
         A follower that lost its connection, or died, goes on from the last id it saw: no gap, no
-        repeat. Entries: `tokens` and `restart` (call, agent, offset, text, ids), `step` (guard,
-        index), `ended` (outcome, answer, reason,
-        generation: how often the run was replayed before).
+        repeat. Entries: `tokens` and `restart` (call, agent, offset, text, ids, weights), `step`
+        (guard, index), `ended` (outcome, answer, reason, generation: how often the run was
+        replayed before).
         """
         shard = self.keys.shard_of(run_id)
         key, failures = shard.log(run_id), 0

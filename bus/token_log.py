@@ -9,11 +9,21 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bus import scripts
 from bus.connection import outlast
 from bus.delivery import REQUEST_LIFE_MS, Delivery
 from bus.errors import BusError, LeaseLost
+
+
+class Weights(NamedTuple):
+    """What drew the ids of a text. Under other weights they have other log-probabilities."""
+
+    base: str
+    adapter: str | None
+    version: int
+    """Of the adapter; 0 without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +32,8 @@ class Published:
 
     ids: tuple[int, ...]
     text: str
+    weights: Weights | None
+    """What drew the ids; None where the writer did not say, or where nothing is published."""
 
 
 class TokenWriter:
@@ -45,6 +57,7 @@ class TokenWriter:
         """What an earlier worker has published of this request; the writer goes on after it."""
         ids: list[int] = []
         text = ""
+        weights: Weights | None = None
         entries = await outlast("token log", lambda: self._bus.redis.xrange(self._keys[0]))
         for _, fields in entries:
             if fields.get(b"call") != self._call.encode():
@@ -53,14 +66,25 @@ class TokenWriter:
                 ids, text = [], ""
             ids += json.loads(fields[b"ids"])
             text += fields[b"text"].decode()
+            # An older writer's entry has none.
+            drawn_by = json.loads(fields.get(b"weights", b"null"))
+            weights = None if drawn_by is None else Weights(*drawn_by)
         self._offset = len(ids)
-        return Published(tuple(ids), text)
+        return Published(tuple(ids), text, weights)
 
-    async def append(self, text: str, ids: Sequence[int], *, restart: bool = False) -> None:
+    async def append(
+        self,
+        text: str,
+        ids: Sequence[int],
+        *,
+        weights: Weights | None = None,
+        restart: bool = False,
+    ) -> None:
         """Publish a piece. Engines without ids pass one made-up id per piece, to count places.
 
-        `restart` takes back what was published: followers begin this call's text anew. Raises
-        `LeaseLost` when another worker holds the request now.
+        `weights` are what drew the ids, if a successor may go on from them. `restart` takes back
+        what was published: followers begin this call's text anew. Raises `LeaseLost` when another
+        worker holds the request now.
         """
         if text and not ids:
             raise ValueError("a piece of text needs at least one id: ids count its place")
@@ -78,6 +102,7 @@ class TokenWriter:
             self._agent,
             int(restart),
             REQUEST_LIFE_MS,
+            json.dumps(weights),
         ]
         result = await outlast(
             "token log",

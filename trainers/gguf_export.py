@@ -192,6 +192,15 @@ def _add_shape(writer: gguf.GGUFWriter, config: dict[str, Any], kind: str, model
     rope: dict[str, Any] = config.get("rope_parameters") or {}
     if rope.get("rope_type", "default") != "default" or config.get("rope_scaling"):
         raise TrainingError(f"{model}: scaled rotary positions cannot be exported")
+    # llama.cpp has one activation for each of these architectures, and they attend to everything.
+    activation = config.get("hidden_act", "silu")
+    if activation != "silu":
+        raise TrainingError(
+            f"{model}: hidden_act {activation!r} cannot be exported: llama.cpp would compute this "
+            "model with 'silu'"
+        )
+    if config.get("use_sliding_window") or "sliding_attention" in (config.get("layer_types") or ()):
+        raise TrainingError(f"{model}: attention within a sliding window cannot be exported")
     theta = rope.get("rope_theta") or config.get("rope_theta") or 10_000.0
     writer.add_context_length(int(config["max_position_embeddings"]))
     writer.add_embedding_length(int(config["hidden_size"]))
@@ -210,14 +219,14 @@ def _add_shape(writer: gguf.GGUFWriter, config: dict[str, Any], kind: str, model
 def _permuted(name: str, tensor: torch.Tensor, config: dict[str, Any]) -> torch.Tensor:
     """Llama's queries and keys: transformers rotates halves, llama.cpp neighbours."""
     heads = int(config["num_attention_heads"])
-    if name.endswith("q_proj.weight"):
+    if name.endswith(("q_proj.weight", "q_proj.bias")):
         count = heads
-    elif name.endswith("k_proj.weight"):
+    elif name.endswith(("k_proj.weight", "k_proj.bias")):
         count = int(config.get("num_key_value_heads") or heads)
     else:
         return tensor
     return (
-        tensor.reshape(count, 2, tensor.shape[0] // count // 2, tensor.shape[1])
+        tensor.reshape(count, 2, tensor.shape[0] // count // 2, *tensor.shape[1:])
         .swapaxes(1, 2)
         .reshape(tensor.shape)
         .contiguous()

@@ -11,7 +11,7 @@ from contextlib import aclosing
 
 import structlog
 
-from bus import Delivery, RunEnded, error_reply
+from bus import Delivery, LeaseLost, RunEnded, error_reply
 from workers.completions import call_of, usage_entry
 from workers.engines.protocol import (
     CannotContinue,
@@ -108,10 +108,9 @@ class Pool:
     ) -> list[Completion]:
         # Of several completions only the first is published: the others have nothing to go on from.
         continues = self.engine.capabilities.continuation and request.sampling.n == 1
-        stream = TokenStream(delivery, agent, continues)
-        resumed = request.model_copy(update={"resume_ids": await stream.resume()})
+        stream = TokenStream(delivery, agent, self.engine.base, continues)
         try:
-            return await self._generate(resumed, stream)
+            return await self._generate(await stream.resume(request), stream)
         except CannotContinue as error:
             # For example, a newer version of its adapter was published since another worker began.
             log.warning("begun anew", pool=self.name, error=str(error))
@@ -131,5 +130,9 @@ class Pool:
                 else:
                     done.append(event)
         if stream is not None:
-            await stream.finish()
+            try:
+                await stream.finish()
+            except LeaseLost as error:
+                # The reply says so too, and enters in the ledger what was paid for.
+                log.warning("its text's end is not published", pool=self.name, error=str(error))
         return sorted(done, key=lambda each: each.index)

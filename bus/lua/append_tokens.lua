@@ -2,7 +2,8 @@
 -- Append generated text to a run's log, at its place or not at all.
 -- KEYS: log, request, run, work stream
 -- ARGV: group, entry id, consumer, delivery count, request key, offset (tokens before this piece),
---       text, ids JSON, number of ids, agent, restart (0/1), life ms if the run is unknown
+--       text, ids JSON, number of ids, agent, restart (0/1), life ms if the run is unknown,
+--       weights JSON (what drew the ids; null if nothing goes on from them)
 -- Returns {'ok'}, {'stale'} (the lease is lost: another worker may write) or
 --       {'gap', expected offset}.
 -- Race closed: a generator that was paused and replaced wakes and writes, also after its
@@ -15,7 +16,8 @@ if ARGV[11] == '1' then offset = 0 end
 if at ~= offset then return {'gap', offset} end
 redis.call('HSET', KEYS[2], 'offset', at + ARGV[9])
 redis.call('XADD', KEYS[1], '*', 'type', ARGV[11] == '1' and 'restart' or 'tokens',
-  'call', ARGV[5], 'agent', ARGV[10], 'offset', at, 'text', ARGV[7], 'ids', ARGV[8])
+  'call', ARGV[5], 'agent', ARGV[10], 'offset', at, 'text', ARGV[7], 'ids', ARGV[8],
+  'weights', ARGV[13])
 local left = redis.call('PTTL', KEYS[3])
 if left <= 0 then left = ARGV[12] end
 redis.call('PEXPIRE', KEYS[1], left)

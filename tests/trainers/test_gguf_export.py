@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from gguf import GGUFReader
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
@@ -50,6 +51,7 @@ MODELS: dict[str, Any] = {
     "qwen2 untied": lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPE, tie_word_embeddings=False)),
     "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SHAPE, head_dim=32)),
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**LLAMA)),
+    "llama with biases": lambda: LlamaForCausalLM(LlamaConfig(**LLAMA, attention_bias=True)),
 }
 
 
@@ -90,6 +92,20 @@ async def test_an_exported_model_scores_text_as_before(tmp_path: Path, kind: str
     assert scores[1] == pytest.approx(scores[0], abs=2e-3)
 
 
+@pytest.mark.parametrize("tensor", ["attn_q", "attn_k"])
+def test_a_llamas_bias_goes_where_its_row_of_the_weights_goes(tmp_path: Path, tensor: str) -> None:
+    made: Any = MODELS["llama with biases"]()
+    with torch.no_grad():
+        for layer in made.model.layers:
+            for part in (layer.self_attn.q_proj, layer.self_attn.k_proj):
+                part.bias.copy_(part.weight[:, 0])
+    made.save_pretrained(tmp_path / "model")
+    export_gguf(with_tokenizer(tmp_path / "model"), tmp_path / "model.gguf", Precision.F32)
+    found = {each.name: each.data for each in GGUFReader(tmp_path / "model.gguf").tensors}
+    weight, bias = found[f"blk.1.{tensor}.weight"], found[f"blk.1.{tensor}.bias"]
+    assert bias.tolist() == weight[:, 0].tolist()
+
+
 @pytest.mark.parametrize("precision", list(Precision))
 def test_every_precision_can_be_asked_for_on_the_command_line(
     tmp_path: Path, precision: Precision
@@ -119,6 +135,9 @@ def test_a_tokenizer_that_llama_cpp_would_split_otherwise_is_refused(tmp_path: P
     [
         ({"model_type": "gpt_neox"}, "'gpt_neox' cannot be exported"),
         ({"rope_parameters": {"rope_type": "yarn"}}, "scaled rotary positions"),
+        ({"hidden_act": "gelu"}, "hidden_act 'gelu' cannot be exported"),
+        ({"use_sliding_window": True, "sliding_window": 64}, "sliding window"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "sliding window"),
     ],
 )
 def test_what_cannot_be_carried_over_exactly_is_refused(

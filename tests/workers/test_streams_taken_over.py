@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import replace
 
-from agents.records import Call, SamplingParams
-from bus import Bus, Delivery
+import pytest
+
+from agents.records import Call, SamplingParams, UsageEntry
+from bus import Bus, Delivery, LeaseLost
 from tests.bus.leasing import ask, take
 from tests.bus.payloads import admit
 from tests.bus.serving import until
@@ -91,3 +94,17 @@ async def test_followers_begin_anew_with_a_successor_that_says_something_else(bu
     replied, reader = await taken_over(bus, saying(OTHER), 1)
     assert (reader.text, reader.restarts) == (OTHER, 1)
     assert tuple(reader.ids) == replied[0].output_ids
+
+
+async def test_what_was_paid_for_is_in_the_ledger_though_the_lease_is_lost_at_the_texts_end(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.token_stream.FLUSH_SECONDS", math.inf)
+    run_id = await admit(bus, "other")
+    await ask(bus, run_id)
+    first = await take(bus, run_id, "first")
+    await take(bus, run_id, "second", after=first)
+    with pytest.raises(LeaseLost):
+        await saying(LONG).handle(streamed(first, 2))
+    entries = [UsageEntry.model_validate_json(entry) for entry in await bus.usage(run_id)]
+    assert [entry.discarded for entry in entries] == [True, True]

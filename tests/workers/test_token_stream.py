@@ -5,6 +5,7 @@ from __future__ import annotations
 from bus import Bus
 from tests.bus.leasing import ask, take
 from tests.bus.payloads import admit
+from tests.workers.engines.asking import request
 from workers.engines.protocol import Delta
 from workers.token_stream import TokenStream
 
@@ -14,13 +15,15 @@ async def test_a_successor_goes_on_behind_the_first_half_of_a_character(bus: Bus
     run_id = await admit(bus, "other")
     await ask(bus, run_id)
     first = await take(bus, run_id, "first")
-    stream = TokenStream(first, "slm", continues=True)
-    assert await stream.resume() == ()
+    stream = TokenStream(first, "slm", "m", continues=True)
+    asked = request()
+    assert await stream.resume(asked) == asked
     await stream.write(Delta(index=0, text="a", ids=(1,)))
     await stream.write(Delta(index=0, text="", ids=(2,)))
     await stream.flush()
-    second = TokenStream(await take(bus, run_id, "second", after=first), "slm", continues=True)
-    assert await second.resume() == (1, 2)
+    taken = await take(bus, run_id, "second", after=first)
+    second = TokenStream(taken, "slm", "m", continues=True)
+    assert (await second.resume(asked)).resume_ids == (1, 2)
     await second.write(Delta(index=0, text="é", ids=(3,)))
     await second.finish()
     entries = await bus.redis.xrange(bus.keys.shard_of(run_id).log(run_id))

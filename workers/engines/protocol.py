@@ -52,6 +52,10 @@ class GenerateRequest(Record):
     extends their text, only the rest is tokenized; else a new sample starts."""
     resume_ids: tuple[int, ...] = ()
     """Output ids that another worker has already streamed for this very request (n = 1)."""
+    resume_version: int = 0
+    """Version of the adapter that drew them; 0 without one. An engine that has another one by now
+    raises `CannotContinue`: their log-probabilities would be those of weights that never drew
+    them."""
     json_schema: JsonObject | None = None
     adapter: str | None = None
     deadline: float | None = None
@@ -65,6 +69,9 @@ class Delta(Record):
     index: int = 0
     text: str
     ids: tuple[int, ...] = ()
+    adapter: str | None = None
+    adapter_version: int = 0
+    """Of the adapter that drew the ids, as in the completion."""
 
 
 class Completion(Record):

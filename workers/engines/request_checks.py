@@ -50,6 +50,16 @@ def refuse_unsupported(request: GenerateRequest, capabilities: Capabilities, eng
         )
 
 
+def refuse_other_version(request: GenerateRequest, version: int) -> None:
+    """Raise CannotContinue for ids that another version than this one of the adapter drew."""
+    if request.resume_ids and request.resume_version != version:
+        raise CannotContinue(
+            f"request {request.id}: the ids to continue from were drawn by version "
+            f"{request.resume_version} of its adapter, and version {version} serves now; ask again "
+            "from the start"
+        )
+
+
 def context_overflow(request_id: str, prompt_tokens: int, max_context: int) -> EngineError:
     """The error for a prompt that leaves no room for even one new token."""
     return EngineError(

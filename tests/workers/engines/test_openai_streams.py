@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
@@ -14,6 +14,24 @@ from workers.engines.openai.engine import OpenAIEngine, sse_lines
 from workers.engines.protocol import Completion, EngineError
 from workers.engines.settings import ModelSettings
 from workers.scripted_api import ScriptedServer
+
+
+async def streamed_calls(pieces: Sequence[Sequence[dict[str, object]]]) -> Completion:
+    """What becomes of the pieces of tool calls, chunk by chunk."""
+    chunks: list[dict[str, object]] = [
+        *({"choices": [{"index": 0, "delta": {"tool_calls": each}}]} for each in pieces),
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
+        {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 20}},
+    ]
+    body = "".join(f"data: {json.dumps(each)}\n\n" for each in chunks) + "data: [DONE]\n\n"
+    async with replying(body.encode()) as url:
+        engine = OpenAIEngine(ModelSettings(engine="openai", model="m", base_url=url))
+        await engine.start()
+        found = await events(engine, request(tools=[DELEGATE], stream=True))
+        await engine.close()
+    (done,) = found
+    assert isinstance(done, Completion)
+    return done
 
 
 async def test_a_tool_call_that_comes_in_pieces_is_put_together() -> None:
@@ -27,23 +45,50 @@ async def test_a_tool_call_that_comes_in_pieces_is_put_together() -> None:
         {"index": 1, "function": {"arguments": '"}'}},
         {"index": 0, "function": {"arguments": ": 2}"}},
     ]
-    chunks: list[dict[str, object]] = [
-        *({"choices": [{"index": 0, "delta": {"tool_calls": [each]}}]} for each in pieces),
-        {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
-        {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 20}},
-    ]
-    body = "".join(f"data: {json.dumps(each)}\n\n" for each in chunks) + "data: [DONE]\n\n"
-    async with replying(body.encode()) as url:
-        engine = OpenAIEngine(ModelSettings(engine="openai", model="m", base_url=url))
-        await engine.start()
-        found = await events(engine, request(tools=[DELEGATE], stream=True))
-        await engine.close()
-    (done,) = found
-    assert isinstance(done, Completion)
+    done = await streamed_calls([[piece] for piece in pieces])
     assert done.finish_reason == "tool_calls"
     assert [(call.id, call.name, call.arguments) for call in done.tool_calls] == [
         ("a", "add", {"first": 1, "second": 2}),
         ("b", "say", {"word": "Größe"}),
+    ]
+
+
+def piece(arguments: str, *, id: str | None = None, name: str | None = None) -> dict[str, object]:
+    """Of a call, by an endpoint that numbers none."""
+    return {"id": id, "function": {"name": name, "arguments": arguments}}
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [[piece('{"n": 1}', id="a", name="add")], [piece('{"n": 2}', id="b", name="say")]],
+        [[piece('{"n": 1}', id="a", name="add"), piece('{"n": 2}', id="b", name="say")]],
+        [
+            [piece("", id="a", name="add")],
+            [piece('{"n"')],
+            [piece(": 1}", id="")],
+            [piece('{"n":', id="b", name="say")],
+            [piece(" 2}")],
+        ],
+        [
+            [piece("", id="a", name="add"), piece("", id="b", name="say")],
+            [piece('{"n": 1}'), piece('{"n": 2}')],
+        ],
+        [
+            [piece("", id="a", name="add")],
+            [piece('{"n":', id="b", name="say")],
+            [piece('{"n": 1}', id="a")],
+            [piece(" 2}", id="b")],
+        ],
+    ],
+)
+async def test_calls_that_an_endpoint_does_not_number_are_told_apart_by_their_ids(
+    chunks: Sequence[Sequence[dict[str, object]]],
+) -> None:
+    done = await streamed_calls(chunks)
+    assert [(call.id, call.name, call.arguments) for call in done.tool_calls] == [
+        ("a", "add", {"n": 1}),
+        ("b", "say", {"n": 2}),
     ]
 
 

@@ -22,7 +22,7 @@ from workers.engines.protocol import (
     EngineTotals,
     GenerateRequest,
 )
-from workers.engines.request_checks import refuse_unsupported
+from workers.engines.request_checks import refuse_other_version, refuse_unsupported
 from workers.engines.settings import ModelSettings
 
 
@@ -93,6 +93,7 @@ class LocalEngine(Generic[L]):
             self._adapters.use(request.adapter) as adapter,
             self._in_flight.enter(request) as ticket,
         ):
+            refuse_other_version(request, 0 if adapter is None else adapter.version)
             job = Job(request, asyncio.Queue(), new_seed() if seed is None else seed, adapter)
             job.matcher = await self._matcher(request, ticket)
             decoder.add(job)

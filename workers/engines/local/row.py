@@ -74,7 +74,10 @@ class Row:
                 self.finish_reason = "length"
         if self.finish_reason is not None:
             text += self._stream.finish()
-        return Delta(index=self.index, text=text, ids=(token,))
+        adapter, version = self._drawn_by
+        return Delta(
+            index=self.index, text=text, ids=(token,), adapter=adapter, adapter_version=version
+        )
 
     def take_logprobs(self, raw: list[float]) -> None:
         """These are the log-probabilities of the output under the model's own distribution."""
@@ -91,6 +94,7 @@ class Row:
         calls = parse_tool_calls(text, id_seed=f"{request.id}/{self.index}") if callable_ else ()
         reason = "tool_calls" if calls and self.finish_reason == "stop" else self.finish_reason
         first = self.index == 0
+        adapter, version = self._drawn_by
         return Completion(
             index=self.index,
             text=text,
@@ -110,6 +114,11 @@ class Row:
             first_token_seconds=self._first_token,
             decode_seconds=max(0.0, time.perf_counter() - self.started - self._first_token),
             extends_previous=self.prompt.extends_previous,
-            adapter=None if self.adapter is None else self.adapter.name,
-            adapter_version=0 if self.adapter is None else self.adapter.version,
+            adapter=adapter,
+            adapter_version=version,
         )
+
+    @property
+    def _drawn_by(self) -> tuple[str | None, int]:
+        """Name and version of its adapter."""
+        return (None, 0) if self.adapter is None else (self.adapter.name, self.adapter.version)

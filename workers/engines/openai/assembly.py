@@ -26,6 +26,8 @@ from workers.engines.settings import ModelSettings
 class _Choice:
     text: list[str] = field(default_factory=list[str])
     calls: dict[int, WireToolCall] = field(default_factory=dict[int, WireToolCall])
+    place: int = 0
+    """Of the call that the last piece belongs to."""
     finish: str | None = None
     logprobs: list[float] = field(default_factory=list[float])
     token_ids: list[int] = field(default_factory=list[int])
@@ -67,7 +69,7 @@ class Assembly:
         deltas: list[Delta] = []
         for choice in part.choices:
             message = choice.delta if streamed else choice.message
-            text, ids = self._add_choice(choice, message)
+            text, ids = self._add_choice(choice, message, streamed=streamed)
             if streamed and self._first_token is None and (text or message.tool_calls):
                 self._first_token = time.perf_counter() - self._started
             if text or ids:
@@ -131,7 +133,9 @@ class Assembly:
             )
         return result
 
-    def _add_choice(self, choice: WireChoice, message: WireMessage) -> tuple[str, list[int]]:
+    def _add_choice(
+        self, choice: WireChoice, message: WireMessage, *, streamed: bool
+    ) -> tuple[str, list[int]]:
         if not 0 <= choice.index < len(self._choices):
             raise EngineError(
                 f"{self._endpoint} sent completion {choice.index} of {len(self._choices)}",
@@ -141,8 +145,15 @@ class Assembly:
         text = message.content or message.refusal or ""
         if text:
             kept.text.append(text)
-        for position, piece in enumerate(message.tool_calls or ()):
-            self._add_call(kept, piece, position if piece.index is None else piece.index)
+        pieces = message.tool_calls or ()
+        for position, piece in enumerate(pieces):
+            if piece.index is not None:
+                kept.place = piece.index
+            elif streamed and (piece.id or len(pieces) == 1):
+                kept.place = self._place_by_id(kept, piece.id)
+            else:  # pieces that come together are of calls apart
+                kept.place = position
+            self._add_call(kept, piece)
         if choice.finish_reason is not None:
             kept.finish = choice.finish_reason
         if choice.logprobs is not None and self._wants_logprobs:
@@ -151,10 +162,20 @@ class Assembly:
         kept.token_ids.extend(ids)
         return text, ids
 
-    def _add_call(self, kept: _Choice, piece: WireToolCall, place: int) -> None:
-        known = kept.calls.get(place)
+    def _place_by_id(self, kept: _Choice, call_id: str | None) -> int:
+        """Of a streamed piece without an index: a new id begins a call, and a piece without an id
+        goes on with the last one."""
+        if not call_id:
+            return kept.place
+        for place, call in kept.calls.items():
+            if call.id == call_id:
+                return place
+        return max(kept.calls, default=-1) + 1
+
+    def _add_call(self, kept: _Choice, piece: WireToolCall) -> None:
+        known = kept.calls.get(kept.place)
         if known is None:
-            kept.calls[place] = piece
+            kept.calls[kept.place] = piece
             return
         known.id = known.id or piece.id
         known.function.name = (known.function.name or "") + (piece.function.name or "")

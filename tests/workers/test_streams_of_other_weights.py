@@ -1,0 +1,146 @@
+"""Streamed requests whose worker is gone, where its successor has other weights by now."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agents.records import Call, SamplingParams
+from bus import Bus, Delivery, TokenWriter
+from tests.bus.leasing import ask, take
+from tests.bus.payloads import admit
+from tests.workers.engines.asking import QUESTION, request, user
+from tests.workers.streaming import Reader
+from tests.workers.test_gpu import answer
+from workers.engines.protocol import Delta
+from workers.engines.settings import ModelSettings
+from workers.engines.torch.engine import TorchEngine
+from workers.gpu import Pool
+from workers.messages import CompletionPayload, calls
+from workers.token_stream import TokenStream
+
+POLICY = "slm/red"
+SAMPLING = SamplingParams(temperature=1.0, max_tokens=30)
+PUBLISHED = 12
+"""Tokens that followers have when the worker is gone."""
+SAME = 1e-4
+"""Of log-probabilities that are computed in batches of other shapes."""
+
+
+@pytest.fixture
+async def pool(tiny_model: Path, tiny_loras: list[Path]) -> AsyncIterator[Pool]:
+    """A worker's model, with the first version of its policy."""
+    settings = ModelSettings(engine="torch", model=str(tiny_model))
+    engine = TorchEngine(settings)
+    await engine.start()
+    await engine.load_adapter(POLICY, str(tiny_loras[0]), 1)
+    yield Pool("slm", settings, engine)
+    await engine.close()
+
+
+async def begun(pool: Pool, delivery: Delivery, base: str | None = None) -> None:
+    """The beginning of a text, as a worker publishes it before it is gone."""
+    stream = TokenStream(delivery, "slm", base or pool.engine.base, continues=True)
+    asked = request(sampling={**SAMPLING.model_dump(), "seed": 1}, adapter=POLICY, stream=True)
+    seen = 0
+    async with aclosing(pool.engine.submit(asked)) as events:
+        async for event in events:
+            assert isinstance(event, Delta), "the text goes on"
+            await stream.write(event)
+            seen += 1
+            if seen == PUBLISHED:
+                break
+    await stream.flush()
+
+
+async def gone_on(bus: Bus, pool: Pool, first: Delivery) -> tuple[Call, Reader]:
+    """What the successor replies, and what followers read."""
+    run_id = first.envelope.run_id
+    payload = CompletionPayload(
+        agent="slm",
+        pool="slm",
+        policy=POLICY,
+        messages=(user(QUESTION),),
+        sampling=SAMPLING,
+        seed=1,
+        stream=True,
+    )
+    second = await take(bus, run_id, "second", after=first)
+    await pool.handle(replace(second, payload=payload))
+    (call,) = calls.validate_json(await answer(bus, run_id))
+    await bus.end_run(run_id, "answered", "")
+    reader = Reader()
+    await reader.read(bus, run_id)
+    assert (reader.text, tuple(reader.ids)) == (call.text, call.output_ids)
+    return call, reader
+
+
+@pytest.fixture
+async def first(bus: Bus) -> Delivery:
+    run_id = await admit(bus, "other")
+    await ask(bus, run_id)
+    return await take(bus, run_id, "first")
+
+
+async def test_a_text_of_the_same_version_is_gone_on_with(
+    bus: Bus, pool: Pool, first: Delivery
+) -> None:
+    await begun(pool, first)
+    _, reader = await gone_on(bus, pool, first)
+    assert reader.restarts == 0
+
+
+async def test_followers_begin_anew_when_another_version_was_published_meanwhile(
+    bus: Bus, pool: Pool, first: Delivery, tiny_loras: list[Path]
+) -> None:
+    await begun(pool, first)
+    await pool.engine.load_adapter(POLICY, str(tiny_loras[1]), 2)
+    call, reader = await gone_on(bus, pool, first)
+    assert (reader.restarts, call.policy.version) == (1, 2)
+
+
+async def test_a_call_records_the_version_that_drew_all_of_its_tokens(
+    bus: Bus, pool: Pool, first: Delivery, tiny_loras: list[Path]
+) -> None:
+    """It says what the later version says to the same request, and how likely that is."""
+    await begun(pool, first)
+    await pool.engine.load_adapter(POLICY, str(tiny_loras[1]), 2)
+    await pool.engine.load_adapter("alone", str(tiny_loras[1]), 1)
+    asked = request(sampling={**SAMPLING.model_dump(), "seed": 1}, adapter="alone")
+    alone = [event async for event in pool.engine.submit(asked)][-1]
+    assert not isinstance(alone, Delta)
+    call, _ = await gone_on(bus, pool, first)
+    assert call.output_ids == alone.output_ids
+    assert call.logprobs == pytest.approx(alone.logprobs, abs=SAME)
+
+
+async def test_followers_begin_anew_where_another_model_drew_the_text(
+    bus: Bus, pool: Pool, first: Delivery
+) -> None:
+    await begun(pool, first, base="another-model")
+    _, reader = await gone_on(bus, pool, first)
+    assert reader.restarts == 1
+
+
+async def test_followers_begin_anew_where_a_log_does_not_say_what_drew_the_text(
+    bus: Bus, pool: Pool, first: Delivery
+) -> None:
+    """An older worker's does not."""
+    await TokenWriter(first, "slm").append("It", [50, 51])
+    _, reader = await gone_on(bus, pool, first)
+    assert reader.restarts == 1
+
+
+async def test_followers_begin_anew_where_the_plain_model_drew_the_text(
+    bus: Bus, pool: Pool, first: Delivery
+) -> None:
+    """It stood in until the policy's first version was published."""
+    stream = TokenStream(first, "slm", pool.engine.base, continues=True)
+    await stream.write(Delta(text="It", ids=(50, 51)))
+    await stream.flush()
+    _, reader = await gone_on(bus, pool, first)
+    assert reader.restarts == 1
