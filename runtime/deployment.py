@@ -25,7 +25,7 @@ def find(
     """The deployment that runs in this state directory, with the configuration it was started
     with unless another is given; with a `redis_url` (given or configured) the one behind it.
 
-    Raises `Unreachable` when there is neither.
+    Raises `Unreachable` when there is neither, or it is just starting.
     """
     to_stderr()
     state = StateDirectory.from_environment()
@@ -37,21 +37,28 @@ def find(
         return Deployment(settings, state, run)
     settings = load(profile, overrides=overrides, redis_url=redis_url)
     if settings.own_redis:
-        raise Unreachable(
-            f"no deployment runs in {state.path}",
-            hint="start one with `runtime up --detach`, or name its bus with --redis-url.",
-        )
+        raise _absent(state, "name its bus with --redis-url.")
     return Deployment(settings, state, None)
 
 
 def local(state: StateDirectory | None = None) -> RunFile:
-    """The supervisor of this machine. Raises `Unreachable` when none runs."""
+    """The supervisor of this machine. Raises `Unreachable` when none runs, or it is just
+    starting."""
     state = state or StateDirectory.from_environment()
     run = state.running()
     if run is None:
-        raise Unreachable(
-            f"no deployment runs in {state.path}",
-            hint="start one with `runtime up --detach`, or set SWITCHYARD_STATE to the directory of"
-            " the one you mean.",
-        )
+        raise _absent(state, "set SWITCHYARD_STATE to the directory of the one you mean.")
     return run
+
+
+def _absent(state: StateDirectory, otherwise: str) -> Unreachable:
+    if pid := state.holder():
+        return Unreachable(
+            f"a deployment is just starting in {state.path} (pid {pid})",
+            hint="try again in a moment; how its start goes stands in the terminal of `runtime up`,"
+            f" or with --detach in {state.supervisor_log}.",
+        )
+    return Unreachable(
+        f"no deployment runs in {state.path}",
+        hint=f"start one with `runtime up --detach`, or {otherwise}",
+    )
