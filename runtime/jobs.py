@@ -28,6 +28,7 @@ from arq.constants import abort_jobs_ss, in_progress_key_prefix
 from arq.jobs import Job, JobStatus
 from arq.worker import Worker, func
 from pydantic import BaseModel, ConfigDict, Field
+from redis.asyncio.connection import parse_url
 from redis.exceptions import RedisError
 
 from bus import Bus, BusUnavailable, WorkerPresence, announce, tasks
@@ -119,9 +120,19 @@ async def connect(settings: Settings) -> ArqRedis:
 
 
 def _redis_settings(settings: Settings) -> RedisSettings:
-    found = RedisSettings.from_dsn(settings.bus.redis_url)
-    found.conn_timeout, found.conn_retries = 5, 3
-    return found
+    """By redis-py's reading of the URL: arq's own leaves a password percent-encoded."""
+    told = parse_url(settings.bus.redis_url)
+    return RedisSettings(
+        host=told.get("host", "localhost"),
+        port=told.get("port", 6379),
+        unix_socket_path=told.get("path"),
+        database=told.get("db", 0),
+        username=told.get("username"),
+        password=told.get("password"),
+        ssl=settings.bus.redis_url.startswith("rediss://"),
+        conn_timeout=5,
+        conn_retries=3,
+    )
 
 
 async def enqueue(settings: Settings, request: JobRequest) -> str:
