@@ -35,6 +35,7 @@ from bus import Bus, BusUnavailable, WorkerPresence, announce, tasks
 from runtime import __version__
 from runtime.child_death import PARENT_VARIABLE, dies_with_parent
 from runtime.config import Settings
+from runtime.config_sources import URL_VARIABLE
 from runtime.errors import InputError, Unreachable
 from runtime.state import StateDirectory
 
@@ -265,7 +266,7 @@ async def _serve(settings: Settings, name: str, state: StateDirectory) -> None:
         busy.add(job_id)
         claim = asyncio.create_task(_keep_claim(ctx["redis"], settings, job_id))
         try:
-            return await _run(JobRequest.model_validate(request), job_id, state)
+            return await _run(JobRequest.model_validate(request), job_id, settings, state)
         finally:
             busy.discard(job_id)
             await tasks.end([claim])
@@ -338,7 +339,18 @@ async def _free_unclaimed(bus: Bus, settings: Settings, own: set[str]) -> None:
         await asyncio.sleep(min(2.0, settings.jobs.claim_seconds / 3))
 
 
-async def _run(request: JobRequest, job_id: str, state: StateDirectory) -> dict[str, Any]:
+def _environment(settings: Settings, state: StateDirectory) -> dict[str, str]:
+    """What makes a job one of its worker's deployment, also where that was started on another bus
+    than its environment names."""
+    told = {**os.environ, "SWITCHYARD_STATE": str(state.path)}
+    if URL_VARIABLE in told:
+        told[URL_VARIABLE] = settings.bus.redis_url
+    return told
+
+
+async def _run(
+    request: JobRequest, job_id: str, settings: Settings, state: StateDirectory
+) -> dict[str, Any]:
     folder = state.jobs / job_id
     folder.mkdir(parents=True, exist_ok=True)
     output_log = folder / "output.log"
@@ -358,7 +370,7 @@ async def _run(request: JobRequest, job_id: str, state: StateDirectory) -> dict[
             stdout=out,
             stderr=out,
             cwd=request.cwd,
-            env={**os.environ, "SWITCHYARD_STATE": str(state.path)},
+            env=_environment(settings, state),
             start_new_session=True,
             # At once: two of them must never write into one directory.
             preexec_fn=dies_with_parent(signal.SIGKILL),

@@ -39,6 +39,7 @@ class RunFile(BaseModel):
     started: float
     """Unix seconds."""
     profile: str
+    """Its name, or the whole path of its file."""
     redis_url: str
     control: str
     """Path of the supervisor's control socket."""
