@@ -439,10 +439,11 @@ def _budget(dollars: float) -> int:
 def _deployment(profile: str | None, redis_url: str | None) -> Deployment:
     """The deployment that runs here, or behind the URL. Raises `runtime.errors.UserError` when
     there is none."""
+    from runtime.config_sources import absolute_profile
     from runtime.deployment import find
 
-    found = find(redis_url=redis_url, profile=profile if redis_url else None)
-    if found.run is not None and profile is not None and found.run.profile != profile:
+    found = find(redis_url=redis_url, profile=profile)
+    if found.run and profile and found.run.profile != absolute_profile(profile):
         raise UsageError(
             f"--profile {profile}: the deployment that runs here has the profile "
             f"{found.run.profile}; stop it (`runtime down`) and start the other "

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
+from redis.asyncio.connection import parse_url
+
+_MAY_HOLD_AT = frozenset({"username", "password", "ssl_password", "client_name"})
+"""Options of a URL whose value may be a text with an `@` in it."""
 
 
 class BusSettings(BaseModel):
     """Every process of one deployment must hold the same values."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True
+    )
 
     redis_url: str = Field(default="redis://127.0.0.1:6379/0", repr=False)
-    """`redis://`, `rediss://` or `unix://` URL. May carry a password, so it is never printed;
-    `safe_url` is what logs and errors show."""
+    """`redis://`, `rediss://` or `unix://` URL. May carry a password, percent-encoded, so it is
+    never printed; `safe_url` is what logs and errors show."""
     prefix: str = Field(default="sw", pattern=r"^[A-Za-z0-9_.-]{1,32}$")
     """Begins every key: several deployments can share one server."""
     shards: int = Field(default=1, ge=1, le=256)
@@ -44,17 +51,43 @@ class BusSettings(BaseModel):
 
     @field_validator("redis_url")
     @classmethod
-    def _known_scheme(cls, url: str) -> str:
+    def _is_read_as_meant(cls, url: str) -> str:
         if not re.match(r"^(rediss?|unix)://", url):
             raise ValueError("must begin with redis://, rediss:// or unix://")
+        if not _read_as_meant(url):
+            raise ValueError(
+                "can't be read as an address such as redis://:PASSWORD@host:6379/0:"
+                " percent-encode the password ('/' is %2F, '?' %3F, '#' %23, '@' %40), and give"
+                " port and db as numbers"
+            )
         return url
 
     @property
     def safe_url(self) -> str:
         """The URL with the password hidden."""
-        url = re.sub(r"://([^:@/]*):[^/?#]*@", r"://\1:***@", self.redis_url)
-        return re.sub(r"([?&]password=)[^&]*", r"\1***", url)
+        url = re.sub(r"([?&](?:ssl_)?password=)[^&]*", r"\1***", self.redis_url)
+        # To the last `@`: whatever signs a password has, it does not end behind that one.
+        return re.sub(r"://(?!/)([^:@/?#]*:)?.*@", r"://\1***@", url)
 
     @property
     def lease_ms(self) -> int:
         return max(1, int(self.lease_seconds * 1000))
+
+
+def _read_as_meant(url: str) -> bool:
+    """Whether redis-py can read the URL, and no part of a password behind a `/`, `?` or `#` that
+    should have been escaped became a host, a port, a path or an option of it."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+        parse_url(url)
+    except ValueError:  # Its text would repeat the value.
+        return False
+    if "#" in url:
+        return False
+    if "@" in parts.path and (parts.scheme != "unix" or parts.netloc.rpartition("@")[2]):
+        return False
+    fields = (field.partition("=") for field in parts.query.split("&"))
+    return all(
+        name in _MAY_HOLD_AT or "@" not in name + equals + value for name, equals, value in fields
+    )

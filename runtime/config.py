@@ -285,6 +285,52 @@ def load(
     ]
     if redis_url is not None:
         layers.append(Layer(origin="--redis-url", data={"bus": {"redis_url": redis_url}}))
+    return _resolved(layers)
+
+
+def load_beside(
+    running: Settings,
+    profile: str | None = None,
+    *,
+    overrides: Iterable[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> Settings:
+    """What a deployment was started with, or another profile on its bus; the overrides over it.
+    Neither that profile nor the environment changes a key of the bus: whoever had another prefix
+    or other shards would miss the deployment unawares.
+
+    Raises `ConfigError` as `load` does.
+    """
+    data = running.model_dump(mode="json")
+    origin = "the running deployment"
+    if profile:
+        layers = [
+            *profile_layers(profile),
+            environment_layer(Settings, os.environ if environ is None else environ),
+            Layer(origin=origin, data={"bus": data["bus"]}),
+        ]
+    else:
+        layers = [Layer(origin=origin, data=data)]
+    return _resolved([*layers, override_layer(overrides)])
+
+
+def configured_redis_url(
+    profile: str | None, overrides: Iterable[str], environ: Mapping[str, str] | None = None
+) -> str | None:
+    """The bus that a profile, the environment or an override names; `None` when none does.
+
+    Raises `ConfigError` when one of them can't be read.
+    """
+    layers = [
+        *(profile_layers(profile) if profile else ()),
+        environment_layer(Settings, os.environ if environ is None else environ),
+        override_layer(overrides),
+    ]
+    bus = merged(layers).get("bus")
+    return (bus.get("redis_url") or None) if isinstance(bus, dict) else None
+
+
+def _resolved(layers: list[Layer]) -> Settings:
     wrong = [problem for layer in layers for problem in unknown_keys(Settings, layer)]
     if wrong:
         raise ConfigError("\n".join(wrong), hint="`runtime config --keys` lists every valid key.")

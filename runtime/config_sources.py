@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from runtime.shipped_profiles import PROFILE_DIR, profile_names
 
 ENV_PREFIX = "SWITCHYARD_"
 ENV_DELIMITER = "__"
+
+URL_VARIABLE = f"{ENV_PREFIX}BUS{ENV_DELIMITER}REDIS_URL"
 
 ENV_OUTSIDE_CONFIG = frozenset(
     {
@@ -101,9 +104,19 @@ def _place_prompts(data: Tree, folder: Path) -> None:
                 prompts[name] = str(folder / Path(file).expanduser())
 
 
+def absolute_profile(profile: str) -> str:
+    """A profile as it can be named from every directory: its name, or the whole path of its
+    file."""
+    return profile if _is_name(profile) else os.path.abspath(Path(profile).expanduser())
+
+
+def _is_name(profile: str) -> bool:
+    return "/" not in profile and not profile.endswith(".toml")
+
+
 def _profile_path(wanted: str, beside: Path) -> Path:
     shipped = PROFILE_DIR / f"{wanted}.toml"
-    if "/" not in wanted and not wanted.endswith(".toml"):
+    if _is_name(wanted):
         if shipped.is_file():
             return shipped
         nearest = difflib.get_close_matches(wanted, profile_names(), n=1)

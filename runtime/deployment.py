@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runtime.config import Settings, load, resolved_file
+from runtime.config import Settings, configured_redis_url, load, load_beside, resolved_file
+from runtime.config_sources import absolute_profile
 from runtime.errors import Unreachable
 from runtime.logging import to_stderr
 from runtime.state import RunFile, StateDirectory
@@ -23,37 +24,46 @@ def find(
     *, redis_url: str | None = None, profile: str | None = None, overrides: tuple[str, ...] = ()
 ) -> Deployment:
     """The deployment that runs in this state directory, with the configuration it was started
-    with unless another is given; with a `redis_url` (given or configured) the one behind it.
+    with, or another profile on its bus, and the overrides over it. With a `redis_url` that is not
+    its own, given or configured (by a profile, the environment or an override), the one behind it.
 
-    Raises `Unreachable` when there is neither.
+    Raises `Unreachable` when there is neither, or it is just starting.
     """
     to_stderr()
     state = StateDirectory.from_environment()
     run = None if redis_url else state.running()
     if run is not None:
-        if profile is None and not overrides:
-            return Deployment(resolved_file(state.resolved), state, run)
-        settings = load(profile or run.profile, overrides=overrides, redis_url=run.redis_url)
-        return Deployment(settings, state, run)
+        other = None if profile and absolute_profile(profile) == run.profile else profile
+        if configured_redis_url(other, overrides) in (None, run.redis_url):
+            settings = resolved_file(state.resolved)
+            if other or overrides:
+                settings = load_beside(settings, other, overrides=overrides)
+            return Deployment(settings, state, run)
     settings = load(profile, overrides=overrides, redis_url=redis_url)
     if settings.own_redis:
-        raise Unreachable(
-            f"no deployment runs in {state.path}",
-            hint="start one with `runtime up --detach`; if one runs, go to the folder where it was"
-            " started, or set SWITCHYARD_STATE to its state directory, or name its bus with"
-            " --redis-url.",
-        )
+        raise _absent(state, ", or name its bus with --redis-url")
     return Deployment(settings, state, None)
 
 
 def local(state: StateDirectory | None = None) -> RunFile:
-    """The supervisor of this machine. Raises `Unreachable` when none runs."""
+    """The supervisor of this machine. Raises `Unreachable` when none runs, or it is just
+    starting."""
     state = state or StateDirectory.from_environment()
     run = state.running()
     if run is None:
-        raise Unreachable(
-            f"no deployment runs in {state.path}",
-            hint="start one with `runtime up --detach`; if one runs, go to the folder where it was"
-            " started, or set SWITCHYARD_STATE to its state directory.",
-        )
+        raise _absent(state)
     return run
+
+
+def _absent(state: StateDirectory, otherwise: str = "") -> Unreachable:
+    if pid := state.holder():
+        return Unreachable(
+            f"a deployment is just starting in {state.path} (pid {pid})",
+            hint="try again in a moment; how its start goes stands in the terminal of `runtime up`,"
+            f" or with --detach in {state.supervisor_log}.",
+        )
+    return Unreachable(
+        f"no deployment runs in {state.path}",
+        hint="start one with `runtime up --detach`; if one runs, go to the folder where it was"
+        f" started, or set SWITCHYARD_STATE to its state directory{otherwise}.",
+    )

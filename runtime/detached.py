@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.config import Settings
+from runtime.config_sources import URL_VARIABLE
 from runtime.control import ask_supervisor
 from runtime.errors import EXIT_FAILED, Unreachable, UserError
 from runtime.state import RunFile, StateDirectory
@@ -53,7 +54,7 @@ def _launch(
     # A URL carries a password: it goes by the environment, never by a command line.
     environment = dict(os.environ)
     if redis_url:
-        environment["SWITCHYARD_BUS__REDIS_URL"] = redis_url
+        environment[URL_VARIABLE] = redis_url
     with state.supervisor_log.open("ab") as log:
         offset = log.tell()
         process = subprocess.Popen(

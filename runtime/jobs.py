@@ -28,12 +28,14 @@ from arq.constants import abort_jobs_ss, in_progress_key_prefix
 from arq.jobs import Job, JobStatus
 from arq.worker import Worker, func
 from pydantic import BaseModel, ConfigDict, Field
+from redis.asyncio.connection import parse_url
 from redis.exceptions import RedisError
 
 from bus import Bus, BusUnavailable, WorkerPresence, announce, tasks
 from runtime import __version__
 from runtime.child_death import PARENT_VARIABLE, dies_with_parent
 from runtime.config import Settings
+from runtime.config_sources import URL_VARIABLE
 from runtime.errors import InputError, Unreachable
 from runtime.state import StateDirectory
 
@@ -119,9 +121,19 @@ async def connect(settings: Settings) -> ArqRedis:
 
 
 def _redis_settings(settings: Settings) -> RedisSettings:
-    found = RedisSettings.from_dsn(settings.bus.redis_url)
-    found.conn_timeout, found.conn_retries = 5, 3
-    return found
+    """By redis-py's reading of the URL: arq's own leaves a password percent-encoded."""
+    told = parse_url(settings.bus.redis_url)
+    return RedisSettings(
+        host=told.get("host", "localhost"),
+        port=told.get("port", 6379),
+        unix_socket_path=told.get("path"),
+        database=told.get("db", 0),
+        username=told.get("username"),
+        password=told.get("password"),
+        ssl=settings.bus.redis_url.startswith("rediss://"),
+        conn_timeout=5,
+        conn_retries=3,
+    )
 
 
 async def enqueue(settings: Settings, request: JobRequest) -> str:
@@ -254,7 +266,7 @@ async def _serve(settings: Settings, name: str, state: StateDirectory) -> None:
         busy.add(job_id)
         claim = asyncio.create_task(_keep_claim(ctx["redis"], settings, job_id))
         try:
-            return await _run(JobRequest.model_validate(request), job_id, state)
+            return await _run(JobRequest.model_validate(request), job_id, settings, state)
         finally:
             busy.discard(job_id)
             await tasks.end([claim])
@@ -327,7 +339,18 @@ async def _free_unclaimed(bus: Bus, settings: Settings, own: set[str]) -> None:
         await asyncio.sleep(min(2.0, settings.jobs.claim_seconds / 3))
 
 
-async def _run(request: JobRequest, job_id: str, state: StateDirectory) -> dict[str, Any]:
+def _environment(settings: Settings, state: StateDirectory) -> dict[str, str]:
+    """What makes a job one of its worker's deployment, also where that was started on another bus
+    than its environment names."""
+    told = {**os.environ, "SWITCHYARD_STATE": str(state.path)}
+    if URL_VARIABLE in told:
+        told[URL_VARIABLE] = settings.bus.redis_url
+    return told
+
+
+async def _run(
+    request: JobRequest, job_id: str, settings: Settings, state: StateDirectory
+) -> dict[str, Any]:
     folder = state.jobs / job_id
     folder.mkdir(parents=True, exist_ok=True)
     output_log = folder / "output.log"
@@ -347,7 +370,7 @@ async def _run(request: JobRequest, job_id: str, state: StateDirectory) -> dict[
             stdout=out,
             stderr=out,
             cwd=request.cwd,
-            env={**os.environ, "SWITCHYARD_STATE": str(state.path)},
+            env=_environment(settings, state),
             start_new_session=True,
             # At once: two of them must never write into one directory.
             preexec_fn=dies_with_parent(signal.SIGKILL),

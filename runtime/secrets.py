@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
+from urllib.parse import unquote, urlsplit
 
 HIDDEN = "***"
 
@@ -21,6 +22,7 @@ _NOT_SECRET = re.compile(r"(?:^|[_-])tokens$", re.IGNORECASE)
 
 _IN_TEXT = (
     (re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*):[^\s/]*@"), rf"\1:{HIDDEN}@"),
+    (re.compile(r"([?&](?:ssl_)?password=)[^&\s\"']+"), rf"\1{HIDDEN}"),
     (re.compile(r"\b(?:sk|hf|ghp|gho|xox[bap])[-_][A-Za-z0-9_-]{12,}"), HIDDEN),
     (re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{8,}"), rf"\1{HIDDEN}"),
 )
@@ -74,9 +76,12 @@ class Redactor:
 def secret_values(
     redis_url: str | None, key_variables: Iterable[str], environ: Mapping[str, str] | None = None
 ) -> list[str]:
-    """The values that must never be written: the password in the URL, the configured API keys."""
+    """The values that must never be written: the passwords in the URL, as they are written and as
+    they are meant, and the configured API keys."""
     environ = os.environ if environ is None else environ
     values = [environ[name] for name in key_variables if environ.get(name)]
-    if redis_url and (found := re.search(r"://[^:/@\s]*:([^@\s]+)@", redis_url)):
-        values.append(found.group(1))
-    return values
+    parts = urlsplit(redis_url or "")
+    passwords = [parts.password, *re.findall(r"(?:^|&)(?:ssl_)?password=([^&]*)", parts.query)]
+    for password in filter(None, passwords):
+        values += [password, unquote(password)]
+    return list(dict.fromkeys(values))

@@ -39,6 +39,7 @@ class RunFile(BaseModel):
     started: float
     """Unix seconds."""
     profile: str
+    """Its name, or the whole path of its file."""
     redis_url: str
     control: str
     """Path of the supervisor's control socket."""
@@ -49,7 +50,9 @@ class StateDirectory:
     """Paths, and the lock that makes one supervisor the only one."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path.absolute()
+        # One name for one directory, whatever links lead to it: what a process says of its own
+        # working directory has none in it.
+        self.path = Path(os.path.realpath(path))
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Self:
@@ -128,6 +131,11 @@ class StateDirectory:
         found = self._read_run_file()
         return found if found is not None and self._locked() else None
 
+    def holder(self) -> str | None:
+        """The pid of the supervisor that has the lock, also before it runs; `None` when nobody
+        has it."""
+        return (self.lock_file.read_text().strip() or "unknown") if self._locked() else None
+
     def _read_run_file(self) -> RunFile | None:
         try:
             return RunFile.model_validate_json(self.run_file.read_text())
@@ -165,6 +173,8 @@ class StateLock:
                 hint="`runtime status` shows it and `runtime down` stops it; for a second one set"
                 " SWITCHYARD_STATE to another directory.",
             ) from None
+        # Of a supervisor that was killed: from now on the lock is held, and would vouch for it.
+        state.run_file.unlink(missing_ok=True)
         self._handle.truncate(0)
         self._handle.write(str(os.getpid()))
         self._handle.flush()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
+from pathlib import PurePath
 from typing import Any
 
 from agents.records import UsageEntry
@@ -306,7 +307,7 @@ def _timings(
         "created": manifest.created,
         "command": list(manifest.command),
         "versions": manifest.versions,
-        "profile": manifest.profile,
+        "profile": manifest.profile and PurePath(manifest.profile).name,
         "concurrency": manifest.concurrency,
         "pools": {name: facts.model_dump() for name, facts in manifest.pools.items()},
         "first_call": min(times, default=None),

@@ -26,6 +26,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Start Redis (unless one is named) and the workers; Ctrl-C drains, twice kills."""
         from runtime.config import DEFAULT_PROFILE, load
+        from runtime.config_sources import absolute_profile
 
         chosen = [*(overrides or ()), *(["sandbox.unsafe_exec=true"] if unsafe_exec else ())]
         settings = load(profile, overrides=chosen, redis_url=redis_url)
@@ -34,7 +35,7 @@ def register(app: typer.Typer) -> None:
 
             start_detached(profile, chosen, redis_url, settings)
             return
-        _foreground(settings, profile or DEFAULT_PROFILE)
+        _foreground(settings, absolute_profile(profile or DEFAULT_PROFILE))
 
 
 def _foreground(settings: Settings, profile: str) -> None:

@@ -32,7 +32,8 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Run one worker here until Ctrl-C; it drains, a second Ctrl-C abandons its work.
 
-        Without --redis-url it joins the deployment of this state directory.
+        Without --redis-url, and when none is configured, it joins the deployment of this state
+        directory with the configuration that one was started with; --set goes before it.
         """
         from runtime.config import DEFAULT_PROFILE, resolved_file
         from runtime.deployment import find

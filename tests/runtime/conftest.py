@@ -64,7 +64,7 @@ class Deployment:
         self.state = StateDirectory(path)
         self.environ = {
             **{k: v for k, v in os.environ.items() if not k.startswith("SWITCHYARD_")},
-            "SWITCHYARD_STATE": str(path),
+            "SWITCHYARD_STATE": str(self.state.path),
             "COLUMNS": "200",
         }
         self._started: list[subprocess.Popen[str]] = []

@@ -17,7 +17,8 @@ from runtime import jobs
 from runtime.config import resolved_file
 from runtime.errors import InputError
 from tests.forked import BENCH, forked
-from tests.runtime.conftest import LIMIT, Deployment, until
+from tests.redis_process import RedisProcess
+from tests.runtime.conftest import LIMIT, Deployment, changes, until
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -144,6 +145,18 @@ def test_a_queued_job_is_shown_as_cancelling_until_a_worker_drops_it_and_takes_o
     deployment.ok("scale", "jobs=1")
     until(lambda: listed(deployment, job_id).state == "cancelled", "cancelled job")
     assert not (tmp_path / "results").exists()
+
+
+def test_a_job_joins_the_bus_of_its_deployment_though_the_environment_names_another(
+    deployment: Deployment, any_server: RedisProcess, tmp_path: Path
+) -> None:
+    own = ("--set", f"bus.redis_url={any_server.url}", "--set", "bus.prefix=job-bus")
+    elsewhere = {"SWITCHYARD_BUS__REDIS_URL": "redis://127.0.0.1:1/0"}
+    words = (*changes(WORKING), *own)
+    deployment.ok("up", "--detach", "--profile", "scripted", *words, env=elsewhere)
+    job_id = queue(deployment, tmp_path / "results", samples=1)
+    job = until(lambda: (j := listed(deployment, job_id)).state in ("done", "failed") and j, "end")
+    assert job.state == "done", deployment.ok("jobs", "log", job_id)
 
 
 def test_what_is_on_the_queue_is_json_and_never_pickle(

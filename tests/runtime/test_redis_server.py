@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -20,7 +21,7 @@ from runtime.config import RedisServerSettings
 from runtime.errors import UserError
 from runtime.redis_server import RedisServer
 from runtime.state import StateDirectory
-from tests.runtime.conftest import until
+from tests.runtime.conftest import LIMIT, until
 
 
 @pytest.fixture
@@ -159,6 +160,23 @@ async def test_a_server_left_behind_is_ended_before_a_new_one_writes_there(
             assert connection.get("kept") == b"yes"
     finally:
         await second.stop()
+
+
+async def test_a_server_left_behind_is_known_by_every_path_of_its_data(
+    state: StateDirectory, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(state.path)
+    linked = StateDirectory(tmp_path / "link")
+    first = RedisServer(linked, RedisServerSettings())
+    await first.start()
+    second = RedisServer(linked, RedisServerSettings())
+    await second.start()
+    try:
+        async with asyncio.timeout(LIMIT):
+            assert await first.wait() is not None
+    finally:
+        await second.stop()
+        await first.stop()
 
 
 async def test_a_server_that_cannot_start_says_why(state: StateDirectory) -> None:

@@ -58,6 +58,17 @@ def test_a_run_file_without_a_live_owner_counts_as_nobody(tmp_path: Path) -> Non
     assert state.running() is None
 
 
+def test_a_run_file_of_a_killed_owner_counts_as_nobody_while_the_next_one_starts(
+    tmp_path: Path,
+) -> None:
+    state = StateDirectory(tmp_path)
+    state.create()
+    write_private(state.run_file, run_file(1).model_dump_json())
+    lock = StateLock(state)
+    assert state.running() is None
+    lock.release()
+
+
 def test_files_with_secrets_are_for_their_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     write_private(path, "secret")

@@ -209,10 +209,7 @@ def _searched(
 
 def _profile_of(where: Deployment) -> str | None:
     """What a profile that goes on from the deployment's extends: its name, or its whole path."""
-    if where.run is None:
-        return None
-    path = Path(where.run.profile)
-    return str(path.resolve()) if path.suffix == ".toml" else where.run.profile
+    return None if where.run is None else where.run.profile
 
 
 class _Shown:

@@ -1,0 +1,85 @@
+"""The password of Redis: written wrong it is one error, written right it is in no output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import pytest
+import redis
+
+from runtime import jobs
+from runtime.config import load
+from runtime.errors import EXIT_CONFIG
+from runtime.secrets import Redactor, secret_values
+from tests.redis_process import RedisProcess
+from tests.runtime.conftest import Deployment
+
+PASSWORD = "s3/cr#3t?pw@+%x"
+
+
+@pytest.fixture
+def guarded(any_server: RedisProcess) -> Iterator[str]:
+    """The path of a server's socket, at which the user `signs` has that password."""
+    with redis.Redis.from_url(any_server.url) as admin:
+        admin.execute_command("ACL", "SETUSER", "signs", "on", f">{PASSWORD}", "~*", "&*", "+@all")
+        yield str(any_server.socket)
+        admin.execute_command("ACL", "DELUSER", "signs")
+
+
+@pytest.mark.parametrize("command", [["status"], ["ask", "hi"], ["worker", "slm"], ["up"]])
+def test_a_password_that_is_not_percent_encoded_is_one_error_without_it(
+    deployment: Deployment, command: list[str]
+) -> None:
+    url = "redis://:s3cr3tpw/abc@127.0.0.1:6379/0"
+    done = deployment.run(*command, env={"SWITCHYARD_BUS__REDIS_URL": url})
+    assert done.returncode == EXIT_CONFIG
+    assert "s3cr3tpw" not in done.stdout + done.stderr
+    assert done.stderr.startswith("error: environment: SWITCHYARD_BUS__REDIS_URL: ")
+    assert "percent-encode the password" in done.stderr
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_config_hides_a_password_behind_the_question_mark(
+    deployment: Deployment, options: list[str]
+) -> None:
+    url = "redis://h/0?password=hunter2secret&protocol=3"
+    said = deployment.ok("config", *options, env={"SWITCHYARD_BUS__REDIS_URL": url})
+    assert "hunter2secret" not in said
+    assert "redis://h/0?password=***&protocol=3" in said
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://:s3%2Fcr3t@h/0",
+        "redis://h/0?password=s3%2Fcr3t",
+        "rediss://h/0?db=1&ssl_password=s3%2Fcr3t&protocol=3",
+    ],
+)
+def test_a_password_is_a_secret_as_it_is_written_and_as_it_is_meant(url: str) -> None:
+    assert sorted(secret_values(url, [])) == ["s3%2Fcr3t", "s3/cr3t"]
+
+
+def test_a_password_with_an_at_sign_is_a_secret_as_a_whole() -> None:
+    assert secret_values("redis://:s3@cr3t@h/0", []) == ["s3@cr3t"]
+
+
+def test_a_password_behind_the_question_mark_is_hidden_in_any_text() -> None:
+    said = Redactor().text("joining 'redis://h/0?db=1&password=short', at once")
+    assert said == "joining 'redis://h/0?db=1&password=***', at once"
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["unix://signs:{}@{}?db=0", "unix://{1}?username=signs&password={0}"],
+    ids=["before the host", "behind the question mark"],
+)
+async def test_the_queue_of_jobs_is_reached_with_any_password_that_is_percent_encoded(
+    guarded: str, form: str
+) -> None:
+    url = form.format(quote(PASSWORD, safe=""), guarded)
+    settings = load("scripted", redis_url=url, environ={})
+    pool = await jobs.connect(settings)
+    assert await pool.execute_command("ACL", "WHOAMI") == b"signs"
+    await pool.aclose()

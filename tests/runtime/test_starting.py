@@ -1,0 +1,56 @@
+"""What is said and done while a supervisor starts where another one was killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from runtime.errors import EXIT_UNREACHABLE
+from runtime.state import RunFile, StateLock, write_private
+from tests.runtime.conftest import Deployment
+
+
+@pytest.fixture
+def bystander() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has the pid of a supervisor that was killed."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def starting(deployment: Deployment, bystander: subprocess.Popen[bytes]) -> Iterator[Deployment]:
+    """A supervisor, which this process is, has taken the lock and loads Redis's data."""
+    deployment.state.create()
+    left = RunFile(
+        pid=bystander.pid,
+        started=0.0,
+        profile="micro",
+        redis_url="unix:///x",
+        control="/x",
+        version="1",
+    )
+    write_private(deployment.state.run_file, left.model_dump_json())
+    lock = StateLock(deployment.state)
+    yield deployment
+    lock.release()
+
+
+def test_down_stops_nobody_while_a_deployment_starts(
+    starting: Deployment, bystander: subprocess.Popen[bytes]
+) -> None:
+    starting.run("down")
+    assert bystander.poll() is None
+
+
+@pytest.mark.parametrize("command", [["down"], ["status"], ["ask", "hi"], ["scale", "slm=2"]])
+def test_a_deployment_that_is_just_starting_is_told_from_none(
+    starting: Deployment, command: list[str]
+) -> None:
+    done = starting.run(*command)
+    assert done.returncode == EXIT_UNREACHABLE
+    assert f"just starting in {starting.state.path} (pid {os.getpid()})" in done.stderr

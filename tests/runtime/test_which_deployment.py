@@ -1,0 +1,184 @@
+"""Which deployment a command is about, and what it takes of how that one was started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runtime.config import load
+from runtime.deployment import find
+from runtime.errors import EXIT_USAGE, ConfigError
+from runtime.state import RunFile, StateDirectory, StateLock, write_private
+from tests.forked import BENCH, forked
+from tests.runtime.conftest import ASKED, LIMIT, Deployment, until
+
+pytestmark = pytest.mark.timeout(300)
+
+OWN_URL = "unix://:its-password@/run/own.sock?db=0"
+OTHER_URL = "redis://:another@elsewhere:6379/0"
+STARTED_WITH = ("bus.prefix=team", "bus.shards=4", "models.slm.max_tokens=77")
+VARIABLE = "SWITCHYARD_BUS__REDIS_URL"
+
+
+@pytest.fixture
+def own_profile(tmp_path: Path) -> Path:
+    path = tmp_path / "own.toml"
+    path.write_text('extends = "scripted"\n')
+    return path
+
+
+@pytest.fixture
+def running(
+    tmp_path: Path, own_profile: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RunFile]:
+    """What a supervisor, which this process is, writes of a deployment of that profile."""
+    for name in [name for name in os.environ if name.startswith("SWITCHYARD_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    state = StateDirectory.from_environment()
+    state.create()
+    settings = load(str(own_profile), overrides=STARTED_WITH, redis_url=OWN_URL, environ={})
+    run = RunFile(
+        pid=os.getpid(),
+        started=0.0,
+        profile=str(own_profile),
+        redis_url=OWN_URL,
+        control="/x",
+        version="1",
+    )
+    lock = StateLock(state)
+    write_private(state.resolved, settings.to_json())
+    lock.publish(run)
+    yield run
+    lock.release()
+
+
+def profile_with_bus(folder: Path) -> str:
+    path = folder / "bus.toml"
+    path.write_text(f'extends = "scripted"\n[bus]\nredis_url = "{OTHER_URL}"\n')
+    return str(path)
+
+
+def test_a_set_option_is_laid_over_what_the_deployment_was_started_with(running: RunFile) -> None:
+    settings = find(overrides=("workers.slm.concurrency=8",)).settings
+    expected = find().settings.model_dump()
+    assert expected["bus"]["prefix"] == "team"
+    expected["workers"]["slm"]["concurrency"] = 8
+    assert settings.model_dump() == expected
+
+
+@pytest.mark.parametrize("named", ["own.toml", "./own.toml", "whole"])
+def test_a_deployment_that_is_named_by_its_own_profile_is_as_it_was_started(
+    running: RunFile, named: str
+) -> None:
+    profile = running.profile if named == "whole" else named
+    assert find(profile=profile).settings == find().settings
+
+
+def test_another_profile_is_taken_on_the_whole_bus_of_the_deployment(running: RunFile) -> None:
+    settings = find(profile="umi_scripted").settings
+    assert settings.models == load("umi_scripted", environ={}).models
+    assert settings.bus == find().settings.bus
+
+
+def test_a_set_option_goes_before_the_bus_of_the_deployment_too(running: RunFile) -> None:
+    for profile in (None, "umi_scripted"):
+        bus = find(profile=profile, overrides=("bus.lease_seconds=3",)).settings.bus
+        assert (bus.lease_seconds, bus.shards) == (3.0, 4)
+
+
+def test_the_environment_does_not_change_what_the_deployment_was_started_with(
+    running: RunFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWITCHYARD_BUS__PREFIX", "other")
+    for profile in (None, "umi_scripted"):
+        settings = find(profile=profile, overrides=("workers.tool.concurrency=8",)).settings
+        assert settings.bus.prefix == "team"
+
+
+def test_a_typo_in_a_set_option_is_named_beside_a_deployment_too(running: RunFile) -> None:
+    with pytest.raises(ConfigError, match=r"--set: .*did you mean workers.slm.concurrency"):
+        find(overrides=("workers.slm.concurency=8",))
+
+
+@pytest.mark.parametrize("how", ["variable", "set", "profile", "option"])
+def test_another_bus_that_is_given_or_configured_is_the_one_that_is_meant(
+    running: RunFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    if how == "variable":
+        monkeypatch.setenv(VARIABLE, OTHER_URL)
+    found = find(
+        redis_url=OTHER_URL if how == "option" else None,
+        profile=profile_with_bus(tmp_path) if how == "profile" else None,
+        overrides=(f"bus.redis_url={OTHER_URL}",) if how == "set" else (),
+    )
+    assert found.run is None
+    assert found.settings.bus.redis_url == OTHER_URL
+
+
+@pytest.mark.parametrize("url", [OWN_URL, ""])
+def test_a_deployment_whose_own_bus_or_none_is_in_the_environment_is_as_it_was_started(
+    running: RunFile, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    before = find().settings
+    monkeypatch.setenv(VARIABLE, url)
+    found = find()
+    assert found.run == running
+    assert found.settings == before
+
+
+def test_a_worker_by_hand_with_a_set_option_serves_the_key_space_of_its_deployment(
+    deployment: Deployment,
+) -> None:
+    deployment.up("bus.prefix=team", "bus.shards=4", kinds=())
+    deployment.start("worker", "slm", "--set", "workers.slm.concurrency=8")
+    [worker] = until(lambda: deployment.workers("slm"), "worker started by hand")
+    assert worker["concurrency"] == 8
+
+
+def test_a_deployment_says_its_profile_by_a_path_that_holds_in_every_folder(
+    deployment: Deployment, own_profile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(own_profile.parent)
+    deployment.up(profile="own.toml", kinds=())
+    run = deployment.state.running()
+    assert run is not None
+    assert run.profile == str(own_profile)
+
+
+def bench(deployment: Deployment, profile: str) -> subprocess.CompletedProcess[str]:
+    words = ("wordproblems", "--arms", "llm", "--samples", "1", "--output", "results")
+    return forked(
+        "bench.cli", BENCH, (*words, "--profile", profile), env=deployment.environ, timeout=LIMIT
+    )
+
+
+def test_a_benchmark_knows_the_profile_of_the_deployment_by_a_path_from_its_own_folder(
+    deployment: Deployment, own_profile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(own_profile.parent)
+    deployment.up(profile=str(own_profile), kinds=ASKED)
+    done = bench(deployment, "own.toml")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_benchmark_of_another_profile_than_the_deployment_has_is_refused(
+    shared: Deployment,
+) -> None:
+    done = bench(shared, "umi_scripted")
+    assert done.returncode == EXIT_USAGE
+    assert "the deployment that runs here has the profile scripted" in done.stderr
+
+
+def test_a_benchmark_on_a_bus_of_the_environment_has_the_profile_that_it_names(
+    deployment: Deployment, own_profile: Path
+) -> None:
+    own_profile.write_text('extends = "scripted"\n[bus]\nshards = 0\n')
+    deployment.environ[VARIABLE] = OTHER_URL
+    done = bench(deployment, str(own_profile))
+    assert f"{own_profile}: bus.shards" in done.stderr
