@@ -295,6 +295,9 @@ class TorchDecoder(Decoder[LoadedModel]):
         the ones that were about to join, else the youngest ones."""
         self._places, self._ended = max(1, tried // 2), 0
         if len(self._batch) == len(self._rows):
+            # Memory may have run out behind the pass, in the choice: then a row's last token is in
+            # the cache, and the next step would feed it a second time.
+            self._batch.cut([len(row.prompt.ids) + len(row.output_ids) - 1 for row in self._rows])
             self._remove(group)
             staying = len(self._rows) if joining else self._places
         else:  # the cache was lost with it

@@ -104,6 +104,10 @@ class KVBatch:
                 self._cache.copy_row(source, target, self._lengths[source])
         self._lengths = [self._lengths[source] for source in places]
 
+    def cut(self, lengths: Sequence[int]) -> None:
+        """Forget what row `i` has behind its first `lengths[i]` tokens."""
+        self._lengths = [min(pair) for pair in zip(self._lengths, lengths, strict=True)]
+
     def clear(self) -> None:
         """Forget every row, and give the memory back."""
         self._cache.free()
