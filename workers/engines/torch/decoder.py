@@ -218,13 +218,15 @@ class TorchDecoder(Decoder[LoadedModel]):
         chosen = _choose(logits, self._rows)
         self._push_all(range(len(self._rows)), chosen)
 
-    def _push_all(self, places: Sequence[int], chosen: list[Sampled]) -> None:
+    def _push_all(self, places: Sequence[int], chosen: list[Sampled | None]) -> None:
         """Give each of these rows its token; finished rows leave the batch, and so do those of
-        a request whose grammar fails."""
+        a request whose grammar or numbers fail."""
         failed: list[Job] = []
         for place, sampled in zip(places, chosen, strict=True):
             job = self._jobs[place]
             job.generated += 1
+            if sampled is None:
+                self._batch.wipe_row(place)
             if job not in failed:
                 try:
                     self._push(job, self._rows[place], sampled)
@@ -406,7 +408,7 @@ class TorchDecoder(Decoder[LoadedModel]):
         self._loras.use([each if isinstance(each, Lora) else None for each in weights])
 
 
-def _choose(logits: torch.Tensor, rows: Sequence[Row]) -> list[Sampled]:
+def _choose(logits: torch.Tensor, rows: Sequence[Row]) -> list[Sampled | None]:
     """See `choose_tokens`."""
     return choose_tokens(
         logits,

@@ -117,6 +117,11 @@ class KVBatch:
         """Make sure that nothing is left of rows that failed."""
         self._cache.wipe(len(self))
 
+    def wipe_row(self, row: int) -> None:
+        """Zero what a row has computed that is no number: another one may take its place, and does
+        not overwrite all of it."""
+        self._cache.wipe(row, row + 1)
+
     def _fit(self, rows: int, columns: int) -> None:
         try:
             self._cache.fit(rows, max([columns, *self._lengths]))
