@@ -88,11 +88,17 @@ class PolicyFollower:
                 return
             try:
                 await self._load(policy, version, served)
-            except EngineError as error:
+            except Exception as error:  # one bad version must not end the worker
+                expected = isinstance(error, EngineError)
+                reason = str(error) if expected else f"{type(error).__name__}: {error}"
                 if version == policy.current:
-                    served.refused, served.reason = version, str(error)
+                    served.refused, served.reason = version, reason
                 log.error(
-                    "policy version refused", policy=policy.name, version=version, error=str(error)
+                    "policy version refused",
+                    policy=policy.name,
+                    version=version,
+                    error=reason,
+                    exc_info=not expected,
                 )
             else:
                 served.version, served.published = version, published

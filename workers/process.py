@@ -28,6 +28,7 @@ from bus import (
     announce,
     policies,
 )
+from bus.connection import pause_before
 from bus.consumer import Handler
 from bus.tasks import end
 from workers.engines import build_engine
@@ -247,14 +248,25 @@ class Worker:
         """Serve what is published now before the first request, and every change from then on."""
         for name, path in pool.settings.adapters.items():
             await policies.publish_first(self._bus, f"{pool.name}/{name}", path)
-        following = aclosing(policies.follow(self._bus))
-        changes = await stack.enter_async_context(following)
-        await pool.policies.apply(await anext(changes))
+        async with aclosing(policies.follow(self._bus)) as changes:
+            await pool.policies.apply(await anext(changes))
 
         async def go_on() -> None:
-            async for found in changes:
-                await pool.policies.apply(found)
-                self._news.set()
+            failures = 0
+            while True:
+                try:
+                    # Begins with all that is published: nothing in between is missed.
+                    async with aclosing(policies.follow(self._bus)) as changes:
+                        async for found in changes:
+                            await pool.policies.apply(found)
+                            self._news.set()
+                            failures = 0
+                except Exception:  # nobody waits for this task: its end would go unseen
+                    failures += 1
+                    log.exception(
+                        "policies cannot be followed, what serves goes on", pool=pool.name
+                    )
+                    await asyncio.sleep(pause_before(failures))
 
         task = asyncio.create_task(go_on(), name=f"policies-{pool.name}")
         stack.push_async_callback(end, [task])

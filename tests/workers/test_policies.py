@@ -332,12 +332,62 @@ async def test_the_same_word_from_the_bus_loads_nothing_again(
     assert follower.adapter("slm/red") == "slm/red"
 
 
+async def written(file: Path, words: str) -> None:
+    """Wait until a worker's log says so."""
+    async with asyncio.timeout(60):
+        while True:
+            if words in await asyncio.to_thread(file.read_text):
+                return
+            await asyncio.sleep(0.05)
+
+
 async def answer(follower: PolicyFollower) -> tuple[int, ...]:
     """What the policy's weights say."""
     adapter = follower.adapter("slm/red")
     done = await ask(follower._engine, sampling={"max_tokens": 8}, adapter=adapter)  # pyright: ignore[reportPrivateUsage]
     assert done.adapter_version == 1
     return done.output_ids
+
+
+@pytest.mark.parametrize(
+    "path", ["/" + "x" * 300, "~nobody-of-this-name/lora", "/lo\0ra"], ids=["long", "user", "nul"]
+)
+async def test_a_path_that_cannot_be_looked_at_is_refused_by_name(
+    follower: PolicyFollower, path: str
+) -> None:
+    await follower.apply([Policy(name="slm/red").published(path, time.time())])
+    state = follower.state()["slm/red"]
+    assert state["refused"] == 1
+    assert f"the adapter {path!r} cannot be loaded" in str(state["reason"])
+
+
+async def test_a_version_that_fails_as_nobody_expected_is_refused_and_the_next_policy_is_served(
+    follower: PolicyFollower, tiny_loras: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine: TorchEngine = follower._engine  # pyright: ignore
+    load = engine.load_adapter
+
+    async def fail_for_red(name: str, path: str, version: int) -> None:
+        if name == "slm/red":
+            raise LookupError("a fault of ours")
+        await load(name, path, version)
+
+    monkeypatch.setattr(engine, "load_adapter", fail_for_red)
+    await follower.apply([published(name, tiny_loras[0]) for name in ("slm/red", "slm/green")])
+    assert follower.state()["slm/red"]["reason"] == "LookupError: a fault of ours"
+    assert follower.adapter("slm/green") == "slm/green"
+
+
+async def test_policies_are_followed_again_after_something_on_the_bus_could_not_be_read(
+    asker: Asker, tiny_loras: list[Path], tmp_path: Path
+) -> None:
+    bus = asker.bus
+    await asker.ask("slm")  # the worker has begun to follow
+    await bus.redis.hset(bus.keys.policies, "slm/spoilt", b"garbage")  # pyright: ignore
+    await policies.publish(bus, "slm/red", str(tiny_loras[0]))
+    await written(tmp_path / "gpu.log", "policies cannot be followed")
+    await bus.redis.hdel(bus.keys.policies, "slm/spoilt")  # pyright: ignore
+    await asker.served("slm/red", version=1)
 
 
 async def test_a_pool_begins_with_the_adapters_of_its_settings(

@@ -167,3 +167,15 @@ def test_it_can_be_said_without_an_engine_where_the_models_files_are(
         require_base_on_disk(settings, str(tmp_path / "foreign"))
     elsewhere = settings.model_copy(update={"model": "someone/model-on-the-hub.gguf"})
     require_base_on_disk(elsewhere, str(tmp_path / "foreign"))
+
+
+@pytest.mark.parametrize("engine", ["torch", "llama_cpp"])
+def test_an_adapter_whose_files_cannot_be_looked_at_is_refused_before_it_is_published(
+    tiny_model: Path, tmp_path: Path, engine: str
+) -> None:
+    file = tmp_path / "model.gguf"
+    file.touch()
+    model = {"torch": tiny_model, "llama_cpp": file}[engine]
+    settings = ModelSettings.model_validate({"engine": engine, "model": str(model)})
+    with pytest.raises(EngineError, match=r"the adapter '/xxx.* cannot be read .*too long"):
+        require_base_on_disk(settings, "/" + "x" * 300)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from workers.engines.local.sampling import (
     RowSampling,
+    Sampled,
     choose_tokens,
     forbid,
     given_token,
@@ -37,14 +38,27 @@ def logits_of(seed: int, count: int) -> torch.Tensor:
     return torch.randn(count, 50, generator=torch.Generator().manual_seed(seed)) * 3
 
 
+def chosen(
+    logits: torch.Tensor,
+    allowed: list[bytes | None],
+    batch: list[RowSampling],
+    positions: list[int],
+) -> list[Sampled]:
+    """As `choose_tokens`, of logits that are finite."""
+    found = choose_tokens(logits, allowed, batch, positions)
+    finite = [each for each in found if each is not None]
+    assert len(finite) == len(batch)
+    return finite
+
+
 @given(st.lists(rows, min_size=1, max_size=5), st.integers(0, 1000), st.integers(0, 99))
 def test_a_row_does_not_depend_on_its_neighbours(
     batch: list[RowSampling], seed: int, position: int
 ) -> None:
     logits = logits_of(seed, len(batch))
-    together = choose_tokens(logits, [None] * len(batch), batch, [position] * len(batch))
+    together = chosen(logits, [None] * len(batch), batch, [position] * len(batch))
     for i, row in enumerate(batch):
-        (alone,) = choose_tokens(logits[i : i + 1], [None], [row], [position])
+        (alone,) = chosen(logits[i : i + 1], [None], [row], [position])
         assert alone == pytest.approx(together[i], abs=1e-5)
         assert given_token(logits[i : i + 1], None, row, alone.token) == pytest.approx(
             alone, abs=1e-5
@@ -90,9 +104,7 @@ def test_draws_follow_the_distribution() -> None:
     logits = torch.tensor([[2.0, 1.0, 0.0, -1.0]])
     draws = 20_000
     sampled = RowSampling(temperature=0.7, top_p=1.0, top_k=0, seed=1, index=0)
-    found = choose_tokens(
-        logits.expand(draws, -1), [None] * draws, [sampled] * draws, list(range(draws))
-    )
+    found = chosen(logits.expand(draws, -1), [None] * draws, [sampled] * draws, list(range(draws)))
     expected = (logits[0] / 0.7).softmax(0)
     for token, count in Counter(each.token for each in found).items():
         probability = float(expected[token])
@@ -108,7 +120,7 @@ def test_draws_follow_the_distribution() -> None:
 def test_a_greedy_row_reports_the_softmax_of_the_raw_logits() -> None:
     logits = torch.tensor([[1.0, 3.0, 2.0]])
     greedy = RowSampling(temperature=0.0, top_p=0.5, top_k=1, seed=0, index=0)
-    (found,) = choose_tokens(logits, [None], [greedy], [0])
+    (found,) = chosen(logits, [None], [greedy], [0])
     own = float(logits.log_softmax(-1)[0, 1])
     assert found == (1, pytest.approx(own), pytest.approx(own))
 
@@ -128,10 +140,30 @@ def test_tokens_as_likely_as_the_last_one_kept_are_kept_too() -> None:
         assert torch.isfinite(sampling_logprobs(logits, [row]))[0].tolist() == [True] * 3 + [False]
 
 
-def test_logits_that_are_no_numbers_are_an_error() -> None:
-    greedy = RowSampling(temperature=0.0, top_p=1.0, top_k=0, seed=0, index=0)
-    with pytest.raises(FloatingPointError, match="float32"):
-        choose_tokens(torch.full((1, 4), math.nan), [None], [greedy], [0])
+@given(
+    st.lists(rows, min_size=2, max_size=5),
+    st.integers(0, 1000),
+    st.sampled_from([math.nan, math.inf]),
+    st.booleans(),
+)
+def test_a_row_of_logits_that_are_no_numbers_gets_no_token_and_the_others_get_theirs(
+    batch: list[RowSampling], seed: int, bad: float, all_of_it: bool
+) -> None:
+    logits = logits_of(seed, len(batch))
+    allowed, positions = [None] * len(batch), [0] * len(batch)
+    expected = choose_tokens(logits, allowed, batch, positions)
+    logits[1, slice(None) if all_of_it else 7] = bad
+    found = choose_tokens(logits, allowed, batch, positions)
+    assert found == [None if place == 1 else each for place, each in enumerate(expected)]
+
+
+@given(rows, st.integers(0, 1000))
+def test_no_token_can_have_come_from_logits_that_are_no_numbers(
+    row: RowSampling, seed: int
+) -> None:
+    logits = logits_of(seed, 1)
+    logits[0, 7] = math.nan
+    assert given_token(logits, None, row, int(logits.nan_to_num(-99).argmax())) is None
 
 
 @given(st.integers(1, 30), st.floats(0, 100) | st.none(), st.integers())

@@ -16,6 +16,8 @@ from tests.workers.engines.asking import ask, completions, events, failure, requ
 from tests.workers.engines.tiny_model import ANSWER
 from workers.engines.protocol import Completion, Delta
 from workers.engines.settings import ModelSettings
+from workers.engines.torch import decoder
+from workers.engines.torch.decoder import TorchDecoder
 from workers.engines.torch.engine import TorchEngine
 from workers.engines.torch.kv_cache import KVCache
 
@@ -132,6 +134,82 @@ async def test_what_was_done_is_logged(
         r"\d+ set back, at most \d+ at once for now",
         first,
     )
+
+
+async def four(engine: TorchEngine) -> list[Completion]:
+    """Answers of four requests that are decoded together, and end one after the other. None is a
+    trained one, in which a token more in the cache would hardly be seen."""
+    asked = [
+        request(f"{'9' * number} and?", sampling={"max_tokens": 12 + 4 * number})
+        for number in range(1, 5)
+    ]
+    async with asyncio.timeout(60):
+        found = await asyncio.gather(*(completions(engine, each) for each in asked))
+    return [each for (each,) in found]
+
+
+class Choices:
+    """Lets choices of tokens run out of memory, each after its pass: one for each of `failing`, in
+    this order, when it says so."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *failing: Callable[[Choices], bool]
+    ) -> None:
+        self.failing = list(failing)
+        self.rows: list[int] = []
+        """That each choice was for."""
+        self.beside = 0
+        """Rows in work, while another one is read in again."""
+        choose, go_on = decoder.choose_tokens, TorchDecoder._go_on  # pyright: ignore
+
+        def choose_or_fail(logits: torch.Tensor, *others: Any) -> Any:
+            self.rows.append(len(logits))
+            if self.failing and self.failing[0](self):
+                del self.failing[0]
+                raise torch.OutOfMemoryError("no room for the choice")
+            return choose(logits, *others)
+
+        def go_on_noted(own: TorchDecoder) -> None:
+            self.beside = len(own._rows)  # pyright: ignore[reportPrivateUsage]
+            try:
+                go_on(own)
+            finally:
+                self.beside = 0
+
+        monkeypatch.setattr(decoder, "choose_tokens", choose_or_fail)
+        monkeypatch.setattr(TorchDecoder, "_go_on", go_on_noted)
+
+    def fifth_of_four(self) -> bool:
+        """In the middle of the work on all four requests."""
+        return self.rows.count(4) == 5
+
+    def read_again(self) -> bool:
+        """With the pass that reads in a row that was set back, beside another one."""
+        return self.beside > 0
+
+
+def assert_same(found: list[Completion], expected: list[Completion]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        assert one.output_ids == other.output_ids
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-3)
+
+
+async def test_a_choice_without_memory_leaves_no_token_in_the_cache_twice(
+    engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = await four(engine)
+    choices = Choices(monkeypatch, Choices.fifth_of_four)
+    assert_same(await four(engine), expected)
+    assert not choices.failing
+
+
+async def test_a_row_that_is_read_again_and_finds_no_memory_for_its_choice_goes_on_right(
+    engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = await four(engine)
+    choices = Choices(monkeypatch, Choices.fifth_of_four, Choices.read_again)
+    assert_same(await four(engine), expected)
+    assert not choices.failing
 
 
 async def test_a_request_that_does_not_fit_alone_is_refused_and_the_next_one_is_not(

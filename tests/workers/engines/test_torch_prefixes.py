@@ -187,6 +187,26 @@ async def test_a_request_is_continued_behind_a_known_beginning(engine: TorchEngi
     assert rest.logprobs == pytest.approx(whole.logprobs, abs=SAME)
 
 
+@pytest.mark.parametrize("taken", [15, 16, 17])
+async def test_a_request_is_continued_with_the_logits_of_a_few_tokens_at_a_time(
+    engine: TorchEngine, monkeypatch: pytest.MonkeyPatch, taken: int
+) -> None:
+    monkeypatch.setattr("workers.engines.torch.decoder.SCORE_CHUNK", 8)
+    sampling = {"temperature": 1.5, "seed": 1, "max_tokens": 24}
+    whole = await ask(engine, sampling=sampling)
+    assert len(whole.output_ids) > 17
+    held: list[int] = []
+
+    def note(_: object, __: object, output: Any) -> None:
+        held.append(output.logits.shape[1])
+
+    _model(engine).register_forward_hook(note)
+    rest = await ask(engine, sampling=sampling, resume_ids=whole.output_ids[:taken])
+    assert max(held) == 8
+    assert rest.output_ids == whole.output_ids
+    assert rest.logprobs == pytest.approx(whole.logprobs, abs=SAME)
+
+
 async def test_a_long_rest_of_a_prompt_is_read_in_pieces(
     engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -291,23 +291,19 @@ class LlamaDecoder(Decoder[LoadedGguf]):
             return
         lanes = [lane for lane, _ in rows]
         stacked = np.stack([logits for _, logits in rows])
-        try:
-            chosen = choose_tokens(
-                stacked,
-                [lane.row.allowed for lane in lanes],
-                [lane.row.sampling for lane in lanes],
-                [len(lane.row.output_ids) for lane in lanes],
-            )
-        except FloatingPointError as error:
-            self._fail(list(dict.fromkeys(lane.job for lane in lanes)), EngineError(str(error)))
-            return
+        chosen = choose_tokens(
+            stacked,
+            [lane.row.allowed for lane in lanes],
+            [lane.row.sampling for lane in lanes],
+            [len(lane.row.output_ids) for lane in lanes],
+        )
         for lane, sampled in zip(lanes, chosen, strict=True):
             lane.job.generated += 1
             if lane in self._lanes and self._guarded(
                 lambda lane=lane, sampled=sampled: self._push(lane.job, lane.row, sampled),
                 [lane.job],
             ):
-                lane.pending.append(sampled.token)
+                lane.pending.append(lane.row.output_ids[-1])
                 if lane.row.finish_reason is not None:
                     self._leave(lane)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from workers.engines.local.model_files import gguf_text, local_folder, unusable
+from workers.engines.local.model_files import gguf_text, local_folder, reading, unusable
 from workers.engines.local.whole_model import holds_whole_model, require_same_tokenizer
 from workers.engines.settings import ModelSettings
 
@@ -109,6 +109,12 @@ def require_base(path: str, said: str | None, own: Callable[[], str | None], mod
 def require_base_on_disk(settings: ModelSettings, path: str) -> None:
     """What an engine of these settings would say of the base of an adapter, or of the tokenizer of
     a whole model, as far as the files on this machine tell. Raises EngineError `bad_request`."""
+    path = str(local_folder(path, "adapter"))
+    with reading(path, "adapter"):
+        _require_base_of_files(settings, path)
+
+
+def _require_base_of_files(settings: ModelSettings, path: str) -> None:
     if settings.engine == "torch":
         folder = local_folder(settings.model)
         if folder.is_dir() and holds_whole_model(path):

@@ -429,9 +429,14 @@ class Decoder(ABC, Generic[L]):
                     kind="bad_request",
                 )
 
-    def _push(self, job: Job, row: Row, sampled: Sampled) -> None:
-        """Give a row its token and send what comes of it. Raises EngineError if its grammar
-        cannot go on, and what `_completion` raises."""
+    def _push(self, job: Job, row: Row, sampled: Sampled | None) -> None:
+        """Give a row its token and send what comes of it. Raises EngineError if there is none for
+        it (see `choose_tokens`) or its grammar cannot go on, and what `_completion` raises."""
+        if sampled is None:
+            raise EngineError(
+                f"request {row.request.id}: the model's logits are not finite (NaN or infinity); "
+                "try dtype = 'float32'"
+            )
         delta = row.push(sampled)
         if job.request.stream:
             self._send(job, delta)

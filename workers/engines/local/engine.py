@@ -13,7 +13,7 @@ from workers.engines.grammar.matcher import Matcher
 from workers.engines.in_flight import InFlight, Ticket
 from workers.engines.local.adapters import Adapters, AdapterVersion
 from workers.engines.local.decoder import Decoder, Job, L, new_seed
-from workers.engines.local.model_files import local_folder, model_name
+from workers.engines.local.model_files import local_folder, model_name, reading
 from workers.engines.protocol import (
     Capabilities,
     Completion,
@@ -135,8 +135,9 @@ class LocalEngine(Generic[L]):
         """See `Engine.load_adapter`."""
         if self._adapters.version(name) == version:
             return
-        path, decoder = str(local_folder(path)), self._running
-        read = await asyncio.to_thread(decoder.read_adapter, path)
+        path, decoder = str(local_folder(path, "adapter")), self._running
+        with reading(path, "adapter"):
+            read = await asyncio.to_thread(decoder.read_adapter, path)
         loading = decoder.load_adapter(path, read)
         try:
             weights = await asyncio.wrap_future(loading)

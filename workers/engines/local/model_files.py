@@ -52,11 +52,14 @@ def find_folder(settings: ModelSettings) -> Path:
     return _download(model, settings.revision, _WANTED_FROM_HUB)
 
 
-def local_folder(model: str) -> Path:
+def local_folder(model: str, what: Weights = "model") -> Path:
     """Where a path, or the name of a micro model, points to. Raises EngineError for a micro model
-    that is not shipped."""
+    that is not shipped, or the home of a user that there is not."""
     if not model.startswith(_MICRO):
-        return Path(model).expanduser()
+        try:
+            return Path(model).expanduser()
+        except RuntimeError as error:
+            raise unusable(model, "this machine has no such user: name the folder", what) from error
     name = model.removeprefix(_MICRO)
     shipped = sorted(path.name for path in MICRO_MODELS.glob("*") if path.is_dir())
     if name not in shipped:
@@ -189,9 +192,10 @@ def check_safetensors(folder: Path, what: Weights = "model") -> None:
 
 
 @contextmanager
-def reading(model: str) -> Generator[None]:
+def reading(model: str, what: Weights = "model") -> Generator[None]:
     """Whatever a library stumbles over in files from outside is a refusal of the model: a
-    division by a size of zero, a template that is none, a number that is a word."""
+    division by a size of zero, a template that is none, a number that is a word, a folder that
+    may not be entered."""
     try:
         yield
     except EngineError:
@@ -200,7 +204,10 @@ def reading(model: str) -> Generator[None]:
         if is_out_of_memory(error):
             raise does_not_fit(model, error) from error
         said = " ".join(str(error).split())[:400]
-        raise unusable(model, f"its files are damaged ({type(error).__name__}: {said})") from error
+        if isinstance(error, OSError) and error.errno is not None:
+            raise unusable(model, f"its files cannot be read ({said})", what) from error
+        said = f"{type(error).__name__}: {said}"
+        raise unusable(model, f"its files are damaged ({said})", what) from error
 
 
 def unusable(name: str, reason: str, what: Weights = "model") -> EngineError:

@@ -70,11 +70,11 @@ def choose_tokens(
     allowed: Sequence[bytes | None],
     rows: Sequence[RowSampling],
     positions: Sequence[int],
-) -> list[Sampled]:
-    """The next token of every row, of those that its grammar allows (see `forbid`).
+) -> list[Sampled | None]:
+    """The next token of every row, of those that its grammar allows (see `forbid`); None for a row
+    whose logits are not finite (NaN or infinity), which says nothing of the others.
 
     logits: [rows, vocabulary], any float type; computed in float32, summed in float64.
-    Raises FloatingPointError if a row's logits are not finite where it samples.
     """
     xp = array_namespace(logits)
     own = xp.astype(logits, xp.float32)
@@ -91,16 +91,16 @@ def choose_tokens(
             )
             for i, token, logprob in zip(places, tokens, logprobs, strict=True):
                 found[i] = Sampled(token, logprob, logprob)
-    if not all(math.isfinite(each.logprob) for each in found.values()):
-        raise FloatingPointError(
-            "the model's logits are not finite (NaN or infinity); try dtype = 'float32'"
-        )
     shaped = [i for i, row in enumerate(rows) if row.shapes or allowed[i] is not None]
     if shaped:
         known = raw_logprobs(_rows(own, shaped), [found[i].token for i in shaped])
         for i, raw in zip(shaped, known, strict=True):
             found[i] = found[i]._replace(raw_logprob=raw)
-    return [found[i] for i in range(len(rows))]
+    return [found[i] if _is_finite(found[i]) else None for i in range(len(rows))]
+
+
+def _is_finite(sampled: Sampled) -> bool:
+    return math.isfinite(sampled.logprob) and math.isfinite(sampled.raw_logprob)
 
 
 def _rows(scores: Array, places: Sequence[int]) -> Array:
@@ -158,7 +158,8 @@ def given_token(
         known = sampling_logprobs(known, [row])
     (logprob,) = raw_logprobs(known, [token])
     (raw,) = raw_logprobs(own, [token])
-    return None if logprob == -math.inf else Sampled(token, logprob, raw)
+    sampled = Sampled(token, logprob, raw)
+    return sampled if _is_finite(sampled) else None
 
 
 def raw_logprobs(logits: Array, tokens: Sequence[int]) -> list[float]:

@@ -35,7 +35,8 @@ from workers.engines.torch.prefix_cache import PrefixCache
 from workers.engines.torch.whole_models import WholeModel, WholeModels, read_whole_model
 
 SCORE_CHUNK = 256
-"""Tokens scored per forward pass: bounds the logits in memory to 256 x vocabulary floats."""
+"""Tokens scored, or taken over from another worker, per forward pass: bounds the logits in memory
+to 256 x vocabulary floats."""
 
 PREFILL_TOKENS = 4096
 """Most tokens, padding included, in one prefill: enough to fill the cores, and short enough that
@@ -176,29 +177,26 @@ class TorchDecoder(Decoder[LoadedModel]):
         """Read a group together, and give each of its rows its first token. A request to be
         continued comes alone."""
         jobs = [reading.job for reading in group]
-        resumed = list(jobs[0].request.resume_ids)
         self._use([job.adapter for job in jobs])
         logits = self._batch.read(
-            [job.ids for job in jobs],
+            [job.rows[0].prompt.ids for job in jobs],
             [reading.known for reading in group],
             [len(job.rows) for job in jobs],
-            keep=len(resumed) + 1,
         )
         first = len(self._rows)
         for reading in group:
             reading.job.rows[0].cached = reading.length
             self._rows.extend(reading.job.rows)
             self._jobs.extend(reading.job for _ in reading.job.rows)
-        if resumed:
+        if jobs[0].request.resume_ids:
             (job,) = jobs
-            job.generated = len(resumed)
-            self._resume(job.rows[0], logits[0, :-1], resumed)
+            logits = self._resume(job, logits)
             if job.rows[0].finish_reason is not None:
                 self._send(job, self._completion(job.rows[0]))
                 self._remove([job])
                 return
         copies = torch.tensor([len(job.rows) for job in jobs], device=logits.device)
-        chosen = _choose(logits[:, -1].repeat_interleave(copies, dim=0), self._rows[first:])
+        chosen = _choose(logits.repeat_interleave(copies, dim=0), self._rows[first:])
         self._push_all(range(first, len(self._rows)), chosen)
 
     def _go_on(self) -> None:
@@ -209,7 +207,7 @@ class TorchDecoder(Decoder[LoadedModel]):
         self._parked.popleft()
         self._rows.append(row)
         self._jobs.append(job)
-        chosen = _choose(logits[:, -1], [row])
+        chosen = _choose(logits, [row])
         self._push_all([len(self._rows) - 1], chosen)
 
     def _step(self) -> None:
@@ -218,13 +216,15 @@ class TorchDecoder(Decoder[LoadedModel]):
         chosen = _choose(logits, self._rows)
         self._push_all(range(len(self._rows)), chosen)
 
-    def _push_all(self, places: Sequence[int], chosen: list[Sampled]) -> None:
+    def _push_all(self, places: Sequence[int], chosen: list[Sampled | None]) -> None:
         """Give each of these rows its token; finished rows leave the batch, and so do those of
-        a request whose grammar fails."""
+        a request whose grammar or numbers fail."""
         failed: list[Job] = []
         for place, sampled in zip(places, chosen, strict=True):
             job = self._jobs[place]
             job.generated += 1
+            if sampled is None:
+                self._batch.wipe_row(place)
             if job not in failed:
                 try:
                     self._push(job, self._rows[place], sampled)
@@ -295,6 +295,9 @@ class TorchDecoder(Decoder[LoadedModel]):
         the ones that were about to join, else the youngest ones."""
         self._places, self._ended = max(1, tried // 2), 0
         if len(self._batch) == len(self._rows):
+            # Memory may have run out behind the pass, in the choice: then a row's last token is in
+            # the cache, and the next step would feed it a second time.
+            self._batch.cut([len(row.prompt.ids) + len(row.output_ids) - 1 for row in self._rows])
             self._remove(group)
             staying = len(self._rows) if joining else self._places
         else:  # the cache was lost with it
@@ -339,14 +342,22 @@ class TorchDecoder(Decoder[LoadedModel]):
             return _out_of_memory(error)
         return super()._failure_of(error)
 
-    def _resume(self, row: Row, logits: torch.Tensor, resumed: list[int]) -> None:
-        """Take over tokens that another worker has streamed; nothing is shown a second time."""
-        for place, token in enumerate(resumed):
-            here = logits[place : place + 1]
-            sampled = given_token(here, row.allowed, row.sampling, token)
-            if sampled is None or row.finish_reason is not None:
-                raise cannot_continue(row)
-            row.push(sampled)
+    def _resume(self, job: Job, logits: torch.Tensor) -> torch.Tensor:
+        """Let the last row take over tokens that another worker has streamed; nothing is shown a
+        second time. Returns the logits [1, vocabulary] after them, of those after its prompt."""
+        (row,) = job.rows
+        for start in range(len(row.prompt.ids), len(job.ids), SCORE_CHUNK):
+            given = job.ids[start : start + SCORE_CHUNK]
+            following = self._batch.extend(job.ids[: start + len(given)])
+            for place, token in enumerate(given):
+                here = following[place - 1 : place] if place else logits
+                sampled = given_token(here, row.allowed, row.sampling, token)
+                if sampled is None or row.finish_reason is not None:
+                    raise cannot_continue(row)
+                row.push(sampled)
+            job.generated += len(given)
+            logits = following[-1:].clone()  # the rest of them is given back
+        return logits
 
     def _completion(self, row: Row) -> Completion:
         if self._settings.plain_logprobs:
@@ -403,7 +414,7 @@ class TorchDecoder(Decoder[LoadedModel]):
         self._loras.use([each if isinstance(each, Lora) else None for each in weights])
 
 
-def _choose(logits: torch.Tensor, rows: Sequence[Row]) -> list[Sampled]:
+def _choose(logits: torch.Tensor, rows: Sequence[Row]) -> list[Sampled | None]:
     """See `choose_tokens`."""
     return choose_tokens(
         logits,

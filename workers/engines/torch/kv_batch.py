@@ -37,14 +37,12 @@ class KVBatch:
         prompts: Sequence[Sequence[int]],
         beginnings: Sequence[States],
         copies: Sequence[int],
-        *,
-        keep: int = 1,
     ) -> torch.Tensor:
         """Append `copies[i]` rows with prompt i, of which `beginnings[i]` (none is an empty list)
-        was computed before: at most all but the last `keep` tokens.
+        was computed before: at most all but the last token.
 
-        Returns the logits [prompts, keep, vocabulary] after the last tokens. If it fails, the
-        batch has the rows that it had; if memory runs out, perhaps none.
+        Returns the logits [prompts, vocabulary] after the last tokens. If it fails, the batch has
+        the rows that it had; if memory runs out, perhaps none.
         """
         first = len(self)
         starts = [each[0][0].shape[1] if each else 0 for each in beginnings]
@@ -56,12 +54,12 @@ class KVBatch:
                 self._cache.write(first + place, states)
         if len(prompts) == 1 and starts[0]:
             (ids,), (start,) = prompts, starts
-            while len(ids) - start > max(READ_AT_ONCE, keep):
-                end = min(start + READ_AT_ONCE, len(ids) - keep)
+            while len(ids) - start > READ_AT_ONCE:
+                end = start + READ_AT_ONCE
                 self._forward(first, [ids[:end]], [start])
                 start = end
             starts = [start]
-        logits = self._forward(first, prompts, starts, keep)
+        logits = self._forward(first, prompts, starts)[:, -1]
         # From the last one on: no prompt's row is taken by copies before it was copied itself.
         end = first + sum(copies)
         for place in reversed(range(len(prompts))):
@@ -72,6 +70,17 @@ class KVBatch:
         for length, count in zip(lengths, copies, strict=True):
             self._lengths += [length] * count
         return logits
+
+    def extend(self, ids: Sequence[int]) -> torch.Tensor:
+        """Let the last row have all of `ids`, with whose beginning it was read; returns the logits
+        [tokens, vocabulary] after each that was missing. If it fails, the row is as before; if
+        memory runs out, perhaps there is none."""
+        place = len(self) - 1
+        known = self._lengths[place]
+        self._fit(len(self), len(ids))
+        logits = self._forward(place, [ids], [known], len(ids) - known)
+        self._lengths[place] = len(ids)
+        return logits[0]
 
     def step(self, tokens: Sequence[int]) -> torch.Tensor:
         """Feed one token per row; returns the logits [rows, vocabulary] after it."""
@@ -104,6 +113,10 @@ class KVBatch:
                 self._cache.copy_row(source, target, self._lengths[source])
         self._lengths = [self._lengths[source] for source in places]
 
+    def cut(self, lengths: Sequence[int]) -> None:
+        """Forget what row `i` has behind its first `lengths[i]` tokens."""
+        self._lengths = [min(pair) for pair in zip(self._lengths, lengths, strict=True)]
+
     def clear(self) -> None:
         """Forget every row, and give the memory back."""
         self._cache.free()
@@ -112,6 +125,11 @@ class KVBatch:
     def wipe(self) -> None:
         """Make sure that nothing is left of rows that failed."""
         self._cache.wipe(len(self))
+
+    def wipe_row(self, row: int) -> None:
+        """Zero what a row has computed that is no number: another one may take its place, and does
+        not overwrite all of it."""
+        self._cache.wipe(row, row + 1)
 
     def _fit(self, rows: int, columns: int) -> None:
         try:

@@ -165,10 +165,11 @@ class KVCache(Cache):
             for tensor, beginning in zip(held, given, strict=True):
                 tensor[row, :, : beginning.shape[1]] = beginning
 
-    def wipe(self, first: int) -> None:
-        """Zero the rows from `first` on: not even a weight of zero hides what is not a number."""
+    def wipe(self, first: int, end: int | None = None) -> None:
+        """Zero the rows from `first` on, up to `end` (None: all): not even a weight of zero hides
+        what is not a number."""
         for tensor in itertools.chain.from_iterable(self._held()):
-            tensor[first:].zero_()
+            tensor[first:end].zero_()
 
     def _held(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Keys and values of each layer that has an allocation."""

@@ -1,0 +1,88 @@
+"""Logits that are no numbers end the request that they belong to, and no other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.workers.engines.asking import completions, request
+from workers.engines.protocol import Completion, EngineError, GenerateRequest
+from workers.engines.settings import ModelSettings
+from workers.engines.torch.engine import TorchEngine
+
+FIRST = "9" * 40
+OTHERS = ("9" * 90, "What?", "And 7?")
+"""One that has more in the cache, so that all that the first one has is seen as long as it goes on;
+and shorter ones, the last of which takes the first one's place."""
+
+
+@pytest.fixture
+async def engine(tiny_model: Path) -> AsyncIterator[TorchEngine]:
+    engine = TorchEngine(ModelSettings(engine="torch", model=str(tiny_model), max_concurrency=8))
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+def damage(engine: TorchEngine, row: int, rows: int, passes: int) -> None:
+    """Let a layer compute NaN for one row, in pass `passes` over so many of them."""
+    model: Any = engine._loaded.model  # pyright: ignore
+    left = [passes]
+
+    def before(_: object, inputs: tuple[torch.Tensor, ...]) -> None:
+        if inputs[0].shape[:2] == (rows, 1):
+            left[0] -= 1
+            if left[0] == 0:
+                inputs[0][row] = torch.nan
+
+    model.model.layers[1].register_forward_pre_hook(before)
+
+
+def asked(count: int = 1) -> list[GenerateRequest]:
+    """Of which the first has `count` completions."""
+    sampled = {"max_tokens": 30, "temperature": 1.0, "seed": 3}
+    return [
+        request(FIRST, sampling={**sampled, "n": count}),
+        *(request(each, sampling=sampled) for each in OTHERS),
+    ]
+
+
+async def answers(
+    engine: TorchEngine, requests: list[GenerateRequest]
+) -> list[list[Completion] | BaseException]:
+    async with asyncio.timeout(60):
+        return await asyncio.gather(
+            *(completions(engine, each) for each in requests), return_exceptions=True
+        )
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_one_rows_nan_fails_its_request_and_the_others_get_what_they_would_have_got(
+    engine: TorchEngine, count: int
+) -> None:
+    _, *expected = await answers(engine, asked(count))
+    damage(engine, row=0, rows=count + len(OTHERS), passes=4)
+    failed, *found = await answers(engine, asked(count))
+    assert isinstance(failed, EngineError)
+    assert (failed.kind, failed.retryable) == ("internal", False)
+    assert "logits are not finite" in str(failed)
+    for one, other in zip(found, expected, strict=True):
+        assert isinstance(one, list)
+        assert isinstance(other, list)
+        assert one[0].output_ids == other[0].output_ids
+        assert one[0].logprobs == pytest.approx(other[0].logprobs, abs=1e-3)
+
+
+async def test_nothing_is_left_of_it_for_later_requests(engine: TorchEngine) -> None:
+    expected = await answers(engine, asked())
+    damage(engine, row=0, rows=1 + len(OTHERS), passes=4)
+    await answers(engine, asked())
+    for one, other in zip(await answers(engine, asked()), expected, strict=True):
+        assert isinstance(one, list)
+        assert isinstance(other, list)
+        assert one[0].output_ids == other[0].output_ids
