@@ -9,6 +9,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from agents.records import Message
@@ -188,6 +189,66 @@ async def test_a_stream_that_is_set_back_has_no_gap_and_no_repeat(
         last = pieces[-1]
         assert isinstance(last, Completion)
         assert "".join(each.text for each in pieces[:-1]) == last.text
+    await engine.close()
+
+
+@pytest.mark.parametrize("cells", [None, 128])
+async def test_streams_are_continued_with_the_logits_of_a_few_tokens_at_a_time(
+    tiny_gguf: Path, monkeypatch: pytest.MonkeyPatch, set_back: list[bool], cells: int | None
+) -> None:
+    """Also where rows are set back in the middle of it."""
+    monkeypatch.setattr("workers.engines.llama_cpp.decoder.SCORE_CHUNK", 8)
+    decode, wanted = LlamaContext.decode, [0]
+
+    def noting(self: LlamaContext, feeds: Sequence[Feed]) -> Any:
+        wanted.extend(feed.wanted for feed in feeds)
+        return decode(self, feeds)
+
+    monkeypatch.setattr(LlamaContext, "decode", noting)
+    engine = await started(tiny_gguf, max_context=128, max_tokens_in_flight=cells)
+    seeds, sampling = range(6), {"temperature": 3.0, "max_tokens": 40}
+    begun = [(await ask(engine, sampling={**sampling, "seed": seed})).output_ids for seed in seeds]
+    rest = await asyncio.gather(
+        *(
+            # With other draws, which would not come to the ids that are given.
+            ask(engine, sampling={**sampling, "seed": 100 + seed}, resume_ids=ids[:17])
+            for seed, ids in zip(seeds, begun, strict=True)
+        )
+    )
+    assert max(wanted) == 8
+    assert any(set_back) == (cells is not None)
+    for done, ids in zip(rest, begun, strict=True):
+        assert done.output_ids[:17] == ids[:17]
+        scores = await engine.score([*done.prompt_ids, *done.output_ids])
+        assert done.raw_logprobs == pytest.approx(scores[len(done.prompt_ids) - 1 :], abs=SAME)
+    await engine.close()
+
+
+async def test_one_rows_nan_fails_its_request_and_no_other(
+    tiny_gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = await started(tiny_gguf)
+    asked = [request(about(topic), sampling={"max_tokens": 12}) for topic in range(4)]
+    expected = [await completions(engine, each) for each in asked]
+    decode, damaged = LlamaContext.decode, [False]
+
+    def damage(self: LlamaContext, feeds: Sequence[Feed]) -> Any:
+        logits = decode(self, feeds)
+        if len(logits) == len(asked) and not damaged[0]:
+            logits[0] = np.nan
+            damaged[0] = True
+        return logits
+
+    monkeypatch.setattr(LlamaContext, "decode", damage)
+    found = await asyncio.gather(
+        *(completions(engine, each) for each in asked), return_exceptions=True
+    )
+    [failed] = [each for each in found if isinstance(each, EngineError)]
+    assert (failed.kind, failed.retryable) == ("internal", False)
+    assert "logits are not finite" in str(failed)
+    for one, other in zip(found, expected, strict=True):
+        if isinstance(one, list):
+            assert one[0].output_ids == other[0].output_ids
     await engine.close()
 
 

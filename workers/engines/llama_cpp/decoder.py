@@ -52,7 +52,8 @@ HEADROOM = 16
 """Cells left free for each row when another one is admitted."""
 
 SCORE_CHUNK = 128
-"""Tokens scored per call: bounds the logits in memory to 128 x vocabulary floats."""
+"""Tokens scored, or of one row taken over from another worker, per call: bounds the logits in
+memory to 128 x vocabulary floats."""
 
 CELLS_FOR = 16
 """Rows of the longest kind that the cells suffice for, unless max_tokens_in_flight says more or
@@ -73,8 +74,7 @@ class Lane:
     pending: list[int]
     """Tokens to be fed before the next one can be sampled."""
     given: list[int] = field(default_factory=list[int])
-    """Ids to continue from: the last of `pending`, each to be checked against its logits."""
-    given_logits: list[NDArray[np.float32]] = field(default_factory=list[NDArray[np.float32]])
+    """Ids to continue from that are not checked against their logits yet: the last of `pending`."""
     siblings: list[Row] = field(default_factory=list[Row])
     """Rows of the same request that begin behind the same prompt."""
 
@@ -218,10 +218,11 @@ class LlamaDecoder(Decoder[LoadedGguf]):
             del lane.pending[: len(feed.tokens)]
             rows = logits[place : place + feed.wanted]
             place += feed.wanted
-            if lane.pending:
-                lane.given_logits.extend(rows.copy())
-            else:
-                lane.given_logits.extend(rows[:-1])
+            following = rows if lane.pending else rows[:-1]
+            taken = self._guarded(
+                lambda lane=lane, following=following: self._take_given(lane, following), [lane.job]
+            )
+            if taken and not lane.pending:
                 ready.append((lane, rows[-1]))
         self._sample(ready)
 
@@ -257,9 +258,10 @@ class LlamaDecoder(Decoder[LoadedGguf]):
 
     @staticmethod
     def _feed(lane: Lane, limit: int) -> Feed:
-        tokens = lane.pending[:limit]
+        # Logits are wanted after the token before the first given one, and after each given one.
+        before = len(lane.pending) - len(lane.given) - 1
+        tokens = lane.pending[: min(limit, before + SCORE_CHUNK)]
         left = len(lane.pending) - len(tokens)
-        # After the token before the first given one, and after each given one.
         wanted = max(0, len(lane.given) + 1 - left)
         return Feed(lane.held.number, len(lane.held.tokens), tokens, min(wanted, len(tokens)))
 
@@ -269,7 +271,10 @@ class LlamaDecoder(Decoder[LoadedGguf]):
             return False
         lane = self._lanes.pop()
         self._sequences.drop(lane.held)
-        if lane.row.output_ids or lane.row.index:
+        if lane.given:
+            lane.job.rows, lane.job.generated = [], 0  # to be prepared anew
+            self._waiting.appendleft(lane.job)
+        elif lane.row.output_ids or lane.row.index:
             self._parked.appendleft(Parked(lane.job, lane.row))
         else:
             self._waiting.appendleft(lane.job)  # none of its rows has begun
@@ -278,15 +283,12 @@ class LlamaDecoder(Decoder[LoadedGguf]):
     def _sample(self, ready: Iterable[tuple[Lane, NDArray[np.float32]]]) -> None:
         rows: list[tuple[Lane, NDArray[np.float32]]] = []
         for lane, logits in ready:
-            if not lane.given or self._guarded(
-                lambda lane=lane: self._take_given(lane), [lane.job]
-            ):
-                if lane.row.finish_reason is None:
-                    rows.append((lane, logits))
-                    rows.extend((each, logits) for each in self._fork(lane))
-                else:
-                    self._send(lane.job, self._completion(lane.row))
-                    self._leave(lane)
+            if lane.row.finish_reason is None:
+                rows.append((lane, logits))
+                rows.extend((each, logits) for each in self._fork(lane))
+            else:
+                self._send(lane.job, self._completion(lane.row))
+                self._leave(lane)
         if not rows:
             return
         lanes = [lane for lane, _ in rows]
@@ -307,16 +309,17 @@ class LlamaDecoder(Decoder[LoadedGguf]):
                 if lane.row.finish_reason is not None:
                     self._leave(lane)
 
-    def _take_given(self, lane: Lane) -> None:
-        """Take over tokens that another worker has streamed; nothing is shown a second time."""
-        job, row = lane.job, lane.row
-        job.generated = len(lane.given)
-        for token, logits in zip(lane.given, lane.given_logits, strict=True):
-            sampled = given_token(logits[None], row.allowed, row.sampling, token)
+    def _take_given(self, lane: Lane, logits: NDArray[np.float32]) -> None:
+        """Take over tokens that another worker has streamed, as many as there are logits for
+        [tokens, vocabulary]; nothing is shown a second time."""
+        row, count = lane.row, len(logits)
+        for token, here in zip(lane.given[:count], logits, strict=True):
+            sampled = given_token(here[None], row.allowed, row.sampling, token)
             if sampled is None or row.finish_reason is not None:
                 raise cannot_continue(row)
             row.push(sampled)
-        lane.given, lane.given_logits = [], []
+        del lane.given[:count]
+        lane.job.generated += count
 
     def _fork(self, lane: Lane) -> list[Lane]:
         """Lanes for the request's other completions, which begin behind the same prompt. Those
