@@ -205,8 +205,10 @@ async def test_streams_are_continued_with_the_logits_of_a_few_tokens_at_a_time(
         return decode(self, feeds)
 
     monkeypatch.setattr(LlamaContext, "decode", noting)
-    engine = await started(tiny_gguf, max_context=128, max_tokens_in_flight=cells)
-    seeds, sampling = range(6), {"temperature": 3.0, "max_tokens": 40}
+    engine = await started(
+        tiny_gguf, max_context=128, max_tokens_in_flight=cells, max_concurrency=16
+    )
+    seeds, sampling = range(16), {"temperature": 5.0, "max_tokens": 60}
     begun = [(await ask(engine, sampling={**sampling, "seed": seed})).output_ids for seed in seeds]
     rest = await asyncio.gather(
         *(
