@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,26 +10,15 @@ from runtime.shipped_profiles import profile_names
 
 _PROFILES = f"{', '.join(profile_names())}, or the path of a .toml file."
 
-Profile = Annotated[
-    str | None,
-    typer.Option(
-        "--profile",
-        "-p",
-        help=_PROFILES,
-        envvar="SWITCHYARD_PROFILE",
-        show_default="micro",
-    ),
-]
-OfRunning = Annotated[
-    str | None,
-    typer.Option(
-        "--profile",
-        "-p",
-        help=_PROFILES,
-        envvar="SWITCHYARD_PROFILE",
-        show_default="the running deployment's, else micro",
-    ),
-]
+
+def _profile(without: str) -> Any:
+    return typer.Option(
+        "--profile", "-p", help=_PROFILES, envvar="SWITCHYARD_PROFILE", show_default=without
+    )
+
+
+Profile = Annotated[str | None, _profile("micro")]
+OfRunning = Annotated[str | None, _profile("the running deployment's, else micro")]
 """A profile in a command about the deployment that runs."""
 RedisUrl = Annotated[
     str | None,
