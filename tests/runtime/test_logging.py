@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,18 +17,6 @@ from runtime.secrets import HIDDEN, Redactor, is_secret_name, secret_values
 
 SECRET = "hunter2-and-more"
 URL = f"redis://:{SECRET}@host:6379/0"
-
-
-@pytest.fixture(autouse=True)
-def unchanged_logging() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    structlog.reset_defaults()
-    structlog.contextvars.clear_contextvars()
-    logging.captureWarnings(False)
 
 
 def lines_of(out: io.StringIO) -> list[dict[str, Any]]:
