@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import structlog
-from arq.connections import ArqRedis, RedisSettings, create_pool
+from arq.connections import ArqRedis
 from arq.constants import abort_jobs_ss, in_progress_key_prefix
 from arq.jobs import Job, JobStatus
 from arq.worker import Worker, func
 from pydantic import BaseModel, ConfigDict, Field
-from redis.asyncio.connection import parse_url
+from redis.asyncio import ConnectionPool
 from redis.exceptions import RedisError
 
 from bus import Bus, BusUnavailable, WorkerPresence, announce, tasks
@@ -108,31 +108,24 @@ def _described(value: object) -> str:
 
 async def connect(settings: Settings) -> ArqRedis:
     """Raises `Unreachable`."""
+    pool = _pool(settings)
     try:
-        return await create_pool(
-            _redis_settings(settings),
-            job_serializer=to_json,
-            job_deserializer=json.loads,
-            default_queue_name=queue_name(settings),
-            expires_extra_ms=QUEUE_LIFE_SECONDS * 1000,
-        )
+        await pool.ping()
     except (RedisError, OSError) as error:
+        await pool.aclose(close_connection_pool=True)
         raise Unreachable(f"Redis at {settings.bus.safe_url} does not answer: {error}") from error
+    return pool
 
 
-def _redis_settings(settings: Settings) -> RedisSettings:
-    """By redis-py's reading of the URL: arq's own leaves a password percent-encoded."""
-    told = parse_url(settings.bus.redis_url)
-    return RedisSettings(
-        host=told.get("host", "localhost"),
-        port=told.get("port", 6379),
-        unix_socket_path=told.get("path"),
-        database=told.get("db", 0),
-        username=told.get("username"),
-        password=told.get("password"),
-        ssl=settings.bus.redis_url.startswith("rediss://"),
-        conn_timeout=5,
-        conn_retries=3,
+def _pool(settings: Settings) -> ArqRedis:
+    """By redis-py's reading of the URL: arq's own leaves a password percent-encoded, and drops
+    what is said of certificates."""
+    return ArqRedis(
+        ConnectionPool.from_url(settings.bus.redis_url, socket_connect_timeout=5),
+        job_serializer=to_json,
+        job_deserializer=json.loads,
+        default_queue_name=queue_name(settings),
+        expires_extra_ms=QUEUE_LIFE_SECONDS * 1000,
     )
 
 
@@ -288,7 +281,7 @@ async def _serve(settings: Settings, name: str, state: StateDirectory) -> None:
         worker = Worker(
             functions=[func(run_program, name=FUNCTION)],
             queue_name=queue_name(settings),
-            redis_settings=_redis_settings(settings),
+            redis_pool=_pool(settings),
             max_jobs=settings.jobs.max_jobs,
             job_timeout=settings.jobs.timeout_seconds,
             keep_result=settings.jobs.keep_result_seconds,

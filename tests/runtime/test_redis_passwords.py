@@ -82,4 +82,4 @@ async def test_the_queue_of_jobs_is_reached_with_any_password_that_is_percent_en
     settings = load("scripted", redis_url=url, environ={})
     pool = await jobs.connect(settings)
     assert await pool.execute_command("ACL", "WHOAMI") == b"signs"
-    await pool.aclose()
+    await pool.aclose(close_connection_pool=True)
