@@ -161,6 +161,12 @@ def test_a_conversation_is_one_sequence_in_which_observations_are_not_learned() 
     assert made.truncated
 
 
+def test_a_completion_that_was_cut_marks_the_sequence_that_goes_on_from_it() -> None:
+    cut = a_call((1, 2), (3, 4), finish_reason="length")
+    (made,) = sequences.sequences_of((cut, a_call((1, 2, 3, 4, 9), (5,))), lambda call: True, 64)
+    assert made.truncated
+
+
 def test_a_prompt_that_does_not_extend_the_ids_before_begins_a_new_sequence() -> None:
     """A template that drops earlier reasoning, or another temperature."""
     other = a_call((1, 2, 4, 9), (5,))
