@@ -11,6 +11,10 @@ does not matter either whether the K candidates stand in one step or in K runs o
 the same state is the same group. A group is sealed when all K members of one policy version are
 there; what is left over is counted and named, and never trained on. A step that was sampled
 adaptively is a group of its own, of K of its candidates (`adaptive_groups`).
+
+Of the runs that `usable_runs` refuses nothing is learned, and from no completion twice: a fork's
+journal begins with its parent's. A fork is no whole run of its own either, since it shares what
+came before with its parent.
 """
 
 from __future__ import annotations
@@ -21,14 +25,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agents.records import RECORDS_VERSION, Call, Candidate, PolicyRef, Trajectory
+from agents.records import Call, Candidate, PolicyRef, Trajectory
 from agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from trainers.data.json_files import Reading, Skipped, Unreadable
 from trainers.grpo.adaptive_groups import adaptive_of, keep
 from trainers.grpo.advantages import ADVANTAGES, Baseline
 from trainers.grpo.rewards import RewardChoice, candidate_reward, chosen, run_reward
 from trainers.grpo.sequences import Belongs, TokenSequence, sequences_of
-from trainers.store import OTHER_VERSION
+from trainers.grpo.usable_runs import require_usable
 
 Grouping = Literal["at-grpo", "trajectory", "single"]
 
@@ -36,6 +40,7 @@ Grouping = Literal["at-grpo", "trajectory", "single"]
 MIXED = "mixed policy versions"
 INCOMPLETE = "incomplete group"
 TWICE = "run that is there twice"
+SEEN = "completion of a run that it was forked from"
 SEVERAL_AGENTS = "run of several agents"
 
 
@@ -125,6 +130,8 @@ class _Sample:
     key: GroupKey
     policy: PolicyRef
     member: Member
+    calls: frozenset[str]
+    """Ids of its completions."""
 
 
 class Sealer:
@@ -136,6 +143,8 @@ class Sealer:
         """What was left out so far, and why."""
         self._open: dict[GroupKey, dict[PolicyRef, list[Member]]] = {}
         self._known: set[str] = set()
+        self._sampled: set[str] = set()
+        """Ids of the completions that are in members."""
 
     def add(self, trajectory: Trajectory) -> list[Group]:
         """The groups that this run completes. One that was there already counts once."""
@@ -144,6 +153,7 @@ class Sealer:
             return []
         self._known.add(trajectory.run.id)
         try:
+            require_usable(trajectory, whole=self.sealing.grouping != "at-grpo")
             adaptive = adaptive_of(trajectory.run)
         except Unreadable as error:
             self.skipped.append(Skipped(trajectory.run.id, error.reason, error.detail))
@@ -151,7 +161,7 @@ class Sealer:
         if adaptive is not None and self.sealing.grouping == "at-grpo":
             return self._steps(trajectory, adaptive)
         sealed: list[Group] = []
-        for sample in _samples(trajectory, self.sealing, self.skipped):
+        for sample in self._new_samples(trajectory):
             members = self._open.setdefault(sample.key, {}).setdefault(sample.policy, [])
             members.append(sample.member)
             if len(members) == self.sealing.size:
@@ -163,7 +173,7 @@ class Sealer:
         """The groups of a run whose steps were each sampled until they had shown enough."""
         size, sealed = self.sealing.size, list[Group]()
         found: dict[GroupKey, dict[PolicyRef, list[Member]]] = {}
-        for sample in _samples(trajectory, self.sealing, self.skipped):
+        for sample in self._new_samples(trajectory):
             found.setdefault(sample.key, {}).setdefault(sample.policy, []).append(sample.member)
         for key, by_policy in found.items():
             for policy, members in list(by_policy.items()):
@@ -175,6 +185,19 @@ class Sealer:
                 sealed.append(Group(key, policy, chosen, Sampled(rewards, kept)))
             self.skipped += self._incomplete(key, by_policy)
         return sealed
+
+    def _new_samples(self, trajectory: Trajectory) -> Iterator[_Sample]:
+        """Those whose completions are in no member yet."""
+        whole = self.sealing.grouping != "at-grpo"
+        found = (_whole_runs if whole else _candidates)(trajectory, self.sealing, self.skipped)
+        for sample in found:
+            if sample.calls.isdisjoint(self._sampled):
+                self._sampled |= sample.calls
+                yield sample
+            else:
+                self.skipped.append(
+                    Skipped(sample.member.origin, SEEN, trajectory.run.parent or "")
+                )
 
     def left_over(self) -> list[Skipped]:
         """The groups that are not complete, when no run comes any more."""
@@ -206,17 +229,6 @@ def seal(trajectories: Iterable[Trajectory], sealing: Sealing) -> Reading[Group]
     return Reading(tuple(sealed), (*sealer.skipped, *sealer.left_over()))
 
 
-def _samples(trajectory: Trajectory, sealing: Sealing, skipped: list[Skipped]) -> Iterator[_Sample]:
-    if trajectory.version != RECORDS_VERSION or trajectory.run.version != RECORDS_VERSION:
-        versions = {trajectory.version, trajectory.run.version} - {RECORDS_VERSION}
-        said = f"version {', '.join(map(str, versions))}; this program reads {RECORDS_VERSION}"
-        skipped.append(Skipped(trajectory.run.id, OTHER_VERSION, said))
-    elif sealing.grouping == "at-grpo":
-        yield from _candidates(trajectory, sealing, skipped)
-    else:
-        yield from _whole_runs(trajectory, sealing, skipped)
-
-
 def _candidates(
     trajectory: Trajectory, sealing: Sealing, skipped: list[Skipped]
 ) -> Iterator[_Sample]:
@@ -234,7 +246,7 @@ def _candidates(
                 continue
             state = _digest(list(candidate.calls[0].prompt_ids))
             key = GroupKey(instance, step.agent, step.turn, state)
-            yield _Sample(key, policy, Member(origin, reward, sequences))
+            yield _Sample(key, policy, Member(origin, reward, sequences), _ids([candidate]))
 
 
 def _whole_runs(
@@ -256,7 +268,7 @@ def _whole_runs(
             skipped.append(Skipped(origin, error.reason, error.detail))
             continue
         key = GroupKey(_instance(trajectory), agent, None, None)
-        yield _Sample(key, policy, Member(origin, reward, sequences))
+        yield _Sample(key, policy, Member(origin, reward, sequences), _ids(own))
 
 
 def _learnable(
@@ -272,6 +284,10 @@ def _learnable(
         versions = sorted({f"{call.policy.name} {call.policy.version}" for call in calls})
         raise Unreadable(MIXED, f"one member's completions: {', '.join(versions)}")
     return calls[0].policy, tuple(sequences)
+
+
+def _ids(candidates: Iterable[Candidate]) -> frozenset[str]:
+    return frozenset(call.id for candidate in candidates for call in candidate.calls)
 
 
 def _wanted(agent: str, sealing: Sealing) -> bool:

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.environments.game import Part, Rewards
-from agents.records import Candidate, SamplingParams, Trajectory
+from agents.records import Candidate, Outcome, SamplingParams, Step, Trajectory
 from trainers.grpo import groups as grouping
-from trainers.grpo import rewards, sequences
+from trainers.grpo import rewards, sequences, usable_runs
 from trainers.grpo.groups import Group, Sealer, Sealing, seal
 from trainers.grpo.rewards import RewardChoice
 from trainers.models import load_tokenizer
@@ -252,6 +252,59 @@ def test_a_record_without_a_scheme_s_rewards_is_named() -> None:
     step = a_step([Candidate(calls=(a_call(),), reward_parts={"total": 1.0})])
     _, reasons = shown(a_run(1, step), reward=RewardChoice(scheme="dense"))
     assert reasons == {rewards.NO_SCHEME: 1}
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("outcome", Outcome)
+def test_a_run_that_was_broken_off_is_no_failure_to_learn_from(
+    outcome: Outcome, whole: bool
+) -> None:
+    """What a worker's crash, a limit or a user ended says nothing of what the agents did."""
+    broken = {Outcome.CANCELLED, Outcome.DEADLINE, Outcome.BUDGET, Outcome.ERROR}
+    step = a_step([a_candidate(1.0)] if whole else [a_candidate(1.0), a_candidate(0.0)])
+    runs = [
+        a_run(number, step, reward=0.0).model_copy(update={"outcome": outcome, "reason": "why"})
+        for number in (1, 2)
+    ]
+    groups, reasons = shown(*runs, grouping="trajectory" if whole else "at-grpo")
+    if outcome in broken:
+        assert (groups, reasons) == ([], {f"run that ended by {outcome}": 2})
+    else:
+        assert len(groups) == (1 if whole else 2)
+        assert reasons == {}
+
+
+def forked(number: int, parent: Trajectory, *more: Step) -> Trajectory:
+    """Run `number`, which begins with the steps of its parent: their completions are the same."""
+    own = a_run(number, *more)
+    steps = [step.model_copy(update={"run_id": own.run.id}) for step in parent.steps]
+    run = own.run.model_copy(update={"parent": parent.run.id})
+    return own.model_copy(update={"run": run, "steps": (*steps, *own.steps)})
+
+
+def test_the_steps_that_a_fork_has_of_its_parent_are_learned_once() -> None:
+    pair = [a_candidate(0.0), a_candidate(1.0)]
+    parent = a_run(1, a_step(pair))
+    fork = forked(2, parent, a_step(pair, turn=1))
+    groups, reasons = shown(parent, fork)
+    assert [(group.key.turn, group.members[0].origin[:36]) for group in groups] == [
+        (0, parent.run.id),
+        (1, fork.run.id),
+    ]
+    assert reasons == {grouping.SEEN: 2}
+    assert len(shown(fork)[0]) == 2
+    lonely = a_run(1, a_step([a_candidate(0.0)]))
+    groups, reasons = shown(lonely, forked(2, lonely))
+    assert groups == []
+    assert reasons == {grouping.SEEN: 1, grouping.INCOMPLETE: 1}
+
+
+def test_a_fork_is_no_whole_run_that_competes_with_its_parent() -> None:
+    parent = a_run(1, a_step([a_candidate(0.0)]), reward=0.0)
+    fork = forked(2, parent, a_step([a_candidate(1.0)], turn=1))
+    groups, reasons = shown(parent, fork, grouping="trajectory")
+    assert groups == []
+    assert reasons == {usable_runs.FORKED: 1, grouping.INCOMPLETE: 1}
 
 
 @given(
