@@ -4,6 +4,7 @@ from a store, so that a replay comes to the same weights."""
 from __future__ import annotations
 
 from agents.records import RECORDS_VERSION, Outcome, Trajectory
+from trainers.data.held_out import require_training
 from trainers.data.json_files import Unreadable
 from trainers.store import OTHER_VERSION
 
@@ -16,7 +17,8 @@ FORKED = "run that was forked from another"
 
 def require_usable(trajectory: Trajectory, *, whole: bool) -> None:
     """Raises `Unreadable` for records of another version, for a run that was broken off (it would
-    count as a failure), and, where `whole` runs compete, for a fork."""
+    count as a failure), for one of a task that is held out from training, and, where `whole` runs
+    compete, for a fork."""
     run = trajectory.run
     if trajectory.version != RECORDS_VERSION or run.version != RECORDS_VERSION:
         versions = {trajectory.version, run.version} - {RECORDS_VERSION}
@@ -26,3 +28,4 @@ def require_usable(trajectory: Trajectory, *, whole: bool) -> None:
         raise Unreadable(f"{BROKEN} {trajectory.outcome}", trajectory.reason or "")
     if whole and run.parent is not None:
         raise Unreadable(FORKED, run.parent)
+    require_training(run)
