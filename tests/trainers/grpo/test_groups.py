@@ -274,6 +274,59 @@ def test_a_run_that_was_broken_off_is_no_failure_to_learn_from(
         assert reasons == {}
 
 
+def a_team(number: int, tester: int, coder: int = 3, prompt: str = "") -> Trajectory:
+    """Run `number` of a coder and a tester of these versions."""
+    run = a_run(
+        number,
+        a_step([a_candidate(0.0, a_call(version=coder))], agent="coder"),
+        a_step([a_candidate(0.0, a_call(version=tester))], agent="tester", turn=1),
+        reward=float(number),
+    )
+    return run.model_copy(
+        update={"run": run.run.model_copy(update={"prompts": {"pair/coder": prompt}})}
+    )
+
+
+def test_whole_runs_beside_other_versions_of_a_team_mate_do_not_compete() -> None:
+    """What a better tester makes of it is nothing that the coder has done."""
+    runs = [a_team(1, 3), a_team(2, 4), a_team(3, 3), a_team(4, 4)]
+    groups, reasons = shown(*runs, grouping="trajectory", agents=frozenset({"coder"}))
+    assert [group.rewards for group in groups] == [(1.0, 3.0), (2.0, 4.0)]
+    assert reasons == {}
+
+
+def test_whole_runs_that_are_beside_several_versions_are_told() -> None:
+    """As where a publication falls into a wave."""
+    made = seal([a_team(1, 3), a_team(2, 4)], replace(SEALING, grouping="trajectory"))
+    assert made.records == ()
+    coder, tester = made.skipped
+    assert (coder.reason, tester.reason) == (grouping.MIXED_TEAMS, grouping.MIXED)
+    assert coder.detail.startswith("2 of 2 members: 1 of version 3 beside prompts ")
+    assert "tester by llm 3 of micro, 1 of version 3 beside" in coder.detail
+    assert coder.detail.endswith("tester by llm 4 of micro")
+
+
+def test_whole_runs_compete_though_one_ended_before_a_team_mate_had_a_turn() -> None:
+    """A planner that gives up at once, for example, and one that does not."""
+    both, alone = (
+        a_team(1, 3),
+        a_run(2, a_step([a_candidate(0.0, a_call(version=3))], agent="coder")),
+    )
+    alone = alone.model_copy(
+        update={"run": alone.run.model_copy(update={"prompts": both.run.prompts})}
+    )
+    coders = {"grouping": "trajectory", "agents": frozenset({"coder"})}
+    (group,), reasons = shown(both, alone.model_copy(update={"team_reward": 0.0}), **coders)
+    assert group.rewards == (1.0, 0.0)
+    assert reasons == {}
+
+
+def test_whole_runs_with_other_prompts_do_not_compete() -> None:
+    runs = [a_team(1, 3, prompt="one"), a_team(2, 3, prompt="other")]
+    groups, reasons = shown(*runs, grouping="trajectory")
+    assert (groups, reasons) == ([], {grouping.MIXED_TEAMS: 2})
+
+
 def forked(number: int, parent: Trajectory, *more: Step) -> Trajectory:
     """Run `number`, which begins with the steps of its parent: their completions are the same."""
     own = a_run(number, *more)
