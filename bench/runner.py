@@ -233,7 +233,13 @@ class Runner:
             options=self._manifest.workflow_options,
             seed=seed_of(self._manifest.seed, job.item.id),
             budget=Budget(seconds=self._manifest.run_seconds),
-            tags={"bench": self._manifest.benchmark, "arm": job.arm.name, "item": job.item.id},
+            tags={
+                "bench": self._manifest.benchmark,
+                "arm": job.arm.name,
+                "item": job.item.id,
+                # By which trainers know what is kept for measuring.
+                "split": str(job.item.about.get("split", self._manifest.split)),
+            },
             environment=environment,
             instance=instance,
             run_id=known,

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import ValidationError
 
 from agents.environments import plan_path, sokoban, sudoku, word_problem_team
 from agents.environments.puzzle_splits import Split
+from agents.environments.team_episode import parse_instance
 from agents.errors import InvalidOptions
-from agents.records import JsonObject
+from agents.records import JsonObject, Task
 
 Game = Literal["plan_path", "sokoban", "sudoku", "word_problems"]
 Difficulty = (
@@ -24,6 +25,7 @@ Instance = (
     | sudoku.SudokuInstance
     | word_problem_team.WordProblemInstance
 )
+P = TypeVar("P", bound=Instance)
 _SIDES: dict[Game, tuple[str, ...]] = {
     "plan_path": ("rows", "columns"),
     "sokoban": ("rows", "columns"),
@@ -81,6 +83,30 @@ def drawn_puzzles(
             return sudoku.instances(split, seed, count, difficulty)
         case word_problem_team.Difficulty():
             return word_problem_team.instances(split, seed, count, difficulty)
+
+
+def split_of_task(task: Task) -> Split | None:
+    """The split that a puzzle belongs to by its content. None for a task of no game of these, and
+    for a word problem that does not say its wordings. Raises `InvalidTask`."""
+    match task.environment:
+        case plan_path.ENVIRONMENT:
+            return _instance(task, plan_path.PlanPathInstance).split
+        case sokoban.ENVIRONMENT:
+            return _instance(task, sokoban.SokobanInstance).split
+        case sudoku.ENVIRONMENT:
+            return _instance(task, sudoku.SudokuInstance).split
+        case word_problem_team.ENVIRONMENT:
+            try:
+                return _instance(task, word_problem_team.WordProblemInstance).split
+            except KeyError:
+                # Of another version's generator.
+                return None
+        case _:
+            return None
+
+
+def _instance(task: Task, model: type[P]) -> P:
+    return parse_instance(task.environment, model, task.instance)
 
 
 def size_of(difficulty: Difficulty) -> str:

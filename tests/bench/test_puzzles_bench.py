@@ -37,6 +37,8 @@ from tests.agents.conversations import a_run
 from tests.agents.test_pair import ManyHost, raises
 from tests.bench.command_line import bench
 from tests.bench.puzzle_client import PuzzleClient, manifest, measured, oracle
+from trainers.data.held_out import require_training
+from trainers.data.json_files import Unreadable
 
 GAMES = ("plan_path", "sokoban", "sudoku", "word_problems")
 BOXOBAN = """; 7
@@ -96,6 +98,21 @@ def test_an_arm_alone_is_played_by_that_agent_alone(tmp_path: Path) -> None:
         "plan_agent_alone": {"plan_agent"},
         "tool_agent_alone": {"tool_agent"},
     }
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_a_run_says_of_which_split_it_is_so_that_no_training_takes_what_is_measured_by(
+    tmp_path: Path, split: str
+) -> None:
+    client = PuzzleClient()
+    measured(tmp_path / "out", manifest(wanted("sudoku", 3, split=split), "pair"), client)
+    assert [run.tags["split"] for run in client.runs.values()] == [split] * 3
+    for run in client.runs.values():
+        if split == "train":
+            require_training(run)
+        else:
+            with pytest.raises(Unreadable, match="held out"):
+                require_training(run)
 
 
 def test_success_is_told_by_the_version_that_played(tmp_path: Path) -> None:

@@ -394,7 +394,7 @@ async def test_runs_of_held_out_instructions_are_not_trained_on(tmp_path: Path) 
     source = await recorded_in(tmp_path, recorded)
     assert source.trajectories == ()
     assert [(one.reason, one.detail) for one in source.skipped] == [
-        ("an instruction that is held out from training", "unseen_worlds")
+        ("a task that is held out from training", "unseen_worlds")
     ]
 
 

@@ -14,7 +14,6 @@ from pydantic import ValidationError
 from agents.environments.api_worlds import (
     ENVIRONMENT,
     Instance,
-    Split,
     UnfitRecipe,
     rebuild,
     stream,
@@ -27,6 +26,7 @@ from agents.roles.umi.output import Action, Next, Unreadable, read_action, read_
 from agents.roles.umi.settings import tools_of
 from agents.roles.umi.transcript import calls_of
 from trainers.data import toolbench
+from trainers.data.held_out import NOT_REBUILT, require_training
 from trainers.data.json_files import Reading, Skipped, document, parse
 from trainers.data.json_files import Unreadable as UnreadableJson
 from trainers.data.trajectories import Step, Trajectory
@@ -35,7 +35,6 @@ from trainers.store import read_trajectories
 
 TEST_QUERY = "a test query"
 TRAINING_QUERY = "no test query"
-HELD_OUT = "an instruction that is held out from training"
 TEST_QUERIES = "test_query_ids"
 NOT_SOLVED = "not solved"
 NOT_VERIFIED = "nobody verified it"
@@ -214,9 +213,8 @@ def _of_run(recorded: RecordedTrajectory) -> Trajectory:
         if recorded.run.task.environment == ENVIRONMENT:
             instance = rebuild(recorded.run.task.instance)
     except (InvalidTask, UnfitRecipe, ValidationError) as error:
-        raise UnreadableJson("the task cannot be rebuilt", str(error)) from error
-    if instance is not None and instance.split is not Split.TRAIN:
-        raise UnreadableJson(HELD_OUT, instance.split.value)
+        raise UnreadableJson(NOT_REBUILT, str(error)) from error
+    require_training(recorded.run)
     _require_solved(recorded, instance)
     prompt = recorded.run.task.prompt
     if instance is not None and prompt == instance.instruction:

@@ -368,6 +368,16 @@ def _say_skipped(data: GrpoData) -> None:
     )
     for reason, count in data.skipped.items():
         typer.echo(f"left out: {count:,} × {reason}, such as {data.example(reason)}", err=True)
+    if len(set(data.oldest.values())) > 1:
+        listed = ", ".join(f"{name} {version:,}" for name, version in data.oldest.items())
+        typer.echo(
+            "warning: the groups begin at different versions of their policies "
+            f"({listed}), and a training counts the versions of all of them as one. If the "
+            "policies began at different numbers, samples of the higher one pass for newer than "
+            "they are, and this is no replay of the loop that recorded them: train the agents of "
+            "one policy at a time (--agent), each with its own --base-version",
+            err=True,
+        )
 
 
 class _Shown:

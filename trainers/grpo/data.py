@@ -69,6 +69,16 @@ class GrpoData:
         return digest.hexdigest()
 
     @property
+    def oldest(self) -> dict[str, int]:
+        """Policy → the first of its versions that sampled any of the groups. A deployment counts
+        the versions of each policy for itself, a training all of them as one."""
+        found: dict[str, int] = {}
+        for group in self.groups:
+            name = group.policy.adapter or group.policy.name
+            found[name] = min(group.policy.version, found.get(name, group.policy.version))
+        return dict(sorted(found.items()))
+
+    @property
     def agents(self) -> tuple[str, ...]:
         return tuple(sorted({group.key.agent for group in self.groups}))
 

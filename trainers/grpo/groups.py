@@ -6,11 +6,19 @@
 | `trajectory` | K whole runs, for one (task instance, agent): the paper's MAS + GRPO | the run |
 | `single` | K whole runs of one task instance by one agent: single agent + GRPO | the run |
 
+A whole run is worth what its whole team did: runs in which another agent had other weights, or with
+other prompts, do not compete. Where a publication falls into a wave, its runs may be of several
+such groups, of which none is complete. An agent that had nothing to do in a run fits any weights.
+
 A run's id is in no key: a group of one run's samples has no spread to learn from (rllm#776). It
 does not matter either whether the K candidates stand in one step or in K runs of one instance:
 the same state is the same group. A group is sealed when all K members of one policy version are
 there; what is left over is counted and named, and never trained on. A step that was sampled
 adaptively is a group of its own, of K of its candidates (`adaptive_groups`).
+
+Of the runs that `usable_runs` refuses nothing is learned, and from no completion twice: a fork's
+journal begins with its parent's. A fork is no whole run of its own either, since it shares what
+came before with its parent.
 """
 
 from __future__ import annotations
@@ -21,21 +29,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agents.records import RECORDS_VERSION, Call, Candidate, PolicyRef, Trajectory
+from agents.records import Call, Candidate, PolicyRef, Trajectory
 from agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from trainers.data.json_files import Reading, Skipped, Unreadable
 from trainers.grpo.adaptive_groups import adaptive_of, keep
 from trainers.grpo.advantages import ADVANTAGES, Baseline
 from trainers.grpo.rewards import RewardChoice, candidate_reward, chosen, run_reward
 from trainers.grpo.sequences import Belongs, TokenSequence, sequences_of
-from trainers.store import OTHER_VERSION
+from trainers.grpo.usable_runs import require_usable
 
 Grouping = Literal["at-grpo", "trajectory", "single"]
 
 
 MIXED = "mixed policy versions"
+MIXED_TEAMS = "mixed versions of team-mates, or prompts"
 INCOMPLETE = "incomplete group"
 TWICE = "run that is there twice"
+SEEN = "completion of a run that it was forked from"
 SEVERAL_AGENTS = "run of several agents"
 
 
@@ -125,6 +135,31 @@ class _Sample:
     key: GroupKey
     policy: PolicyRef
     member: Member
+    calls: frozenset[str]
+    """Ids of its completions."""
+    beside: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Of a whole run, what it shares with those that it competes with: each other agent that acted
+    → by which weights, and the hash of the prompts."""
+
+
+@dataclass
+class _Open:
+    """Members of one policy version, of a group that is not complete."""
+
+    beside: dict[str, str] = field(default_factory=dict[str, str])
+    """Of all members."""
+    members: list[Member] = field(default_factory=list[Member])
+
+    def fits(self, sample: _Sample) -> bool:
+        return all(self.beside.get(name, by) == by for name, by in sample.beside.items())
+
+    def add(self, sample: _Sample) -> None:
+        self.beside.update(sample.beside)
+        self.members.append(sample.member)
+
+    @property
+    def told(self) -> str:
+        return ", ".join(f"{name} {by}" for name, by in sorted(self.beside.items()))
 
 
 class Sealer:
@@ -134,8 +169,10 @@ class Sealer:
         self.sealing = sealing
         self.skipped: list[Skipped] = []
         """What was left out so far, and why."""
-        self._open: dict[GroupKey, dict[PolicyRef, list[Member]]] = {}
+        self._open: dict[GroupKey, dict[PolicyRef, list[_Open]]] = {}
         self._known: set[str] = set()
+        self._sampled: set[str] = set()
+        """Ids of the completions that are in members."""
 
     def add(self, trajectory: Trajectory) -> list[Group]:
         """The groups that this run completes. One that was there already counts once."""
@@ -144,6 +181,7 @@ class Sealer:
             return []
         self._known.add(trajectory.run.id)
         try:
+            require_usable(trajectory, whole=self.sealing.grouping != "at-grpo")
             adaptive = adaptive_of(trajectory.run)
         except Unreadable as error:
             self.skipped.append(Skipped(trajectory.run.id, error.reason, error.detail))
@@ -151,45 +189,75 @@ class Sealer:
         if adaptive is not None and self.sealing.grouping == "at-grpo":
             return self._steps(trajectory, adaptive)
         sealed: list[Group] = []
-        for sample in _samples(trajectory, self.sealing, self.skipped):
-            members = self._open.setdefault(sample.key, {}).setdefault(sample.policy, [])
-            members.append(sample.member)
-            if len(members) == self.sealing.size:
-                sealed.append(Group(sample.key, sample.policy, tuple(members)))
-                members.clear()
+        for sample in self._new_samples(trajectory):
+            opened = self._open.setdefault(sample.key, {}).setdefault(sample.policy, [])
+            group = next((each for each in opened if each.fits(sample)), None)
+            if group is None:
+                opened.append(group := _Open())
+            group.add(sample)
+            if len(group.members) == self.sealing.size:
+                sealed.append(Group(sample.key, sample.policy, tuple(group.members)))
+                opened.remove(group)
         return sealed
 
     def _steps(self, trajectory: Trajectory, adaptive: AdaptiveSampling) -> list[Group]:
         """The groups of a run whose steps were each sampled until they had shown enough."""
         size, sealed = self.sealing.size, list[Group]()
-        found: dict[GroupKey, dict[PolicyRef, list[Member]]] = {}
-        for sample in _samples(trajectory, self.sealing, self.skipped):
-            found.setdefault(sample.key, {}).setdefault(sample.policy, []).append(sample.member)
+        found: dict[GroupKey, dict[PolicyRef, _Open]] = {}
+        for sample in self._new_samples(trajectory):
+            found.setdefault(sample.key, {}).setdefault(sample.policy, _Open()).add(sample)
         for key, by_policy in found.items():
-            for policy, members in list(by_policy.items()):
+            for policy, members in [(each, by.members) for each, by in by_policy.items()]:
                 if len(members) < size:
                     continue
-                rewards = tuple(member.reward for member in by_policy.pop(policy))
+                rewards = tuple(member.reward for member in members)
+                del by_policy[policy]
                 kept = keep(rewards, size, adaptive.success, f"{trajectory.run.id}/{key}")
                 chosen = tuple(members[at] for at in kept)
                 sealed.append(Group(key, policy, chosen, Sampled(rewards, kept)))
-            self.skipped += self._incomplete(key, by_policy)
+            self.skipped += self._incomplete(key, list(by_policy.items()))
         return sealed
+
+    def _new_samples(self, trajectory: Trajectory) -> Iterator[_Sample]:
+        """Those whose completions are in no member yet."""
+        whole = self.sealing.grouping != "at-grpo"
+        found = (_whole_runs if whole else _candidates)(trajectory, self.sealing, self.skipped)
+        for sample in found:
+            if sample.calls.isdisjoint(self._sampled):
+                self._sampled |= sample.calls
+                yield sample
+            else:
+                self.skipped.append(
+                    Skipped(sample.member.origin, SEEN, trajectory.run.parent or "")
+                )
 
     def left_over(self) -> list[Skipped]:
         """The groups that are not complete, when no run comes any more."""
-        return [one for key, by in self._open.items() for one in self._incomplete(key, by)]
+        return [
+            one
+            for key, by_policy in self._open.items()
+            for one in self._incomplete(
+                key, [(policy, each) for policy, several in by_policy.items() for each in several]
+            )
+        ]
 
     def _incomplete(
-        self, key: GroupKey, by_policy: Mapping[PolicyRef, Sequence[Member]]
+        self, key: GroupKey, left: Sequence[tuple[PolicyRef, _Open]]
     ) -> Iterator[Skipped]:
         """Of members that are in no group; nothing where there are none."""
-        left = {policy: members for policy, members in by_policy.items() if members}
         if not left:
             return
-        size, count = self.sealing.size, sum(map(len, left.values()))
-        versions = ", ".join(f"{len(m)} of version {p.version}" for p, m in left.items())
-        reason = MIXED if len(left) > 1 and count >= size else INCOMPLETE
+        size, count = self.sealing.size, sum(len(each.members) for _, each in left)
+        mixed = any(policy != left[0][0] for policy, _ in left)
+        teams = any(each.told != left[0][1].told for _, each in left)
+        versions = ", ".join(
+            f"{len(each.members)} of version {policy.version}"
+            + (f" beside {each.told}" if teams else "")
+            for policy, each in left
+        )
+        reason = INCOMPLETE
+        if len(left) > 1 and count >= size:
+            reason = MIXED if mixed else MIXED_TEAMS
         yield Skipped(str(key), reason, f"{count} of {size} members: {versions}")
 
 
@@ -204,17 +272,6 @@ def seal(trajectories: Iterable[Trajectory], sealing: Sealing) -> Reading[Group]
     # Stable: within a version in the order in which they were completed.
     sealed.sort(key=lambda group: group.policy.version)
     return Reading(tuple(sealed), (*sealer.skipped, *sealer.left_over()))
-
-
-def _samples(trajectory: Trajectory, sealing: Sealing, skipped: list[Skipped]) -> Iterator[_Sample]:
-    if trajectory.version != RECORDS_VERSION or trajectory.run.version != RECORDS_VERSION:
-        versions = {trajectory.version, trajectory.run.version} - {RECORDS_VERSION}
-        said = f"version {', '.join(map(str, versions))}; this program reads {RECORDS_VERSION}"
-        skipped.append(Skipped(trajectory.run.id, OTHER_VERSION, said))
-    elif sealing.grouping == "at-grpo":
-        yield from _candidates(trajectory, sealing, skipped)
-    else:
-        yield from _whole_runs(trajectory, sealing, skipped)
 
 
 def _candidates(
@@ -234,7 +291,7 @@ def _candidates(
                 continue
             state = _digest(list(candidate.calls[0].prompt_ids))
             key = GroupKey(instance, step.agent, step.turn, state)
-            yield _Sample(key, policy, Member(origin, reward, sequences))
+            yield _Sample(key, policy, Member(origin, reward, sequences), _ids([candidate]))
 
 
 def _whole_runs(
@@ -252,11 +309,12 @@ def _whole_runs(
             own = [chosen(step) for step in trajectory.steps if step.agent == agent and step.calls]
             reward = run_reward(trajectory, agent, sealing.reward)
             policy, sequences = _learnable(own, sealing)
+            beside = _beside(trajectory, agent)
         except Unreadable as error:
             skipped.append(Skipped(origin, error.reason, error.detail))
             continue
         key = GroupKey(_instance(trajectory), agent, None, None)
-        yield _Sample(key, policy, Member(origin, reward, sequences))
+        yield _Sample(key, policy, Member(origin, reward, sequences), _ids(own), beside)
 
 
 def _learnable(
@@ -274,6 +332,10 @@ def _learnable(
     return calls[0].policy, tuple(sequences)
 
 
+def _ids(candidates: Iterable[Candidate]) -> frozenset[str]:
+    return frozenset(call.id for candidate in candidates for call in candidate.calls)
+
+
 def _wanted(agent: str, sealing: Sealing) -> bool:
     return sealing.agents is None or agent in sealing.agents
 
@@ -281,6 +343,18 @@ def _wanted(agent: str, sealing: Sealing) -> bool:
 def _instance(trajectory: Trajectory) -> str:
     run = trajectory.run
     return _digest([run.task.model_dump(mode="json"), run.workflow, run.options])
+
+
+def _beside(trajectory: Trajectory, agent: str) -> dict[str, str]:
+    """What else decided how a run ended. Raises `Unreadable`."""
+    weights: dict[str, set[str]] = {}
+    for step in trajectory.steps:
+        if step.agent != agent and step.calls:
+            by = (call.policy for call in chosen(step).calls)
+            said = {f"{each.adapter or each.name} {each.version} of {each.base}" for each in by}
+            weights.setdefault(step.agent, set()).update(said)
+    found = {other: f"by {' and '.join(sorted(by))}" for other, by in weights.items() if by}
+    return {**found, "prompts": _digest(trajectory.run.prompts)[:12]}
 
 
 def _digest(value: object) -> str:

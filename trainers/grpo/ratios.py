@@ -31,7 +31,8 @@ def ratio_quantiles(log_ratios: torch.Tensor) -> tuple[float, ...]:
 
     if len(log_ratios) == 0:
         return (1.0,) * len(QUANTILES)
-    picked = log_ratios.detach().double()[:: max(1, len(log_ratios) // MOST)][:MOST]
+    # Rounded up: rows come by length, and what lies behind `MOST` picks would be the longest ones.
+    picked = log_ratios.detach().double()[:: -(-len(log_ratios) // MOST)]
     at = torch.tensor(QUANTILES, dtype=torch.float64, device=picked.device)
     # The exponential keeps the order, and beyond its range is no number that JSON could hold.
     return tuple(torch.exp(torch.quantile(picked, at).clamp(-700, 700)).tolist())

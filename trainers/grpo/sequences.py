@@ -41,7 +41,7 @@ class TokenSequence:
     temperature: float
     """That all of it was sampled at."""
     truncated: bool
-    """Whether its last completion ended at its limit of tokens."""
+    """Whether any of its completions ended at its limit of tokens."""
 
     @property
     def count(self) -> int:
@@ -72,7 +72,7 @@ def sequences_of(
             learned=(*(before.learned if before else ()), *[False] * read, *[True] * written),
             logprobs=(*(before.logprobs if before else ()), *[0.0] * read, *call.logprobs),
             temperature=call.sampling.temperature,
-            truncated=call.finish_reason == "length",
+            truncated=call.finish_reason == "length" or (before is not None and before.truncated),
         )
         if len(sequence.ids) > max_context:
             raise Unreadable(TOO_LONG, f"{len(sequence.ids):,} tokens of {max_context:,}")

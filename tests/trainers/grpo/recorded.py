@@ -90,12 +90,28 @@ def a_run(
     )
     return Trajectory(
         run=run,
-        steps=tuple(step.model_copy(update={"run_id": run.id}) for step in steps),
+        steps=tuple(_of_run(run, place, step) for place, step in enumerate(steps)),
         outcome=Outcome.ANSWERED,
         ended=1.0,
         team_reward=reward,
         agent_rewards=dict(agent_rewards or {}),
     )
+
+
+def _of_run(run: Run, place: int, step: Step) -> Step:
+    """With completions of its own, as every run has them."""
+    candidates = tuple(
+        candidate.model_copy(
+            update={
+                "calls": tuple(
+                    call.model_copy(update={"id": f"{run.id}/{place}/{number}/{at}"})
+                    for at, call in enumerate(candidate.calls)
+                )
+            }
+        )
+        for number, candidate in enumerate(step.candidates)
+    )
+    return step.model_copy(update={"run_id": run.id, "candidates": candidates})
 
 
 async def record(store: Path, runs: Sequence[Trajectory], *, batch: int = 1) -> None:

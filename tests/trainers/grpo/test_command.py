@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from agents.records import Trajectory
 from trainers.cli import app
 
 from .recorded import record
@@ -63,6 +64,36 @@ def test_the_command_names_what_it_leaves_out_and_ends_with_a_table_and_a_line_o
     assert code == 0
     assert "is finished; --restart trains anew" in err
     assert again == out
+
+
+def test_policies_that_begin_at_different_versions_are_warned_of(
+    base: Path, tmp_path: Path
+) -> None:
+    """A deployment counts each policy's versions for itself; a training has one number."""
+    loaded = load(base)
+    runs = [
+        by_policy(run, agent)
+        for agent, version in (("coder", 3), ("tester", 5))
+        for run in rollouts(loaded, version, count=2, agents=(agent,))
+    ]
+    asyncio.run(record(tmp_path / "store", runs))
+    arguments = ("--from-store", tmp_path / "store", "--base", base, "--steps", 1)
+    code, _, err = command(tmp_path / "both", *arguments)
+    assert code == 0, err
+    assert "warning: the groups begin at different versions of their policies (coder 3, " in err
+    code, _, err = command(tmp_path / "one", *arguments, "--agent", "tester")
+    assert code == 0, err
+    assert "warning" not in err
+
+
+def by_policy(run: Trajectory, name: str) -> Trajectory:
+    """The same, sampled by the adapter of that name."""
+    said = json.loads(run.model_dump_json())
+    for step in said["steps"]:
+        for candidate in step["candidates"]:
+            for call in candidate["calls"]:
+                call["policy"]["adapter"] = name
+    return Trajectory.model_validate_json(json.dumps(said))
 
 
 @pytest.mark.parametrize(

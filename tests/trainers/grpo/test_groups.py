@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.environments.game import Part, Rewards
-from agents.records import Candidate, SamplingParams, Trajectory
+from agents.records import Candidate, Outcome, SamplingParams, Step, Trajectory
 from trainers.grpo import groups as grouping
-from trainers.grpo import rewards, sequences
+from trainers.grpo import rewards, sequences, usable_runs
 from trainers.grpo.groups import Group, Sealer, Sealing, seal
 from trainers.grpo.rewards import RewardChoice
 from trainers.models import load_tokenizer
@@ -161,6 +161,12 @@ def test_a_conversation_is_one_sequence_in_which_observations_are_not_learned() 
     assert made.truncated
 
 
+def test_a_completion_that_was_cut_marks_the_sequence_that_goes_on_from_it() -> None:
+    cut = a_call((1, 2), (3, 4), finish_reason="length")
+    (made,) = sequences.sequences_of((cut, a_call((1, 2, 3, 4, 9), (5,))), lambda call: True, 64)
+    assert made.truncated
+
+
 def test_a_prompt_that_does_not_extend_the_ids_before_begins_a_new_sequence() -> None:
     """A template that drops earlier reasoning, or another temperature."""
     other = a_call((1, 2, 4, 9), (5,))
@@ -246,6 +252,112 @@ def test_a_record_without_a_scheme_s_rewards_is_named() -> None:
     step = a_step([Candidate(calls=(a_call(),), reward_parts={"total": 1.0})])
     _, reasons = shown(a_run(1, step), reward=RewardChoice(scheme="dense"))
     assert reasons == {rewards.NO_SCHEME: 1}
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("outcome", Outcome)
+def test_a_run_that_was_broken_off_is_no_failure_to_learn_from(
+    outcome: Outcome, whole: bool
+) -> None:
+    """What a worker's crash, a limit or a user ended says nothing of what the agents did."""
+    broken = {Outcome.CANCELLED, Outcome.DEADLINE, Outcome.BUDGET, Outcome.ERROR}
+    step = a_step([a_candidate(1.0)] if whole else [a_candidate(1.0), a_candidate(0.0)])
+    runs = [
+        a_run(number, step, reward=0.0).model_copy(update={"outcome": outcome, "reason": "why"})
+        for number in (1, 2)
+    ]
+    groups, reasons = shown(*runs, grouping="trajectory" if whole else "at-grpo")
+    if outcome in broken:
+        assert (groups, reasons) == ([], {f"run that ended by {outcome}": 2})
+    else:
+        assert len(groups) == (1 if whole else 2)
+        assert reasons == {}
+
+
+def a_team(number: int, tester: int, coder: int = 3, prompt: str = "") -> Trajectory:
+    """Run `number` of a coder and a tester of these versions."""
+    run = a_run(
+        number,
+        a_step([a_candidate(0.0, a_call(version=coder))], agent="coder"),
+        a_step([a_candidate(0.0, a_call(version=tester))], agent="tester", turn=1),
+        reward=float(number),
+    )
+    return run.model_copy(
+        update={"run": run.run.model_copy(update={"prompts": {"pair/coder": prompt}})}
+    )
+
+
+def test_whole_runs_beside_other_versions_of_a_team_mate_do_not_compete() -> None:
+    """What a better tester makes of it is nothing that the coder has done."""
+    runs = [a_team(1, 3), a_team(2, 4), a_team(3, 3), a_team(4, 4)]
+    groups, reasons = shown(*runs, grouping="trajectory", agents=frozenset({"coder"}))
+    assert [group.rewards for group in groups] == [(1.0, 3.0), (2.0, 4.0)]
+    assert reasons == {}
+
+
+def test_whole_runs_that_are_beside_several_versions_are_told() -> None:
+    """As where a publication falls into a wave."""
+    made = seal([a_team(1, 3), a_team(2, 4)], replace(SEALING, grouping="trajectory"))
+    assert made.records == ()
+    coder, tester = made.skipped
+    assert (coder.reason, tester.reason) == (grouping.MIXED_TEAMS, grouping.MIXED)
+    assert coder.detail.startswith("2 of 2 members: 1 of version 3 beside prompts ")
+    assert "tester by llm 3 of micro, 1 of version 3 beside" in coder.detail
+    assert coder.detail.endswith("tester by llm 4 of micro")
+
+
+def test_whole_runs_compete_though_one_ended_before_a_team_mate_had_a_turn() -> None:
+    """A planner that gives up at once, for example, and one that does not."""
+    both, alone = (
+        a_team(1, 3),
+        a_run(2, a_step([a_candidate(0.0, a_call(version=3))], agent="coder")),
+    )
+    alone = alone.model_copy(
+        update={"run": alone.run.model_copy(update={"prompts": both.run.prompts})}
+    )
+    coders = {"grouping": "trajectory", "agents": frozenset({"coder"})}
+    (group,), reasons = shown(both, alone.model_copy(update={"team_reward": 0.0}), **coders)
+    assert group.rewards == (1.0, 0.0)
+    assert reasons == {}
+
+
+def test_whole_runs_with_other_prompts_do_not_compete() -> None:
+    runs = [a_team(1, 3, prompt="one"), a_team(2, 3, prompt="other")]
+    groups, reasons = shown(*runs, grouping="trajectory")
+    assert (groups, reasons) == ([], {grouping.MIXED_TEAMS: 2})
+
+
+def forked(number: int, parent: Trajectory, *more: Step) -> Trajectory:
+    """Run `number`, which begins with the steps of its parent: their completions are the same."""
+    own = a_run(number, *more)
+    steps = [step.model_copy(update={"run_id": own.run.id}) for step in parent.steps]
+    run = own.run.model_copy(update={"parent": parent.run.id})
+    return own.model_copy(update={"run": run, "steps": (*steps, *own.steps)})
+
+
+def test_the_steps_that_a_fork_has_of_its_parent_are_learned_once() -> None:
+    pair = [a_candidate(0.0), a_candidate(1.0)]
+    parent = a_run(1, a_step(pair))
+    fork = forked(2, parent, a_step(pair, turn=1))
+    groups, reasons = shown(parent, fork)
+    assert [(group.key.turn, group.members[0].origin[:36]) for group in groups] == [
+        (0, parent.run.id),
+        (1, fork.run.id),
+    ]
+    assert reasons == {grouping.SEEN: 2}
+    assert len(shown(fork)[0]) == 2
+    lonely = a_run(1, a_step([a_candidate(0.0)]))
+    groups, reasons = shown(lonely, forked(2, lonely))
+    assert groups == []
+    assert reasons == {grouping.SEEN: 1, grouping.INCOMPLETE: 1}
+
+
+def test_a_fork_is_no_whole_run_that_competes_with_its_parent() -> None:
+    parent = a_run(1, a_step([a_candidate(0.0)]), reward=0.0)
+    fork = forked(2, parent, a_step([a_candidate(1.0)], turn=1))
+    groups, reasons = shown(parent, fork, grouping="trajectory")
+    assert groups == []
+    assert reasons == {usable_runs.FORKED: 1, grouping.INCOMPLETE: 1}
 
 
 @given(

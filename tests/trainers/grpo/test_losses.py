@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainers.grpo import ratios
 from trainers.grpo.losses import (
     Correction,
     Normalisation,
@@ -259,3 +260,13 @@ def test_quantiles_are_of_the_ratios_themselves() -> None:
     assert ratio_quantiles(torch.zeros(0)) == (1.0,) * len(QUANTILES)
     logs = torch.tensor([math.log(each) for each in range(1, 102)])
     assert ratio_quantiles(logs) == pytest.approx((2, 6, 51, 96, 100), rel=0.02)
+
+
+@pytest.mark.parametrize("count", [10, 11, 15, 19, 20, 21, 29])
+def test_quantiles_of_many_ratios_are_of_the_last_ones_too(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """Rows come by their length: the longest are the last."""
+    monkeypatch.setattr(ratios, "MOST", 10)
+    logs = torch.linspace(0.0, 1.0, count)
+    assert math.log(ratio_quantiles(logs)[-1]) > 0.85

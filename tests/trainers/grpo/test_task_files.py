@@ -225,6 +225,24 @@ def test_what_can_not_be_meant_of_tasks_is_named_before_anything_is_written(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_puzzle_that_is_held_out_is_refused_before_it_is_played(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWITCHYARD_PROFILE", "petting")
+    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path / "state"))
+    grids = [
+        instances(split, 1, 1, Difficulty(rows=5, columns=5))[0] for split in ("train", "test")
+    ]
+    path = written(tmp_path / "grids.jsonl", *(grid.task for grid in grids))
+    code, _, answer = command(
+        tmp_path / "out", "--base", base, "--loop", "--tasks", path, "--weights", "lora",
+        "--redis-url", "redis://127.0.0.1:1",
+    )  # fmt: skip
+    assert code != 0
+    assert "--tasks: task 2 of" in answer
+    assert "a task that is held out from training: test; remove it" in answer
+
+
 def test_tasks_are_of_the_loop(tmp_path: Path, base: Path) -> None:
     code, _, answer = command(tmp_path / "out", "--base", base, "--tasks", "sums.jsonl")
     assert code != 0

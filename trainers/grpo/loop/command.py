@@ -175,7 +175,9 @@ def claim(output: Path, settings: LoopSettings, *, restart: bool) -> Book:
 
 def _tasks(options: LoopOptions) -> TaskFile | None:
     """The file, where one is played. Raises `TrainingError` for options that it leaves no
-    meaning."""
+    meaning, and for a puzzle that is held out from training: no run of it would be learned from."""
+    from trainers.data.held_out import require_training_task
+    from trainers.data.json_files import Unreadable
     from trainers.task_files import read_tasks
 
     if options.tasks is None:
@@ -186,7 +188,15 @@ def _tasks(options: LoopOptions) -> TaskFile | None:
                 f"--{name} is of generated puzzles; the tasks of --tasks bring all of that along: "
                 "leave one away"
             )
-    return read_tasks(options.tasks)
+    file = read_tasks(options.tasks)
+    for number, task in enumerate(file.tasks, start=1):
+        try:
+            require_training_task(task)
+        except Unreadable as error:
+            raise TrainingError(
+                f"--tasks: task {number:,} of {options.tasks} is not trained on: {error}; remove it"
+            ) from error
+    return file
 
 
 def _settings(

@@ -7,16 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from agents.records import Outcome, Trajectory
+from agents.records import Trajectory
 from trainers.data.json_files import Skipped
 from trainers.grpo.advantages import has_signal
 from trainers.grpo.groups import Group, Sealing, seal
 from trainers.grpo.loop.book import Fate, GroupRecord
 from trainers.grpo.settings import GrpoSettings
 from trainers.grpo.stream import StepBatch, ordered
+from trainers.grpo.usable_runs import BROKEN
 
-PLAYED = (Outcome.SOLVED, Outcome.FAILED)
-_BROKEN = "run that ended by"
 _SHOWN = 240
 
 
@@ -58,7 +57,7 @@ class Harvest:
     @property
     def broken(self) -> list[LeftOut]:
         """Of these, runs that were broken off."""
-        return [each for each in self.reasons if each.reason.startswith(_BROKEN)]
+        return [each for each in self.reasons if each.reason.startswith(BROKEN)]
 
     def batch(self, version: int, seed: int) -> StepBatch:
         """Of the step that learns from it: the same groups in the same order as in a training
@@ -82,14 +81,8 @@ def harvested(
     settings: GrpoSettings,
 ) -> Harvest:
     """Seal what round `number` has played. `rounds` says which round each (policy, number) of the
-    deployment came of; the version of round n is `first` + n to the trainer. Runs that were broken
-    off (an error, their deadline) say nothing, and are left out whole."""
-    broken = [
-        Skipped(each.run.id, f"{_BROKEN} {each.outcome}", each.reason or "")
-        for each in trajectories
-        if each.outcome not in PLAYED
-    ]
-    reading = seal((each for each in trajectories if each.outcome in PLAYED), sealing)
+    deployment came of; the version of round n is `first` + n to the trainer."""
+    reading = seal(trajectories, sealing)
     limit = settings.staleness or 0
     found: list[tuple[Group, GroupRecord]] = []
     for group in reading.records:
@@ -112,7 +105,7 @@ def harvested(
         own = group.policy.version if came_of is None else first + came_of
         ours = group.policy.model_copy(update={"version": own})
         found.append((replace(group, policy=ours), record))
-    return Harvest(tuple(found), (*broken, *reading.skipped))
+    return Harvest(tuple(found), reading.skipped)
 
 
 def _said(one: Skipped) -> str:

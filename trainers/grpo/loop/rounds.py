@@ -42,7 +42,7 @@ from trainers.grpo.kept_ratios import KeptRatios
 from trainers.grpo.learner import Learner, NotFinite
 from trainers.grpo.loop.book import Book, SealedRound, Wave, write_page
 from trainers.grpo.loop.clock import Clock
-from trainers.grpo.loop.harvest import PLAYED, Harvest, harvested
+from trainers.grpo.loop.harvest import Harvest, harvested
 from trainers.grpo.loop.line import Line
 from trainers.grpo.loop.page import render
 from trainers.grpo.loop.planning import further_puzzles, planned_wave
@@ -62,6 +62,7 @@ from trainers.grpo.storing import (
     save,
     write_policies,
 )
+from trainers.grpo.usable_runs import BROKEN_OFF
 from trainers.interruption import deferred_interrupt
 from trainers.memory import keep_freed_memory, peak_memory_mb
 from trainers.processes import Processes
@@ -416,7 +417,7 @@ def learner_of(
 
 def _facts(number: int, rolled: _Rolled, step: StepFacts, seconds: Seconds) -> RoundFacts:
     counts, outcomes = rolled.harvest.counts, Counter(e.outcome for e in rolled.trajectories)
-    played = [each for each in rolled.trajectories if each.outcome in PLAYED]
+    played = [each for each in rolled.trajectories if each.outcome not in BROKEN_OFF]
     return RoundFacts(
         round=number,
         served=rolled.served,

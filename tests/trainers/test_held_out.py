@@ -1,0 +1,121 @@
+"""What recorded runs are kept away from training, by what their tasks and their tags say."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from agents.environments import api_worlds
+from agents.environments.puzzle_splits import Split
+from agents.environments.puzzles import (
+    Difficulty,
+    Game,
+    difficulty_of,
+    drawn_puzzles,
+    split_of_task,
+)
+from agents.errors import InvalidTask
+from agents.records import Run, Task, Trajectory
+from tests.trainers.grpo.recorded import a_candidate, a_run, a_step, record
+from trainers.data.held_out import HELD_OUT, NOT_REBUILT, require_training
+from trainers.data.json_files import Unreadable
+from trainers.errors import UnreadableData
+from trainers.grpo.data import read_data
+from trainers.grpo.groups import Sealing
+
+GAMES: tuple[Game, ...] = ("plan_path", "sokoban", "sudoku", "word_problems")
+
+
+def levels(game: Game) -> Difficulty:
+    return difficulty_of(game, 4 if game == "sudoku" else None, {}, {})
+
+
+def a_run_of(task: Task, **tags: str) -> Run:
+    return a_run(1).run.model_copy(update={"task": task, "tags": tags})
+
+
+def why(run: Run) -> str | None:
+    try:
+        require_training(run)
+    except Unreadable as error:
+        return error.reason
+    return None
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_a_puzzle_says_itself_that_it_is_held_out_whoever_has_asked_it(game: Game) -> None:
+    for split in Split:
+        for puzzle in drawn_puzzles(levels(game), split, 3, 3):
+            assert split_of_task(puzzle.task) is split
+            kept = None if split is Split.TRAIN else HELD_OUT
+            assert why(a_run_of(puzzle.task)) == kept
+            tags = {"bench": "puzzles", "item": f"puzzles/{game}/{split}/{puzzle.id}"}
+            assert why(a_run_of(puzzle.task, **tags)) == kept
+
+
+def test_an_instruction_of_a_simulated_world_says_itself_that_it_is_held_out() -> None:
+    for split in api_worlds.Split:
+        (instance,) = api_worlds.instances(split, 4, 1)
+        kept = None if split is api_worlds.Split.TRAIN else HELD_OUT
+        assert why(a_run_of(instance.task)) == kept
+
+
+def test_levels_of_a_published_test_set_are_held_out_though_their_content_would_not_say_it() -> (
+    None
+):
+    (puzzle,) = drawn_puzzles(levels("sokoban"), Split.TRAIN, 3, 1)
+    item = "puzzles/boxoban/unfiltered/test/000/7"
+    assert why(a_run_of(puzzle.task, bench="puzzles", item=item)) == HELD_OUT
+    test = {"bench": "puzzles", "item": "x", "split": "boxoban/unfiltered/test"}
+    assert why(a_run_of(puzzle.task, **test)) == HELD_OUT
+    train = {"bench": "puzzles", "item": "x", "split": "boxoban/unfiltered/train"}
+    assert why(a_run_of(puzzle.task, **train)) is None
+
+
+@pytest.mark.parametrize(
+    ("tags", "kept"),
+    [
+        ({}, None),
+        ({"round": "1", "wave": "1"}, None),
+        ({"bench": "math", "item": "math/mbpp/611", "split": "train"}, None),
+        ({"bench": "math", "item": "math/gsm8k/train/17"}, None),
+        ({"bench": "math", "item": "math/gsm8k/test/17", "split": "test"}, HELD_OUT),
+        ({"bench": "math", "item": "math/gsm8k/test/17"}, HELD_OUT),
+        ({"bench": "math", "item": "math/aime24/60"}, HELD_OUT),
+        ({"bench": "math"}, HELD_OUT),
+    ],
+)
+def test_of_other_tasks_the_benchmark_s_tags_say_it(tags: dict[str, str], kept: str | None) -> None:
+    assert why(a_run_of(Task(environment="math", prompt="1 + 1?"), **tags)) == kept
+
+
+def test_a_puzzle_that_its_environment_does_not_know_is_named() -> None:
+    task = Task(environment="sudoku", instance={"givens": []}, prompt="Solve it.")
+    with pytest.raises(InvalidTask, match="no sudoku instance"):
+        split_of_task(task)
+    with pytest.raises(Unreadable, match=f"{NOT_REBUILT}: no sudoku instance"):
+        require_training(a_run_of(task))
+
+
+def test_a_training_from_a_store_does_not_learn_the_test_puzzles_that_lie_in_it(
+    tmp_path: Path,
+) -> None:
+    """`bench puzzles --candidates 4` records groups of them there."""
+    runs: list[Trajectory] = []
+    for number, split in enumerate((Split.TRAIN, Split.TEST)):
+        (puzzle,) = drawn_puzzles(levels("plan_path"), split, 3, 1)
+        run = a_run(number, a_step([a_candidate(0.0), a_candidate(1.0)]))
+        own = run.run.model_copy(update={"task": puzzle.task})
+        runs.append(run.model_copy(update={"run": own}))
+    asyncio.run(record(tmp_path / "both", runs))
+    sealing = Sealing(size=2, belongs=lambda call: True, max_context=64)
+    data = read_data(tmp_path / "both", None, sealing)
+    (group,) = data.groups
+    assert group.members[0].origin.startswith(runs[0].run.id)
+    (skipped,) = data.left_out
+    assert (skipped.where, skipped.reason, skipped.detail) == (runs[1].run.id, HELD_OUT, "test")
+    asyncio.run(record(tmp_path / "test", runs[1:]))
+    with pytest.raises(UnreadableData, match=f"no complete group of 2.*1 × {HELD_OUT}"):
+        read_data(tmp_path / "test", None, sealing)

@@ -1,0 +1,50 @@
+"""Which recorded runs are kept away from training: those of tasks that something is measured by."""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+
+from agents.environments import api_worlds
+from agents.environments.puzzle_splits import Split
+from agents.environments.puzzles import split_of_task
+from agents.errors import InvalidTask
+from agents.records import Run, Task
+from trainers.data.json_files import Unreadable
+
+HELD_OUT = "a task that is held out from training"
+NOT_REBUILT = "the task cannot be rebuilt"
+_TRAIN = Split.TRAIN.value
+
+
+def require_training(run: Run) -> None:
+    """Raises `Unreadable` for a run whose task is of a split that is held out, and for a run of a
+    benchmark that was not asked for its split `train`. Of puzzles and of the simulated worlds the
+    task itself says its split, whoever has asked it; of other tasks only the benchmark's tags
+    do."""
+    require_training_task(run.task)
+    benchmark = run.tags.get("bench")
+    if benchmark is None:
+        return
+    # Runs recorded before there was a tag for it have their split in the name of most items.
+    said = run.tags.get("split") or run.tags.get("item", "")
+    if _TRAIN not in said.split("/"):
+        raise Unreadable(HELD_OUT, f"of the benchmark {benchmark}: {said or 'of no known split'}")
+
+
+def require_training_task(task: Task) -> None:
+    """Raises `Unreadable` for a task that says itself that it is held out, or that its environment
+    does not know."""
+    try:
+        split = _split(task)
+    except (InvalidTask, api_worlds.UnfitRecipe, ValidationError) as error:
+        raise Unreadable(NOT_REBUILT, str(error)) from error
+    if split is not None and split != _TRAIN:
+        raise Unreadable(HELD_OUT, split)
+
+
+def _split(task: Task) -> str | None:
+    """None where the task does not say it."""
+    if task.environment == api_worlds.ENVIRONMENT:
+        return api_worlds.rebuild(task.instance).split.value
+    puzzle = split_of_task(task)
+    return None if puzzle is None else puzzle.value

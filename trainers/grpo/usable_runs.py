@@ -1,0 +1,31 @@
+"""Which recorded runs are learned from: the same while they are rolled out and when they are read
+from a store, so that a replay comes to the same weights."""
+
+from __future__ import annotations
+
+from agents.records import RECORDS_VERSION, Outcome, Trajectory
+from trainers.data.held_out import require_training
+from trainers.data.json_files import Unreadable
+from trainers.store import OTHER_VERSION
+
+BROKEN_OFF = frozenset({Outcome.CANCELLED, Outcome.DEADLINE, Outcome.BUDGET, Outcome.ERROR})
+"""Outcomes that say nothing of what the agents did. One that gave up, or whose answer nobody has
+judged, has come to its end."""
+BROKEN = "run that ended by"
+FORKED = "run that was forked from another"
+
+
+def require_usable(trajectory: Trajectory, *, whole: bool) -> None:
+    """Raises `Unreadable` for records of another version, for a run that was broken off (it would
+    count as a failure), for one of a task that is held out from training, and, where `whole` runs
+    compete, for a fork."""
+    run = trajectory.run
+    if trajectory.version != RECORDS_VERSION or run.version != RECORDS_VERSION:
+        versions = {trajectory.version, run.version} - {RECORDS_VERSION}
+        said = f"version {', '.join(map(str, versions))}; this program reads {RECORDS_VERSION}"
+        raise Unreadable(OTHER_VERSION, said)
+    if trajectory.outcome in BROKEN_OFF:
+        raise Unreadable(f"{BROKEN} {trajectory.outcome}", trajectory.reason or "")
+    if whole and run.parent is not None:
+        raise Unreadable(FORKED, run.parent)
+    require_training(run)
