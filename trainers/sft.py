@@ -26,6 +26,7 @@ from trainers.checkpoints import (
     save_checkpoint,
 )
 from trainers.dialogues import dialogues, render
+from trainers.errors import TrainingError
 from trainers.interruption import Interruption, deferred_interrupt
 from trainers.memory import keep_freed_memory
 from trainers.models import export_model, new_model
@@ -79,7 +80,8 @@ def train(
     and write the model there (fp16 safetensors, configuration, tokenizer, template).
 
     A folder whose training is finished is left as it is. Ctrl-C ends the step, saves a checkpoint
-    and raises KeyboardInterrupt. Raises `TrainingError`s.
+    and raises KeyboardInterrupt. Raises `TrainingError`s; a step whose loss or gradient is no
+    number raises one before it changes weights.
     """
     finished = None if restart else read_facts(output)
     if finished is not None:
@@ -194,11 +196,20 @@ def _step(training: _Training, batch: Batch, factor: float) -> float:
             group["lr"] = rate * factor
     loss = dialogue_loss(training.model, batch)
     loss.backward()
-    torch.nn.utils.clip_grad_norm_(training.model.parameters(), recipe.clip)
+    norm = torch.nn.utils.clip_grad_norm_(training.model.parameters(), recipe.clip)
+    found = float(loss.detach())
+    for what, value in (("loss", found), ("gradient's norm", float(norm))):
+        if not math.isfinite(value):
+            raise TrainingError(
+                f"the {what} is {value} at step {training.step + 1}, which is not taken. Lower the "
+                f"learning rates of the recipe {recipe.name} (learning_rate {rates[1]:.1e}, "
+                f"matrix_learning_rate {rates[0]:.1e}), or give another --seed or a larger "
+                "--batch, and --restart"
+            )
     for optimizer in training.optimizers:
         optimizer.step()
         optimizer.zero_grad()
-    return float(loss.detach())
+    return found
 
 
 def _facts(training: _Training, losses: list[float], output: Path) -> TrainingFacts:

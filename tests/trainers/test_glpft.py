@@ -3,6 +3,7 @@ fit the engine, and what cannot be trained on is refused."""
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from safetensors.torch import load_file
 
 from agents.records import Message
 from agents.roles.umi.settings import UmiOptions
+from trainers.checkpoints import load_checkpoint
 from trainers.data.datasets import build, write
 from trainers.data.examples import SETS
 from trainers.data.sources import from_worlds
@@ -25,9 +27,9 @@ from trainers.glpft.pipeline import Watch, train
 from trainers.glpft.report import Report
 from trainers.glpft.rows import StageRows, TokenRow, rows_of, token_row
 from trainers.glpft.settings import Size
-from trainers.glpft.stage_training import StageTraining
+from trainers.glpft.stage_training import StageState, StageTraining
 from trainers.glpft.stages import EVEN_SHARES, METHODS, ROLES, Method, Stage, is_in_part, stages_of
-from trainers.network import load_base, network_of
+from trainers.network import Network, load_base, network_of
 from workers.engines.text.chat_prompt import build_prompt
 from workers.engines.torch.lora import LoraLayers
 
@@ -227,6 +229,42 @@ def test_a_run_killed_with_minus_9_and_resumed_has_the_same_weights_and_curve(
         assert one.validation_after == other.validation_after
         ours, theirs = weights(killed / one.stage), weights(folder / one.stage)
         assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+@pytest.mark.parametrize("way", ["loss", "gradient"])
+def test_what_is_no_number_ends_a_stage_at_its_last_good_checkpoint(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, steps = StageTraining._step, 0  # pyright: ignore[reportPrivateUsage]
+
+    def logits(self: Network, ids: torch.Tensor, learned: torch.Tensor) -> torch.Tensor:
+        found = learned_logits(self, ids, learned)
+        if steps < 3:
+            return found
+        if way == "loss":
+            return found * math.inf
+        found.register_hook(endless)
+        return found
+
+    def step(self: StageTraining, *arguments: Any) -> None:
+        nonlocal steps
+        steps += 1
+        plain(self, *arguments)
+
+    learned_logits = Network.learned_logits
+    monkeypatch.setattr(Network, "learned_logits", logits)
+    monkeypatch.setattr(StageTraining, "_step", step)
+    said = "copying: the (loss|gradient's norm) is nan at step 3, which is not taken; .*--rate"
+    with pytest.raises(TrainingError, match=said):
+        train(SETTINGS, DATA, tmp_path / "out", checkpoint_every=1)
+    found = load_checkpoint(tmp_path / "out/checkpoints/copying", StageState)
+    assert found is not None
+    assert found.state.step == 2
+    assert all(each.isfinite().all() for each in found.tensors.values())
+
+
+def endless(gradient: torch.Tensor) -> torch.Tensor:
+    return gradient * math.inf
 
 
 def test_other_settings_are_refused_with_their_names(trained: tuple[Path, Report]) -> None:

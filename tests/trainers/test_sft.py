@@ -234,3 +234,24 @@ def test_an_output_that_is_a_file_is_one_line_too(tmp_path: Path) -> None:
     failed = run(*SHORT, "--output", str(tmp_path / "file"))
     assert failed.returncode == 1
     assert len(failed.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        ({"matrix_learning_rate": 1e30}, "the loss is nan"),
+        ({"learning_rate": 1e30}, "the gradient's norm is nan"),
+    ],
+)
+def test_what_is_no_number_ends_a_training_at_its_last_good_checkpoint(
+    rates: dict[str, float], said: str, tmp_path: Path
+) -> None:
+    """At a rate so high; a gradient may be none though the loss is one."""
+    endless = TINY.model_copy(update={**rates, "warmup": 1})
+    with pytest.raises(TrainingError, match=rf"{said} at step 2, .*recipe tiny .*1\.0e\+30"):
+        train(endless, tmp_path, checkpoint_every=1)
+    found = load_checkpoint(tmp_path, TrainingState)
+    assert found is not None
+    assert found.state.step == 1
+    assert all(each.isfinite().all() for each in found.tensors.values())
+    assert read_facts(tmp_path) is None

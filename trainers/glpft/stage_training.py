@@ -103,7 +103,8 @@ class StageTraining:
         """Train to the budget; returns the loss on the validation rows.
 
         Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt, in all processes if
-        one of them is told so. Raises `TrainingError`s.
+        one of them is told so. Raises `TrainingError`s; a step whose loss or gradient is no number
+        raises one before it changes weights.
         """
         # Parameters and two moments, in two checkpoints.
         require_disk(self.work, 2 * 12 * sum(each.numel() for _, each in self.network.trained()))
@@ -183,16 +184,13 @@ class StageTraining:
             ((targets + prompts) / learned).backward()
             loss += float(targets.detach()) / batch.learned
         loss = self.processes.sum_of(loss)
-        if not math.isfinite(loss):
-            raise TrainingError(
-                f"{self.stage}: the loss of step {self.state.step + 1} is {loss}; the rate "
-                f"{rate:.1e} is too high: lower it by --rate, and --restart"
-            )
+        self._require_number("loss", loss, rate)
         parameters = [each for _, each in self.network.trained()]
         self.processes.sum_gradients(parameters)
         norm = float(
             self.network.gathered(torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip))
         )
+        self._require_number("gradient's norm", norm, rate)
         for optimizer in optimizers:
             optimizer.step()
             optimizer.zero_grad()
@@ -227,6 +225,14 @@ class StageTraining:
                 "ended": ended,
             }
         )
+
+    def _require_number(self, what: str, value: float, rate: float) -> None:
+        """Before weights are changed; the same in all processes."""
+        if not math.isfinite(value):
+            raise TrainingError(
+                f"{self.stage}: the {what} is {value} at step {self.state.step + 1}, which is not "
+                f"taken; the rate {rate:.1e} is too high: lower it by --rate, and --restart"
+            )
 
     def _losses(
         self, batch: Batch, prompts: float = 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +19,7 @@ _SHOWN = 2
 
 def begun_weights(network: Network, settings: GrpoSettings) -> dict[str, dict[str, torch.Tensor]]:
     """By policy and parameter name, the weights that the settings have it begin with. Raises
-    `TrainingError`, also for those of another architecture, rank or base."""
+    `TrainingError`, also for those of another architecture, rank, scale or base."""
     found: dict[str, dict[str, torch.Tensor]] = {}
     for policy, begin in settings.begins.items():
         folder = base_folder(begin.model)
@@ -36,19 +35,26 @@ def _adapter(network: Network, folder: Path, settings: GrpoSettings) -> dict[str
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    from workers.engines.torch.lora import read_lora_config
+
     try:
         network.loaded.check_base_of(str(folder))
-        config = json.loads((folder / "adapter_config.json").read_text())
+        config = read_lora_config(folder, str(folder))
         stored = load_file(folder / ADAPTER)
     except EngineError as error:
         raise TrainingError(str(error)) from error
-    except (OSError, ValueError, SafetensorError) as error:
+    except (OSError, SafetensorError) as error:
         raise TrainingError(f"{folder} is no adapter that can be read: {error}") from error
     wanted = (settings.rank, 2 * settings.rank)
-    if (config.get("r"), config.get("lora_alpha")) != wanted:
+    if (config.r, config.lora_alpha) != wanted:
         raise TrainingError(
-            f"{folder} has rank {config.get('r')} and alpha {config.get('lora_alpha')}, but rank "
+            f"{folder} has rank {config.r} and alpha {config.lora_alpha:g}, but rank "
             f"{wanted[0]} and alpha {wanted[1]} are asked for: give its --rank"
+        )
+    if config.use_rslora:
+        raise TrainingError(
+            f"{folder}/adapter_config.json sets use_rslora: its weights are scaled by alpha / "
+            "sqrt(rank), but are trained here at alpha / rank; begin with an adapter without it"
         )
     return {name.replace(".weight", ".default.weight"): each for name, each in stored.items()}
 

@@ -2,7 +2,9 @@
 
 The rules are those of the workflow `pair`: an agent's K candidates answer one observation, each is
 scored on a copy of the episode, and the best one is executed before the next agent observes
-(Algorithm 1 of arXiv 2510.11062). A state of an agent is a group.
+(Algorithm 1 of arXiv 2510.11062). A state of an agent is a group. In one thing they differ: of
+equally good candidates `pair` executes the one drawn first, this the one that ended first, which is
+none longer than the others.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -227,9 +227,17 @@ class _Training:
         try:
             made = self.learner.step(batch)
         except NotFinite as error:
-            if not self.processes.is_first:
+            number = self.state.step + 1
+            try:
+                kept = self._kept() if self.processes.is_first else None
+            finally:
+                # A launcher kills the first process at its checkpoint once another one has ended.
+                # Of one that is gone already, this error is what the user must know.
+                with suppress(RuntimeError):
+                    self.processes.wait()
+            if kept is None:
                 raise
-            raise NotFinite(f"step {self.state.step + 1}: {error}; {self._kept()}") from error
+            raise NotFinite(f"step {number}: {error}; {kept}") from error
         self.kept.write(self.state.step + 1)
         facts = StepFacts(version=batch.version, stale=batch.stale, policies=made)
         for name, each in made.items():

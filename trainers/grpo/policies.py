@@ -88,6 +88,10 @@ class Policies:
                 found[f"{name}/{key}"] = tensor.clone() if leaves else tensor.contiguous()
         return found
 
+    def copied(self) -> Weights:
+        """The same, which stays as it is when training goes on."""
+        return {name: each.clone() for name, each in self.tensors().items()}
+
     def restore(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Put back what `tensors` gave."""
         for name in self.names:

@@ -66,7 +66,8 @@ class Sampler:
         temperature: float,
         generator: torch.Generator,
     ) -> list[list[Completion]]:
-        """`count` completions of each prompt, at most `limit` tokens each, with full support."""
+        """`count` completions of each prompt, at most `limit` tokens each, with full support: the
+        shorter ones before the longer ones."""
         import torch
 
         def draw(scores: torch.Tensor) -> torch.Tensor:

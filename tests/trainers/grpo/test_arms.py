@@ -39,7 +39,9 @@ from trainers.grpo.arms.reinforced import grpo_settings
 from trainers.grpo.arms.results import Arm, ArmResult, read_result
 from trainers.grpo.arms.supervised import SupervisedSteps
 from trainers.grpo.in_process import Prompter
-from trainers.grpo.learner import NotFinite
+from trainers.grpo.learner import Learner, NotFinite
+from trainers.grpo.report import PolicyStep
+from trainers.grpo.stream import StepBatch
 from trainers.job_processes import Told
 from trainers.job_progress import JobProgress
 from trainers.network import Network
@@ -272,6 +274,45 @@ def refused(
     ):
         steps.step(2)
     assert same(before, dict(playing.policies.network.trained()))
+
+
+@pytest.mark.parametrize("name", [AT_GRPO, PER_ROLE])
+def test_an_arm_that_ends_early_is_measured_at_the_weights_before_the_whole_step(
+    name: ArmName, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though other minibatches, or another policy, of the step had changed theirs: wherever in the
+    second step a gradient is no number, it comes to the same."""
+    ended = {bad: tmp_path / str(bad) for bad in (1, 3)}
+    for bad, output in ended.items():
+        for needed in arm(name).needs:
+            shutil.copytree(needed.folder(whole), needed.folder(output))
+        with monkeypatch.context() as patched:
+            spoil(patched, step=2, update=bad)
+            found = work(arm(name), output, LEARNING, silent)
+        assert found.stopped.startswith("step 2: the gradient is nan")
+        assert found.steps == 1
+    assert same(weights(name, ended[1]), weights(name, ended[3]))
+    assert result(name, ended[1]).outcomes == result(name, ended[3]).outcomes
+
+
+def spoil(monkeypatch: pytest.MonkeyPatch, *, step: int, update: int) -> None:
+    """The gradient of that update of that step is no number."""
+    steps = updates = 0
+    plain, clipped_norm = Learner.step, Learner._clipped_norm  # pyright: ignore[reportPrivateUsage]
+
+    def counted(self: Learner, batch: StepBatch) -> dict[str, PolicyStep]:
+        nonlocal steps, updates
+        steps, updates = steps + 1, 0
+        return plain(self, batch)
+
+    def norm(self: Learner) -> float:
+        nonlocal updates
+        updates += 1
+        found = clipped_norm(self)
+        return math.nan if (steps, updates) == (step, update) else found
+
+    monkeypatch.setattr(Learner, "step", counted)
+    monkeypatch.setattr(Learner, "_clipped_norm", norm)
 
 
 def test_arms_come_after_what_they_need_and_have_folders_of_their_own() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -93,5 +94,22 @@ def test_adapters_of_another_rank_or_base_are_refused(base: Path, tmp_path: Path
     facts.write_text(facts.read_text().replace(weights_sha256(base), "0" * 64))
     with pytest.raises(TrainingError, match="coder"):
         begun(given(base, "lora", {"coder": folder}), ROLES, load(base))
-    with pytest.raises(TrainingError, match="is no adapter that can be read"):
+    with pytest.raises(TrainingError, match=r"adapter_config\.json cannot be read"):
         begun(given(base, "lora", {"coder": base}), ROLES, load(base))
+
+
+def test_adapters_that_are_scaled_or_made_in_another_way_are_refused_by_the_setting(
+    base: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("peft", reason="needs make install")
+    trained(base, tmp_path, "lora")
+    folder = tmp_path / "out/policies/coder"
+    config = folder / "adapter_config.json"
+    plain = json.loads(config.read_text())
+    for name, value in (
+        ("use_rslora", True), ("use_dora", True), ("alpha_pattern", {"q_proj": 8}),
+        ("rank_pattern", {"q_proj": 1}), ("modules_to_save", ["lm_head"]), ("bias", "all"),
+    ):  # fmt: skip
+        config.write_text(json.dumps({**plain, name: value}))
+        with pytest.raises(TrainingError, match=rf"policies/coder.*{name}"):
+            begun(given(base, "lora", {"coder": folder}), ROLES, load(base))

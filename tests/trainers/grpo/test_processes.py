@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -67,3 +70,25 @@ def test_a_loss_that_is_no_number_in_one_process_ends_both(base: Path, tmp_path:
         assert [each.exitcode for each in started] == [7, 7]
     assert "version 1, after step 1, is the last good" in (tmp_path / "out.said0").read_text()
     assert (tmp_path / "out/last-good/shared/model.safetensors").is_file()
+
+
+@pytest.mark.parametrize("minibatch", [None, 1])
+def test_the_last_good_version_is_kept_under_a_launcher_that_kills_all_once_one_has_ended(
+    minibatch: int | None, base: Path, tmp_path: Path
+) -> None:
+    """Also where the first process has to go back to a checkpoint."""
+    loaded = load(base)
+    runs = [run for version in range(2) for run in rollouts(loaded, version)]
+    store = recorded(tmp_path / "store", spoiled(runs, 4))
+    settings = settings_of(staleness=0, minibatch=minibatch, objective={"correction": "clip"})
+    with launched(settings, store, base, tmp_path / "out", count=2) as started:
+        kill_all_once_one_has_ended(started)
+    assert (tmp_path / "out/last-good/shared/model.safetensors").is_file()
+
+
+def kill_all_once_one_has_ended(started: Sequence[BaseProcess]) -> None:
+    """As launchers do, though they leave them half a minute."""
+    wait([each.sentinel for each in started])
+    for each in started:
+        each.kill()
+        each.join()
