@@ -81,7 +81,7 @@ def waterfall(transcript: dict[str, Any]) -> str:
         parts.append(_bar(x, y, start - waited, start, "part-queue", "waiting for a worker"))
         parts.append(_bar(x, y, start, end, "part-other", f"{name}: {seconds(end - start)}"))
         now = start
-        for call in step["calls"]:
+        for call in _awaited(step["calls"]):
             queue, first, decode = (float(value) for value in call["seconds"])
             parts.append(_bar(x, y, now, min(end, now + queue), "part-queue", "engine's queue"))
             now += queue
@@ -90,6 +90,19 @@ def waterfall(transcript: dict[str, Any]) -> str:
             parts.append(_bar(x, y, now, done, pool_class(str(call["pool"])), words))
             now = done
     return svg.picture(WIDTH, height, "One run over time", *parts)
+
+
+def _awaited(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of the candidate that took longest. Older transcripts don't say whose a call is: there
+    all follow each other."""
+    candidates: dict[int, list[dict[str, Any]]] = {}
+    for call in calls:
+        candidates.setdefault(call.get("candidate", 0), []).append(call)
+    return max(
+        candidates.values(),
+        key=lambda own: sum(sum(map(float, call["seconds"])) for call in own),
+        default=[],
+    )
 
 
 def _bar(x: svg.Scale, y: float, start: float, end: float, class_: str, words: str) -> str:
