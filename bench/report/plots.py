@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bench.report import links
 from bench.report.facts import Facts
 from bench.report.figures import count, dollars, p_value, points, share, span
 from runtime.pages import svg
@@ -129,7 +130,7 @@ def checker_intervals(facts: Facts, checkers: tuple[str, ...]) -> str:
             words = f"{name}, {checker}: {share(score['estimate'])} ({score['right']}/{arm['n']})"
             parts.append(
                 svg.link(
-                    f"#items?arm={name}&checker={checker}&says=right",
+                    links.place("items", arm=name, checker=checker, says="right"),
                     svg.hint(words),
                     svg.line(x(score["low"]), y, x(score["high"]), y, f"interval {colour}"),
                     svg.tag("circle", cx=x(score["estimate"]), cy=y, r=4.5, class_=f"dot {colour}"),
@@ -195,7 +196,7 @@ def _spot(
     # Near the right edge the name goes to the left of its dot.
     flipped = at_x > x.end - 70
     return svg.link(
-        f"#items?arm={name}",
+        links.place("items", arm=name),
         svg.hint(words),
         svg.tag(
             "ellipse",

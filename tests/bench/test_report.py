@@ -11,13 +11,17 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agents.records import Trajectory
 from bench.checkers import Scorer
 from bench.compat import compare_books
 from bench.output import OutputDirectory
+from bench.report import links
 from bench.report.computation import facts_of
 from bench.report.figures import dollars, p_value, points, probability, seconds, share
 from bench.report.markdown import cell
@@ -157,6 +161,19 @@ def test_links_lead_to_places_that_are_there(page: Page) -> None:
         place, _, query = str(attributes["href"])[1:].partition("?")
         assert place in {"items", "run"} or place in page.ids
         assert query
+
+
+@given(st.text(st.characters(codec="utf-8")))
+def test_a_link_says_its_question_whatever_its_id_is(item: str) -> None:
+    """As `URLSearchParams` reads it, for which `+` is a space."""
+    href = links.run_of(item)
+    assert href.count("?") == href.count("#") == 1
+    assert parse_qsl(href.partition("?")[2], keep_blank_values=True) == [("item", item)]
+
+
+def test_words_of_a_link_can_neither_act_nor_turn_the_text_around_them() -> None:
+    shown = links.link(links.place("items", arm="a&b", class_="right"), "<b>\u202e")
+    assert shown == '<a href="#items?arm=a%26b&amp;class=right">&lt;b&gt;\\u202e</a>'
 
 
 def test_the_page_has_the_plots_and_both_themes(finished: OutputDirectory) -> None:
