@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from html import escape
@@ -23,8 +24,10 @@ from bench.report.plots import (
     checker_intervals,
     differences,
 )
+from bench.report.unfinished import left_to_do
 from bench.taxonomy import MEANINGS, Class
 from bench.teams.tables import players_section
+from runtime.pages.page import figure
 
 NAMES = {
     "gsm8k": "GSM8K",
@@ -78,13 +81,10 @@ def _head(facts: Facts) -> str:
     else:
         about += f". Options: {options_text(manifest.options)}."
     parts = [f"<h1>{escape(title(facts))}</h1>", f'<p class="soft">{escape(about)}</p>']
-    left = facts.results["not_done"]
+    left = left_to_do(facts)
     if left:
-        words = ", ".join(f"{name}: {len(ids):,}" for name, ids in left.items())
-        parts.append(
-            f'<p class="notice"><b>Not complete.</b> Not answered yet: {escape(words)}. Figures '
-            "are over the questions that were asked; <code>bench resume</code> goes on.</p>"
-        )
+        said = re.sub("`(.+?)`", r"<code>\1</code>", escape(left))
+        parts.append(f'<p class="notice"><b>Not complete.</b> {said}</p>')
     parts += [f'<p class="notice">{escape(notice)}</p>' for notice in facts.notices]
     verdict = headline(facts)
     if verdict:
@@ -159,13 +159,16 @@ def _cards(facts: Facts) -> str:
 
 def _cost(facts: Facts) -> str:
     drawing, caption = accuracy_against_cost(facts)
-    return (
-        '<h2 id="cost">Accuracy against cost</h2><div class="two">'
-        f"<figure>{drawing}<figcaption>{escape(caption)}</figcaption></figure>"
-        f"<figure>{differences(facts)}<figcaption>Differences on the same questions with 95 % "
-        "bootstrap intervals. Grey: the exact McNemar test does not tell the arms apart."
-        "</figcaption></figure></div>"
-    )
+    figures = [figure(drawing, caption)]
+    # Of a single arm there are none.
+    pairs = differences(facts)
+    if pairs:
+        about = (
+            "Differences on the same questions with 95 % bootstrap intervals. Grey: the exact "
+            "McNemar test does not tell the arms apart."
+        )
+        figures.append(figure(pairs, about))
+    return f'<h2 id="cost">Accuracy against cost</h2><div class="two">{"".join(figures)}</div>'
 
 
 def _pairs(facts: Facts) -> str:

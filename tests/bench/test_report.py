@@ -26,6 +26,8 @@ from bench.report.computation import facts_of
 from bench.report.figures import dollars, p_value, points, probability, seconds, share
 from bench.report.markdown import cell
 from bench.report.sections import compat_figure
+from bench.report.terminal import print_report
+from bench.report.unfinished import left_to_do
 from bench.report.writer import write_reports
 from runtime.pages.svg import Scale
 from tests.bench.benchmarks import created, items, manifest, run
@@ -334,3 +336,56 @@ def test_axes_have_a_few_round_ticks() -> None:
     assert 2 <= len(ticks) <= 7
     assert all(0.011 <= tick <= 4.2 for tick in ticks)
     assert Scale(3.0, 3.0, 0, 100)(3.0) == 50
+
+
+def test_an_unfinished_benchmark_says_on_the_terminal_how_to_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The sentence of the other reports, with the directory's name."""
+    facts = write_reports(created(tmp_path, manifest(items(3))))
+    print_report(facts, tmp_path)
+    said = "Not answered yet: llm: 3, router: 3, slm: 3. Figures are over the questions that were"
+    assert f"Not complete. {said} asked; `bench resume {tmp_path}` goes on." in (
+        capsys.readouterr().out
+    )
+    for name in ("report.html", "report.md"):
+        assert said in (tmp_path / name).read_text(encoding="utf-8")
+
+
+def test_a_complete_benchmark_says_nothing_of_going_on(
+    finished: OutputDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_report(facts_of(finished), finished.path)
+    assert "complete" not in capsys.readouterr().out
+
+
+def test_an_unfinished_benchmark_with_a_budget_says_that_it_may_need_more(tmp_path: Path) -> None:
+    facts = write_reports(created(tmp_path, manifest(items(3), budget_micro_dollars=5)))
+    said = "`bench resume DIR` goes on, with `--budget-usd MORE` where the budget is used up."
+    assert left_to_do(facts).endswith(said)
+
+
+def test_a_report_of_one_arm_has_no_figure_of_pairs(tmp_path: Path) -> None:
+    directory = created(tmp_path, manifest(items(2), arms=("llm",)))
+
+    async def whole() -> None:
+        with Scorer() as scorer:
+            await run(directory, LocalClient(), scorer)
+
+    asyncio.run(whole())
+    write_reports(directory)
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Accuracy against cost" in text
+    assert "Differences on the same questions" not in text
+
+
+def test_groups_of_numbers_stand_by_their_size(tmp_path: Path) -> None:
+    """Ten steps come after two, not before; words come after numbers."""
+    made = items(4)
+    steps = (10, 2, "many", 1)
+    questions = [
+        type(item)(item.id, item.question, item.gold, {"steps": step})
+        for item, step in zip(made, steps, strict=True)
+    ]
+    facts = write_reports(created(tmp_path, manifest(questions)))
+    assert [row["group"] for row in facts.results["groups"]] == ["1", "2", "10", "many"]
