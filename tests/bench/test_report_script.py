@@ -8,16 +8,15 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from html import unescape
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 
 from agents.records import Candidate, Trajectory
 from bench.checkers import Scorer
 from bench.output import OutputDirectory
+from bench.report import links
 from bench.report.writer import write_reports
 from tests.bench.benchmarks import created, items, manifest, run
 from tests.bench.local_client import LocalClient
@@ -27,7 +26,7 @@ pytestmark = pytest.mark.skipif(NODE is None, reason="there is no node on this m
 
 TURNED = "left\u202eright\u061c\u2028\ufeff\u200b"
 ODD_ID = "a+b & c%20d?e=f#g/\u202eh"
-FIRST = f"#run?item={quote(ODD_ID, safe='')}"
+FIRST = links.run_of(ODD_ID)
 
 
 class Team(LocalClient):
@@ -85,13 +84,6 @@ def texts(tree: Any, *, folded: bool = True) -> Iterator[str]:
             yield from texts(child, folded=folded)
 
 
-def link_to_the_first(directory: OutputDirectory) -> str:
-    """As it stands in the part of the page that Python wrote."""
-    page = (directory.path / "report.html").read_text(encoding="utf-8")
-    links = map(unescape, re.findall(r'href="(#run\?item=[^"]*)"', page))
-    return next(link for link in links if "sums" not in link)
-
-
 def test_of_several_candidates_the_executed_one_is_shown_and_the_others_are_folded(
     finished: OutputDirectory,
 ) -> None:
@@ -127,6 +119,6 @@ def test_what_turns_or_hides_text_is_shown_as_code_points(finished: OutputDirect
 
 
 def test_a_link_leads_to_its_question_whatever_its_id_is(finished: OutputDirectory) -> None:
-    """Space, plus, percent, ampersand, question mark: as the script's own links."""
-    sheet = shown(finished, link_to_the_first(finished))["sheet"]
+    """Space, plus, percent, ampersand, question mark."""
+    sheet = shown(finished, FIRST)["sheet"]
     assert ODD_ID.replace("\u202e", "\\u202e") in list(texts(sheet))
