@@ -11,7 +11,16 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from agents.records import Call, JsonObject, Outcome, Record, Step, Trajectory, UsageEntry
+from agents.records import (
+    Call,
+    Candidate,
+    JsonObject,
+    Outcome,
+    Record,
+    Step,
+    Trajectory,
+    UsageEntry,
+)
 from bench.checkers import Score
 from bench.judgement import Judgement
 from bench.ledger import total
@@ -29,7 +38,9 @@ class Admitted(Record):
 
 
 class Seconds(Record):
-    """Where the time of a run went. Parallel branches add up, so the parts may exceed `wall`."""
+    """Where the time of a run went. Parallel branches add up, so the parts may exceed `wall`. Of a
+    step's candidates, which are drawn side by side, the longest counts (in results that an older
+    bench has stored: all of them, one after the other)."""
 
     wall: float
     """From the run's creation to its end."""
@@ -143,12 +154,9 @@ def transcript_of(trajectory: Trajectory) -> JsonObject:
 
 def _step(step: Step, begin: float) -> JsonObject:
     data = step.decision.data
-    turns = step.observation.get("turns")
-    outputs = turns if isinstance(turns, list) else []
-    calls = [_call(call, outputs, at) for at, call in enumerate(step.calls)]
-    written = _written_call(step, outputs)
-    if written is not None and calls:
-        calls[-1]["tools"] = [written]
+    calls = [
+        call for number in range(len(step.candidates)) for call in _candidate_calls(step, number)
+    ]
     return {
         "agent": step.agent,
         "turn": step.turn,
@@ -161,8 +169,24 @@ def _step(step: Step, begin: float) -> JsonObject:
         "start": round(step.timings.started - begin, 4),
         "end": round(step.timings.ended - begin, 4),
         "waited": round(step.timings.waited, 4),
+        "selected": step.selected,
         "calls": [*calls],
     }
+
+
+def _candidate_calls(step: Step, number: int) -> list[JsonObject]:
+    """The calls of one candidate. What tools said is there only for the executed one."""
+    candidate = step.candidates[number]
+    turns = step.observation.get("turns") if number == step.selected else None
+    outputs = turns if isinstance(turns, list) else []
+    calls = [
+        {"candidate": number, **_call(call, outputs, at)} for at, call in enumerate(candidate.calls)
+    ]
+    if calls and number == step.selected:
+        written = _written_call(step, candidate, outputs)
+        if written is not None:
+            calls[-1]["tools"] = [written]
+    return calls
 
 
 def _call(call: Call, outputs: Sequence[JsonValue], at: int) -> JsonObject:
@@ -191,9 +215,11 @@ def _call(call: Call, outputs: Sequence[JsonValue], at: int) -> JsonObject:
     }
 
 
-def _written_call(step: Step, turns: Sequence[JsonValue]) -> JsonObject | None:
+def _written_call(
+    step: Step, candidate: Candidate, turns: Sequence[JsonValue]
+) -> JsonObject | None:
     """A call that the model wrote as text (a caller's), with what was observed."""
-    if step.decision.kind not in ("call", "refused") or any(c.tool_calls for c in step.calls):
+    if step.decision.kind not in ("call", "refused") or any(c.tool_calls for c in candidate.calls):
         return None
     data = step.decision.data
     return {
@@ -223,13 +249,22 @@ def _tool_runs(step: Step) -> int:
     )
 
 
+def _awaited(step: Step) -> Sequence[Call]:
+    """The calls of the candidate that took longest: for the others the step did not wait."""
+    return max(
+        (candidate.calls for candidate in step.candidates),
+        key=lambda calls: sum(call.latency.total for call in calls),
+        default=(),
+    )
+
+
 def _seconds(trajectory: Trajectory) -> Seconds:
     queue = other = 0.0
     pools: dict[str, float] = {}
     for step in trajectory.steps:
         queue += step.timings.waited
         busy = 0.0
-        for call in step.calls:
+        for call in _awaited(step):
             queue += call.latency.queue
             busy += call.latency.total
             name = call.policy.name

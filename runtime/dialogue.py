@@ -2,7 +2,7 @@
 → answer, with tokens and milliseconds.
 
 What models write is hostile: it is printed as text, never as markup, and its control characters
-(which could repaint a terminal) are shown as their code points.
+(which could repaint a terminal, or hide what is written) are shown as their code points.
 """
 
 from __future__ import annotations
@@ -17,8 +17,12 @@ from rich.text import Text
 from agents.records import Call, Outcome, Step, ToolCall, Trajectory
 from runtime.words import counted
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Terminal control and the characters that turn the direction of text; line feed and tab stay."""
+CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
+)
+"""Terminal control, what turns the direction of text, separators of lines, and what has no width.
+Line feed and tab stay; so do U+200C and U+200D, which join letters (Persian, Hindi) and emoji.
+Scripts of pages read the same pattern: see `bench.report.html`."""
 
 AGENT_COLOURS = ("cyan", "green", "magenta", "blue", "yellow")
 MAX_SHOWN_CHARS = 2_000
@@ -26,8 +30,8 @@ MAX_SHOWN_CHARS = 2_000
 
 
 def harmless(text: str) -> str:
-    """Text that can do nothing to a terminal."""
-    return _CONTROL.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+    """Text that can do nothing to a terminal, nor to how the text around it reads."""
+    return CONTROL.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
 
 
 class DialoguePrinter:

@@ -21,13 +21,15 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write report.html, report.md and report.json from what is stored; an unfinished benchmark
-    gets a report of what it has."""
+    gets a report of what it has. The line of JSON: whether it is complete, arm → questions that
+    are not done, arm → figures."""
     from bench.output import OutputDirectory
     from bench.report.terminal import print_report
     from bench.report.writer import write_reports
 
     facts = write_reports(OutputDirectory(directory))
     if as_json:
-        print(json.dumps(facts.results["arms"]))
+        keys = ("complete", "not_done", "arms")
+        print(json.dumps({key: facts.results[key] for key in keys}))
     else:
         print_report(facts, directory)

@@ -6,11 +6,14 @@ the benchmark was interrupted or not. `timings` is what clocks and retries said.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import PurePath
 from typing import Any
+
+from pydantic import JsonValue
 
 from agents.records import UsageEntry
 from bench.checkers import PRIMARY
@@ -280,7 +283,8 @@ def _groups(arms: list[ArmRuns], items: dict[str, ManifestItem]) -> list[dict[st
     """Accuracy by what the data set says about its items: split and number of steps."""
     groups: list[dict[str, Any]] = []
     for key in ("split", "steps"):
-        names = sorted({str(i.about[key]) for i in items.values() if key in i.about})
+        values = {str(i.about[key]): i.about[key] for i in items.values() if key in i.about}
+        names = sorted(values, key=lambda name: _place(name, values[name]))
         if not 1 < len(names) <= 12:
             continue
         for name in names:
@@ -296,6 +300,13 @@ def _groups(arms: list[ArmRuns], items: dict[str, ManifestItem]) -> list[dict[st
                     }
             groups.append(row)
     return groups
+
+
+def _place(name: str, value: JsonValue) -> tuple[float, str]:
+    """Where a group stands: numbers by their size, then words."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value, name
+    return math.inf, name
 
 
 def _timings(

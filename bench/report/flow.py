@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from bench.report import links
 from bench.report.facts import ArmRuns
 from bench.results import Result
 from bench.taxonomy import CALLED, DELEGATED, ESCALATED, Class
@@ -54,7 +55,7 @@ def failure_flow(arm: ArmRuns) -> str:
         words = f"{name.replace('_', ' ')} {amount} ({amount / total:.1%})"
         parts.append(
             svg.link(
-                f"#items?arm={arm.name}&class={name}",
+                links.place("items", arm=arm.name, class_=name),
                 svg.rect(x2, top, NODE, max(1.5, size), f"node {_colour(name)}"),
                 svg.text(x2 + NODE + 6, top + size / 2 + 4, words, "label"),
             )

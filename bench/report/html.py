@@ -1,7 +1,8 @@
 """The HTML report: one file without a single external resource.
 
 Model output is hostile. It reaches the page in two ways only: escaped by `html.escape`, or packed
-(gzip, base64) in a data block that the script unpacks and enters as text.
+(gzip, base64) in a data block that the script unpacks and enters as text. Both ways show control
+characters, and what turns or hides text, as code points.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 from bench.report import sections
 from bench.report.facts import Facts
 from bench.report.plots import arm_class
+from runtime.dialogue import CONTROL
 from runtime.pages.page import page
 
 CHUNK = 40
@@ -93,6 +95,8 @@ def _data_blocks(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> str:
             name: arm_class(facts, name).rpartition("-")[2] for name in facts.manifest.arms
         },
         "items": items,
+        # The page's script filters by it what it shows, so that ids still lead to their questions.
+        "control": CONTROL.pattern,
     }
     blocks = [_block("index", index)]
     blocks += [_block(f"chunk-{at}", chunk) for at, chunk in enumerate(chunks)]

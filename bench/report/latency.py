@@ -29,7 +29,8 @@ def stacked_latency(facts: Facts) -> str:
     totals = {name: sum(parts.values()) for name, parts in arms.items()}
     walls = {name: facts.timings["arms"][name]["wall"]["mean"] for name in arms}
     longest = max(*totals.values(), *walls.values(), 1e-6)
-    row, top, left = 44.0, 30.0, 62.0
+    row, top = 44.0, 30.0
+    left = svg.margin_for(arms, 62.0, WIDTH / 2)
     height = top + row * len(arms) + 30
     x = svg.Scale(0.0, longest * 1.04, left, WIDTH - 20)
     parts: list[str] = [_legend(arms)]
@@ -38,7 +39,7 @@ def stacked_latency(facts: Facts) -> str:
         parts.append(svg.text(x(tick), height - 10, seconds(tick), "tick", "middle"))
     for at, (name, means) in enumerate(arms.items()):
         y = top + row * at + 8
-        parts.append(svg.text(left - 8, y + 18, name, "name", "end"))
+        parts.append(svg.name(left, y + 18, name, "name"))
         begin = 0.0
         for part, value in means.items():
             words = f"{name}: {_named(part)} {seconds(value)}"
@@ -64,7 +65,8 @@ def waterfall(transcript: dict[str, Any]) -> str:
     if not steps:
         return ""
     wall = max([float(transcript.get("wall") or 0), *(float(s["end"]) for s in steps), 1e-6])
-    row, top, left = 24.0, 6.0, 96.0
+    row, top = 24.0, 6.0
+    left = svg.margin_for(map(_place, steps), 96.0, WIDTH / 2)
     height = top + row * len(steps) + 30
     x = svg.Scale(0.0, wall, left, WIDTH - 20)
     parts: list[str] = []
@@ -73,15 +75,14 @@ def waterfall(transcript: dict[str, Any]) -> str:
         parts.append(svg.text(x(tick), height - 10, seconds(tick), "tick", "middle"))
     for at, step in enumerate(steps):
         y = top + row * at + 4
-        name = f"{step['agent']} {step['turn']}"
-        name += f".{step['branch']}" if step["branch"] else ""
-        parts.append(svg.text(left - 8, y + 12, name, "label", "end"))
+        name = _place(step)
+        parts.append(svg.name(left, y + 12, name, "label"))
         start, end = float(step["start"]), float(step["end"])
         waited = float(step["waited"])
         parts.append(_bar(x, y, start - waited, start, "part-queue", "waiting for a worker"))
         parts.append(_bar(x, y, start, end, "part-other", f"{name}: {seconds(end - start)}"))
         now = start
-        for call in step["calls"]:
+        for call in _awaited(step["calls"]):
             queue, first, decode = (float(value) for value in call["seconds"])
             parts.append(_bar(x, y, now, min(end, now + queue), "part-queue", "engine's queue"))
             now += queue
@@ -90,6 +91,24 @@ def waterfall(transcript: dict[str, Any]) -> str:
             parts.append(_bar(x, y, now, done, pool_class(str(call["pool"])), words))
             now = done
     return svg.picture(WIDTH, height, "One run over time", *parts)
+
+
+def _place(step: dict[str, Any]) -> str:
+    branch = f".{step['branch']}" if step["branch"] else ""
+    return f"{step['agent']} {step['turn']}{branch}"
+
+
+def _awaited(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of the candidate that took longest. Older transcripts don't say whose a call is: there
+    all follow each other."""
+    candidates: dict[int, list[dict[str, Any]]] = {}
+    for call in calls:
+        candidates.setdefault(call.get("candidate", 0), []).append(call)
+    return max(
+        candidates.values(),
+        key=lambda own: sum(sum(map(float, call["seconds"])) for call in own),
+        default=[],
+    )
 
 
 def _bar(x: svg.Scale, y: float, start: float, end: float, class_: str, words: str) -> str:

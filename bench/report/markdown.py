@@ -7,6 +7,7 @@ from bench.report.facts import Facts
 from bench.report.in_vain import ledger_note
 from bench.report.measures import names_of, pair_rows, shown
 from bench.report.sections import compat_figure, headline, title
+from bench.report.unfinished import left_to_do
 from bench.teams import tables as teams
 
 
@@ -20,10 +21,9 @@ def render(facts: Facts) -> str:
         f"seed {manifest.seed}, from {manifest.source}.",
         "",
     ]
-    left = facts.results["not_done"]
+    left = left_to_do(facts)
     if left:
-        words = ", ".join(f"{name}: {len(ids):,}" for name, ids in left.items())
-        lines += [f"**Not complete.** Not answered yet: {words}.", ""]
+        lines += [f"**Not complete.** {left}", ""]
     lines += [f"> {notice}\n" for notice in facts.notices]
     verdict = headline(facts)
     if verdict:

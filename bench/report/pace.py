@@ -26,15 +26,22 @@ def pace(entries: Sequence[UsageEntry], concurrency: int) -> Pace | None:
     """The pace of a benchmark that was not interrupted; None without a call.
 
     A call counts from its first token's wait to its end, without its time in a queue. Branches of
-    one turn run side by side, so the longest counts; calls of one branch follow each other. The
-    ideal keeps all places busy to the end, which the last runs of a real benchmark can't.
+    one turn run side by side, so the longest counts; so do the candidates that one request asks
+    for. Requests of one branch follow each other. The ideal keeps all places busy to the end,
+    which the last runs of a real benchmark can't.
     """
-    paths: dict[tuple[str, int], dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    requests: dict[tuple[str, int, int, str], float] = defaultdict(float)
     began: list[float] = []
     for entry in entries:
         served = entry.latency.first_token + entry.latency.decode
-        paths[entry.run_id, entry.turn][entry.branch] += served
+        # Candidates of a request are `REQUEST`, `REQUEST#1`, …: see `workers.completions.call_of`.
+        request = entry.call_id.partition("#")[0]
+        place = entry.run_id, entry.turn, entry.branch, request
+        requests[place] = max(requests[place], served)
         began.append(entry.at - served - entry.latency.queue)
+    paths: dict[tuple[str, int], dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for (run, turn, branch, _), served in requests.items():
+        paths[run, turn][branch] += served
     ideal = sum(max(branches.values()) for branches in paths.values()) / concurrency
     if not ideal:
         return None

@@ -1,9 +1,11 @@
 "use strict";
-// Everything that a model wrote enters the page as text (textContent), never as markup.
+// Everything that a model wrote enters the page as text (textContent), never as markup, and by
+// `make`, which shows as code points what would turn or hide the text around it.
 
 const PAGE = 60;
 const chunks = new Map();
 let index = null;
+let control = null; // what `runtime.dialogue.harmless` shows as code points, too
 let shown = PAGE;
 
 async function inflate(id) {
@@ -18,6 +20,10 @@ function transcripts(chunk) {
   return chunks.get(chunk);
 }
 
+function harmless(text) {
+  return text.replace(control, (found) => "\\u" + found.charCodeAt(0).toString(16).padStart(4, "0"));
+}
+
 function make(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -26,7 +32,7 @@ function make(name, attributes = {}, ...children) {
     else element.setAttribute(key, value);
   }
   for (const child of children) {
-    if (child !== null && child !== undefined) element.append(child);
+    if (child !== null && child !== undefined) element.append(typeof child === "string" ? harmless(child) : child);
   }
   return element;
 }
@@ -120,7 +126,7 @@ function list() {
       make("td", {}, item.gold),
       ...index.arms.map((arm) => answerCell(item, arm)))));
   document.getElementById("found").textContent =
-    found.length + " of " + index.items.length + " questions" + (by.extra ? " (" + by.extra.words + ")" : "");
+    found.length + " of " + index.items.length + " questions" + (by.extra ? " (" + harmless(by.extra.words) + ")" : "");
   document.getElementById("clear").hidden = !(by.extra || by.arm || by.kind || by.text);
   const more = document.getElementById("more");
   more.hidden = found.length <= shown;
@@ -158,20 +164,41 @@ function toolLine(tool) {
   return make("div", { class: "tool" }, tool.name + "(" + asked + ")" + answer);
 }
 
+function callView(call) {
+  const said = plainText(call.text);
+  return [
+    said ? make("div", { class: "said" }, said) : null,
+    ...call.tools.map(toolLine),
+    make("div", { class: "small soft" },
+      call.model + ": " + call.tokens[0] + " + " + call.tokens[2] + " tokens" + (call.tokens[1] ? " (" + call.tokens[1] + " cached)" : "") +
+      ", " + dollars(call.micro) + (call.finish === "length" ? ", cut off" : "")),
+  ].filter(Boolean);
+}
+
+// The executed candidate, and the others folded. Older benches don't say which it was: then all, in order.
+function callsView(step) {
+  const executed = step.calls.filter((call) => call.candidate === step.selected);
+  const aside = step.calls.filter((call) => call.candidate !== step.selected);
+  const views = executed.flatMap(callView);
+  if (!aside.length) return views;
+  const numbers = [...new Set(aside.map((call) => call.candidate))];
+  const noun = executed.length ? " other" : " candidate";
+  const others = numbers.length + noun + (numbers.length === 1 ? "" : "s");
+  if (executed.length) views.unshift(make("div", { class: "small soft" }, "candidate " + step.selected + ", executed"));
+  views.push(make("details", { class: "aside" }, make("summary", { class: "small soft" }, others + ", not executed"),
+    ...numbers.flatMap((number) => [
+      make("div", { class: "small soft" }, "candidate " + number),
+      ...aside.filter((call) => call.candidate === number).flatMap(callView)])));
+  return views;
+}
+
 function stepView(step) {
   const known = Object.hasOwn(WHO, step.agent);
   const view = make("div", { class: "step" + (known ? " " + step.agent : "") },
     make("div", { class: "who" }, (known ? WHO[step.agent] : step.agent) + " ",
       make("span", { class: "when" }, "turn " + step.turn + (step.branch ? "." + step.branch : "") + ", " + seconds(step.end - step.start))));
   if (step.problem) view.append(make("div", { class: "small soft" }, "asked: " + step.problem));
-  for (const call of step.calls) {
-    const said = plainText(call.text);
-    if (said) view.append(make("div", { class: "said" }, said));
-    for (const tool of call.tools) view.append(toolLine(tool));
-    view.append(make("div", { class: "small soft" },
-      call.model + ": " + call.tokens[0] + " + " + call.tokens[2] + " tokens" + (call.tokens[1] ? " (" + call.tokens[1] + " cached)" : "") +
-      ", " + dollars(call.micro) + (call.finish === "length" ? ", cut off" : "")));
-  }
+  view.append(...callsView(step));
   if (step.reason) view.append(make("div", { class: "small soft" }, step.decision + ": " + step.reason));
   else if (step.answer && step.agent !== "solo" && step.agent !== "planner") view.append(make("div", { class: "small soft" }, "hands back: " + step.answer));
   return view;
@@ -249,6 +276,7 @@ async function start() {
     return;
   }
   index = await inflate("index");
+  control = new RegExp(index.control, "gu");
   for (const id of ["by-arm", "by-class"]) document.getElementById(id).addEventListener("change", () => { shown = PAGE; list(); });
   document.getElementById("by-text").addEventListener("input", () => { shown = PAGE; list(); });
   document.getElementById("more").addEventListener("click", () => { shown += PAGE * 4; list(); });

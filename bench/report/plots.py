@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bench.report import links
 from bench.report.facts import Facts
 from bench.report.figures import count, dollars, p_value, points, share, span
 from runtime.pages import svg
@@ -111,7 +112,8 @@ def checker_intervals(facts: Facts, checkers: tuple[str, ...]) -> str:
     arms = {name: a for name, a in facts.results["arms"].items() if a["n"]}
     if not arms:
         return ""
-    row, top, left = 16.0, 10.0, 96.0
+    row, top = 16.0, 10.0
+    left = svg.margin_for(checkers, 96.0, WIDTH / 2)
     block = row * len(arms) + 12
     height = top + block * len(checkers) + 30
     x = svg.Scale(0.0, 1.0, left, WIDTH - 24)
@@ -121,7 +123,7 @@ def checker_intervals(facts: Facts, checkers: tuple[str, ...]) -> str:
         parts.append(svg.text(x(tick), height - 10, share(tick, 0), "tick", "middle"))
     for at, checker in enumerate(checkers):
         begin = top + block * at + 8
-        parts.append(svg.text(left - 8, begin + row * len(arms) / 2 + 4, checker, "label", "end"))
+        parts.append(svg.name(left, begin + row * len(arms) / 2 + 4, checker, "label"))
         for place, (name, arm) in enumerate(arms.items()):
             y = begin + row * place + row / 2
             score = arm["accuracy"][checker]
@@ -129,7 +131,7 @@ def checker_intervals(facts: Facts, checkers: tuple[str, ...]) -> str:
             words = f"{name}, {checker}: {share(score['estimate'])} ({score['right']}/{arm['n']})"
             parts.append(
                 svg.link(
-                    f"#items?arm={name}&checker={checker}&says=right",
+                    links.place("items", arm=name, checker=checker, says="right"),
                     svg.hint(words),
                     svg.line(x(score["low"]), y, x(score["high"]), y, f"interval {colour}"),
                     svg.tag("circle", cx=x(score["estimate"]), cy=y, r=4.5, class_=f"dot {colour}"),
@@ -192,10 +194,12 @@ def _spot(
     money = dollars(cost["estimate"] * per) if priced else f"{count(cost['estimate'])} tokens"
     reach = span(accuracy["low"], accuracy["high"])
     words = f"{name}: {share(accuracy['estimate'])} [{reach}], {money}"
-    # Near the right edge the name goes to the left of its dot.
-    flipped = at_x > x.end - 70
+    # Where it would pass the right edge the name goes to the left of its dot.
+    wide = svg.width_of(name)
+    flipped = at_x + 10 + wide > WIDTH
+    name_x = max(at_x - 10, wide) if flipped else at_x + 10
     return svg.link(
-        f"#items?arm={name}",
+        links.place("items", arm=name),
         svg.hint(words),
         svg.tag(
             "ellipse",
@@ -208,7 +212,5 @@ def _spot(
         svg.line(left, at_y, right, at_y, f"interval {colour}"),
         svg.line(at_x, top, at_x, bottom, f"interval {colour}"),
         svg.tag("circle", cx=at_x, cy=at_y, r=5.5, class_=f"dot {colour}"),
-        svg.text(
-            at_x + (-10 if flipped else 10), at_y - 9, name, "name", "end" if flipped else "start"
-        ),
+        svg.text(name_x, at_y - 9, name, "name", "end" if flipped else "start"),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from html import escape
@@ -15,6 +16,7 @@ from bench.report.facts import ArmRuns, Facts
 from bench.report.flow import failure_flow
 from bench.report.in_vain import ledger_note
 from bench.report.latency import run_at, stacked_latency, waterfall
+from bench.report.links import link, place, run_of, text
 from bench.report.measures import measures_section
 from bench.report.plots import (
     accuracy_against_cost,
@@ -22,8 +24,10 @@ from bench.report.plots import (
     checker_intervals,
     differences,
 )
+from bench.report.unfinished import left_to_do
 from bench.taxonomy import MEANINGS, Class
 from bench.teams.tables import players_section
+from runtime.pages.page import figure
 
 NAMES = {
     "gsm8k": "GSM8K",
@@ -77,13 +81,10 @@ def _head(facts: Facts) -> str:
     else:
         about += f". Options: {options_text(manifest.options)}."
     parts = [f"<h1>{escape(title(facts))}</h1>", f'<p class="soft">{escape(about)}</p>']
-    left = facts.results["not_done"]
+    left = left_to_do(facts)
     if left:
-        words = ", ".join(f"{name}: {len(ids):,}" for name, ids in left.items())
-        parts.append(
-            f'<p class="notice"><b>Not complete.</b> Not answered yet: {escape(words)}. Figures '
-            "are over the questions that were asked; <code>bench resume</code> goes on.</p>"
-        )
+        said = re.sub("`(.+?)`", r"<code>\1</code>", escape(left))
+        parts.append(f'<p class="notice"><b>Not complete.</b> {said}</p>')
     parts += [f'<p class="notice">{escape(notice)}</p>' for notice in facts.notices]
     verdict = headline(facts)
     if verdict:
@@ -133,10 +134,13 @@ def _cards(facts: Facts) -> str:
         money = known["per_question"]["micro_dollars"]["estimate"]
         rows = [
             ("95 % interval", f"{say.span(score['low'], score['high'])} %"),
-            ("right", _link(f"items?arm={arm.name}&class=right", f"{score['right']:,}")),
+            ("right", link(place("items", arm=arm.name, class_="right"), f"{score['right']:,}")),
             (
                 "wrong",
-                _link(f"items?arm={arm.name}&class=wrong", f"{known['n'] - score['right']:,}"),
+                link(
+                    place("items", arm=arm.name, class_="wrong"),
+                    f"{known['n'] - score['right']:,}",
+                ),
             ),
             ("per 1,000 questions", say.dollars(None if money is None else money / 1000)),
             ("tokens per question", say.count(known["tokens_per_question"], 1)),
@@ -146,7 +150,7 @@ def _cards(facts: Facts) -> str:
         own = arm_class(facts, arm.name).replace("arm", "own")
         cards.append(
             f'<section class="card {own}"><h3>{escape(arm.name)}</h3>'
-            f'<a class="big" href="#items?arm={escape(arm.name)}">'
+            f'<a class="big" href="{escape(place("items", arm=arm.name))}">'
             f"{say.share(score['estimate'])}</a>"
             f"<dl>{listed}</dl></section>"
         )
@@ -155,13 +159,16 @@ def _cards(facts: Facts) -> str:
 
 def _cost(facts: Facts) -> str:
     drawing, caption = accuracy_against_cost(facts)
-    return (
-        '<h2 id="cost">Accuracy against cost</h2><div class="two">'
-        f"<figure>{drawing}<figcaption>{escape(caption)}</figcaption></figure>"
-        f"<figure>{differences(facts)}<figcaption>Differences on the same questions with 95 % "
-        "bootstrap intervals. Grey: the exact McNemar test does not tell the arms apart."
-        "</figcaption></figure></div>"
-    )
+    figures = [figure(drawing, caption)]
+    # Of a single arm there are none.
+    pairs = differences(facts)
+    if pairs:
+        about = (
+            "Differences on the same questions with 95 % bootstrap intervals. Grey: the exact "
+            "McNemar test does not tell the arms apart."
+        )
+        figures.append(figure(pairs, about))
+    return f'<h2 id="cost">Accuracy against cost</h2><div class="two">{"".join(figures)}</div>'
 
 
 def _pairs(facts: Facts) -> str:
@@ -170,10 +177,10 @@ def _pairs(facts: Facts) -> str:
         a, b = escape(pair["a"]), escape(pair["b"])
 
         def cell(name: str, look: str, pair: dict[str, Any] = pair) -> str:
-            href = f"items?a={pair['a']}&b={pair['b']}&cell={name}"
+            href = place("items", a=pair["a"], b=pair["b"], cell=name)
             part = pair[name] / pair["n"] if pair["n"] else None
             return (
-                f'<a class="{look}" href="#{escape(href)}"><b>{pair[name]:,}</b>'
+                f'<a class="{look}" href="{escape(href)}"><b>{pair[name]:,}</b>'
                 f"{say.share(part)}</a>"
             )
 
@@ -233,9 +240,9 @@ def _checkers(facts: Facts) -> str:
 
 
 def _checker_cell(arm: str, checker: str, score: dict[str, Any]) -> str:
-    where = f"items?arm={arm}&checker={checker}&says=right"
+    where = place("items", arm=arm, checker=checker, says="right")
     return (
-        f'<td class="num">{_link(where, say.share(score["estimate"]))}'
+        f'<td class="num">{link(where, say.share(score["estimate"]))}'
         f'<div class="small soft">{say.span(score["low"], score["high"])}</div></td>'
     )
 
@@ -247,7 +254,7 @@ def _latency(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> str:
         result = run_at(arm, 0.5)
         if result is None or result.run_id not in transcripts:
             continue
-        where = _link(f"run?item={result.item}", result.item)
+        where = link(run_of(result.item), result.item)
         runs.append(
             f"<figure><h3>{escape(arm.name)}</h3>{waterfall(transcripts[result.run_id])}"
             f"<figcaption>The run of median latency ({say.seconds(result.seconds.wall)}): {where}. "
@@ -269,7 +276,7 @@ def _latency_row(facts: Facts, arm: ArmRuns) -> str:
     for key, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
         run = run_at(arm, share)
         shown = say.seconds(wall[key])
-        cells.append(f"<td>{_link('run?item=' + run.item, shown) if run else shown}</td>")
+        cells.append(f"<td>{link(run_of(run.item), shown) if run else shown}</td>")
     return f"<tr><td>{escape(arm.name)}</td>{''.join(cells)}</tr>"
 
 
@@ -278,8 +285,8 @@ def _ledger(facts: Facts) -> str:
     for name, arm in facts.results["arms"].items():
         for pool, paid in arm["pools"].items():
             rows.append(
-                f"<tr><td>{_link(f'items?arm={name}', name)}</td><td class=left>{escape(pool)}</td>"
-                f"{_sums(paid)}</tr>"
+                f"<tr><td>{link(place('items', arm=name), name)}</td>"
+                f"<td class=left>{escape(pool)}</td>{_sums(paid)}</tr>"
             )
         if len(arm["pools"]) > 1:
             rows.append(
@@ -307,8 +314,8 @@ def _failures(facts: Facts) -> str:
         f"<tr><td>{name.replace('_', ' ')}</td>"
         + "".join(
             "<td>"
-            + _link(
-                f"items?arm={arm.name}&class={name}",
+            + link(
+                place("items", arm=arm.name, class_=name),
                 f"{sum(found is name for found in arm.classes.values()):,}",
             )
             + "</td>"
@@ -338,14 +345,14 @@ def _groups(facts: Facts) -> str:
             if known is None:
                 cells.append("<td>–</td>")
                 continue
-            href = f"items?by={group['by']}&group={group['group']}"
+            href = place("items", by=group["by"], group=group["group"])
             cells.append(
-                f'<td class="num">{_link(href, say.share(known["estimate"]))}'
+                f'<td class="num">{link(href, say.share(known["estimate"]))}'
                 f'<div class="small soft">{say.span(known["low"], known["high"])}, '
                 f"n = {known['n']:,}</div></td>"
             )
         label = f"{group['by']} {group['group']}".replace("_", " ")
-        rows.append(f"<tr><td>{escape(label)}</td>{''.join(cells)}</tr>")
+        rows.append(f"<tr><td>{text(label)}</td>{''.join(cells)}</tr>")
     return (
         '<h2 id="groups">By kind of question</h2><div class="scroll"><table><thead><tr>'
         f"<th>group</th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
@@ -387,9 +394,9 @@ def _disagreements(facts: Facts) -> str:
             ", which asks for a marker that no prompt mentions, left out).</p>"
         )
     rows = "".join(
-        f"<tr><td>{_link('run?item=' + row['item'], row['item'])}</td>"
-        f"<td class=left>{escape(row['arm'])}</td><td>{escape(row['gold'])}</td>"
-        f"<td class=left>{escape(row['answer'][:80] or 'no answer')}</td><td class=left>"
+        f"<tr><td>{link(run_of(row['item']), row['item'])}</td>"
+        f"<td class=left>{escape(row['arm'])}</td><td>{text(row['gold'])}</td>"
+        f"<td class=left>{text(row['answer'][:80] or 'no answer')}</td><td class=left>"
         + "".join(
             f'<span class="chip {"yes" if row["verdicts"][name] else "no"}">'
             f"{'✓' if row['verdicts'][name] else '✗'} {name}</span>"
@@ -461,10 +468,6 @@ def _method(facts: Facts) -> str:
 def _prices(price: dict[str, str]) -> str:
     shown = ", ".join(f"{kind} ${value}" for kind, value in price.items() if value)
     return f"per million tokens: {shown}" if shown else "no price"
-
-
-def _link(place: str, words: str) -> str:
-    return f'<a href="#{escape(place)}">{escape(words)}</a>'
 
 
 def _sums(paid: dict[str, int]) -> str:

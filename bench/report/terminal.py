@@ -9,6 +9,7 @@ from bench.report import figures as say
 from bench.report.facts import Facts
 from bench.report.measures import names_of, pair_rows, shown
 from bench.report.sections import compat_figure, headline, title
+from bench.report.unfinished import left_to_do
 from bench.teams import tables as players
 from runtime.tables import figures
 
@@ -42,6 +43,9 @@ def print_report(facts: Facts, path: Path | None = None) -> None:
     console.print(table)
     print_players(facts, console)
     print_measures(facts, console)
+    left = left_to_do(facts, path)
+    if left:
+        console.print(f"Not complete. {left}", markup=False, highlight=False, soft_wrap=True)
     sentence = headline(facts)
     if sentence:
         console.print(sentence, markup=False, highlight=False, soft_wrap=True)

@@ -4,7 +4,8 @@ escaped here and nowhere else."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -24,6 +25,30 @@ def tag(name: str, *children: str, **attributes: float | str | None) -> str:
 def text(x: float, y: float, words: str, class_: str = "", anchor: str = "start") -> str:
     """A line of text."""
     return tag("text", escape(words), x=x, y=y, class_=class_ or None, text_anchor=anchor)
+
+
+def width_of(words: str, size: float = 13.0) -> float:
+    """About how many pixels a text takes in a bold font of `size` pixels; rather too many, since a
+    reader's fonts are not known."""
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in words)
+    return size * (0.6 * (len(words) - wide) + wide)
+
+
+def margin_for(names: Iterable[str], least: float, most: float) -> float:
+    """Pixels to the left of a drawing for names that end 8 pixels before it."""
+    widest = max((width_of(name) for name in names), default=0.0)
+    return min(most, max(least, widest + 12))
+
+
+def name(x: float, y: float, words: str, class_: str) -> str:
+    """A name in the margin that ends 8 pixels before `x`. One that is too long for it is cut; the
+    whole is what a pointer is shown."""
+    shown = words
+    while len(shown) > 1 and width_of(f"{shown}…") > x - 8:
+        shown = shown[:-1]
+    if width_of(words) <= x - 8:
+        return text(x - 8, y, words, class_, "end")
+    return tag("g", hint(words), text(x - 8, y, f"{shown}…", class_, "end"))
 
 
 def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> str:

@@ -111,10 +111,16 @@ def _rows(steps: Sequence[Step]) -> list[list[Step]]:
     return [list(same) for _, same in groupby(ordered, key=lambda step: step.turn)]
 
 
-def _placed(row: Sequence[Step], at: int) -> list[_Node]:
+def _nodes(row: Sequence[Step]) -> list[tuple[Step, int | None]]:
+    """Each candidate with its number; a step without any is one, too."""
     found: list[tuple[Step, int | None]] = []
     for step in row:
         found += [(step, k) for k in range(len(step.candidates))] or [(step, None)]
+    return found
+
+
+def _placed(row: Sequence[Step], at: int) -> list[_Node]:
+    found = _nodes(row)
     # Whatever there is no room for, the executed ones are there.
     aside = [number not in (None, step.selected) for step, number in found]
     kept = sorted(sorted(range(len(found)), key=aside.__getitem__)[:MOST_NODES])
@@ -190,8 +196,21 @@ def _short(name: str) -> str:
 
 
 def shape_of(steps: Sequence[Step]) -> str:
-    """How much there is, in words."""
+    """How much there is, in words, and what of it the tree leaves out."""
     candidates = sum(len(step.candidates) for step in steps)
-    turns = len({step.turn for step in steps})
-    left = "" if turns <= MOST_ROWS else f"; the first {MOST_ROWS} turns are drawn"
-    return f"{counted(len(steps), 'step')}, {counted(candidates, 'candidate')}{left}"
+    rows = _rows(steps)
+    said = f"{counted(len(steps), 'step')}, {counted(candidates, 'candidate')}"
+    if len(rows) > MOST_ROWS:
+        said += f"; the first {MOST_ROWS} of {len(rows):,} turns are drawn"
+    fullest = max((len(_nodes(row)) for row in rows[:MOST_ROWS]), default=0)
+    if fullest > MOST_NODES:
+        said += f"; of a turn's candidates (up to {fullest:,}) {MOST_NODES} are drawn"
+    return said
+
+
+def time_of(steps: Sequence[Step]) -> str:
+    """What the timeline shows, in words."""
+    said = "Seconds since admission: grey waited, coloured models worked, violet all else."
+    if len(steps) > MOST_ROWS:
+        said += f" The first {MOST_ROWS} of {len(steps):,} steps are drawn."
+    return said

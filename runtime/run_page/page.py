@@ -15,7 +15,7 @@ from runtime.pages.page import figure, page
 from runtime.run_history import KnownRun
 from runtime.run_page.bounds import MOST_STEPS, Room
 from runtime.run_page.candidates import Material
-from runtime.run_page.overview import shape_of, timeline, tree
+from runtime.run_page.overview import shape_of, time_of, timeline, tree
 from runtime.run_page.steps import every_step
 from runtime.run_page.tokenizers import Tokenizers
 from runtime.run_page.tokens import Lessons, legends
@@ -146,17 +146,17 @@ def _of(used: str, limit: str | None) -> str:
 def _drawings(found: KnownRun, steps: Sequence[Step], colours: dict[str, int]) -> str:
     if not steps:
         return ""
+    shape = shape_of(found.steps)
     way = (
-        f"{shape_of(steps)}. A row is a turn; ringed and joined: what was executed. The fuller the "
+        f"{shape}. A row is a turn; ringed and joined: what was executed. The fuller the "
         "green, the greater the reward. Click a candidate to go to it."
         if any(each.reward_parts for step in steps for each in step.candidates)
-        else f"{shape_of(steps)}. A row is a turn; joined: what was executed."
+        else f"{shape}. A row is a turn; joined: what was executed."
     )
-    spent = "Seconds since admission: grey waited, coloured models worked, violet all else."
     return (
         '<div class="two">'
         f"{figure(tree(steps, colours), way, 'The way through the run')}"
-        f"{figure(timeline(steps, found.run.created, colours), spent, 'Time')}</div>"
+        f"{figure(timeline(steps, found.run.created, colours), time_of(found.steps), 'Time')}</div>"
     )
 
 

@@ -55,6 +55,19 @@ def test_report_writes_three_files_from_what_is_stored(copy: Path) -> None:
     assert "7/8" in done.stdout
 
 
+def test_the_line_of_json_says_what_is_not_done(copy: Path) -> None:
+    """Here the last result was lost."""
+    path = copy / "items.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    lost = next(line for line in reversed(lines) if '"type":"result"' in line)
+    path.write_text("".join(line for line in lines if line != lost))
+    said = json.loads(bench("report", str(copy), "--json").stdout)
+    missing = json.loads(lost)
+    assert said["complete"] is False
+    assert said["not_done"] == {missing["arm"]: [missing["item"]]}
+    assert said["arms"][missing["arm"]]["n"] == 7
+
+
 @pytest.mark.parametrize("command", ["report", "resume", "rescore"])
 def test_a_directory_without_a_benchmark_is_a_usage_error(tmp_path: Path, command: str) -> None:
     """One line that says what it should have been."""

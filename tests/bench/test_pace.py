@@ -44,3 +44,15 @@ def test_runs_share_the_places() -> None:
 
 def test_without_a_call_there_is_no_pace() -> None:
     assert pace([], concurrency=4) is None
+
+
+def test_of_candidates_that_one_request_asks_for_the_longest_counts() -> None:
+    """Their ids say so; the request after them follows."""
+    drawn = [
+        call("a", 0, 0, 11.5, 1.0).model_copy(update={"call_id": f"a/0.0/0{part}"})
+        for part in ("", *(f"#{at}" for at in range(1, 8)))
+    ]
+    again = call("a", 0, 0, 13.5, 2.0).model_copy(update={"call_id": "a/0.0/1"})
+    found = pace([*drawn, again], concurrency=1)
+    assert found is not None
+    assert found.ideal == 3.0

@@ -11,17 +11,23 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agents.records import Trajectory
 from bench.checkers import Scorer
 from bench.compat import compare_books
 from bench.output import OutputDirectory
+from bench.report import links
 from bench.report.computation import facts_of
 from bench.report.figures import dollars, p_value, points, probability, seconds, share
 from bench.report.markdown import cell
 from bench.report.sections import compat_figure
+from bench.report.terminal import print_report
+from bench.report.unfinished import left_to_do
 from bench.report.writer import write_reports
 from runtime.pages.svg import Scale
 from tests.bench.benchmarks import created, items, manifest, run
@@ -157,6 +163,19 @@ def test_links_lead_to_places_that_are_there(page: Page) -> None:
         place, _, query = str(attributes["href"])[1:].partition("?")
         assert place in {"items", "run"} or place in page.ids
         assert query
+
+
+@given(st.text(st.characters(codec="utf-8")))
+def test_a_link_says_its_question_whatever_its_id_is(item: str) -> None:
+    """As `URLSearchParams` reads it, for which `+` is a space."""
+    href = links.run_of(item)
+    assert href.count("?") == href.count("#") == 1
+    assert parse_qsl(href.partition("?")[2], keep_blank_values=True) == [("item", item)]
+
+
+def test_words_of_a_link_can_neither_act_nor_turn_the_text_around_them() -> None:
+    shown = links.link(links.place("items", arm="a&b", class_="right"), "<b>\u202e")
+    assert shown == '<a href="#items?arm=a%26b&amp;class=right">&lt;b&gt;\\u202e</a>'
 
 
 def test_the_page_has_the_plots_and_both_themes(finished: OutputDirectory) -> None:
@@ -317,3 +336,56 @@ def test_axes_have_a_few_round_ticks() -> None:
     assert 2 <= len(ticks) <= 7
     assert all(0.011 <= tick <= 4.2 for tick in ticks)
     assert Scale(3.0, 3.0, 0, 100)(3.0) == 50
+
+
+def test_an_unfinished_benchmark_says_on_the_terminal_how_to_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The sentence of the other reports, with the directory's name."""
+    facts = write_reports(created(tmp_path, manifest(items(3))))
+    print_report(facts, tmp_path)
+    said = "Not answered yet: llm: 3, router: 3, slm: 3. Figures are over the questions that were"
+    assert f"Not complete. {said} asked; `bench resume {tmp_path}` goes on." in (
+        capsys.readouterr().out
+    )
+    for name in ("report.html", "report.md"):
+        assert said in (tmp_path / name).read_text(encoding="utf-8")
+
+
+def test_a_complete_benchmark_says_nothing_of_going_on(
+    finished: OutputDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_report(facts_of(finished), finished.path)
+    assert "complete" not in capsys.readouterr().out
+
+
+def test_an_unfinished_benchmark_with_a_budget_says_that_it_may_need_more(tmp_path: Path) -> None:
+    facts = write_reports(created(tmp_path, manifest(items(3), budget_micro_dollars=5)))
+    said = "`bench resume DIR` goes on, with `--budget-usd MORE` where the budget is used up."
+    assert left_to_do(facts).endswith(said)
+
+
+def test_a_report_of_one_arm_has_no_figure_of_pairs(tmp_path: Path) -> None:
+    directory = created(tmp_path, manifest(items(2), arms=("llm",)))
+
+    async def whole() -> None:
+        with Scorer() as scorer:
+            await run(directory, LocalClient(), scorer)
+
+    asyncio.run(whole())
+    write_reports(directory)
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Accuracy against cost" in text
+    assert "Differences on the same questions" not in text
+
+
+def test_groups_of_numbers_stand_by_their_size(tmp_path: Path) -> None:
+    """Ten steps come after two, not before; words come after numbers."""
+    made = items(4)
+    steps = (10, 2, "many", 1)
+    questions = [
+        type(item)(item.id, item.question, item.gold, {"steps": step})
+        for item, step in zip(made, steps, strict=True)
+    ]
+    facts = write_reports(created(tmp_path, manifest(questions)))
+    assert [row["group"] for row in facts.results["groups"]] == ["1", "2", "10", "many"]

@@ -12,6 +12,7 @@ from agents.workflows import workflows
 from runtime.learned_tokens import LearnedSequence
 from runtime.run_history import KnownRun
 from runtime.run_page.bounds import CALL_TOKENS, MOST_CHARS, MOST_STEPS, PAGE_TOKENS
+from runtime.run_page.overview import MOST_NODES, MOST_ROWS
 from runtime.run_page.page import render
 from runtime.run_page.tokenizers import Tokenizers
 from runtime.run_page.tokens import ratio_class
@@ -286,6 +287,25 @@ def test_a_run_of_very_many_steps_shows_its_first_and_says_so() -> None:
     parsed = ParsedPage(render(ended(*steps)))
     assert len(parsed.of("section", "step")) == MOST_STEPS
     assert f"The first {MOST_STEPS} of {MOST_STEPS + 10} steps are shown." in parsed.text
+
+
+def test_drawings_that_leave_out_steps_say_so() -> None:
+    steps = [a_step(Candidate(calls=(says("7"),)), turn=at) for at in range(MOST_ROWS + 60)]
+    text = ParsedPage(render(ended(*steps))).text
+    assert f"The first {MOST_ROWS} of {MOST_ROWS + 60} steps are drawn." in text
+    assert f"; the first {MOST_ROWS} of {MOST_ROWS + 60} turns are drawn" in text
+    few = ParsedPage(render(ended(*steps[:MOST_ROWS]))).text
+    assert "are drawn" not in few
+
+
+def test_a_drawn_turn_that_leaves_out_candidates_says_so() -> None:
+    """The executed one is never left out."""
+    candidates = [Candidate(calls=(says("7"),)) for _ in range(MOST_NODES + 16)]
+    last = len(candidates) - 1
+    parsed = ParsedPage(render(ended(a_step(*candidates, selected=last))))
+    assert f"of a turn's candidates (up to {MOST_NODES + 16}) {MOST_NODES} are drawn" in parsed.text
+    assert len(parsed.of("circle", "spot")) == MOST_NODES
+    assert len(parsed.of("circle", "chosen")) == 1
 
 
 def test_a_run_that_goes_on_has_a_page_too() -> None:

@@ -1,0 +1,30 @@
+"""Links inside the HTML report, which its script reads with `URLSearchParams`."""
+
+from __future__ import annotations
+
+from html import escape
+from urllib.parse import quote
+
+from runtime.dialogue import harmless
+
+
+def place(name: str, **query: str) -> str:
+    """`#items?arm=llm&class=right`, as the value of an `href`, not yet escaped for HTML. A trailing
+    `_` of a name is dropped (`class_`)."""
+    pairs = (f"{key.rstrip('_')}={quote(value, safe='')}" for key, value in query.items())
+    return f"#{name}?{'&'.join(pairs)}"
+
+
+def run_of(item: str) -> str:
+    """Where a question's runs are."""
+    return place("run", item=item)
+
+
+def link(href: str, words: str) -> str:
+    """Words that lead there."""
+    return f'<a href="{escape(href)}">{text(words)}</a>'
+
+
+def text(words: str) -> str:
+    """Words that a model or a data set wrote, as HTML that can do nothing."""
+    return escape(harmless(words))

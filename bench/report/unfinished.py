@@ -1,0 +1,24 @@
+"""That a benchmark is unfinished, in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.report.facts import Facts
+
+
+def left_to_do(facts: Facts, directory: Path | None = None) -> str:
+    """What follows `Not complete.`: what is missing, and how to go on; empty for a benchmark that
+    is complete."""
+    left = facts.results["not_done"]
+    if not left:
+        return ""
+    words = ", ".join(f"{name}: {len(ids):,}" for name, ids in left.items())
+    # A bench stops before a run that would pass its budget: what is spent doesn't say whether it is
+    # used up.
+    priced = facts.manifest.budget_micro_dollars is not None
+    return (
+        f"Not answered yet: {words}. Figures are over the questions that were asked; "
+        f"`bench resume {directory or 'DIR'}` goes on"
+        f"{', with `--budget-usd MORE` where the budget is used up' if priced else ''}."
+    )

@@ -1,0 +1,142 @@
+"""What the bench keeps of a step with several candidates: drawn side by side, one executed."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import JsonValue
+
+from agents.records import (
+    Call,
+    Candidate,
+    Decision,
+    Latency,
+    Outcome,
+    Step,
+    StepTimings,
+    Trajectory,
+)
+from bench.judgement import Judgement
+from bench.report.latency import waterfall
+from bench.results import Seconds, result_of, transcript_of
+from tests.agents.conversations import a_run, says
+
+
+def spoke(text: str, decode: float, queue: float = 0.0) -> Call:
+    return says(text).model_copy(update={"latency": Latency(queue=queue, decode=decode)})
+
+
+def a_step(
+    *candidates: Candidate, took: float, selected: int = 0, **observation: JsonValue
+) -> Step:
+    return Step(
+        run_id="run",
+        turn=0,
+        agent="coder",
+        candidates=candidates,
+        selected=selected,
+        decision=Decision(kind="propose"),
+        observation=observation,
+        timings=StepTimings(started=1_000.0, ended=1_000.0 + took),
+        worker="worker",
+    )
+
+
+def ended(step: Step) -> Trajectory:
+    run = a_run("solo").model_copy(update={"created": 1_000.0})
+    return Trajectory(
+        run=run, steps=(step,), outcome=Outcome.ANSWERED, answer="7", ended=step.timings.ended
+    )
+
+
+def drawn_from(step: Step) -> dict[str, Any]:
+    """Its transcript, as a report reads it from the disk."""
+    return json.loads(json.dumps(transcript_of(ended(step))))
+
+
+def seconds_of(step: Step) -> Seconds:
+    judgement = Judgement(
+        prediction="7", answer="7", value="7", where="last", verdicts={"numeric": True}
+    )
+    found = result_of(
+        ended(step), [], arm="team", item="i", judgement=judgement, reference_values=()
+    )
+    return found.seconds
+
+
+def test_candidates_that_are_drawn_side_by_side_take_the_time_of_the_longest() -> None:
+    candidates = [Candidate(calls=(spoke("7", 1.0, queue=0.25),)) for _ in range(8)]
+    found = seconds_of(a_step(*candidates, took=1.5))
+    assert found.pools == {"test": 1.0}
+    assert found.queue == 0.25
+    assert found.other == 0.25
+
+
+def test_the_calls_of_one_candidate_follow_each_other() -> None:
+    long = Candidate(calls=(spoke("first", 1.0), spoke("second", 2.0)))
+    found = seconds_of(a_step(Candidate(calls=(spoke("7", 2.5),)), long, took=3.5))
+    assert (found.pools, found.other) == ({"test": 3.0}, 0.5)
+
+
+@given(st.lists(st.floats(0.001, 10.0), min_size=1, max_size=16))
+def test_the_parts_of_a_step_are_as_long_as_the_step(decodes: list[float]) -> None:
+    step = a_step(
+        *(Candidate(calls=(spoke("7", each),)) for each in decodes), took=max(decodes) + 1
+    )
+    found = seconds_of(step)
+    assert sum(found.pools.values()) + found.queue + found.other == pytest.approx(
+        found.wall, abs=0.001
+    )
+
+
+def test_a_transcript_says_whose_a_call_is_and_which_candidate_was_executed() -> None:
+    first = Candidate(calls=(spoke("a", 1.0), spoke("b", 1.0)))
+    second = Candidate(calls=(spoke("c", 1.0),))
+    (shown,) = drawn_from(a_step(first, second, took=2.0))["steps"]
+    assert shown["selected"] == 0
+    assert [(call["candidate"], call["text"]) for call in shown["calls"]] == [
+        (0, "a"), (0, "b"), (1, "c"),
+    ]  # fmt: skip
+
+
+def test_what_a_tool_said_stands_with_the_executed_candidate() -> None:
+    """It was read from the executed one's text, not from the last one's."""
+    candidates = [Candidate(calls=(spoke(text, 1.0),)) for text in "abc"]
+    turns: JsonValue = [[{"tool": "calculate", "output": {"result": "84"}}]]
+    step = a_step(*candidates, took=2.0, selected=1, turns=turns).model_copy(
+        update={"decision": Decision(kind="call", data={"name": "calculate", "arguments": {}})}
+    )
+    (shown,) = drawn_from(step)["steps"]
+    assert [len(call["tools"]) for call in shown["calls"]] == [0, 1, 0]
+    assert shown["calls"][1]["tools"][0]["output"] == {"result": "84"}
+
+
+def model_bars(drawing: str) -> list[float]:
+    """The x of every bar of a model, from left to right."""
+    return [float(x) for x in re.findall(r'<rect x="([\d.]+)"[^>]*class="bar arm-', drawing)]
+
+
+def test_a_drawn_step_shows_the_candidate_that_it_waited_for() -> None:
+    candidates = [Candidate(calls=(spoke("7", each),)) for each in (0.5, 1.0, 0.25)]
+    transcript = drawn_from(a_step(*candidates, took=1.5))
+    drawing = waterfall(transcript)
+    assert len(model_bars(drawing)) == 1
+    assert "1.0 s more" in drawing
+
+
+def test_a_transcript_of_an_older_bench_is_drawn_call_after_call() -> None:
+    """Its calls don't say whose they are."""
+    candidates = [Candidate(calls=(spoke("7", each),)) for each in (0.5, 0.25)]
+    transcript = drawn_from(a_step(*candidates, took=1.5))
+    for step in transcript["steps"]:
+        del step["selected"]
+        for call in step["calls"]:
+            del call["candidate"]
+    bars = model_bars(waterfall(transcript))
+    assert len(bars) == 2
+    assert bars[0] < bars[1]

@@ -1,0 +1,124 @@
+"""What the report's own script makes of its data: run by Node, where there is one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.records import Candidate, Trajectory
+from bench.checkers import Scorer
+from bench.output import OutputDirectory
+from bench.report import links
+from bench.report.writer import write_reports
+from tests.bench.benchmarks import created, items, manifest, run
+from tests.bench.local_client import LocalClient
+
+NODE = shutil.which("node")
+pytestmark = pytest.mark.skipif(NODE is None, reason="there is no node on this machine")
+
+TURNED = "left\u202eright\u061c\u2028\ufeff\u200b"
+ODD_ID = "a+b & c%20d?e=f#g/\u202eh"
+FIRST = links.run_of(ODD_ID)
+
+
+class Team(LocalClient):
+    """The first question's last step has three candidates, of which the second is executed."""
+
+    async def wait(self, run_id: str) -> Trajectory:
+        trajectory = await super().wait(run_id)
+        if not trajectory.run.task.prompt.startswith("What is 3 "):
+            return trajectory
+        last = trajectory.steps[-1]
+        call = last.candidates[0].calls[-1]
+        said = [call.model_copy(update={"text": text}) for text in ("one", TURNED, "three")]
+        candidates = tuple(Candidate(calls=(each,)) for each in said)
+        step = last.model_copy(update={"candidates": candidates, "selected": 1})
+        return trajectory.model_copy(update={"steps": (*trajectory.steps[:-1], step)})
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> OutputDirectory:
+    questions = items(2)
+    first = questions[0]
+    questions[0] = type(first)(ODD_ID, first.question, first.gold, first.about)
+    path = tmp_path_factory.mktemp("scripted")
+    directory = created(path, manifest(questions, arms=("llm",)))
+
+    async def whole() -> None:
+        with Scorer() as scorer:
+            await run(directory, Team(), scorer)
+
+    asyncio.run(whole())
+    write_reports(directory)
+    return directory
+
+
+def shown(directory: OutputDirectory, place: str) -> dict[str, Any]:
+    """What a reader sees at that link."""
+    reader = Path(__file__).with_name("page_reader.js")
+    done = subprocess.run(
+        [str(NODE), str(reader), str(directory.path / "report.html"), place],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return json.loads(done.stdout)
+
+
+def texts(tree: Any, *, folded: bool = True) -> Iterator[str]:
+    """Its texts in order; `folded`: also what is folded away."""
+    if isinstance(tree, str):
+        yield tree
+        return
+    for child in tree[2]:
+        if folded or tree[0] != "details" or child[0] == "summary":
+            yield from texts(child, folded=folded)
+
+
+def test_of_several_candidates_the_executed_one_is_shown_and_the_others_are_folded(
+    finished: OutputDirectory,
+) -> None:
+    sheet = shown(finished, FIRST)["sheet"]
+    open_ = list(texts(sheet, folded=False))
+    assert "candidate 1, executed" in open_
+    assert "2 others, not executed" in open_
+    assert not {"one", "three"} & set(open_)
+    every = list(texts(sheet))
+    assert every.index("candidate 0") < every.index("one") < every.index("candidate 2")
+
+
+def test_a_transcript_that_does_not_say_which_was_executed_is_shown_whole(
+    finished: OutputDirectory, tmp_path: Path
+) -> None:
+    """An older bench has written it."""
+    older = OutputDirectory(Path(shutil.copytree(finished.path, tmp_path / "older")))
+    lines = older.transcripts_path.read_text(encoding="utf-8")
+    lines = re.sub(r'"selected":\d+,', "", lines)
+    lines = re.sub(r'"candidate":\d+,', "", lines)
+    older.transcripts_path.write_text(lines, encoding="utf-8")
+    write_reports(older)
+    open_ = list(texts(shown(older, FIRST)["sheet"], folded=False))
+    assert "candidate" not in lines
+    assert open_.index("one") < open_.index("three")
+
+
+def test_what_turns_or_hides_text_is_shown_as_code_points(finished: OutputDirectory) -> None:
+    page = shown(finished, FIRST)
+    every = "".join([*texts(page["sheet"]), *texts(page["list"])])
+    assert "left\\u202eright\\u061c\\u2028\\ufeff\\u200b" in every
+    assert not set(TURNED) & set("\u202e\u061c\u2028\ufeff\u200b") & set(every)
+
+
+def test_a_link_leads_to_its_question_whatever_its_id_is(finished: OutputDirectory) -> None:
+    """Space, plus, percent, ampersand, question mark."""
+    sheet = shown(finished, FIRST)["sheet"]
+    assert ODD_ID.replace("\u202e", "\\u202e") in list(texts(sheet))
