@@ -165,7 +165,7 @@ class Committer:
             lease.consumer,
             lease.count,
             run_id,
-            f"{envelope.turn}.{envelope.branch}",
+            envelope.guard,
             commit.step,
             commit.tokens,
             commit.micro_dollars,

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from bus.bus import Bus
 
 REQUEST_LIFE_MS = 86_400_000
-"""A stored result outlives the longest run that may ask for it again."""
+"""A stored result outlives the longest step that may ask for it again. It goes a minute after its
+step is committed or its run has ended; with the journal, if a replay may wake that run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ class Delivery:
             reply,
             int(store),
             REQUEST_LIFE_MS,
+            self.envelope.guard,
         ]
         for used, discarded in usage:
             args += [used, discarded]

@@ -34,6 +34,11 @@ class Envelope(BaseModel):
     """Idempotency key, when this is a request that wants a reply."""
     payload: dict[str, Any] = Field(default_factory=dict)
 
+    @property
+    def guard(self) -> str:
+        """Names the step within its run, which has one commit of it."""
+        return f"{self.turn}.{self.branch}"
+
     def to_json(self) -> bytes:
         return self.__pydantic_serializer__.to_json(self)
 

@@ -26,7 +26,8 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p}:control` | hash: wishes of the operator (wanted worker counts) | stream life |
 
 *Stream life* is renewed by every writer and by every sweep, and is longer than any run may last,
-so it can't take away a message of a live run.
+so it can't take away a message of a live run. *Request life* ends a minute after the step that
+asked is committed or its run has ended; where a replay may wake that run, with its journal.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from bus.bus import Bus
 from bus.connection import OUTAGE, outlast, pause_before
 from bus.delivery import REQUEST_LIFE_MS
 from bus.envelope import Envelope
-from bus.errors import DeadlineExceeded, MessageTooLarge
+from bus.errors import DeadlineExceeded, MessageTooLarge, RunEnded
 from bus.keys import INBOX_LIFE_MS, Shard
 from bus.replies import answer_of
 
@@ -57,7 +57,8 @@ class Inbox:
         """Ask a pool; the answer's bytes.
 
         Raises `RequestError` if the answer is an error, `DeadlineExceeded` past the envelope's
-        deadline (the work may still end and be stored), `MessageTooLarge`.
+        deadline (the work may still end and be stored), `MessageTooLarge`, `RunEnded` for a step
+        that is committed or whose run has ended: nobody needs the answer.
         """
         body = envelope.to_json()
         limit = self.bus.settings.max_message_bytes
@@ -69,8 +70,13 @@ class Inbox:
         # Two steps of one process may wait for one key: a retry beside its abandoned first try.
         waiting = self._replies.setdefault(key, set())
         waiting.add(future)
-        keys = [shard.request(key), shard.work(stream), self.key(shard)]
-        args: list[scripts.Value] = [body, REQUEST_LIFE_MS, key]
+        keys = [
+            shard.request(key),
+            shard.work(stream),
+            self.key(shard),
+            shard.run(envelope.run_id),
+        ]
+        args: list[scripts.Value] = [body, REQUEST_LIFE_MS, key, envelope.guard]
         try:
             while True:
                 left = envelope.deadline - time.time()
@@ -81,6 +87,8 @@ class Inbox:
                 )
                 if answer[0] == b"done":
                     return answer_of(answer[1])
+                if answer[0] == b"over":
+                    raise RunEnded(f"request {key}: its step is committed or its run has ended")
                 # Not `wait_for`: on Python 3.11 it loses a cancellation that meets the reply.
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(min(LOOK_AGAIN, left + 0.05)):

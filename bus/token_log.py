@@ -43,6 +43,7 @@ class TokenWriter:
         self._bus = delivery.bus
         self._agent = agent
         self._call = delivery.envelope.reply_key
+        self._guard = delivery.envelope.guard
         self._lease = lease = delivery.lease
         shard, run_id = delivery.shard, delivery.envelope.run_id
         self._keys = [
@@ -103,6 +104,7 @@ class TokenWriter:
             int(restart),
             REQUEST_LIFE_MS,
             json.dumps(weights),
+            self._guard,
         ]
         result = await outlast(
             "token log",

@@ -114,6 +114,14 @@ class LoggingSettings(Section):
     """`json` is one object per line; `console` is for reading along."""
 
 
+class RecorderSection(Section):
+    """How ended runs and the ledger are written to the store."""
+
+    linger_seconds: float = Field(default=1.0, ge=0, le=60)
+    """How long a batch waits on the bus for company: fewer, larger files, later. A recorder that
+    is told to stop writes at once."""
+
+
 class JobSettings(Section):
     """Offline jobs (benchmarks, trainings) on the arq queue."""
 
@@ -178,6 +186,8 @@ class Settings(BaseSettings):
     """Restarts, readiness, drain, log files."""
     logging: LoggingSettings = LoggingSettings()
     """Log lines of every process."""
+    recorder: RecorderSection = RecorderSection()
+    """The store's files."""
     jobs: JobSettings = JobSettings()
     """Offline jobs."""
 

@@ -13,6 +13,7 @@ from runtime.config import Settings
 from runtime.config_sources import URL_VARIABLE
 from runtime.control import ask_supervisor
 from runtime.errors import EXIT_FAILED, Unreachable, UserError
+from runtime.log_files import rotate
 from runtime.state import RunFile, StateDirectory
 
 _POLL_SECONDS = 0.05
@@ -55,6 +56,7 @@ def _launch(
     environment = dict(os.environ)
     if redis_url:
         environment[URL_VARIABLE] = redis_url
+    rotate(state.supervisor_log)
     with state.supervisor_log.open("ab") as log:
         offset = log.tell()
         process = subprocess.Popen(

@@ -26,17 +26,20 @@ import structlog
 from arq.connections import ArqRedis
 from arq.constants import abort_jobs_ss, in_progress_key_prefix
 from arq.jobs import Job, JobStatus
-from arq.worker import Worker, func
+from arq.worker import func
 from pydantic import BaseModel, ConfigDict, Field
 from redis.asyncio import ConnectionPool
 from redis.exceptions import RedisError
 
 from bus import Bus, BusUnavailable, WorkerPresence, announce, tasks
+from bus.connection import OUTAGE
 from runtime import __version__
+from runtime.arq_worker import RETRY_SECONDS, LastingWorker
 from runtime.child_death import PARENT_VARIABLE, dies_with_parent
 from runtime.config import Settings
 from runtime.config_sources import URL_VARIABLE
 from runtime.errors import InputError, Unreachable
+from runtime.log_files import LAST_LINES, tail
 from runtime.state import StateDirectory
 
 log = structlog.get_logger("runtime.jobs")
@@ -46,7 +49,6 @@ QUEUE_LIFE_SECONDS = 30 * 86_400
 STOP_SECONDS = 20.0
 CANCEL_GRACE_SECONDS = 10.0
 """Until a worker hears of a cancel, and until what it stopped is listed as ended."""
-RETRY_SECONDS = 2.0
 MAX_TRIES = 1_000
 """A drain or a crash of the worker counts as a try to arq; neither is the job's fault."""
 
@@ -237,8 +239,8 @@ def run_jobs_worker(settings: Settings, name: str, state: StateDirectory) -> Non
 
 
 async def _outlast(settings: Settings, name: str, state: StateDirectory) -> None:
-    """arq gives up at the first error of Redis; under a supervisor the worker waits and begins
-    anew. Started by hand, it says at once that its Redis is not there."""
+    """Under a supervisor the worker waits for a Redis that is not there yet. Started by hand, it
+    says at once that its Redis is not there."""
     while True:
         began = time.monotonic()
         try:
@@ -278,7 +280,7 @@ async def _serve(settings: Settings, name: str, state: StateDirectory) -> None:
 
     started = time.time()
     async with Bus(settings.bus) as bus:
-        worker = Worker(
+        worker = LastingWorker(
             functions=[func(run_program, name=FUNCTION)],
             queue_name=queue_name(settings),
             redis_pool=_pool(settings),
@@ -299,7 +301,9 @@ async def _serve(settings: Settings, name: str, state: StateDirectory) -> None:
             log.info("jobs worker stopped", left=sorted(busy))
         finally:
             await tasks.end([beating, freeing])
-            await worker.close()
+            # Whoever stops it in an outage waits for no farewell: presence fades by itself.
+            with suppress(*OUTAGE):
+                await worker.close()
 
 
 async def _keep_claim(redis: ArqRedis, settings: Settings, job_id: str) -> None:
@@ -373,7 +377,7 @@ async def _run(
     except asyncio.CancelledError:
         await tasks.finish(_stopped(process))
         raise
-    lines = output_log.read_bytes()[-4096:].decode("utf-8", "replace").strip().splitlines()
+    lines = [line for line in tail(output_log, LAST_LINES) if line.strip()]
     log.info("job ended", job=job_id, exit_code=code)
     return {"exit_code": code, "log": str(output_log), "last_line": lines[-1] if lines else ""}
 

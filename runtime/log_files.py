@@ -16,6 +16,16 @@ MAX_LINE_BYTES = 65_536
 """A longer line (a runaway print) is cut, so that a log can't fill the supervisor's memory."""
 
 
+START_BYTES = 5_000_000
+"""A log that a process has whole is put aside at its start when it is larger."""
+
+
+def rotate(path: Path) -> None:
+    """Before a process that keeps its log open is started: `name.log` becomes `name.log.1`."""
+    if path.exists() and path.stat().st_size > START_BYTES:
+        path.replace(path.with_suffix(".log.1"))
+
+
 class RotatingLog:
     """`name.log`, `name.log.1`, …: the process's output, at most `files` × `limit` bytes.
 

@@ -26,12 +26,12 @@ from runtime import redis_binary
 from runtime.child_death import dies_with_parent
 from runtime.config import RedisServerSettings
 from runtime.errors import Unreachable, UserError
+from runtime.log_files import rotate
 from runtime.redis_binary import RedisBinary
 from runtime.state import StateDirectory, read_json, write_private
 
 _PROBE_SECONDS = 0.02
 _STOP_SECONDS = 20.0
-LOG_BYTES = 5_000_000
 
 
 class RedisServer:
@@ -87,8 +87,7 @@ class RedisServer:
         else:
             self.socket_path.unlink(missing_ok=True)
         write_private(self._config_file, self._config())
-        if self.log_file.exists() and self.log_file.stat().st_size > LOG_BYTES:
-            self.log_file.replace(self.log_file.with_suffix(".log.1"))
+        rotate(self.log_file)
         with self.log_file.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 str(self.binary.path),

@@ -59,6 +59,7 @@ class Status(BaseModel):
     profile: str = ""
     version: str = __version__
     redis: dict[str, Any] = Field(default_factory=dict)
+    """Where the bus is, and the memory that it holds; a limit of 0 is none."""
     workers: list[WorkerStatus] = Field(default_factory=list[WorkerStatus])
     streams: list[StreamStatus] = Field(default_factory=list[StreamStatus])
     runs_in_flight: int = 0
@@ -128,6 +129,9 @@ async def _heard(bus: Bus) -> list[WorkerStatus]:
 async def _ask_bus(status: Status, bus: Bus, settings: Settings) -> None:
     lengths = await bus.queue_lengths(stream_names(settings))
     status.streams = [await _stream(bus, name, length) for name, length in lengths.items()]
+    memory = await bus.redis.info("memory")
+    status.redis["memory_bytes"] = int(memory["used_memory"])
+    status.redis["memory_limit_bytes"] = int(memory.get("maxmemory", 0))
     for shard in bus.keys.all_shards():
         status.runs_in_flight += int(await bus.redis.zcard(shard.active))
         status.unrecorded += int(await bus.redis.xlen(shard.trajectories))

@@ -65,12 +65,19 @@ def _head(status: Status) -> Text:
         head.append(f"  profile {status.profile}")
     server = status.redis.get("server")
     head.append(f"  bus {server + ' at ' if server else ''}{status.redis.get('url', '')}")
+    if "memory_bytes" in status.redis:
+        head.append(f", {_memory(status.redis)}")
     head.append(
         f"\n{counted(status.runs_in_flight, 'run')} in flight, {status.unrecorded} to be recorded,"
         f" {counted(sum(stream.waiting for stream in status.streams), 'message')} waiting,"
         f" {sum(stream.leased for stream in status.streams)} leased\n"
     )
     return head
+
+
+def _memory(redis: dict[str, Any]) -> str:
+    held, limit = redis["memory_bytes"], redis["memory_limit_bytes"]
+    return f"holds {held / 2**20:,.0f} MiB" + (f" of {limit / 2**20:,.0f}" if limit else "")
 
 
 def _workers(status: Status) -> RenderableType:

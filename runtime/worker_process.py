@@ -62,7 +62,13 @@ def worker_settings_of(
             sandbox=settings.sandbox,
         )
     if kind == "recorder":
-        return RecorderSettings(bus=bus, name=name, concurrency=concurrency, store=state.store)
+        return RecorderSettings(
+            bus=bus,
+            name=name,
+            concurrency=concurrency,
+            store=state.store,
+            linger_seconds=settings.recorder.linger_seconds,
+        )
     raise ConfigError(f"workers.{kind} has neither roles nor models, so it would do nothing")
 
 

@@ -32,6 +32,10 @@ from agents.workflows import rewarded
 log = structlog.get_logger("workers.recorder")
 
 Entry = tuple[str, dict[bytes, bytes]]
+_Place = tuple[int, int]
+"""Of an entry in its stream."""
+_Span = tuple[_Place, _Place]
+"""Of a file: its first entry and its last."""
 
 _FILE_NAME = re.compile(r"([0-9]+)-([0-9]+-[0-9]+)-([0-9]+-[0-9]+)-[0-9]+\.parquet")
 """Shard, first entry and last entry."""
@@ -102,6 +106,9 @@ class Table:
         self._shard = shard
         self._schema = schema
         self._row_of = row_of
+        self._known: dict[str, _Span | None] = {}
+        self._end: _Place = (0, 0)
+        """The greatest place that any file of this shard was seen to hold."""
         folder.mkdir(parents=True, exist_ok=True)
 
     async def write(self, entries: Sequence[Entry]) -> None:
@@ -164,16 +171,20 @@ class Table:
         log.error("entry set aside", entry=entry, path=str(path), error=str(error))
 
     def _on_disk(self, entries: Sequence[str]) -> set[str]:
-        """Which of these have been written, by this recorder or another. Nothing is remembered: the
-        folder is all that recorders have in common, and the names say which files to look into."""
+        """Which of these have been written, by this recorder or another. The folder, which is all
+        that recorders have in common, is listed each time, and the names say which files to look
+        into. Only what a name says is remembered: no file is ever written under another's."""
         places = sorted(map(_place, entries))
+        names = os.listdir(self._folder)
+        for name in names:
+            if name not in self._known:
+                self._learn(name)
+        if places[0] > self._end:
+            return set()  # new entries come behind all others, so this is how it mostly ends
         found: set[str] = set()
-        for name in os.listdir(self._folder):
-            parts = _FILE_NAME.fullmatch(name)
-            if parts is None or int(parts[1]) != self._shard:
-                continue
-            begins, ends = _place(parts[2]), _place(parts[3])
-            if bisect_left(places, begins) == bisect_right(places, ends):
+        for name in names:
+            span = self._known.get(name)
+            if span is None or bisect_left(places, span[0]) == bisect_right(places, span[1]):
                 continue  # none of these lies between its first entry and its last
             try:
                 table = pq.read_table(self._folder / name, columns=["entry"])
@@ -186,6 +197,16 @@ class Table:
             found.update(table["entry"].to_pylist())
         return found
 
+    def _learn(self, name: str) -> None:
+        parts = _FILE_NAME.fullmatch(name)
+        if parts is None:
+            return
+        if int(parts[1]) != self._shard:
+            self._known[name] = None
+            return
+        span = self._known[name] = _place(parts[2]), _place(parts[3])
+        self._end = max(self._end, span[1])
+
     def _sync_folder(self) -> None:
         folder = os.open(self._folder, os.O_RDONLY)
         try:
@@ -194,7 +215,7 @@ class Table:
             os.close(folder)
 
 
-def _place(entry: str) -> tuple[int, int]:
+def _place(entry: str) -> _Place:
     """Of an entry in its stream: milliseconds, and the number within one."""
     milliseconds, _, number = entry.partition("-")
     return int(milliseconds), int(number)

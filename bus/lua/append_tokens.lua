@@ -3,7 +3,8 @@
 -- KEYS: log, request, run, work stream
 -- ARGV: group, entry id, consumer, delivery count, request key, offset (tokens before this piece),
 --       text, ids JSON, number of ids, agent, restart (0/1), life ms if the run is unknown,
---       weights JSON (what drew the ids; null if nothing goes on from them)
+--       weights JSON (what drew the ids; null if nothing goes on from them), guard of the step
+--       that asked ("turn.branch")
 -- Returns {'ok'}, {'stale'} (the lease is lost: another worker may write) or
 --       {'gap', expected offset}.
 -- Race closed: a generator that was paused and replaced wakes and writes, also after its
@@ -21,5 +22,5 @@ redis.call('XADD', KEYS[1], '*', 'type', ARGV[11] == '1' and 'restart' or 'token
 local left = redis.call('PTTL', KEYS[3])
 if left <= 0 then left = ARGV[12] end
 redis.call('PEXPIRE', KEYS[1], left)
-redis.call('PEXPIRE', KEYS[2], left)
+redis.call('PEXPIRE', KEYS[2], request_life(KEYS[3], ARGV[14], left))
 return {'ok'}

@@ -83,6 +83,7 @@ for n = 1, tonumber(ARGV[1]) do
     end
     audit(opts.history, history, 'event', 'commit', 'run_id', run_id, 'guard', guard,
       'token', token, 'index', length, 'stream', stream)
+    settle_requests(k.run, 'asked:' .. guard)
     redis.call('XADD', k.log, '*', 'type', 'step', 'guard', guard, 'index', length - 1)
     if redis.call('XLEN', k.log) == 1 then  -- not the journal's length: a fork inherits steps
       redis.call('PEXPIRE', k.log, life or redis.call('PTTL', k.run))

@@ -4,13 +4,16 @@
 --   k = {run=, journal=, log=, usage=, active=, trajectories=, history=}: keys of one shard.
 --   A run that ends at its deadline says what it failed at before, too.
 --   Marks the run ended, publishes its whole trajectory, tells its client, bounds the life of
---   all that is left. The caller has checked that the run is active.
+--   all that is left, its requests' included. The caller has checked that the run is active.
 -- Race closed: ending and publishing are one script, so there is no ended run without a
 -- trajectory and no trajectory of a run that still moves.
--- The inbox is read from the run's hash: its key carries the same hash tag.
+-- The inbox and the requests are read from the run's hash: their keys carry the same hash tag.
 
 local STREAM_LIFE = 604800000
 local INBOX_LIFE = 600000
+-- Of a request that no step waits for any more: for one who still holds an old lease, and for an
+-- answer that goes again after a lost connection.
+local SETTLED_LIFE = 60000
 
 local function now_ms()
   local t = redis.call('TIME')
@@ -60,6 +63,33 @@ local function abandon(stream, group, id, run)
   return kept
 end
 
+-- The requests of a step are listed in its run, so that they go when nobody can ask again.
+local function note_request(run, guard, request)
+  local field = 'asked:' .. guard
+  local noted = redis.call('HGET', run, field) or '\n'
+  if not string.find(noted, '\n' .. request .. '\n', 1, true) then
+    redis.call('HSET', run, field, noted .. request .. '\n')
+  end
+end
+
+local function keep_requests(noted, life)
+  for request in string.gmatch(noted or '', '[^\n]+') do redis.call('PEXPIRE', request, life) end
+end
+
+local function settle_requests(run, field)
+  keep_requests(redis.call('HGET', run, field), SETTLED_LIFE)
+  redis.call('HDEL', run, field)
+end
+
+-- How long a request may be asked for again: a committed step never asks. Nor does an ended run,
+-- but for one that a replay may wake: its replies were paid for, and last as long as its journal.
+local function request_life(run, guard, life)
+  local found = redis.call('HMGET', run, 'state', 'outcome', 'step:' .. guard)
+  if found[3] then return SETTLED_LIFE end
+  if found[1] ~= 'ended' then return life end
+  return found[2] == 'error' and redis.call('PTTL', run) or SETTLED_LIFE
+end
+
 local function end_run(k, run_id, outcome, answer, reason, opts)
   local now = now_ms()
   local failure = redis.call('HGET', k.run, 'failure')
@@ -81,6 +111,15 @@ local function end_run(k, run_id, outcome, answer, reason, opts)
   end
   for _, key in ipairs({k.run, k.journal, k.log, k.usage}) do
     redis.call('PEXPIRE', key, opts.retention)
+  end
+  for _, field in ipairs(redis.call('HKEYS', k.run)) do
+    if string.sub(field, 1, 6) == 'asked:' then
+      if outcome == 'error' then
+        keep_requests(redis.call('HGET', k.run, field), opts.retention)
+      else
+        settle_requests(k.run, field)
+      end
+    end
   end
   audit(opts.history, k.history, 'event', 'end', 'run_id', run_id, 'outcome', outcome,
     'steps', #steps, 'generation', info[3] or '0')

@@ -7,8 +7,9 @@
 --       'ended' (the run has ended in another way since), or 'over' (nobody waits for this request
 --       any more: its run has ended).
 -- Race closed: two operators replay the same letter; the run's other messages, kept when it ended,
--- come back in the same step and in their order, so that no join waits for one of them; its journal, whose life was
--- cut to the retention when it ended, lives as long as the run again.
+-- come back in the same step and in their order, so that no join waits for one of them; its journal
+-- and the replies that it was given, whose life was cut to the retention when it ended, live as
+-- long as the run again.
 if #redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1]) == 0 then return 'missing' end
 local run = KEYS[3]
 local state = redis.call('HMGET', run, 'state', 'outcome')
@@ -28,6 +29,9 @@ if ARGV[3] ~= '' then
     local kept = {}
     local fields = redis.call('HGETALL', run)
     for i = 1, #fields, 2 do
+      if string.sub(fields[i], 1, 6) == 'asked:' then
+        keep_requests(fields[i + 1], ARGV[4] + ARGV[5] - now_ms())
+      end
       local ms, seq, stream = string.match(fields[i], '^kept:(%d+)%-(%d+) (.*)$')
       if ms then
         kept[#kept + 1] = {tonumber(ms), tonumber(seq), stream, fields[i], fields[i + 1]}

@@ -2,25 +2,26 @@
 -- Answer a request: store the reply, tell its waiters, enter its usage, settle the delivery.
 -- KEYS: work stream, request, run, usage, ledger
 -- ARGV: group, entry id, consumer, delivery count, reply, store it (0/1), life ms,
---       then per usage entry: its JSON, and its JSON marked as discarded
+--       guard of the step that asked ("turn.branch"), then per usage entry: its JSON, and its JSON marked as discarded
 -- Returns 'ok', 'already' (this very reply was given before), or 'lost': another worker has the
 --       request now; only the usage was entered, marked as discarded, because it was paid for.
 -- A reply that is not stored (an error that may pass) frees the key: a retry asks anew.
 -- Race closed: two workers answer one request; the ledger and the result disagree after a crash.
 local token = ARGV[3] .. '/' .. ARGV[4] .. '/' .. ARGV[2]
+local life = request_life(KEYS[3], ARGV[8], ARGV[7])
 local held = holds(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4])
 if not held and redis.call('HGET', KEYS[2], 'by') == token then return 'already' end
 if not held then
   if redis.call('HSETNX', KEYS[2], 'late:' .. token, '1') == 0 then return 'lost' end
   -- The hash may be gone with a dead letter: what is made anew here must expire too.
-  if redis.call('PTTL', KEYS[2]) < 0 then redis.call('PEXPIRE', KEYS[2], ARGV[7]) end
+  if redis.call('PTTL', KEYS[2]) < 0 then redis.call('PEXPIRE', KEYS[2], life) end
 end
-for i = 8, #ARGV, 2 do
+for i = 9, #ARGV, 2 do
   local entry = held and ARGV[i] or ARGV[i + 1]
   redis.call('RPUSH', KEYS[4], entry)
   redis.call('XADD', KEYS[5], '*', 'usage', entry)
 end
-if #ARGV >= 8 then
+if #ARGV >= 9 then
   local left = redis.call('PTTL', KEYS[3])
   redis.call('PEXPIRE', KEYS[4], left > 0 and left or ARGV[7])
   redis.call('PEXPIRE', KEYS[5], STREAM_LIFE)
@@ -39,6 +40,6 @@ end
 redis.call('HDEL', KEYS[2], 'asked')
 redis.call('HSET', KEYS[2], 'by', token)
 if ARGV[6] == '1' then redis.call('HSET', KEYS[2], 'reply', ARGV[5]) end
-redis.call('PEXPIRE', KEYS[2], ARGV[7])
+redis.call('PEXPIRE', KEYS[2], life)
 settle(KEYS[1], ARGV[1], ARGV[2])
 return 'ok'

@@ -1,16 +1,22 @@
 -- include: end_run.lua
 -- Ask once: publish a request unless it was asked before, or hand back its stored result.
--- KEYS: request, work stream, inbox
--- ARGV: envelope, life ms, name that the waiter knows the reply by
--- Returns {'done', reply} or {'waiting'}; the reply then comes to the inbox.
+-- KEYS: request, work stream, inbox, run
+-- ARGV: envelope, life ms, name that the waiter knows the reply by, guard of the step that asks
+--       ("turn.branch")
+-- Returns {'done', reply}, {'waiting'}; the reply then comes to the inbox; or {'over'}: the step is
+--       committed or its run has ended.
 -- Race closed: a step retried after a crash asks again while, or after, its first request runs:
--- it is paid for once.
+-- it is paid for once. A worker that was paused asks for a step that another has committed, whose
+-- replies may be gone: nothing is paid for it.
 local reply = redis.call('HGET', KEYS[1], 'reply')
 if reply then return {'done', reply} end
+local known = redis.call('HMGET', KEYS[4], 'state', 'step:' .. ARGV[4])
+if known[1] == 'ended' or known[2] then return {'over'} end
 redis.call('HSET', KEYS[1], 'w:' .. KEYS[3], ARGV[3])
 if redis.call('HSETNX', KEYS[1], 'asked', now_ms()) == 1 then
   redis.call('XADD', KEYS[2], '*', 'e', ARGV[1])
   redis.call('PEXPIRE', KEYS[2], STREAM_LIFE)
+  if known[1] then note_request(KEYS[4], ARGV[4], KEYS[1]) end
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return {'waiting'}

@@ -271,6 +271,8 @@ def test_status_shows_every_worker_with_its_version_and_the_lag(shared: Deployme
     said = shared.ok("status")
     assert "gpu-1." in said
     assert "llm: scripted-llm" in said
+    assert status["redis"]["memory_bytes"] > 0
+    assert " MiB\n" in said
 
 
 def test_top_repeats_the_status_until_it_is_interrupted(shared: Deployment) -> None:

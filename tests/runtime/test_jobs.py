@@ -132,6 +132,28 @@ def test_a_running_job_can_be_cancelled_and_is_stopped(
     assert "is over" in done.stderr
 
 
+def test_a_job_that_saw_an_outage_of_redis_goes_on_and_can_be_cancelled(
+    deployment: Deployment, own_server: RedisProcess, tmp_path: Path
+) -> None:
+    own = ("--set", f"bus.redis_url={own_server.url}")
+    deployment.ok("up", "--detach", "--profile", "scripted", *changes(("jobs",)), *own)
+    job_id = queue(deployment, tmp_path / "results", samples=12)
+    until(lambda: deployment.status()["runs_in_flight"] > 0, "a benchmark on the bus")
+    [before] = deployment.workers("jobs")
+    [running] = benches(deployment)
+    own_server.stop()
+    log = deployment.state.logs / f"{before['name'].partition('.')[0]}.log"
+    until(lambda: "waiting for the bus" in log.read_text(), "the worker has noticed")
+    own_server.start()
+    until(lambda: deployment.workers("jobs"), "it is there again")
+    [after] = deployment.workers("jobs")
+    assert (after["pid"], after["busy"]) == (before["pid"], 1)
+    assert benches(deployment) == [running]
+    deployment.ok("jobs", "cancel", job_id)
+    until(lambda: listed(deployment, job_id).state == "cancelled", "cancelled job")
+    assert benches(deployment) == []
+
+
 def test_a_queued_job_is_shown_as_cancelling_until_a_worker_drops_it_and_takes_one_line(
     deployment: Deployment, tmp_path: Path
 ) -> None:

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.log_files import MAX_LINE_BYTES, Follower, RotatingLog, pump, tail
+from runtime.log_files import (
+    MAX_LINE_BYTES,
+    START_BYTES,
+    Follower,
+    RotatingLog,
+    pump,
+    rotate,
+    tail,
+)
 
 
 def test_a_log_is_rotated_at_its_limit_and_old_files_go(tmp_path: Path) -> None:
@@ -20,6 +28,17 @@ def test_a_log_is_rotated_at_its_limit_and_old_files_go(tmp_path: Path) -> None:
     kept = sorted(path.name for path in tmp_path.iterdir())
     assert kept[-2:] == ["slm-1.log.1", "slm-1.log.2"]
     assert all(path.stat().st_size <= 120 for path in tmp_path.iterdir())
+
+
+def test_a_log_that_grew_large_is_put_aside_before_its_process_starts_again(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "supervisor.log"
+    rotate(log)  # there is none yet
+    for size, left in ((START_BYTES, ["supervisor.log"]), (START_BYTES + 1, ["supervisor.log.1"])):
+        log.write_bytes(b"x" * size)
+        rotate(log)
+        assert [path.name for path in tmp_path.iterdir()] == left
 
 
 def test_a_follower_misses_no_line_when_the_log_is_rotated(tmp_path: Path) -> None:

@@ -28,6 +28,12 @@ def test_it_serves_every_arm_of_bench_puzzles() -> None:
     workflows.get("pair").check_options(settings.options["pair"])
 
 
+def test_its_redis_forgets_a_recorded_run_within_hours_and_the_server_is_still_its_own() -> None:
+    settings = config.load("petting", environ={})
+    assert settings.bus.retention_seconds == 7_200
+    assert settings.own_redis
+
+
 def test_status_counts_what_its_judge_has_to_do() -> None:
     assert JUDGE_STREAM in stream_names(config.load("petting", environ={}))
 

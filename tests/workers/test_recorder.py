@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import resource
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agents.local import run_locally
 from agents.records import Trajectory
@@ -68,6 +72,43 @@ async def test_what_another_recorder_has_written_since_is_written_once(tmp_path:
     await first.write([entry(1), entry(2)])
     await second.write([entry(2), entry(3)])
     assert written(tmp_path) == ["1", "2", "3"]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), st.sets(st.integers(1, 12), min_size=1)), max_size=8))
+def test_recorders_that_share_a_folder_write_each_entry_once(
+    batches: list[tuple[int, set[int]]],
+) -> None:
+    """In whatever order they come, and however much one of them has seen before."""
+    with TemporaryDirectory() as folder:
+        recorders = [table(Path(folder)) for _ in range(3)]
+        for which, numbers in batches:
+            asyncio.run(recorders[which].write([entry(number) for number in sorted(numbers)]))
+        wanted = set[int]().union(*(numbers for _, numbers in batches))
+        assert (written(Path(folder)) if wanted else []) == [str(each) for each in sorted(wanted)]
+
+
+async def test_a_file_that_was_moved_away_holds_no_entry_any_more(tmp_path: Path) -> None:
+    recorder = table(tmp_path)
+    await recorder.write([entry(1), entry(2)])
+    for file in (tmp_path / "usage").iterdir():
+        file.rename(tmp_path / file.name)
+    await recorder.write([entry(1), entry(2)])
+    assert written(tmp_path) == ["1", "2"]
+
+
+async def test_the_files_of_a_large_store_are_looked_at_once(tmp_path: Path) -> None:
+    """A batch is behind them all: of 4,000 names none is read again."""
+    recorder = table(tmp_path)
+    for number in range(4_000):
+        (tmp_path / "usage" / f"000-{number}-0-{number}-0-1.parquet").touch()
+    await recorder.write([entry(30_000)])
+    began = time.process_time()
+    await recorder.write([entry(30_001)])
+    later = time.process_time() - began
+    began = time.process_time()
+    await table(tmp_path).write([entry(30_002)])
+    assert later < (time.process_time() - began) / 2
 
 
 async def test_entries_between_those_of_another_file_are_written(tmp_path: Path) -> None:
