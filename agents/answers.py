@@ -101,50 +101,48 @@ SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10*
 """What a number is multiplied by when this word follows it."""
 
 _PLAIN_NUMBER = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]*)?|\.[0-9]+"
-# Letters, with hyphens only inside a word; "cm^2" is one, "x - y" is not.
-_UNIT = r"[^\W\d_](?:[^\W\d_]|[ .,'()]|-(?=[^\W\d_]))*(?:\^\{?[23]\}?)?"
+_SHORT_UNIT = (
+    r"mm|cm|km|m|ft|in|yd|mi|mg|kg|g|lb|oz|ml|mL|l|L|s|min|hrs?|h|am|pm|AM|PM|mph|st|nd|rd|th"
+)
+_UNIT_WORD = (
+    r"dollars?|cents?|euros?|seconds?|minutes?|hours?|days?|weeks?|months?|years?"
+    r"|degrees?(?: ?(?:celsius|fahrenheit|c|f)\b)?|(?:centi|kilo|milli)?met(?:er|re)s?"
+    r"|inch(?:es)?|foot|feet|yards?|miles?|(?:kilo|milli)?grams?|pounds?|ounces?|tons?"
+    r"|(?:milli)?lit(?:er|re)s?|cups?|pints?|quarts?|gallons?|persons?|people|children|men|women"
+)
+# Behind a currency sign short forms say millions: "$5m", "$5 mil".
+_UNIT = rf"(?:(?ai:{_UNIT_WORD})|(?(currency)(?!)|(?:{_SHORT_UNIT})))(?:[²³]|\^\{{?[23]\}}?|\b)"
+_OF_A_UNIT = r"(?ai:per|an?|each|every|square|sq\.?|cubic)\s+"
+_QUANTITY = (
+    r"times|equals|[a-z]*(?:ths|illions)|halves|thirds|quarters|pairs|couples|tens|dozens|scores"
+    r"|hundreds|thousands|myriads|lakhs|crores|twos|threes|fours|fives|sixes|sevens|eights|nines"
+    r"|twelves|(?:twen|thir|for|fif|six|seven|eigh|nine)ties"
+)
+# A plural, so that it counts something: no "dozen", "more" or "squared", and no "plus" or "less".
+_COUNTED = rf"(?!(?:{_QUANTITY})\b)[a-z]{{2,}}[a-hj-rtv-z]s\b"
 _NUMBER = re.compile(
     rf"(?P<sign>[-+−–])?\s*(?P<currency>[$€£¥]\s*)?(?P<minus>[-−])?"
     rf"(?:(?P<number>{_PLAIN_NUMBER})"
     rf"(?:\s*/\s*(?P<over>[0-9]+)|\s+(?P<top>[0-9]+)/(?P<bottom>[0-9]+))?)"
     rf"(?:\s*(?P<scale>(?ai:{'|'.join(SCALES)}|(?(currency)k|(?!))))\b)?"
-    rf"(?:\s*(?P<percent>%|percent\b))?(?P<blank>\s*)(?P<unit>{_UNIT})?",
+    rf"(?:\s*(?P<percent>%|percent\b))?"
+    rf"(?:\s+{_COUNTED}|\s*(?:{_OF_A_UNIT})*{_UNIT})?(?:\s+(?:{_OF_A_UNIT})+{_UNIT})*(?:\s+each)?",
 )
-_LETTER_UNITS = frozenset("mglLshAVWNJCFa\u2126")
-"""One letter that is hardly ever a variable; `a` is an article. K is none: kelvins or thousands,
-nobody can tell."""
-_GLUED_UNITS = frozenset(
-    [
-        "mm", "cm", "dm", "km", "nm", "ft", "in", "yd", "mi", "mg", "kg", "lb", "oz", "ml", "cl",
-        "dl", "pt", "qt", "ms", "ns", "hr", "am", "pm", "ha", "cc", "hz", "pa", "kw", "kj", "kn",
-        "ma", "mv", "kv", "ev", "kb", "mb", "gb", "tb", "st", "nd", "rd", "th",
-    ]
-)  # fmt: skip
-"""Two letters right behind a number; any others ("5ab") are variables."""
-_NUMBER_WORDS = frozenset(
-    [
-        *SCALES, *(f"{scale}s" for scale in SCALES), "hundred", "hundreds", "lakh", "lakhs",
-        "crore", "crores", "mn", "bn", "half", "halves", "thirds", "fourths", "fifths", "sixths",
-        "sevenths", "eighths", "ninths", "tenths", "hundredths", "thousandths", "squared", "cubed",
-        "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
-        "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
-        "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety",
-    ]
-)  # fmt: skip
-"""They make another number of the one before them: "2 thirds", "2 and a half"."""
-_JOINING = frozenset(["and", "or", "plus", "minus", "times"])
-"""What joins them to it; the "two" of "6 miles in two hours" is nothing to the 6."""
-_EXPONENT = re.compile(r"(?<=[A-Za-z])(?:[²³]|\^\{?[23]\}?)")
-_GREEK = re.compile(r"[\u0370-\u03ff]")
-_MICRO_OR_OHM = re.compile(r"[µμ][A-Za-zΩ]+|[kKM]?[Ω\u2126]")
 _NUMERAL = r"\s*(?:\{\s*([0-9]+)\s*\}|([0-9]))"
 _FRACTION = re.compile(rf"\\[dtc]?frac{_NUMERAL}{_NUMERAL}")
 
 
 def parse_number(text: str) -> Number | None:
-    """The one number that the text is, or `None`: sign, currency, commas, decimals, `a/b`, mixed
-    numbers, LaTeX and vulgar fractions, `million` and the like, a percent sign and a unit are
-    understood; `x = 5` is 5. What may be a variable (`5x`, `3π`) is no unit."""
+    """The one number that the text is, or `None` for whatever can't be read for certain.
+
+    Read are sign, currency, commas, decimals, `a/b`, mixed numbers, LaTeX and vulgar fractions,
+    `million` and the like, a percent sign; `x = 5` is 5. Behind it may stand units of the lists
+    above ("miles per hour", "cm^2"), or one counted noun, a plural in small letters ("12 apples").
+
+    Refused is all else: a variable or function (`5x`, "3 pi"), a unit that is not listed, more
+    words ("5 or more apples", "12 red apples"), a noun that is no plural with s or may be a
+    quantity ("2 dozen", "4 fifths", "3 pairs", "6 times").
+    """
     if len(text) > MAX_ANSWER_CHARS:
         return None
     text = _FRACTION.sub(_written_out, plain(text)).strip()
@@ -154,7 +152,7 @@ def parse_number(text: str) -> Number | None:
     if equals:
         text = right
     match = _NUMBER.fullmatch(text.strip())
-    if match is None or not _only_names_a_unit(match):
+    if match is None:
         return None
     number = match["number"]
     if match["over"]:
@@ -173,40 +171,3 @@ def parse_number(text: str) -> Number | None:
 
 def _written_out(match: re.Match[str]) -> str:
     return f" {match[1] or match[2]}/{match[3] or match[4]}"
-
-
-def _only_names_a_unit(match: re.Match[str]) -> bool:
-    """Whether what stands behind a number leaves its value as it is, as far as anyone can tell."""
-    unit = _EXPONENT.sub("", match["unit"] or "")
-    if any(letter.isnumeric() for letter in unit):
-        return False  # "5²" is 25, "5万" is 50,000
-    words = [word for each in unit.split() if (word := each.strip(".,'()-"))]
-    if words and not match["blank"] and _may_be_product(words[0]):
-        return False
-    if words and match["currency"] and len(words[0]) == 1 and words[0] != "a":
-        return False  # "$5M"
-    if words and words[-1] == "a":
-        return False  # an article, as in "5 a day", has a noun
-    joined = next((at for at, word in enumerate(words) if word.lower() in _JOINING), len(words))
-    if any(_is_number_word(word) for word in [*words[:1], *words[joined:]]):
-        return False
-    # "6 from store B" names a store.
-    return not any(
-        _may_be_variable(word) for at, word in enumerate(words) if not at or word.islower()
-    )
-
-
-def _may_be_product(word: str) -> bool:
-    return len(word) == 2 and word.isascii() and word.lower() not in _GLUED_UNITS
-
-
-def _is_number_word(word: str) -> bool:
-    return all(part in _NUMBER_WORDS for part in word.lower().split("-"))
-
-
-def _may_be_variable(word: str) -> bool:
-    if _GREEK.search(word):
-        return _MICRO_OR_OHM.fullmatch(word) is None
-    # A script without upper case, such as Chinese, has words of one letter.
-    one_letter = len(word) == 1 and word.lower() != word.upper()
-    return (one_letter and word not in _LETTER_UNITS) or set(word.lower()) <= set("xyz")

@@ -8,8 +8,8 @@ the other does not.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
-from statistics import NormalDist
 
 from trainers.paired_statistics import (
     Interval,
@@ -29,11 +29,6 @@ __all__ = [
 
 MAX_PAIRS = 200_000
 """Largest sample that the power search considers; beyond it an effect is of no interest."""
-
-
-EXACT_DISCORDANT = 1_500
-"""Up to so many expected discordant pairs power is summed exactly; beyond, by Connor's formula,
-which by then is within a point of it."""
 
 
 def mean_share(values: Sequence[float], *, seed: int = 0) -> Interval:
@@ -69,6 +64,10 @@ def mcnemar_power(n: int, only_a: float, only_b: float, alpha: float = 0.05) -> 
     of discordant pairs d ~ Binomial(n, only_a + only_b); given d, the count of a is
     Binomial(d, only_a / (only_a + only_b)), and the test rejects in both tails.
     """
+    # Here, as only a bench's installation has it and it takes a second to come.
+    import numpy as np
+    from scipy.stats import binom
+
     _check_discordance(only_a, only_b)
     check_probability("alpha", alpha)
     if n < 0:
@@ -76,56 +75,32 @@ def mcnemar_power(n: int, only_a: float, only_b: float, alpha: float = 0.05) -> 
     discordant = only_a + only_b
     if discordant == 0 or n == 0:
         return 0.0
-    if n * discordant > EXACT_DISCORDANT:
-        return _connor_power(n, discordant, abs(only_a - only_b), alpha)
+    first, last = binom.ppf([1e-12, 1 - 1e-12], n, discordant)
+    d = np.arange(first, last + 1)
+    # The largest count of the smaller side that is still significant; -1 if none is.
+    critical = binom.ppf(alpha / 2, d, 0.5)
+    critical = np.where(2 * binom.cdf(critical, d, 0.5) <= alpha, critical, critical - 1)
     share = only_a / discordant
-    spread = 10 * math.sqrt(n * discordant * (1 - discordant)) + 10
-    first = max(0, math.floor(n * discordant - spread))
-    last = min(n, math.ceil(n * discordant + spread))
-    power = 0.0
-    critical = -1
-    for d in range(first, last + 1):
-        critical = _critical(d, alpha, critical if d > first else None)
-        if critical < 0:
-            continue
-        weight = _binomial(n, d, discordant)
-        rejected = sum(
-            _binomial(d, k, share) + _binomial(d, d - k, share) for k in range(critical + 1)
-        )
-        power += weight * rejected
-    return min(1.0, power)
+    rejected = binom.cdf(critical, d, share) + binom.sf(d - critical - 1, d, share)
+    return min(1.0, float(binom.pmf(d, n, discordant) @ rejected))
 
 
 def pairs_needed(
     only_a: float, only_b: float, *, power: float = 0.8, alpha: float = 0.05
 ) -> int | None:
-    """The smallest number of pairs (to 1 %) whose exact test has the power asked for.
+    """So many pairs have the power asked for, and one less have not.
 
-    Starts from Connor's approximation (Biometrics 1987) and searches on the exact power; None
-    when more than `MAX_PAIRS` would be needed, as with no difference at all.
+    Power grows with the pairs, but for small steps back where the test's critical count stays; so
+    a few less may be found to have it too. None when more than `MAX_PAIRS` would be needed, as
+    with no difference at all.
     """
     _check_discordance(only_a, only_b)
     check_probability("power", power)
-    delta, discordant = abs(only_a - only_b), only_a + only_b
-    if delta == 0:
+    if only_a == only_b:
         return None
-    z_alpha, z_beta = NormalDist().inv_cdf(1 - alpha / 2), NormalDist().inv_cdf(power)
-    root = math.sqrt(max(0.0, discordant - delta * delta))
-    guess = max(2, math.ceil((z_alpha * math.sqrt(discordant) + z_beta * root) ** 2 / delta**2))
-    if guess > MAX_PAIRS:
-        return None
-    low, high = 1, guess
-    while mcnemar_power(high, only_a, only_b, alpha) < power:
-        low, high = high, math.ceil(high * 1.25) + 1
-        if high > MAX_PAIRS:
-            return None
-    while high - low > max(1, high // 100):
-        middle = (low + high) // 2
-        if mcnemar_power(middle, only_a, only_b, alpha) < power:
-            low = middle
-        else:
-            high = middle
-    return high
+    sizes = range(1, MAX_PAIRS + 1)
+    at = bisect_left(sizes, power, key=lambda n: mcnemar_power(n, only_a, only_b, alpha))
+    return sizes[at] if at < MAX_PAIRS else None
 
 
 def detectable_difference(
@@ -157,38 +132,6 @@ def quantile(values: Sequence[float], share: float) -> float:
     below = math.floor(at)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (ordered[above] - ordered[below]) * (at - below)
-
-
-def _critical(d: int, alpha: float, previous: int | None) -> int:
-    """The largest count of the smaller side that is still significant; -1 if none is."""
-    # The critical count grows by at most one per pair, so the search starts at the last one.
-    count = -1 if previous is None else max(-1, previous - 1)
-    while 2 * (count + 1) < d and mcnemar_exact(count + 1, d - count - 1) <= alpha:
-        count += 1
-    return count
-
-
-def _connor_power(n: int, discordant: float, delta: float, alpha: float) -> float:
-    """Normal approximation of the power (Connor 1987), the far tail left out."""
-    z = NormalDist().inv_cdf(1 - alpha / 2)
-    variance = discordant - delta * delta
-    if variance <= 0:
-        return 1.0
-    distance = delta * math.sqrt(n) - z * math.sqrt(discordant)
-    return NormalDist().cdf(distance / math.sqrt(variance))
-
-
-def _binomial(n: int, k: int, p: float) -> float:
-    if p <= 0.0 or p >= 1.0:
-        return float(k == (0 if p <= 0.0 else n))
-    logarithm = (
-        math.lgamma(n + 1)
-        - math.lgamma(k + 1)
-        - math.lgamma(n - k + 1)
-        + k * math.log(p)
-        + (n - k) * math.log1p(-p)
-    )
-    return math.exp(logarithm)
 
 
 def _check_discordance(only_a: float, only_b: float) -> None:

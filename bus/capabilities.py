@@ -39,7 +39,6 @@ class Server:
     version: str
     appendonly: bool
     appendfsync: str
-    replicas: int
     maxmemory_policy: str
     cluster: bool
 
@@ -79,7 +78,6 @@ async def probe(redis: Redis) -> Server:
         version=str(info.get("valkey_version") or info.get("redis_version")),
         appendonly=config.get("appendonly") == "yes" or info.get("aof_enabled") == 1,
         appendfsync=config.get("appendfsync", "unknown"),
-        replicas=int(info.get("connected_slaves", 0)),
         maxmemory_policy=policy,
         cluster=bool(info.get("cluster_enabled")),
     )

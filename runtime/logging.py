@@ -1,17 +1,16 @@
 """Log lines of every process: structlog, one JSON object per line, or columns for a person.
 
-The run id is on every line that is written while a run is worked on: it is bound to the context
-(`bind_run`), which tasks inherit. Secrets are hidden last, after everything else has been
+The run id is on every line that is written while a run is worked on: the bus's consumer binds it
+to the context, which tasks inherit. Secrets are hidden last, after everything else has been
 formatted into the line, whatever road they came by. Lines of the standard library's logging (of
 Redis, httpx, transformers …) take the same way.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import sys
-from collections.abc import Generator, Iterable, MutableMapping
+from collections.abc import Iterable, MutableMapping
 from typing import Any, TextIO
 
 import structlog
@@ -100,10 +99,3 @@ def _as_text(_logger: object, _method: str, event: EventDict) -> EventDict:
     can't fail for what it was given."""
     plain = (str, int, float, bool, type(None), list, dict, tuple)
     return {key: value if isinstance(value, plain) else str(value) for key, value in event.items()}
-
-
-@contextlib.contextmanager
-def bind_run(run_id: str, **fields: str | int) -> Generator[None]:
-    """Every line written inside, in this task and those it starts, carries the run's id."""
-    with structlog.contextvars.bound_contextvars(run_id=run_id, **fields):
-        yield

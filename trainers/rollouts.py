@@ -1,19 +1,20 @@
 """Whole dialogues at once: greedy completions in batches, tools answered exactly, no bus.
 
-This measures models while they are made. It follows the same rules as the role workers: a call
-of `calculate` is answered and the model goes on, `delegate` hands over to the other model, whose
-answer must be a boxed number with equations that hold, else the first model solves it.
+This measures models while they are made. It follows the rules of the role workers: a call of
+`calculate` is answered and the model goes on, `delegate` hands over to the other model, whose
+answer must be a boxed number with equations that hold, else the first model solves it. Unlike
+there a number need not be of the type that was asked for, and it is passed on as it was written.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from agents.answers import last_boxed, parse_number
 from agents.arithmetic import ExpressionError, evaluate, show
+from agents.equations import first_wrong
 from trainers.dialogues import (
     CALCULATOR,
     PLANNER_TOOLS,
@@ -36,8 +37,6 @@ MAX_NEW_TOKENS = 256
 ROWS = 96
 """Conversations that are decoded at once."""
 
-_EQUATION = re.compile(r"(\d+(?: [-+*/] \d+)+) = (\d+)")
-
 
 @dataclass
 class Conversation:
@@ -48,44 +47,21 @@ class Conversation:
     text: str = ""
     """The last completion."""
     completions: int = 0
-    generated: int = 0
     said: list[str] = field(default_factory=list[str])
-
-
-@dataclass
-class Attempt:
-    """One problem put to one arm."""
-
-    answer: str | None
-    """Content of the final box, `None` without one."""
-    llm_tokens: int
-    slm_tokens: int
-    delegated: int
-    escalated: int
-    """Delegated sub-tasks whose answer was not accepted."""
 
 
 def attempt(
     arm: Arm, prompts: Sequence[str], *, llm: Model | None, slm: Model | None,
     calculator: bool = True,
-) -> list[Attempt]:  # fmt: skip
-    """Put every prompt to the arm."""
+) -> list[str | None]:  # fmt: skip
+    """Put every prompt to the arm: the content of each final box, `None` without one."""
     if arm == "delegate":
         return _delegate(prompts, _given(llm), _given(slm), calculator)
     model = _given(llm if arm == "llm" else slm)
     tools = CALCULATOR if calculator else ()
     talks = [_begin(model, tools, prompt) for prompt in prompts]
     _until_hand_over(model, talks)
-    return [
-        Attempt(
-            last_boxed(talk.text),
-            talk.generated if arm == "llm" else 0,
-            talk.generated if arm == "slm" else 0,
-            0,
-            0,
-        )
-        for talk in talks
-    ]
+    return [last_boxed(talk.text) for talk in talks]
 
 
 def _given(model: Model | None) -> Model:
@@ -94,10 +70,9 @@ def _given(model: Model | None) -> Model:
     return model
 
 
-def _delegate(prompts: Sequence[str], llm: Model, slm: Model, calculator: bool) -> list[Attempt]:
+def _delegate(prompts: Sequence[str], llm: Model, slm: Model, calculator: bool) -> list[str | None]:
     tools = PLANNER_TOOLS if calculator else PLANNER_TOOLS_WITHOUT_CALCULATOR
     talks = [_begin(llm, tools, prompt) for prompt in prompts]
-    attempts = [Attempt(None, 0, 0, 0, 0) for _ in prompts]
     active = list(range(len(prompts)))
     for _ in range(MAX_HAND_OVERS):
         _until_hand_over(llm, [talks[i] for i in active])
@@ -106,56 +81,38 @@ def _delegate(prompts: Sequence[str], llm: Model, slm: Model, calculator: bool) 
         if not active:
             break
         jobs = [(i, problem) for i, problems in asked for problem in problems or ()]
-        answers = _solve_sub_tasks(jobs, attempts, llm, slm, calculator)
+        answers = _solve_sub_tasks([problem for _, problem in jobs], llm, slm, calculator)
         for i, problems in asked:
             if problems:
                 mine = [a for (j, _), a in zip(jobs, answers, strict=True) if j == i]
                 several = [f"{n}: {a}" for n, a in enumerate(mine, 1)]
                 _append_tool(llm, talks[i], "\n".join(several) if len(mine) > 1 else mine[0])
-    for talk, result in zip(talks, attempts, strict=True):
-        result.answer = last_boxed(talk.text)
-        result.llm_tokens += talk.generated
-    return attempts
+    return [last_boxed(talk.text) for talk in talks]
 
 
 def _solve_sub_tasks(
-    jobs: Sequence[tuple[int, tuple[str, str]]],
-    attempts: Sequence[Attempt],
-    llm: Model,
-    slm: Model,
-    calculator: bool,
+    problems: Sequence[tuple[str, str]], llm: Model, slm: Model, calculator: bool
 ) -> list[str]:
     tools = CALCULATOR if calculator else ()
-    questions = [question_with_type(*problem) for _, problem in jobs]
+    questions = [question_with_type(*problem) for problem in problems]
     talks = [_begin(slm, tools, question) for question in questions]
     _until_hand_over(slm, talks)
-    answers: list[str | None] = []
-    for (i, _), talk in zip(jobs, talks, strict=True):
-        attempts[i].delegated += 1
-        attempts[i].slm_tokens += talk.generated
-        answers.append(_accepted(talk))
+    answers = [accepted(talk) for talk in talks]
     refused = [n for n, answer in enumerate(answers) if answer is None]
     if refused:
         experts = [_begin(llm, tools, questions[n]) for n in refused]
         _until_hand_over(llm, experts)
         for n, talk in zip(refused, experts, strict=True):
-            attempts[jobs[n][0]].escalated += 1
-            attempts[jobs[n][0]].llm_tokens += talk.generated
             answers[n] = last_boxed(talk.text)
     return [answer or "error: the solver gave no answer" for answer in answers]
 
 
-def _accepted(talk: Conversation) -> str | None:
+def accepted(talk: Conversation) -> str | None:
+    """The small model's boxed number, `None` where the big one has to solve the sub-task."""
     answer = last_boxed(talk.text)
     if answer is None or parse_number(answer) is None:
         return None
-    for found in _EQUATION.finditer(" ".join(talk.said)):
-        try:
-            if show(evaluate(found[1])) != found[2]:
-                return None
-        except ExpressionError:
-            return None
-    return answer
+    return None if any(first_wrong(text) for text in talk.said) else answer
 
 
 def _sub_problems(text: str) -> list[tuple[str, str]] | None:
@@ -202,7 +159,6 @@ def _until_hand_over(model: Model, talks: Sequence[Conversation]) -> None:
         for talk, new in zip(active, completed, strict=True):
             ended = bool(new) and new[-1] == model.end
             talk.ids += new if ended else [*new, model.end]
-            talk.generated += len(new)
             talk.completions += 1
             talk.text = model.tokenizer.decode(new, skip_special_tokens=True)
             talk.said.append(talk.text)

@@ -100,8 +100,8 @@ def measure(
         arm = task
         prompts = [problem.prompt for problem in problems]
         answers = [problem.answer for problem in problems]
-    results = attempt(arm, prompts, llm=llm, slm=slm, calculator=calculator)
-    marks = ("1" if r.answer == a else "0" for r, a in zip(results, answers, strict=True))
+    given = attempt(arm, prompts, llm=llm, slm=slm, calculator=calculator)
+    marks = ("1" if each == right else "0" for each, right in zip(given, answers, strict=True))
     return Skill(task=task, split=split, calculator=calculator, seed=seed, outcomes="".join(marks))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import statistics
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -115,10 +114,3 @@ async def closed_loop(
     await asyncio.gather(*(place() for _ in range(concurrency)))
     seconds = time.perf_counter() - started
     return Measured(seconds, sum(len(each.tokens) for each in timings), timings)
-
-
-def quantile(values: Sequence[float], share: float) -> float:
-    """Nan for no values."""
-    if len(values) < 2:
-        return values[0] if values else float("nan")
-    return statistics.quantiles(values, n=1000, method="inclusive")[round(share * 1000) - 1]

@@ -12,7 +12,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.logging import bind_run, configure
+from runtime.logging import configure
 from runtime.secrets import HIDDEN, Redactor, is_secret_name, secret_values
 
 SECRET = "hunter2-and-more"
@@ -26,7 +26,7 @@ def lines_of(out: io.StringIO) -> list[dict[str, Any]]:
 def test_each_line_is_json_with_time_level_worker_and_run() -> None:
     out = io.StringIO()
     configure(stream=out, worker="slm-1")
-    with bind_run("run-7", turn=2):
+    with structlog.contextvars.bound_contextvars(run_id="run-7", turn=2):
         structlog.get_logger().info("step", role="slm")
     structlog.get_logger().info("idle")
     first, second = lines_of(out)
@@ -42,7 +42,7 @@ def test_each_line_is_json_with_time_level_worker_and_run() -> None:
 def test_lines_of_other_libraries_take_the_same_way() -> None:
     out = io.StringIO()
     configure(stream=out, worker="slm-1", secrets=[SECRET])
-    with bind_run("run-7"):
+    with structlog.contextvars.bound_contextvars(run_id="run-7"):
         logging.getLogger("some.library").warning("password is %s", SECRET)
     (line,) = lines_of(out)
     assert line["run_id"] == "run-7"

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from trainers.errors import UnreadableModel
 from trainers.models import Model, load_model
-from trainers.rollouts import attempt, complete
+from trainers.rollouts import Conversation, accepted, attempt, complete
 from trainers.sft import train
 from trainers.skills import (
     Skill,
@@ -103,3 +103,11 @@ def test_the_table_for_a_terminal_stands_whole_on_eighty_columns() -> None:
     Console(file=out, width=80).print(table(skills))
     assert out.getvalue().count("(99.0–100.0)") == 2 * len(splits())
     assert "sub-tasks" in out.getvalue()
+
+
+def test_an_answer_is_accepted_exactly_when_its_equations_hold() -> None:
+    """By the role workers' rule: `1.5 * 4 = 6` holds, and is not read as `5 * 4 = 6`."""
+    right = Conversation((), [], text=r"So \boxed{6}", said=["1.5 * 4 = 6", r"So \boxed{6}"])
+    wrong = Conversation((), [], text=r"So \boxed{7}", said=["1.5 * 4 = 7", r"So \boxed{7}"])
+    assert accepted(right) == "6"
+    assert accepted(wrong) is None
