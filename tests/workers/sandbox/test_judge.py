@@ -114,6 +114,14 @@ async def test_a_stub_of_the_setup_is_replaced_by_the_program(judge: Judge) -> N
     assert (await judge.judge(asked, HONEST["assertion"])).solved
 
 
+@pytest.mark.parametrize("leave", ["exit()", "quit()", "exit(0)", "import sys; sys.exit()"])
+async def test_a_right_program_may_leave_early(judge: Judge, leave: str) -> None:
+    """By the builtins that `site` brings, too: a contest's programs end so."""
+    program = f"n = int(input())\nif n == 3:\n    print(6)\n    {leave}\nprint(2 * n)"
+    verdict = await judge.judge(problem(*DOUBLED), program)
+    assert whys(verdict) == ["", ""]
+
+
 async def test_plain_data_comes_back_as_it_was(judge: Judge) -> None:
     """Of every kind, nested, and beyond what JSON knows."""
     values = [
