@@ -122,6 +122,13 @@ async def test_a_right_program_may_leave_early(judge: Judge, leave: str) -> None
     assert whys(verdict) == ["", ""]
 
 
+async def test_a_right_program_may_read_and_write_long_numbers(judge: Judge) -> None:
+    """Longer than the 4,300 digits that Python takes without being asked."""
+    given, wanted = "9" * 9_000, "1" + "9" * 8_999 + "8"
+    verdict = await judge.judge(problem(ProgramTest(stdin=given, stdout=wanted)), HONEST["program"])
+    assert whys(verdict) == [""]
+
+
 async def test_plain_data_comes_back_as_it_was(judge: Judge) -> None:
     """Of every kind, nested, and beyond what JSON knows."""
     values = [
