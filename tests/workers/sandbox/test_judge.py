@@ -129,6 +129,30 @@ async def test_a_right_program_may_read_and_write_long_numbers(judge: Judge) -> 
     assert whys(verdict) == [""]
 
 
+DEEP = """
+import sys, threading
+sys.setrecursionlimit(10**6)
+threading.stack_size(2**28)
+def down(n): return 1 + down(n - 1) if n else 0
+thread = threading.Thread(target=lambda: print(2 * int(input()) + down(20_000) - 20_000))
+thread.start()
+"""
+
+
+async def test_a_problems_memory_limit_leaves_room_for_a_deep_stack() -> None:
+    """Which is reserved and hardly used; but not for as much again as the sandbox allows."""
+    limits = Limits(wall_seconds=60, cpu_seconds=10)
+    settings = SandboxSettings(limits=limits, parallel=1, ready=1)
+    asked = problem(DOUBLED[0]).model_copy(update={"memory_bytes": 256 * 10**6})
+    async with Sandbox(settings=settings) as sandbox:
+        judge = Judge(sandbox)
+        assert whys(await judge.judge(asked, DEEP)) == [""]
+        little = asked.model_copy(update={"memory_bytes": 10**6})
+        for one, size in ((little, 320), (asked, 512)):
+            verdict = await judge.judge(one, f"hold = bytearray({size} * 2**20)")
+            assert whys(verdict) == ["out_of_memory: MemoryError"]
+
+
 async def test_plain_data_comes_back_as_it_was(judge: Judge) -> None:
     """Of every kind, nested, and beyond what JSON knows."""
     values = [
