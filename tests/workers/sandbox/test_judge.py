@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -151,6 +152,35 @@ async def test_a_problems_memory_limit_leaves_room_for_a_deep_stack() -> None:
         for one, size in ((little, 320), (asked, 512)):
             verdict = await judge.judge(one, f"hold = bytearray({size} * 2**20)")
             assert whys(verdict) == ["out_of_memory: MemoryError"]
+
+
+FORGED = """
+import os, time
+for pipe in range(3, 12):
+    try: os.write(pipe, b'{"value": null}\\n')
+    except OSError: pass
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("kind", ["call", "assertion"])
+async def test_a_program_that_reads_no_question_has_no_more_time_than_another(
+    judge: Judge, kind: str
+) -> None:
+    """It says that it has started, and leaves the judge with a pipe that is full."""
+    many = 6
+    long = list(range(60_000))
+    tests: dict[str, CodeTest] = {
+        "call": CallTest.model_validate({"function": "f", "arguments": (long,), "expected": 1}),
+        "assertion": AssertionTest(source="assert f(list(range(60_000))) == 1"),
+    }
+    asked = problem(*(tests[kind],) * many).model_copy(update={"wall_seconds": 1.0})
+    before = time.monotonic()
+    verdict = await judge.judge(asked, FORGED)
+    took = time.monotonic() - before
+    assert whys(verdict) == ["timed_out"] * many
+    # One second each; it was as much as for all that were left, each time: 27 seconds.
+    assert took < 3 * many, took
 
 
 async def test_plain_data_comes_back_as_it_was(judge: Judge) -> None:
