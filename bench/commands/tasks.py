@@ -34,9 +34,10 @@ def tasks(
     data: Data = None,
 ) -> None:
     """Write problems of code or mathematics as a file of tasks for `train grpo --loop --tasks`
-    and `train prompts --tasks`, the same instances as `bench code` and `bench math` ask. Hidden
-    tests and gold answers go into the folder where this machine's judge looks for them; one
-    elsewhere needs a copy of it."""
+    and `train prompts --tasks`. Programs are paid for tests that they are not shown: of MBPP, whose
+    assertions `bench code` shows all, the first one is shown and the others are hidden; public
+    tests of CodeContests don't count. Hidden tests and gold answers go into the folder where this
+    machine's judge looks for them; one elsewhere needs a copy of it."""
     from agents.records import JsonObject
     from bench.datasets import Request
     from bench.teams.training_tasks import load, write

@@ -97,7 +97,8 @@ def register(app: typer.Typer) -> None:
             "code",
             "Programs by a coder and a unit tester, or by the coder alone, against hidden tests in "
             "a sandbox: success by policy version, greedy or pass@k, and what failures are made "
-            "of.",
+            "of. MBPP is asked as published, with all its assertions shown: there nothing is "
+            "hidden.",
             dataset=(CodeSet, "humaneval"),
             split=(CodeSplit, "test"),
             arms=(CodeArms, "team"),

@@ -1,8 +1,13 @@
 """MBPP (google-research, CC-BY-4.0): short functions, each with a few assertions.
 
 Published twice: the full set as JSON lines with `text`, and a list of 427 that were looked through
-by hand (sanitized) with `prompt`. Each assertion is a test. The full set's further, harder
-assertions (`challenge_test_list`) are no part of the published measure and are left alone.
+by hand (sanitized) with `prompt`. Each assertion is a test.
+
+*To measure*, all assertions are shown, as its authors showed them: nothing is hidden. The full
+set's further, harder ones (`challenge_test_list`, of a few problems) are no part of that.
+
+*To train on*, that would pay for a table of the assertions' values. So only the first one is shown,
+for the function's name and its arguments, and the harder ones are tests too.
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ class _FullRow(BaseModel):
     code: str = Field(min_length=1, max_length=MAX_TEXT)
     test_list: list[str] = Field(min_length=1, max_length=1_000)
     test_setup_code: str = Field(max_length=MAX_TEXT)
+    challenge_test_list: list[str] = Field(default_factory=list, max_length=1_000)
 
 
 class _SanitizedRow(BaseModel):
@@ -40,36 +46,46 @@ class _SanitizedRow(BaseModel):
     test_imports: list[str] = Field(max_length=100)
 
 
-def load(version: str = "sanitized", data: Path | None = None) -> Reading[CodeProblem]:
-    """Every problem in the order of the file. Raises DataError, UsageError for another version."""
+def load(
+    version: str = "sanitized", data: Path | None = None, *, training: bool = False
+) -> Reading[CodeProblem]:
+    """Every problem in the order of the file, to measure with or to train on. Raises DataError,
+    UsageError for another version."""
     if version not in VERSIONS:
         raise UsageError(f"MBPP has no version {version!r}; it has {' and '.join(VERSIONS)}")
     path = find(data_root("MBPP", data, SOURCE), _FOLDERS, VERSIONS[version], SOURCE)
     if version == "full":
-        return read_lines(path, lambda _, value: _full(value))
-    return read_list(path, lambda _, value: _sanitized(value))
+        return read_lines(path, lambda _, value: _full(value, training))
+    return read_list(path, lambda _, value: _sanitized(value, training))
 
 
-def _full(value: Any) -> CodeProblem:
+def _full(value: Any, training: bool) -> CodeProblem:
     row = fit(_FullRow, value)
-    return _problem(f"mbpp/{row.task_id}", row.text, row.code, row.test_list, row.test_setup_code)
+    tests, shown = row.test_list, len(row.test_list)
+    if training:
+        tests, shown = [*tests, *row.challenge_test_list], 1
+    name = f"mbpp/{row.task_id}"
+    return _problem(name, row.text, row.code, tests, row.test_setup_code, shown)
 
 
-def _sanitized(value: Any) -> CodeProblem:
+def _sanitized(value: Any, training: bool) -> CodeProblem:
     row = fit(_SanitizedRow, value)
-    setup = "\n".join(row.test_imports)
-    return _problem(f"mbpp_sanitized/{row.task_id}", row.prompt, row.code, row.test_list, setup)
+    shown = 1 if training else len(row.test_list)
+    name, setup = f"mbpp_sanitized/{row.task_id}", "\n".join(row.test_imports)
+    return _problem(name, row.prompt, row.code, row.test_list, setup, shown)
 
 
-def _problem(name: str, text: str, code: str, tests: list[str], setup: str) -> CodeProblem:
+def _problem(
+    name: str, text: str, code: str, tests: list[str], setup: str, shown: int
+) -> CodeProblem:
     names = names_under_test([*tests, setup], code)
     assertions = tuple(made(AssertionTest, source=test) for test in tests)
     return made(
         CodeProblem,
         id=name,
         statement=text,
-        # The model is shown the assertions: they tell the function's name and its arguments.
-        examples=assertions,
+        # They tell the function's name and its arguments.
+        examples=assertions[:shown],
         tests=assertions,
         setup="\n".join(filter(None, (imports_for(tests, code), setup))),
         names=names,

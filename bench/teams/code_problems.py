@@ -1,13 +1,17 @@
 """Programming problems as questions to coder and unit tester.
 
 What goes into an item, a manifest and onto the bus is a problem's question and the hash by which a
-judge knows the rest. MBPP's assertions are its examples, as its models were shown them: there
-nothing is hidden.
+judge knows the rest.
+
+*To measure*, problems are as they were published: of MBPP all assertions are shown, of CodeContests
+the public tests, and these count as the others do. *To train on*, what is shown does not count
+where anything else does, so that no reward is to be had for repeating the examples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from agents.environments.code import CodeProblem
@@ -53,11 +57,20 @@ _SELECTED = "selected"
 
 
 def load(request: Request) -> Dataset:
-    """The same problems for the same data set, split, number and seed. Raises UsageError, and
-    DataError for files that can't be read."""
-    choice = chosen(request, list(READERS))
+    """The problems to measure with: the same for the same data set, split, number and seed. Raises
+    UsageError, and DataError for files that can't be read."""
+    return _loaded(request, READERS)
+
+
+def load_for_training(request: Request) -> Dataset:
+    """The same problems to train on, under the same ids. Raises as `load`."""
+    return _loaded(request, {name: _unshown(read) for name, read in _TO_TRAIN_ON.items()})
+
+
+def _loaded(request: Request, readers: Mapping[str, Reader]) -> Dataset:
+    choice = chosen(request, list(readers))
     setting = setting_of(CodeSetting, choice)
-    reading = READERS[choice.dataset](request.split, request.data)
+    reading = readers[choice.dataset](request.split, request.data)
     if not reading.records:
         first = reading.skipped[0] if reading.skipped else None
         why = f" ({first.where}: {first.reason}: {first.detail})" if first else ""
@@ -102,10 +115,24 @@ def _humaneval(split: str, data: Path | None) -> Reading[CodeProblem]:
     return humaneval.load(data)
 
 
-def _mbpp(version: str) -> Reader:
+def _unshown(read: Reader) -> Reader:
+    """Problems whose tests are those that no example gives away, or all if it gives away all."""
+
+    def hidden(problem: CodeProblem) -> CodeProblem:
+        rest = tuple(test for test in problem.tests if test not in problem.examples)
+        return problem.model_copy(update={"tests": rest}) if rest else problem
+
+    def unshown(split: str, data: Path | None) -> Reading[CodeProblem]:
+        reading = read(split, data)
+        return replace(reading, records=tuple(map(hidden, reading.records)))
+
+    return unshown
+
+
+def _mbpp(version: str, *, training: bool = False) -> Reader:
     def read(split: str, data: Path | None) -> Reading[CodeProblem]:
         require_split("mbpp", split, tuple(_MBPP_SPLITS))
-        reading = mbpp.load(version, data)
+        reading = mbpp.load(version, data, training=training)
         ids = _MBPP_SPLITS[split]
         kept = tuple(one for one in reading.records if int(one.id.rpartition("/")[2]) in ids)
         return Reading(kept, reading.skipped)
@@ -143,3 +170,8 @@ READERS: dict[str, Reader] = {
     "livecodebench": _livecodebench,
 }
 """Data set → its problems of a split. LiveCodeBench's splits are its files, one a release."""
+_TO_TRAIN_ON: dict[str, Reader] = {
+    **READERS,
+    "mbpp": _mbpp("full", training=True),
+    "mbpp_sanitized": _mbpp("sanitized", training=True),
+}

@@ -1,5 +1,6 @@
-"""Tasks that a team of two is trained on: the instances of `bench code` and `bench math`, of splits
-that nobody is measured by."""
+"""Tasks that a team of two is trained on: the problems of `bench code` and `bench math`, of splits
+that nobody is measured by. Programs are paid for tests that they are not shown, see
+`bench.teams.code_problems`."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ TRAIN = "train"
 WITH_TRAIN = ("gsm8k", "wordproblems", "mbpp", "mbpp_sanitized", "apps", "codecontests")
 """Data sets with a split to train on; what else they and the others have is kept for measuring."""
 _LOADERS = {
-    **dict.fromkeys(code_problems.READERS, code_problems.load),
+    **dict.fromkeys(code_problems.READERS, code_problems.load_for_training),
     **dict.fromkeys(math_problems.READERS, math_problems.load),
 }
 

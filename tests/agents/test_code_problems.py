@@ -16,6 +16,7 @@ from agents.environments.code import (
     outputs_agree,
     values_agree,
 )
+from agents.environments.code.problem import defined
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -141,3 +142,10 @@ def test_a_solution_class_stands_for_its_method() -> None:
     )  # fmt: skip
     code = "class Solution:\n    def f(self): return 1\n"
     assert assembled(problem, code) == code
+
+
+def test_what_thousands_of_branches_define_is_found_in_its_order() -> None:
+    """In loops, where recursion would come to its end."""
+    branches = "".join(f"elif n == {n}:\n    a{n} = 0\n" for n in range(2_000))
+    source = f"def f(): pass\nif n:\n    b = 0\n{branches}else:\n    c = 0\ndef g(): pass\n"
+    assert defined(source) == ("f", "b", *(f"a{n}" for n in range(2_000)), "c", "g")

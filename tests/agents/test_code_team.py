@@ -105,9 +105,28 @@ def test_the_last_test_counts_however_it_is_decorated() -> None:
 
 
 @pytest.mark.parametrize(
+    "example",
+    [CallTest(function="f", arguments=([1, 2], "a"), expected=3),
+     AssertionTest(source="assert set(f((1, 2), 'a')) == {f([3], 'b')}")],
+)  # fmt: skip
+def test_a_test_of_an_examples_arguments_says_nothing(example: CodeTest) -> None:
+    question = CALLED.model_copy(update={"examples": (example,)}).question
+    assert read_test(question, written("[1, 2]\n'a'", "3")) is None
+    assert read_test(question, written("[1, 2]\n'b'", "3")) is not None
+    if isinstance(example, AssertionTest):
+        assert read_test(question, written("[3]\n'b'", "3")) is None
+
+
+@pytest.mark.parametrize(("given", "wanted"), [("1", "2"), ("1 ", "5"), ("7", ""), ("0", " \n ")])
+def test_a_test_of_an_examples_input_or_of_no_output_says_nothing(given: str, wanted: str) -> None:
+    """A tester would be paid for copying, and for what almost any program does."""
+    assert read_test(WHOLE, written(given, wanted)) is None
+
+
+@pytest.mark.parametrize(
     ("question", "test"),
     [(WHOLE, ProgramTest(stdin="a b\n\n1\n", stdout="x\ny")),
-     (WHOLE, ProgramTest(stdin="", stdout="")),
+     (WHOLE, ProgramTest(stdin="", stdout="x")),
      (FUNCTION, CallTest(function="f", arguments=([1, {"a": None}], "ä"), expected=1.5))],
 )  # fmt: skip
 def test_a_test_that_is_shown_reads_as_itself(

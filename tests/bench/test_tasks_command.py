@@ -5,10 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from agents.environments.code import AssertionTest, CodeProblem, CodeTest, ProgramTest
+from agents.environments.code.team import CodeInstance
 from agents.records import JsonObject
 from bench.datasets import Request
 from bench.datasets.registry import load
@@ -29,7 +34,8 @@ def write_mbpp(folder: Path, *ids: int) -> Path:
         {
             "task_id": number, "text": f"Write a function to add {number}.",
             "code": f"def f(n):\n    return n + {number}\n",
-            "test_list": [f"assert f(1) == {number + 1}"], "test_setup_code": "",
+            "test_list": [f"assert f({given}) == {number + given}" for given in (1, 2, 3)],
+            "test_setup_code": "", "challenge_test_list": [f"assert f(-1) == {number - 1}"],
         }
         for number in ids
     ]  # fmt: skip
@@ -38,7 +44,7 @@ def write_mbpp(folder: Path, *ids: int) -> Path:
     return folder
 
 
-def test_a_file_holds_the_instances_of_the_bench_and_the_judge_knows_them(
+def test_a_file_holds_the_problems_of_the_bench_and_the_judge_knows_them(
     tmp_path: Path, problems: ProblemFolder
 ) -> None:
     data, path = write_mbpp(tmp_path / "data", 500, 601, 602, 700), tmp_path / "mbpp.jsonl"
@@ -54,9 +60,63 @@ def test_a_file_holds_the_instances_of_the_bench_and_the_judge_knows_them(
     choices: JsonObject = {"dataset": "mbpp", "setting": {"turns": 3}}
     items = load("code", Request("train", data=data, choices=choices)).items
     for task, item in zip(found.tasks, items, strict=True):
-        asked = {"environment": task.environment, "instance": task.instance}
-        assert (item.question, item.about["task"]) == (task.prompt, asked)
-        assert problems.code(str(task.instance["judged_as"])).statement == task.prompt
+        problem = problems.code(str(task.instance["judged_as"]))
+        assert (task.prompt, problem.statement) == (item.question,) * 2
+        assert item.about["problem"] == problem.id
+
+
+def test_who_trains_on_mbpp_is_paid_for_assertions_that_are_not_shown(
+    tmp_path: Path, problems: ProblemFolder
+) -> None:
+    """A table of what is shown would else earn everything. To measure, all three are shown."""
+    data, path = write_mbpp(tmp_path / "data", 601), tmp_path / "mbpp.jsonl"
+    assert bench("tasks", "mbpp", str(path), "--data", str(data)).returncode == 0
+    (task,) = read_tasks(path).tasks
+    problem = problems.code(str(task.instance["judged_as"]))
+    assert sources(problem.examples) == ["assert f(1) == 602"]
+    assert sources(problem.tests) == [
+        "assert f(2) == 603", "assert f(3) == 604", "assert f(-1) == 600",
+    ]  # fmt: skip
+    shown = CodeInstance.model_validate(task.instance).question
+    assert (shown.examples, shown.function) == (problem.examples, "f")
+    choices: JsonObject = {"dataset": "mbpp"}
+    (measured,) = load("code", Request("train", data=data, choices=choices)).problems
+    assert isinstance(measured, CodeProblem)
+    published = [f"assert f({n}) == {601 + n}" for n in (1, 2, 3)]
+    assert sources(measured.examples) == sources(measured.tests) == published
+
+
+def sources(tests: Sequence[CodeTest]) -> list[str]:
+    return [test.source for test in tests if isinstance(test, AssertionTest)]
+
+
+def test_who_trains_on_code_contests_is_paid_for_tests_that_are_not_shown(
+    tmp_path: Path, problems: ProblemFolder
+) -> None:
+    """Unless there are no others."""
+    public, private = ({"input": [f"{n}\n"], "output": [f"{2 * n}\n"]} for n in (1, 2))
+    nothing: JsonObject = {"input": [], "output": []}
+    rows = [
+        {
+            "name": name, "description": f"Double: {name}.", "public_tests": public,
+            "private_tests": hidden, "generated_tests": nothing,
+            "solutions": {"language": [], "solution": []}, "difficulty": 7, "time_limit": None,
+            "memory_limit_bytes": 0, "input_file": "", "output_file": "",
+        }
+        for name, hidden in (("a", private), ("b", nothing), ("c", public))
+    ]  # fmt: skip
+    folder = tmp_path / "code_contests" / "data"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows), folder / "train-00000-of-00001.parquet")
+    path = tmp_path / "tasks.jsonl"
+    done = bench("tasks", "codecontests", str(path), "--data", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    found = [problems.code(str(one.instance["judged_as"])) for one in read_tasks(path).tasks]
+    told = {
+        one.statement: [test.stdin for test in one.tests if isinstance(test, ProgramTest)]
+        for one in found
+    }
+    assert told == {"Double: a.": ["2\n"], "Double: b.": ["1\n"], "Double: c.": ["1\n", "1\n"]}
 
 
 def test_generated_word_problems_are_those_of_the_train_split_and_of_the_seed(

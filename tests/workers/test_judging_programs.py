@@ -88,6 +88,23 @@ async def test_an_assertion_of_a_test_is_a_wrong_answer_and_one_of_a_program_is_
     assert failure_of(Outcome(False, "", why), test) is failure
 
 
+async def test_a_program_that_nests_very_deep_takes_no_other_one_along(
+    judge: ProgramJudge,
+) -> None:
+    """Each `elif` lies within the one before."""
+    asked = PROBLEM.model_copy(
+        update={
+            "starter_code": "def f(n):\n    'Double.'\n", "names": ("f",),
+            "tests": (AssertionTest(source="assert f(2) == 4"),),
+        }
+    )  # fmt: skip
+    good = "def f(n): return 2 * n"
+    for many in (1_000, 20_000):
+        deep = "if 0: pass\n" + "elif 0: pass\n" * many
+        found = await judge.programs(asked, [good, deep])
+        assert [one.pass_rate for one in found] == [1.0, 0.0]
+
+
 async def test_a_program_that_hangs_is_not_tried_on_every_test(judge: ProgramJudge) -> None:
     """It would hold its judge up for as many time limits as there are tests."""
     many = tuple(ProgramTest(stdin="1", stdout=str(n)) for n in range(400))

@@ -77,6 +77,14 @@ async def answers() -> AsyncIterator[AnswerJudge]:
         ("0.5", "$\\frac{1}{2}$", True), ("\\frac12", "$\\frac{1}{2}$", True), ("2", "204", False),
         ("204", "204", True), ("x^2+1", "$1+x^2$", True), ("", "204", False), ("  ", "0", False),
         ("(1,2)", "$(1, 2)$", True),
+        # A question's own expression, for a number, and what is only near to it.
+        ("\\sum_{k=1}^{10} k^2", "385", False), ("\\prod_{k=1}^4 k", "24", False),
+        ("\\int_0^1 x dx", "$\\frac12$", False), ("x = \\int_0^3 dx", "$x=3$", False),
+        ("\\lim_{x\\to 0} \\frac{\\sin 2x}{x}", "2", False),
+        ("\\sum_{k=1}^{10} k^2 = 385", "385", True),
+        ("0.0", "$10^{-8}$", False), ("x = 0.0", "$\\frac{1}{2^{30}}$", False),
+        ("0.0", "0", True), ("10^{-8}", "$\\frac{1}{10^8}$", True),
+        ("\\sum_{k=1}^n k", "$\\sum_{j=1}^n j$", True),
     ],
 )  # fmt: skip
 async def test_an_answer_is_right_if_it_says_the_same(
@@ -93,7 +101,7 @@ async def test_a_number_may_be_off_by_what_the_problem_says(answers: AnswerJudge
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("answer", ["4.2 million", "4.2x", "4.2π"])
+@pytest.mark.parametrize("answer", ["4.2 million", "4.2x", "4.2π", "4.2%"])
 async def test_a_number_of_another_size_is_not_within_the_tolerance(
     answers: AnswerJudge, answer: str
 ) -> None:

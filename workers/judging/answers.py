@@ -1,11 +1,12 @@
 """Whether an answer is another one: the same text, a number within a tolerance, or as Math-Verify
-says."""
+says, who is asked strictly: rewards depend on it, and a question's own expression is no answer."""
 
 from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -53,12 +54,13 @@ class AnswerJudge:
         boxed = f"\\boxed{{{answer}}}"
         gold = reference if "$" in reference else f"${reference}$"
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._verifier.check, boxed, gold)
+        check = partial(self._verifier.check, boxed, gold, strict=True)
+        return await loop.run_in_executor(self._thread, check)
 
 
 def _within(answer: str, gold: str, tolerance: float) -> bool:
     one, other = parse_number(answer), parse_number(_bare(gold))
-    if one is None or other is None:
+    if one is None or other is None or one.percent != other.percent:
         return False
     # The decimal that was written: 4.3 lies within 0.1 of 4.2, whatever binary fractions say.
     return abs(one.value - other.value) <= Fraction(str(tolerance))

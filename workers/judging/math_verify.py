@@ -60,13 +60,16 @@ class MathVerifier:
         self.abandoned = 0
         """Predictions that were given up because the child died or did not answer in time."""
 
-    def check(self, prediction: str, gold: str) -> bool:
-        """Whether Math-Verify accepts the prediction for the gold answer."""
+    def check(self, prediction: str, gold: str, *, strict: bool = False) -> bool:
+        """Whether Math-Verify accepts the prediction for the gold answer. Strictly, a number is
+        neither an expression that says how to work it out (a sum, a limit) nor a zero near to it.
+        """
         if not prediction.strip():
             return False
         child = self._ready()
         assert child.stdin is not None
-        request = json.dumps({"prediction": prediction[-MAX_PREDICTION:], "gold": gold})
+        said = prediction[-MAX_PREDICTION:]
+        request = json.dumps({"prediction": said, "gold": gold, "strict": strict})
         try:
             child.stdin.write(request + "\n")
             child.stdin.flush()

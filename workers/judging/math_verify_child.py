@@ -6,6 +6,7 @@ import json
 import logging
 import resource
 import sys
+from typing import Any
 
 from workers.judging.math_verify import ALARM_SECONDS, MEMORY_BYTES
 
@@ -28,14 +29,35 @@ def main() -> None:
         request = json.loads(line)
         try:
             # The order of arguments matters: verify(gold, target) is not symmetric.
-            verdict = verify(
-                parse(request["gold"], parsing_timeout=ALARM_SECONDS),
-                parse(request["prediction"], parsing_timeout=ALARM_SECONDS),
-                timeout_seconds=ALARM_SECONDS,
-            )
+            gold = parse(request["gold"], parsing_timeout=ALARM_SECONDS)
+            said = parse(request["prediction"], parsing_timeout=ALARM_SECONDS)
+            evades = request["strict"] and _evades(gold, said)
+            verdict = not evades and verify(gold, said, timeout_seconds=ALARM_SECONDS)
         except (Exception, RecursionError, MemoryError):  # noqa: BLE001 - a verdict for any text
             verdict = False
         print("true" if verdict else "false", flush=True)
+
+
+def _evades(gold: list[Any], said: list[Any]) -> bool:
+    """Whether the gold answer is a number and the other only says how it is worked out (a sum, a
+    limit, ...), or is a zero that is near to it. Math-Verify takes both: it works them out itself,
+    and rounds to six decimals."""
+    from sympy import Basic, Integral, Limit, Product, Sum
+
+    to_do = (Sum, Product, Integral, Limit)
+    golds = [_value(each) for each in gold if isinstance(each, Basic)]
+    if not golds or not all(each.is_number and not each.has(*to_do) for each in golds):
+        return False
+    some = all(each.evalf().is_zero is False for each in golds)
+    answers = [_value(each) for each in said if isinstance(each, Basic)]
+    return any(each.has(*to_do) or (some and each.is_Number and each.is_zero) for each in answers)
+
+
+def _value(expression: Any) -> Any:
+    """What `x = 5` says of x."""
+    from sympy import Eq
+
+    return expression.rhs if isinstance(expression, Eq) else expression
 
 
 def _end_by(seconds: int) -> None:

@@ -30,6 +30,9 @@ ENVIRONMENT = {
     "PYTHONUTF8": "1",
     # The order of sets is the same in each run, and so is a verdict that depends on it.
     "PYTHONHASHSEED": "0",
+    # Numbers of any length are read and written, as in contests: what that costs is CPU time, which
+    # has a limit here.
+    "PYTHONINTMAXSTRDIGITS": "0",
     "OMP_NUM_THREADS": "1",
 }
 NOBODY = 65534

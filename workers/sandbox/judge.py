@@ -43,6 +43,11 @@ MAX_PROGRAM_CHARS = 2**20
 _MAX_SECONDS = 3600
 _LEAST_MEMORY = 64 * MIB
 """An interpreter needs some, whatever a problem of C++ programmers says."""
+_RESERVED = 256 * MIB
+"""On top of a problem's own memory limit. That one means memory in use, the sandbox's counts
+address space: a program that reserves a stack this deep for a thread, as many do that recurse,
+would fail by it, however little of it is used. A program may so use more than its problem allows,
+and never more than the sandbox does."""
 _GRACE_SECONDS = 1.0
 """Between the end of a process's output and its own."""
 
@@ -116,7 +121,7 @@ class Judge:
             wall = min(wall, problem.wall_seconds * self._time_factor)
         memory = general.memory_bytes
         if problem.memory_bytes is not None:
-            memory = max(_LEAST_MEMORY, min(memory, problem.memory_bytes))
+            memory = min(memory, max(_LEAST_MEMORY, problem.memory_bytes) + _RESERVED)
         return general.model_copy(
             update={
                 "wall_seconds": wall,
@@ -144,9 +149,12 @@ class Judge:
             trouble = await _started(process, limits)
             if trouble:
                 return dict.fromkeys(tests, Outcome(False, "", trouble))
+            loop = asyncio.get_running_loop()
             for at, test in tests.items():
-                await process.write_line(_request(test))
-                line = await process.read_line(limits.wall_seconds)
+                # For the question and the answer together: a program need not read either.
+                until = loop.time() + limits.wall_seconds
+                await process.write_line(_request(test), until - loop.time())
+                line = await process.read_line(until - loop.time())
                 if line is None:
                     outcomes[at] = Outcome(False, "", await _ending(process))
                     break
@@ -195,12 +203,12 @@ async def _relayed(
             if "ask" not in said:
                 outcomes[at] = Outcome(said["passed"], "", carried(said["why"] or ""))
                 continue
-            await candidate.write_line(json.dumps(said["ask"]).encode())
+            await candidate.write_line(json.dumps(said["ask"]).encode(), until - loop.time())
             reply = await candidate.read_line(until - loop.time())
             if reply is None:
                 outcomes[at] = Outcome(False, "", await _ending(candidate))
                 return outcomes
-            await assertions.write_line(reply)
+            await assertions.write_line(reply, until - loop.time())
     return outcomes
 
 

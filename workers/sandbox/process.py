@@ -94,13 +94,18 @@ class SandboxProcess:
         self._errors = asyncio.create_task(self._collect_errors())
         self._write(len(content).to_bytes(8, "big") + content)
 
-    async def write_line(self, line: bytes) -> None:
-        """A line of its input; nothing happens when it has ended."""
+    async def write_line(self, line: bytes, seconds: float | None = None) -> None:
+        """A line of its input; nothing happens when it has ended. Who does not read it in time is
+        ended. `seconds` is a limit of this line's own."""
         self._write(line + b"\n")
         assert self._process.stdin is not None
-        with contextlib.suppress(ConnectionError, TimeoutError):
-            async with asyncio.timeout_at(self._deadline()):
+        try:
+            async with asyncio.timeout_at(self._deadline(seconds)):
                 await self._process.stdin.drain()
+        except ConnectionError:
+            return
+        except TimeoutError:
+            self._stop(Ending.TIMED_OUT)
 
     async def read_line(self, seconds: float | None = None) -> bytes | None:
         """The next line of its output without the newline; None when there will be none, also

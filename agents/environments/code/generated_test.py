@@ -14,11 +14,16 @@ PettingLLMs' prompts:
 
 Where a function is called, the input is its arguments, one a line, and the output its value, each
 as JSON or as a Python literal.
+
+A test that says nothing can't be used: one of an input that the examples tell the output of, or one
+that wants a program to write nothing, which a right program does for much of what is no input. Both
+would be right without any thought, and end an episode by agreeing with almost any program.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import re
 import warnings
@@ -26,7 +31,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from agents.environments.code.problem import CallTest, CodeQuestion, ProgramTest
+from agents.environments.code.comparison import values_agree
+from agents.environments.code.parsing import parsed
+from agents.environments.code.problem import (
+    AssertionTest,
+    CallTest,
+    CodeQuestion,
+    CodeTest,
+    ProgramTest,
+)
 from agents.tools.json_arguments import parse_arguments
 
 MAX_TEST_CHARS = 20_000
@@ -47,13 +60,12 @@ def read_test(question: CodeQuestion, completion: str) -> ProgramTest | CallTest
     given, wanted = before[1], output[1]
     if len(given) + len(wanted) > MAX_TEST_CHARS:
         return None
-    if question.function is None:
-        return ProgramTest(stdin=f"{given}\n" if given else "", stdout=wanted)
-    try:
-        arguments = tuple(_value(line) for line in given.split("\n") if line.strip())
-        return CallTest(function=question.function, arguments=arguments, expected=_value(wanted))
-    except (ValueError, ValidationError):
+    test = _program_test(given, wanted)
+    if question.function is not None:
+        test = _call_test(question.function, given, wanted)
+    if test is None or any(_told(example, test) for example in question.examples):
         return None
+    return test
 
 
 def show_test(test: ProgramTest | CallTest) -> str:
@@ -64,6 +76,48 @@ def show_test(test: ProgramTest | CallTest) -> str:
         given = "\n".join(json.dumps(each, ensure_ascii=False) for each in test.arguments)
         wanted = json.dumps(test.expected, ensure_ascii=False)
     return f"**Test Input:**\n```\n{given}\n```\n**Test Output:**\n```\n{wanted}\n```"
+
+
+def _program_test(given: str, wanted: str) -> ProgramTest | None:
+    if not wanted.strip():
+        return None
+    return ProgramTest(stdin=f"{given}\n" if given else "", stdout=wanted)
+
+
+def _call_test(function: str, given: str, wanted: str) -> CallTest | None:
+    try:
+        arguments = tuple(_value(line) for line in given.split("\n") if line.strip())
+        return CallTest(function=function, arguments=arguments, expected=_value(wanted))
+    except (ValueError, ValidationError):
+        return None
+
+
+def _told(example: CodeTest, test: ProgramTest | CallTest) -> bool:
+    """Whether the example has the test's input."""
+    if isinstance(test, ProgramTest):
+        return isinstance(example, ProgramTest) and example.stdin.split() == test.stdin.split()
+    arguments = list(test.arguments)
+    if isinstance(example, CallTest):
+        return values_agree(arguments, list(example.arguments))
+    return isinstance(example, AssertionTest) and any(
+        values_agree(arguments, known) for known in _calls(example.source, test.function)
+    )
+
+
+def _calls(source: str, function: str) -> list[list[Any]]:
+    """The arguments of a function's calls in an assertion, where they are values."""
+    found: list[list[Any]] = []
+    try:
+        nodes = list(ast.walk(parsed(source)))
+    except ValueError:
+        return []
+    for node in nodes:
+        if not isinstance(node, ast.Call) or node.keywords:
+            continue
+        if isinstance(node.func, ast.Name) and node.func.id == function:
+            with contextlib.suppress(ValueError, RecursionError):
+                found.append([_value(ast.unparse(each)) for each in node.args])
+    return found
 
 
 def _last_block(text: str, heading: str) -> tuple[int, str] | None:

@@ -7,7 +7,7 @@ candidate's program. What agents and the bus get to see is its `question`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
@@ -136,8 +136,11 @@ def defined(source: str) -> tuple[str, ...]:
     return tuple(_bound(tree.body))
 
 
-def _bound(body: Iterable[ast.stmt]) -> Iterable[str]:
-    for statement in body:
+def _bound(body: Sequence[ast.stmt]) -> Iterable[str]:
+    # A stack of its own: each `elif` lies within the one before, and there may be thousands.
+    waiting = list(reversed(body))
+    while waiting:
+        statement = waiting.pop()
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield statement.name
         elif isinstance(statement, ast.Assign):
@@ -146,4 +149,4 @@ def _bound(body: Iterable[ast.stmt]) -> Iterable[str]:
         elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             yield statement.target.id
         elif isinstance(statement, ast.If | ast.Try):
-            yield from _bound([*statement.body, *statement.orelse])
+            waiting += reversed([*statement.body, *statement.orelse])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -112,6 +113,74 @@ async def test_a_stub_of_the_setup_is_replaced_by_the_program(judge: Judge) -> N
     """HumanEval's prompts define the function that is to be completed."""
     asked = problem(*ASSERTED, setup="def f(n):\n    '''Twice.'''")
     assert (await judge.judge(asked, HONEST["assertion"])).solved
+
+
+@pytest.mark.parametrize("leave", ["exit()", "quit()", "exit(0)", "import sys; sys.exit()"])
+async def test_a_right_program_may_leave_early(judge: Judge, leave: str) -> None:
+    """By the builtins that `site` brings, too: a contest's programs end so."""
+    program = f"n = int(input())\nif n == 3:\n    print(6)\n    {leave}\nprint(2 * n)"
+    verdict = await judge.judge(problem(*DOUBLED), program)
+    assert whys(verdict) == ["", ""]
+
+
+async def test_a_right_program_may_read_and_write_long_numbers(judge: Judge) -> None:
+    """Longer than the 4,300 digits that Python takes without being asked."""
+    given, wanted = "9" * 9_000, "1" + "9" * 8_999 + "8"
+    verdict = await judge.judge(problem(ProgramTest(stdin=given, stdout=wanted)), HONEST["program"])
+    assert whys(verdict) == [""]
+
+
+DEEP = """
+import sys, threading
+sys.setrecursionlimit(10**6)
+threading.stack_size(2**28)
+def down(n): return 1 + down(n - 1) if n else 0
+thread = threading.Thread(target=lambda: print(2 * int(input()) + down(20_000) - 20_000))
+thread.start()
+"""
+
+
+async def test_a_problems_memory_limit_leaves_room_for_a_deep_stack() -> None:
+    """Which is reserved and hardly used; but not for as much again as the sandbox allows."""
+    limits = Limits(wall_seconds=60, cpu_seconds=10)
+    settings = SandboxSettings(limits=limits, parallel=1, ready=1)
+    asked = problem(DOUBLED[0]).model_copy(update={"memory_bytes": 256 * 10**6})
+    async with Sandbox(settings=settings) as sandbox:
+        judge = Judge(sandbox)
+        assert whys(await judge.judge(asked, DEEP)) == [""]
+        little = asked.model_copy(update={"memory_bytes": 10**6})
+        for one, size in ((little, 320), (asked, 512)):
+            verdict = await judge.judge(one, f"hold = bytearray({size} * 2**20)")
+            assert whys(verdict) == ["out_of_memory: MemoryError"]
+
+
+FORGED = """
+import os, time
+for pipe in range(3, 12):
+    try: os.write(pipe, b'{"value": null}\\n')
+    except OSError: pass
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("kind", ["call", "assertion"])
+async def test_a_program_that_reads_no_question_has_no_more_time_than_another(
+    judge: Judge, kind: str
+) -> None:
+    """It says that it has started, and leaves the judge with a pipe that is full."""
+    many = 6
+    long = list(range(60_000))
+    tests: dict[str, CodeTest] = {
+        "call": CallTest.model_validate({"function": "f", "arguments": (long,), "expected": 1}),
+        "assertion": AssertionTest(source="assert f(list(range(60_000))) == 1"),
+    }
+    asked = problem(*(tests[kind],) * many).model_copy(update={"wall_seconds": 1.0})
+    before = time.monotonic()
+    verdict = await judge.judge(asked, FORGED)
+    took = time.monotonic() - before
+    assert whys(verdict) == ["timed_out"] * many
+    # One second each; it was as much as for all that were left, each time: 27 seconds.
+    assert took < 3 * many, took
 
 
 async def test_plain_data_comes_back_as_it_was(judge: Judge) -> None:

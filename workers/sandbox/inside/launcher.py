@@ -11,6 +11,8 @@ input ends before.
 
 from __future__ import annotations
 
+import _sitebuiltins
+import builtins
 import marshal
 import os
 import resource
@@ -36,6 +38,9 @@ _CHILD_STACK = 64 * 2**20
 def main() -> None:
     for name in PRELOADED:
         __import__(name)
+    # What `site` adds to the builtins: without site packages it is not run.
+    builtins.exit = _sitebuiltins.Quitter("exit", "Ctrl-D (i.e. EOF)")
+    builtins.quit = _sitebuiltins.Quitter("quit", "Ctrl-D (i.e. EOF)")
     _become(sys.argv[1])
     os.write(1, READY)
     header = _exactly(8)
