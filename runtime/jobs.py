@@ -373,9 +373,10 @@ async def _run(
     except asyncio.CancelledError:
         await tasks.finish(_stopped(process))
         raise
-    lines = output_log.read_bytes()[-4096:].decode("utf-8", "replace").strip().splitlines()
+    lines = output_log.read_bytes()[-4096:].strip().splitlines()
+    last = lines[-1].decode("utf-8", "replace") if lines else ""
     log.info("job ended", job=job_id, exit_code=code)
-    return {"exit_code": code, "log": str(output_log), "last_line": lines[-1] if lines else ""}
+    return {"exit_code": code, "log": str(output_log), "last_line": last}
 
 
 def _begun(output: Path) -> bool:
