@@ -20,6 +20,7 @@ from pathlib import Path
 
 from agents.environments.word_problems import generate
 from agents.environments.word_problems.splits import Split
+from runtime.log_files import tail
 
 QUESTIONS = 3
 SAMPLES = 60
@@ -94,8 +95,7 @@ def _down(environment: dict[str, str], state: Path) -> None:
 def _show_logs(state: Path) -> None:
     """The state directory is thrown away: what it knows of a failure is shown before."""
     for log in sorted((state / "logs").glob("*.log")):
-        lines = log.read_text(errors="replace").splitlines()[-5:]
-        print(f"\n--- {log.name}", *lines, sep="\n", file=sys.stderr)
+        print(f"\n--- {log.name}", *tail(log, 5), sep="\n", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -109,7 +109,9 @@ def tail(path: Path, lines: int) -> list[str]:
             handle.seek(start)
             data = handle.read(end - start) + data
             end = start
-    return data.decode("utf-8", "replace").splitlines()[-lines:] if lines else []
+    # Cut as bytes: a line of JSON may hold what ends a line of text, as U+2028 does.
+    last = data.splitlines()[-lines:] if lines else []
+    return [line.decode("utf-8", "replace") for line in last]
 
 
 def last_words(lines: Sequence[str]) -> str:

@@ -46,16 +46,18 @@ class Curve:
 
 
 def number(value: float) -> str:
-    """Three digits of meaning: 0.0123, 1,230, 12.5 M, 1.2e-07."""
+    """Three digits of meaning: 0.0123, 1,230, 12.5 M, 1.2e-07. Which form a value has is decided by
+    what it is rounded to: 999.6 is 1,000."""
     if value == 0:
         return "0"
-    if abs(value) >= 1e9:
+    size = abs(float(f"{value:.3g}"))
+    if size >= 1e9:
         shown = f"{value:.2g}"
-    elif abs(value) >= 1e7:
+    elif abs(float(f"{value:.0f}")) >= 1e7:
         shown = f"{value / 1e6:.3g} M"
-    elif abs(value) >= 1000:
+    elif size >= 1000:
         shown = f"{value:,.0f}"
-    elif abs(value) < 1e-3:
+    elif abs(float(f"{value:.1e}")) < 1e-3:
         shown = f"{value:.1e}"
     else:
         shown = f"{value:.3g}"

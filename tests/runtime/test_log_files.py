@@ -82,7 +82,10 @@ def test_a_full_disk_drops_lines_and_says_how_many(tmp_path: Path) -> None:
     assert log.path.read_text() == "(2 lines lost: the disk was full)\nkept\n"
 
 
-@given(st.lists(st.text(alphabet="abc é", max_size=40), max_size=60), st.integers(0, 70))
+@given(
+    st.lists(st.text(alphabet="abc é\u2028\u2029\x85\x0b\x1c", max_size=40), max_size=60),
+    st.integers(0, 70),
+)
 def test_the_tail_is_the_end_of_all_lines(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], wanted: int
 ) -> None:

@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.runtime.parsed_page import ParsedPage
 from trainers.errors import TrainingError
@@ -126,3 +128,15 @@ def test_all_settings_are_on_the_page_and_the_time_adds_up() -> None:
 
 def test_shares_are_percentages() -> None:
     assert [share(each) for each in (0.0, 0.125, 1.0)] == ["0 %", "12.5 %", "100 %"]
+
+
+def test_all_but_one_of_many_are_not_all_and_one_of_many_is_not_none() -> None:
+    assert [share(each) for each in (0.9994, 0.9996, 0.99996, 1 - 2**-53)] == [
+        "99.9 %", "99.96 %", "> 99.99 %", "> 99.99 %",
+    ]  # fmt: skip
+
+
+@given(st.floats(0.0, 1.0))
+def test_only_all_are_a_hundred_percent_and_only_none_are_zero(value: float) -> None:
+    assert (share(value) == "100 %") == (value == 1.0)
+    assert (share(value) == "0 %") == (value == 0.0)

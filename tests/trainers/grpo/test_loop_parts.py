@@ -158,6 +158,17 @@ def test_a_damaged_page_is_named(tmp_path: Path) -> None:
         book.waves(1)
 
 
+@pytest.mark.parametrize("end", ["\u2028", "\u2029", "\x85", "\x0b", "\x1c", "\r", "\n"])
+def test_what_a_model_says_may_hold_the_ends_of_lines_of_every_kind(
+    tmp_path: Path, end: str
+) -> None:
+    book, wave = Book(tmp_path, "one"), plan(settings(), count=2)
+    book.plan(wave)
+    said = tuple(a_game(n, 6, (0.0, 1.0), answer=f"up{end}{end}down{end}") for n in (1, 2))
+    book.keep(wave, said)
+    assert book.trajectories(wave) == said
+
+
 # ---- the command line ----
 
 

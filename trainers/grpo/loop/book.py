@@ -131,7 +131,8 @@ class Book:
         if not path.exists():
             return None
         try:
-            lines = path.read_text().splitlines()
+            # Of bytes, because what a model says may hold what ends a line of text, as U+2028 does.
+            lines = path.read_bytes().splitlines()
             return tuple(Trajectory.model_validate_json(line) for line in lines)
         except ValidationError as error:
             raise _damaged(path, error) from error
