@@ -1,5 +1,5 @@
 """Puzzles by the name of their game, as a command asks for them: how hard they are, how they are
-played, and which ones are drawn."""
+played, which ones are drawn, and which ones are no training's."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pydantic import ValidationError
 
 from agents.environments import plan_path, sokoban, sudoku, word_problem_team
 from agents.environments.puzzle_splits import Split
+from agents.environments.team_episode import parse_instance
 from agents.errors import InvalidOptions
-from agents.records import JsonObject
+from agents.records import JsonObject, Task
 
 Game = Literal["plan_path", "sokoban", "sudoku", "word_problems"]
 Difficulty = (
@@ -81,6 +82,34 @@ def drawn_puzzles(
             return sudoku.instances(split, seed, count, difficulty)
         case word_problem_team.Difficulty():
             return word_problem_team.instances(split, seed, count, difficulty)
+
+
+def held_out_split(task: Task) -> Split | None:
+    """The split that keeps a puzzle from being trained on; None of the train split, and where the
+    instance does not tell: of code, of mathematics and of other packages' environments, and of a
+    word problem whose wordings are not all the generator's and of one split. Raises `InvalidTask`.
+    """
+    split = _split_of(task)
+    return None if split is Split.TRAIN else split
+
+
+def _split_of(task: Task) -> Split | None:
+    name, instance = task.environment, task.instance
+    match name:
+        case plan_path.ENVIRONMENT:
+            return parse_instance(name, plan_path.PlanPathInstance, instance).split
+        case sokoban.ENVIRONMENT:
+            return parse_instance(name, sokoban.SokobanInstance, instance).split
+        case sudoku.ENVIRONMENT:
+            return parse_instance(name, sudoku.SudokuInstance, instance).split
+        case word_problem_team.ENVIRONMENT:
+            problem = parse_instance(name, word_problem_team.WordProblemInstance, instance)
+            try:
+                return problem.split
+            except KeyError:
+                return None
+        case _:
+            return None
 
 
 def size_of(difficulty: Difficulty) -> str:
