@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agents.environments import math_team
 from agents.environments.code import team as code_team
+from agents.environments.puzzle_splits import Split
+from agents.environments.puzzles import split_of_task
 from agents.errors import InvalidTask
 from agents.records import Run, Task
 from agents.workflows.pair import PairWorkflow, team_of
 from runtime.run_ids import new_run_id
+from runtime.words import counted
 from trainers.data.json_files import Limits, Unreadable, fit, read_lines
 from trainers.errors import UnreadableData
 
@@ -60,7 +64,8 @@ class _Line:
 
 def read_tasks(path: Path) -> TaskFile:
     """Raises `UnreadableData`, naming the line, for a file without tasks, and for a task that
-    `pair` would not let in, that is another team's than the first, or that is there twice."""
+    `pair` would not let in, that is another team's than the first, that is there twice, or that is
+    a puzzle of another split than the train one."""
     reading = read_lines(path, _line, _LIMITS)
     if reading.skipped:
         first = reading.skipped[0]
@@ -71,6 +76,7 @@ def read_tasks(path: Path) -> TaskFile:
     lines = reading.records
     if not lines:
         raise UnreadableData(f"--tasks: {path} holds no task: write it with `bench tasks`")
+    _require_of_train(path, lines)
     known: dict[str, int] = {}
     for line in lines:
         if line.whose != lines[0].whose:
@@ -93,6 +99,20 @@ def read_tasks(path: Path) -> TaskFile:
         count=len(lines),
     )
     return TaskFile(about, tuple(line.task for line in lines))
+
+
+def _require_of_train(path: Path, lines: Sequence[_Line]) -> None:
+    """Raises `UnreadableData` for puzzles that are kept for measuring and for choosing settings."""
+    splits = [(line, split_of_task(line.task)) for line in lines]
+    held_out = [(line, split) for line, split in splits if split not in (None, Split.TRAIN)]
+    if held_out:
+        (line, split), more = held_out[0], len(held_out) - 1
+        also = f", and {counted(more, 'later line')} of a held-out one" if more else ""
+        raise UnreadableData(
+            f"--tasks: {path}:{line.number} is a {line.task.environment} puzzle of the {split} "
+            f"split{also}: benches measure by these and settings are chosen by them. Remove such "
+            "lines: a file has puzzles of the train split alone"
+        )
 
 
 def _line(number: int, value: Any) -> _Line:

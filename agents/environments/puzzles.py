@@ -1,5 +1,5 @@
 """Puzzles by the name of their game, as a command asks for them: how hard they are, how they are
-played, and which ones are drawn."""
+played, which ones are drawn, and which ones are no training's."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ class LoopDriver:
         self._settings = bus_settings(self._server.url)
         model = ModelSettings(
             engine="torch", model=str(work.base), device="cpu", constrain_tools=False,
-            base_until_published=SERVED,
+            plain_logprobs=False, base_until_published=SERVED,
         )  # fmt: skip
         self._fleet = players(self._settings, folder, model)
         self._lookout = Lookout(self._fleet, WORK)

@@ -21,6 +21,10 @@ def test_both_agents_are_served_by_adapters_of_one_model_that_begin_with_it_alon
     assert settings.workers["gpu"].models == ("pair",)
 
 
+def test_what_it_rolls_out_has_the_log_probabilities_of_a_trainer() -> None:
+    assert config.load("petting", environ={}).models["pair"].plain_logprobs
+
+
 def test_it_serves_every_arm_of_bench_puzzles() -> None:
     settings = config.load("petting", environ={})
     for arm in TEAM_ARMS["puzzles"].values():

@@ -21,7 +21,7 @@ def require_training(run: Run) -> None:
     benchmark that was not asked for its split `train`. Of puzzles and of the simulated worlds the
     task itself says its split, whoever has asked it; of other tasks only the benchmark's tags
     do."""
-    require_training_task(run.task)
+    _require_training_task(run.task)
     benchmark = run.tags.get("bench")
     if benchmark is None:
         return
@@ -31,7 +31,7 @@ def require_training(run: Run) -> None:
         raise Unreadable(HELD_OUT, f"of the benchmark {benchmark}: {said or 'of no known split'}")
 
 
-def require_training_task(task: Task) -> None:
+def _require_training_task(task: Task) -> None:
     """Raises `Unreadable` for a task that says itself that it is held out, or that its environment
     does not know."""
     try:

@@ -103,7 +103,9 @@ def prompts(
     """Search for better prompts with the running deployment, and change no weights.
 
     Candidates play the same training questions by successive halving. The winner is compared with
-    the prompt in force on held-out questions, and adopted only if it is better there.
+    the prompt in force on held-out questions, and adopted only if it is better there. Generated
+    ones are of the validation split of puzzles, else a quarter of the train split: never of a split
+    that a bench measures by.
 
     Run it again to go on after a crash or Ctrl-C: no run is paid for twice.
     """

@@ -1,14 +1,16 @@
 """What is asked in a search, and what counts as solved.
 
-A search has a training part and a held-out one without a question in common: the splits of the
-generators, and of a file a hash of each question or task.
+A search has a training part and a held-out one without a question in common, and asks nothing of
+what a bench measures by: to adopt a prompt is to choose a setting. The held-out part of puzzles is
+their validation split; else it is a quarter of a generator's training split, or of a file, by a
+hash of what is asked.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -114,44 +116,39 @@ def _ended_otherwise(trajectory: Trajectory) -> str:
 
 
 def generated(dataset: Dataset, seed: int, train: int, held_out: int) -> Questions:
-    """Instructions of the API simulator, or word problems; the held-out ones are of all held-out
-    splits in turn."""
-    source = f"{dataset}, generated from seed {seed}"
-    if dataset == "worlds":
-        return Questions(
-            source,
-            "world",
-            tuple(_worlds(api_worlds.Split.TRAIN, seed, train)),
-            _in_turn([*api_worlds.HELD_OUT], held_out, lambda split, n: _worlds(split, seed, n)),
-        )
+    """Instructions of the API simulator, or word problems: both parts of the training split, which
+    no bench measures by."""
+    drawn = _worlds(seed) if dataset == "worlds" else _problems(seed)
+    parts: dict[bool, dict[str, Question]] = {False: {}, True: {}}
+    wanted = {False: train, True: held_out}
+    while any(len(parts[side]) < wanted[side] for side in parts):
+        question = next(drawn)
+        side = _is_held_out(question.task.prompt)
+        if len(parts[side]) < wanted[side]:
+            parts[side].setdefault(question.id, question)
     return Questions(
-        source,
-        "answer",
-        tuple(_problems(word_problems.Split.TRAIN, seed, train)),
-        _in_turn([*word_problems.HELD_OUT], held_out, lambda split, n: _problems(split, seed, n)),
+        f"{dataset}, train split in two parts, generated from seed {seed}",
+        "world" if dataset == "worlds" else "answer",
+        tuple(parts[False].values()),
+        tuple(parts[True].values()),
     )
 
 
-def _in_turn(
-    splits: Sequence[str], count: int, draw: Callable[[str, int], Sequence[Question]]
-) -> tuple[Question, ...]:
-    each = -(-count // len(splits))
-    groups = [draw(split, each) for split in splits]
-    return tuple(group[at] for at in range(each) for group in groups)[:count]
+def _worlds(seed: int) -> Iterator[Question]:
+    """Without end."""
+    for one in api_worlds.stream(api_worlds.Split.TRAIN, seed):
+        yield Question(id=f"{one.split}/{one.id}", task=one.task)
 
 
-def _worlds(split: str, seed: int, count: int) -> list[Question]:
-    return [
-        Question(id=f"{split}/{one.id}", task=one.task)
-        for one in api_worlds.instances(split, seed, count)
-    ]
+def _problems(seed: int) -> Iterator[Question]:
+    """Without end; repeats are possible."""
+    for one in word_problems.stream(word_problems.Split.TRAIN, seed):
+        yield Question(id=f"{one.split}/{one.id}", task=Task(prompt=one.prompt), gold=one.answer)
 
 
-def _problems(split: str, seed: int, count: int) -> list[Question]:
-    return [
-        Question(id=f"{split}/{one.id}", task=Task(prompt=one.prompt), gold=one.answer)
-        for one in word_problems.generate(split, count, seed)
-    ]
+def _is_held_out(asked: str) -> bool:
+    """Of a quarter of all questions."""
+    return split_of(asked) is Split.TEST
 
 
 def puzzles(
@@ -164,7 +161,7 @@ def puzzles(
     train: int,
     held_out: int,
 ) -> Questions:
-    """Puzzles of the training split and of the test split. Raises `TrainingError`."""
+    """Puzzles of the training split and of the validation split. Raises `TrainingError`."""
 
     def drawn(split: Split, count: int) -> tuple[Question, ...]:
         found = drawn_puzzles(levels, split, seed, count)
@@ -172,12 +169,13 @@ def puzzles(
 
     try:
         levels = difficulty_of(game, size, difficulty, setting)
-        parts = drawn(Split.TRAIN, train), drawn(Split.TEST, held_out)
+        parts = drawn(Split.TRAIN, train), drawn(Split.VALIDATION, held_out)
     except InvalidOptions as error:
         raise TrainingError(str(error)) from error
     except ValueError as error:
         raise TrainingError(f"{game}: {error}") from error
-    return Questions(f"{game}, generated from seed {seed}", "puzzle", *parts)
+    source = f"{game}, train and validation split, generated from seed {seed}"
+    return Questions(source, "puzzle", *parts)
 
 
 def from_file(path: Path, held_out: int) -> Questions:
@@ -213,7 +211,7 @@ def _parted(path: Path, checker: str, questions: Iterable[Question], held_out: i
     for question in questions:
         # The prompts of puzzles are all alike.
         asked = question.task.model_dump_json() if checker == "puzzle" else question.task.prompt
-        (kept if split_of(asked) is Split.TEST else train).append(question)
+        (kept if _is_held_out(asked) else train).append(question)
     if not train or not kept:
         raise UnreadableData(
             f"{path} has {len(train)} questions for the search and {len(kept)} held out: it needs "

@@ -222,7 +222,9 @@ class ModelSettings(SettingsModel):
     @model_validator(mode="after")
     def _only_torch_reads_again(self) -> Self:
         if self.plain_logprobs and self.engine != "torch":
-            raise ValueError(f"plain_logprobs is for engine = 'torch', not {self.engine!r}")
+            raise ValueError(
+                f"plain_logprobs is for engine = 'torch', not {self.engine!r}: set it to false"
+            )
         return self
 
     @model_validator(mode="after")

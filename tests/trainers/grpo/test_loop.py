@@ -306,6 +306,7 @@ def test_the_command_trains_a_policy_for_each_role_and_ends_with_a_table_and_a_l
     code, out, err = command(*arguments)
     assert code == 0, err
     assert "round 2/2  solved" in err
+    assert "plain_logprobs" not in err
     said = json.loads(out.splitlines()[-1])
     assert said["rounds"] == 2
     assert said["puzzles"] > 4, "two puzzles have no six groups with a signal"
@@ -328,13 +329,14 @@ def test_the_command_trains_a_policy_for_each_role_and_ends_with_a_table_and_a_l
 def test_a_loop_plays_by_the_policies_and_prompts_of_the_deployment(
     where: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also of the agent that is not trained, which the workflow gives another policy."""
+    """Also of the agent that is not trained, which the workflow gives another policy. A profile
+    without `plain_logprobs` is told what that means."""
     prompt = tmp_path / "tool_agent.md"
     prompt.write_text("---\nname: tool_agent\nversion: 2\n---\nWrite one call.\n")
     profile = tmp_path / "profile.toml"
     profile.write_text(
         f"extends = {json.dumps(str(where.profile))}\n"
-        '[policies]\nplan_agent = "pair/tool"\n'
+        '[policies]\nplan_agent = "pair/tool"\n[models.pair]\nplain_logprobs = false\n'
         f"[prompts]\ntool_agent = {json.dumps(str(prompt))}\n"
     )
     monkeypatch.setenv("SWITCHYARD_PROFILE", str(profile))
@@ -347,6 +349,7 @@ def test_a_loop_plays_by_the_policies_and_prompts_of_the_deployment(
     )  # fmt: skip
     code, _, err = command(*arguments)
     assert code == 0, err
+    assert err.count("the pool pair has no plain_logprobs: its log-probabilities differ") == 1
     runs = set(book_of(tmp_path / "out").sealed(1).runs)
     recorded(where, runs)
     for each in read_trajectories(where.store, None).records:

@@ -15,6 +15,8 @@ from agents.environments.code.team import CodeInstance, CodeSetting
 from agents.environments.game import Scheme
 from agents.environments.math_team import MathInstance, MathQuestion
 from agents.environments.plan_path import Difficulty, instances
+from agents.environments.puzzle_splits import Split
+from agents.environments.puzzles import Game, difficulty_of, drawn_puzzles
 from agents.errors import InvalidOptions
 from agents.records import Task
 from trainers.errors import UnreadableData
@@ -96,6 +98,27 @@ def test_a_line_that_no_loop_can_play_is_named(
     with pytest.raises(UnreadableData) as raised:
         read_tasks(path)
     assert f"{tmp_path}/{said}" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("game", "size"),
+    [("plan_path", 5), ("sokoban", None), ("sudoku", 4), ("word_problems", None)],
+)
+@pytest.mark.parametrize("split", [Split.TEST, Split.VALIDATION])
+def test_puzzles_that_are_held_out_from_training_are_refused_by_their_line(
+    game: Game, size: int | None, split: Split, tmp_path: Path
+) -> None:
+    level = difficulty_of(game, size, {}, {})
+    (ours,) = drawn_puzzles(level, Split.TRAIN, 1, 1)
+    kept = drawn_puzzles(level, split, 1, 3)
+    path = written(tmp_path / "tasks.jsonl", ours.task, *(one.task for one in kept))
+    with pytest.raises(UnreadableData) as raised:
+        read_tasks(path)
+    assert (
+        f"{path}:2 is a {game} puzzle of the {split} split, and 2 later lines of a held-out one: "
+        "benches measure by these and settings are chosen by them. Remove such lines"
+    ) in str(raised.value)
+    assert read_tasks(written(path, ours.task)).tasks == (ours.task,)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -239,8 +262,7 @@ def test_a_puzzle_that_is_held_out_is_refused_before_it_is_played(
         "--redis-url", "redis://127.0.0.1:1",
     )  # fmt: skip
     assert code != 0
-    assert "--tasks: task 2 of" in answer
-    assert "a task that is held out from training: test; remove it" in answer
+    assert f"--tasks: {path}:2 is a plan_path puzzle of the test split" in answer
 
 
 def test_tasks_are_of_the_loop(tmp_path: Path, base: Path) -> None:

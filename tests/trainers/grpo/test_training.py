@@ -21,6 +21,7 @@ from trainers.grpo.pipeline import Watch, begun, train
 from trainers.grpo.report import Report
 from trainers.grpo.sequences import same_tokenizer
 from trainers.grpo.settings import GrpoSettings
+from trainers.grpo.storing import write_policies
 from trainers.grpo.stream import batches_of, step_batches
 from workers.engines.torch.lora import LoraLayers
 
@@ -180,15 +181,34 @@ def test_adapters_per_role_are_served_as_they_were_trained(
     settings = settings_of(weights="lora", policies="per-role", rank=2, learning_rate=1e-2)
     loaded = load(base)
     before = loaded.model.state_dict()["model.norm.weight"].clone()
-    train(settings, data_in(store, loaded), loaded, tmp_path / "out")
-    assert torch.equal(load(base).model.state_dict()["model.norm.weight"], before)
-    served = load(base)
-    layers = LoraLayers(served.model, served.device)
+    policies = begun(settings, ["coder", "tester"], loaded)
+    learner = Learner(policies)
+    for batch in step_batches(data_in(store, loaded).groups, settings):
+        learner.step(batch)
     ids = torch.arange(3, 20)[None]
+    trained: dict[str, torch.Tensor] = {}
+    write_policies(policies, tmp_path / "out", base, lambda name: settings)
+    for name in policies.names:
+        policies.put_in(name)
+        with torch.no_grad():
+            trained[name] = policies.network.whole(ids).logits
+    served = load(base)
+    assert torch.equal(served.model.state_dict()["model.norm.weight"], before)
     with torch.no_grad():
         plain = served.model(ids).logits
-        layers.use([layers.read(str(tmp_path / "out/policies/coder"))])
-        assert not torch.allclose(served.model(ids).logits, plain, atol=1e-4)
+    layers = LoraLayers(served.model, served.device)
+    read = {name: layers.read(str(tmp_path / "out" / name)) for name in policies.names}
+    with torch.no_grad():
+        layers.use(list(read.values()))
+        together = served.model(ids.expand(2, -1)).logits
+        for row, (name, adapter) in enumerate(read.items()):
+            layers.use([adapter])
+            alone = served.model(ids).logits
+            assert torch.allclose(alone, trained[name], rtol=0, atol=1e-5)
+            assert torch.allclose(together[row : row + 1], trained[name], rtol=0, atol=1e-5)
+    # No adapter, the other role's, or one at another scale is further away than rounding.
+    for other in (plain, trained["tester"]):
+        assert float((trained["coder"] - other).abs().max()) > 1e-3
 
 
 def test_one_policy_learns_from_all_agents_or_each_from_its_own(

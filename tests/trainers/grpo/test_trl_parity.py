@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -18,6 +18,7 @@ from trainers.grpo.learner import Learner
 from trainers.grpo.losses import Objective, Tokens, divergences, policy_losses
 from trainers.grpo.losses import shares as shares_of
 from trainers.grpo.pipeline import begun
+from trainers.grpo.rows import LENGTH_STEP
 from trainers.grpo.sequences import TokenSequence
 from trainers.grpo.stream import StepBatch
 from trainers.models import load_tokenizer, new_model, save_tokenizer
@@ -195,24 +196,36 @@ def assert_same(
     assert max(float(each.abs().max()) for each in expected[1].values()) > 1e-3
 
 
+@pytest.mark.parametrize("alike", [False, True], ids=["apart", "sharing prefixes"])
+@pytest.mark.parametrize("correction", ["clip", "token"])
 def test_a_step_with_truncated_completions_masked_is_that_of_trl(
-    batch: dict[str, torch.Tensor], tmp_path: Path
-) -> None:
-    """From groups to gradients. Truncated are both of a group, and one of another."""
+    correction: Literal["clip", "token"], alike: bool, batch: dict[str, torch.Tensor],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """From groups to gradients. Truncated are both of a group, and one of another. Of rows that
+    begin alike the learner computes the beginning once."""
     loaded = load(write_base(tmp_path / "base"))
     truncated = torch.tensor([True, True, False, False, True, False])
+    if alike:
+        batch = beginning_alike(batch)
     behaviour = proximal(loaded.model, batch)
+    objective = Objective(correction=correction, cap=1.2)
+    # In a step of one update the proximal weights are those that are trained.
+    present = behaviour - batch["noise"]
+    their_old, ratio = behaviour, None
+    if correction == "token":
+        their_old, ratio = present, torch.exp(present - behaviour).clamp(max=objective.cap)
+        assert 0 < int((ratio[~truncated] == objective.cap).sum()) < ratio[~truncated].numel()
     # As `_generate_and_score_completions` makes them with `mask_truncated_completions`.
     masks = {name: batch[name] * (~truncated)[:, None] for name in ("completion_mask", "tool_mask")}
-    objective = Objective(correction="clip")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         expected = theirs(
-            loaded.model, {**batch, **masks}, tmp_path, behaviour, None, None,
+            loaded.model, {**batch, **masks}, tmp_path, their_old, ratio, None,
             epsilon=objective.clip_low, epsilon_high=objective.clip_high, loss_type="dapo",
         )  # fmt: skip
     settings = settings_of(
-        advantage="centred", truncated="mask", clip=1e9, objective={"correction": "clip"}
+        advantage="centred", truncated="mask", clip=1e9, objective=objective.model_dump()
     )
     learner = Learner(begun(settings, ["shared"], loaded))
     groups = groups_of(batch, behaviour, truncated.tolist())
@@ -220,7 +233,18 @@ def test_a_step_with_truncated_completions_masked_is_that_of_trl(
     trained = learner.policies.network.trained()
     gradients = {name: each.grad for name, each in trained if each.grad is not None}
     assert made.truncated == 0.5
+    # Three rows are learned from; by itself each is padded to this length.
+    assert made.tokens == (2 if alike else 3) * LENGTH_STEP
     assert_same((made.loss, gradients), expected)
+
+
+def beginning_alike(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """All with one prompt, two with the beginning of an answer, and an observation in the last."""
+    changed = {name: each.clone() for name, each in batch.items()}
+    changed["prompt_ids"][:] = changed["prompt_ids"][0]
+    changed["completion_ids"][3, :2] = changed["completion_ids"][2, :2]
+    changed["tool_mask"][5, 2:4] = 0
+    return changed
 
 
 def groups_of(

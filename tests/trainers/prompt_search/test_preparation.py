@@ -160,6 +160,20 @@ def test_a_folder_of_another_search_is_left_alone_until_it_is_told_to_forget(
         claim(tmp_path / "mine", one.settings, one.candidates, restart=True)
 
 
+def test_a_search_that_was_begun_by_another_split_is_not_gone_on_with(tmp_path: Path) -> None:
+    """As searches were whose winners had to win on what `bench puzzles` measures by."""
+    variant = prompt_file(tmp_path / "plan.md", "Plan.", name="plan_agent")
+    made = prepare(variant, workflow="pair", game="plan_path", size=5, profile="petting")
+    earlier = made.settings.model_copy(
+        update={"source": "plan_path, generated from seed 1", "questions_sha256": "0" * 64}
+    )
+    output = tmp_path / "out"
+    with locked(output):
+        claim(output, earlier, made.candidates, restart=False)
+        with pytest.raises(TrainingError, match=r"source \(.* → .*train and validation split"):
+            claim(output, made.settings, made.candidates, restart=False)
+
+
 def test_two_searches_never_work_on_one_folder(tmp_path: Path) -> None:
     with (
         locked(tmp_path),

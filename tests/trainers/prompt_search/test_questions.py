@@ -69,19 +69,29 @@ def test_generated_questions_are_the_same_for_a_seed_and_never_in_both_parts(dat
     train, held_out = ({q.id for q in part} for part in (one.train, one.held_out))
     assert (len(train), len(held_out)) == (30, 22)
     assert not train & held_out
-    assert len({q.id.split("/")[0] for q in one.held_out[:4]}) == 4
+    assert not {q.task.prompt for q in one.train} & {q.task.prompt for q in one.held_out}
+    longer = generated(dataset, 3, 50, 40)
+    assert (longer.train[:30], longer.held_out[:22]) == (one.train, one.held_out)
+
+
+def test_no_generated_question_is_one_that_a_bench_measures_by() -> None:
+    for question in (found := generated("worlds", 3, 30, 22)).train + found.held_out:
+        split = api_worlds.rebuild(question.task.instance).split
+        assert split is api_worlds.Split.TRAIN
+    problems = generated("wordproblems", 3, 30, 22)
+    assert {q.id.split("/")[0] for q in problems.train + problems.held_out} == {"train"}
 
 
 @pytest.mark.parametrize(
     ("game", "size", "difficulty"),
     [("sudoku", 4, {"blanks": [4, 6]}), ("word_problems", None, {"equations": [1, 1]})],
 )
-def test_puzzles_are_of_the_training_split_and_of_the_test_split(
+def test_puzzles_are_of_the_training_split_and_of_the_one_for_choosing_settings(
     game: Game, size: int | None, difficulty: Any
 ) -> None:
     made = puzzles(game, size=size, difficulty=difficulty, setting={}, seed=1, train=6, held_out=5)
     assert {q.id.split("/")[0] for q in made.train} == {"train"}
-    assert {q.id.split("/")[0] for q in made.held_out} == {"test"}
+    assert {q.id.split("/")[0] for q in made.held_out} == {"validation"}
 
 
 @pytest.mark.parametrize(

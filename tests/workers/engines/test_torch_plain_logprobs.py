@@ -45,6 +45,18 @@ async def test_candidates_of_one_prompt_have_each_its_own(engine: TorchEngine) -
         assert done.raw_logprobs == done.logprobs
 
 
+async def test_parts_of_a_long_completion_have_those_of_the_whole(
+    engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {"temperature": 1.0, "seed": 5, "max_tokens": 12}
+    whole = await ask(engine, sampling=asked)
+    monkeypatch.setattr("workers.engines.torch.decoder.SCORE_CHUNK", 5)
+    in_parts = await ask(engine, sampling=asked)
+    assert len(whole.output_ids) > 5
+    assert in_parts.output_ids == whole.output_ids
+    assert in_parts.logprobs == whole.logprobs
+
+
 async def test_what_sampling_shaped_stays_as_it_was_drawn(
     engine: TorchEngine, tiny_model: Path
 ) -> None:

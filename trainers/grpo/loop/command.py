@@ -6,7 +6,7 @@ import json
 import secrets
 import shutil
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from trainers.grpo.loop.settings import LoopSettings
     from trainers.grpo.settings import GrpoSettings
     from trainers.task_files import TaskFile
+    from workers.engines.settings import ModelSettings
 
 ROUNDS = 20
 PUZZLES = 64
@@ -126,6 +127,8 @@ def _lead(
     line.say(Start(book.training))
     loaded = load_base(grpo.base, grpo.base_precision)
     with _Shown() as shown:
+        for each in said_of_rounding(settings.policies.values(), deployed.models):
+            shown.say(each)
         watch = LoopWatch(shown.rolled, shown.round, shown.say)
         sealing = sealing_of(grpo, loaded)
         return Loop(
@@ -144,6 +147,23 @@ def _require_pool(policy: str, deployed: Settings) -> None:
             f"{', '.join(deployed.models)}. Start one with `runtime up --profile petting --detach "
             "--set models.pair.model=MODEL`, or name a pool by --pool"
         )
+
+
+def said_of_rounding(
+    policies: Iterable[str], models: Mapping[str, ModelSettings]
+) -> tuple[str, ...]:
+    """A line for each pool whose log-probabilities are those of a batch: they can be trained on,
+    but importance ratios then show rounding beside the age of samples."""
+    from bus import pool_of
+
+    pools = dict.fromkeys(pool_of(each) for each in policies)
+    return tuple(
+        f"the pool {pool} has no plain_logprobs: its log-probabilities differ from the trainer's "
+        "by rounding (in float32 by up to 4e-5, with it by less than 1e-5); `runtime up --set "
+        f"models.{pool}.plain_logprobs=true`"
+        for pool in pools
+        if not models[pool].plain_logprobs
+    )
 
 
 def claim(output: Path, settings: LoopSettings, *, restart: bool) -> Book:
@@ -175,9 +195,7 @@ def claim(output: Path, settings: LoopSettings, *, restart: bool) -> Book:
 
 def _tasks(options: LoopOptions) -> TaskFile | None:
     """The file, where one is played. Raises `TrainingError` for options that it leaves no
-    meaning, and for a puzzle that is held out from training: no run of it would be learned from."""
-    from trainers.data.held_out import require_training_task
-    from trainers.data.json_files import Unreadable
+    meaning."""
     from trainers.task_files import read_tasks
 
     if options.tasks is None:
@@ -188,15 +206,7 @@ def _tasks(options: LoopOptions) -> TaskFile | None:
                 f"--{name} is of generated puzzles; the tasks of --tasks bring all of that along: "
                 "leave one away"
             )
-    file = read_tasks(options.tasks)
-    for number, task in enumerate(file.tasks, start=1):
-        try:
-            require_training_task(task)
-        except Unreadable as error:
-            raise TrainingError(
-                f"--tasks: task {number:,} of {options.tasks} is not trained on: {error}; remove it"
-            ) from error
-    return file
+    return read_tasks(options.tasks)
 
 
 def _settings(

@@ -374,7 +374,11 @@ class TorchDecoder(Decoder[LoadedModel]):
         ids = torch.tensor([[*row.prompt.ids, *row.output_ids]], device=self._model.device)
         kept = len(row.output_ids) + 1
         logits = self._model.model(input_ids=ids, use_cache=False, logits_to_keep=kept).logits[0]
-        return raw_logprobs(logits[:-1], row.output_ids)
+        result: list[float] = []
+        for start in range(0, len(row.output_ids), SCORE_CHUNK):
+            tokens = row.output_ids[start : start + SCORE_CHUNK]
+            result.extend(raw_logprobs(logits[start : start + len(tokens)], tokens))
+        return result
 
     def _scored(self, ids: list[int], adapter: AdapterVersion | None) -> list[float]:
         self._use([adapter])
