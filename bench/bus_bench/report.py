@@ -10,6 +10,7 @@ from rich.table import Table
 
 from bench.bus_bench.figures import Comparison, Peer, Report
 from bench.bus_bench.peers import MESSAGE_BYTES, PEERS
+from runtime.tables import figures
 
 
 def show(report: Report, console: Console) -> None:
@@ -34,9 +35,7 @@ def show(report: Report, console: Console) -> None:
             f"Idle worker: {report.idle.worker:.2f} % of a core, its server "
             f"{report.idle.server:.2f} % ({report.idle.seconds:.0f} s)"
         )
-    table = Table(title="Bars", title_justify="left")
-    for column in ("bar", "figure", "demanded", ""):
-        table.add_column(column)
+    table = figures("bar", "figure", "demanded", "", words=("bar", "demanded", ""), title="Bars")
     for name, (figure, demanded, met) in report.bars().items():
         table.add_row(name, f"{figure:.2f}", demanded, "met" if met else "[red]missed[/red]")
     console.print(table)
@@ -80,10 +79,7 @@ def _peers(comparison: Comparison) -> Group:
 
 
 def _table(title: str, comparison: Comparison, columns: Sequence[_Column]) -> Table:
-    table = Table(title=title, title_justify="left")
-    table.add_column("peer")
-    for heading, _, _ in columns:
-        table.add_column(heading, justify="right")
+    table = figures("peer", *(heading for heading, _, _ in columns), words=("peer",), title=title)
     for name, peer in comparison.peers.items():
         cells: list[str] = []
         for _, figure, digits in columns:

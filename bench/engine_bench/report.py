@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from rich.console import Console
-from rich.table import Table
 
 from bench.engine_bench.figures import Figures, Report
 from bench.engine_bench.workload import Measured
+from runtime.tables import figures
 
 
 def show(report: Report, console: Console) -> None:
@@ -21,15 +21,14 @@ def show(report: Report, console: Console) -> None:
     for name, about in report.about.items():
         console.print(f"  {name}: {about}")
     for places, peers in report.figures.items():
-        table = Table(title=f"{places} in flight", title_justify="left")
-        table.add_column("")
-        for heading in (
-            "tokens/s", "first token ms p50", "p99", "per token ms p50", "p99",
-            "request s p99", "prompt computed", "reused",
-        ):  # fmt: skip
-            table.add_column(heading, justify="right")
-        for name, figures in peers.items():
-            table.add_row(name, *_cells(figures))
+        table = figures(
+            "", "tokens/s", "first\ntoken\nms p50", "p99", "per\ntoken\nms p50", "p99",
+            "request\ns p99", "prompt\ncomputed", "reused",
+            words=("",), title=f"{places} in flight",
+        )  # fmt: skip
+        table.padding = (0, 1, 0, 0)  # Else nine columns would have no room on 80.
+        for name, own in peers.items():
+            table.add_row(name, *_cells(own))
         console.print(table)
     if report.batched:
         theirs, ours = zip(*report.batched, strict=True)
@@ -37,9 +36,10 @@ def show(report: Report, console: Console) -> None:
             "16 sequences of 64 tokens behind one prompt of 300: llama-batched-bench "
             f"{_range(theirs)} s, ours {_range(ours)} s"
         )
-    table = Table(title="Tokens per second, ours to theirs", title_justify="left")
-    table.add_column("ratio")
-    table.add_column("median (least–greatest)", justify="right")
+    table = figures(
+        "ratio", "median (least–greatest)", words=("ratio",),
+        title="Tokens per second, ours to theirs",
+    )  # fmt: skip
     for name, (middle, least, greatest) in report.ratios().items():
         table.add_row(name, f"{middle:.2f} ({least:.2f}–{greatest:.2f})")
     console.print(table)
@@ -56,7 +56,7 @@ def _cells(figures: Figures) -> list[str]:
         return run.per_token
 
     return [
-        f"{middle:,.0f} ({least:,.0f}–{greatest:,.0f})",
+        f"{middle:,.0f}\n({least:,.0f}–{greatest:,.0f})",
         _ms(figures.seconds(first, 0.5)),
         _ms(figures.seconds(first, 0.99)),
         _ms(figures.seconds(each, 0.5)),

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import torch
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from bench.errors import UsageError
 from bench.fidelity import torch_side
 from bench.fidelity.reference import Reference, random_adapter
+from runtime.tables import figures
 from workers.engines.local.model_files import local_folder
 from workers.installation import how_to_install
 
@@ -156,9 +156,10 @@ def _show(plan: Plan, found: Found, console: Console) -> None:
     for how, ways in (("as decoded", found.torch), ("plain_logprobs", found.torch_plain)):
         if not ways:
             continue
-        table = Table(title=f"torch, {plan.dtype}, {how}", title_justify="left")
-        for heading in ("", "requests", "tokens", "within 1e-5", *headings):
-            table.add_column(heading, justify="right" if heading else "left")
+        table = figures(
+            "", "requests", "tokens", "within 1e-5", *headings, words=("",),
+            title=f"torch, {plan.dtype}, {how}",
+        )  # fmt: skip
         for way, each in ways.items():
             table.add_row(
                 way, str(each.requests), str(len(each.all)), f"{within(each.all):.2%}",
@@ -166,9 +167,10 @@ def _show(plan: Plan, found: Found, console: Console) -> None:
             )  # fmt: skip
         console.print(table)
     if found.llama:
-        table = Table(title="llama_cpp, the same tokens read by both", title_justify="left")
-        for heading in ("", "tokens", "same likeliest token", *headings):
-            table.add_column(heading, justify="right" if heading else "left")
+        table = figures(
+            "", "tokens", "same likeliest token", *headings, words=("",),
+            title="llama_cpp, the same tokens read by both",
+        )  # fmt: skip
         for precision, each in found.llama.items():
             table.add_row(
                 precision, str(len(each.differences)), f"{each.share:.3%}", *_row(each.differences)

@@ -19,7 +19,6 @@ from pathlib import Path
 import torch
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from bench.errors import BenchError, UsageError
 from bench.fidelity.command import quantiles
@@ -27,6 +26,7 @@ from bench.gpu.model import Written, write_model
 from bench.gpu.parity import Parity, compare
 from bench.gpu.serving import LAST, ROLES, Answers, Swapped, Workload, ask, groups_of, swap, warm
 from bench.gpu.training import Trained, Training, train
+from runtime.tables import figures
 from trainers.errors import TrainingError
 from trainers.memory import peak_memory_mb
 from workers.engines.factory import build_engine
@@ -232,9 +232,9 @@ def _show(plan: Plan, found: Found, console: Console) -> None:
         f"{found.device}. {len(ROLES)} × {plan.groups} groups of {plan.candidates}, prompts of "
         f"{plan.prompt} words, {plan.max_tokens} tokens."
     )
-    table = Table("", title="peak memory is of each process", title_justify="left")
-    for heading in ("tokens/s", "peak MB", "seconds"):
-        table.add_column(heading, justify="right")
+    table = figures(
+        "", "tokens/s", "peak MB", "seconds", words=("",), title="peak memory is of each process"
+    )
     engine_mb = f"{found.engine_mb:,.0f}"
     rows = (
         ("engine: load", "", "", found.load_seconds),
@@ -253,8 +253,9 @@ def _show(plan: Plan, found: Found, console: Console) -> None:
     for name, rate, memory, seconds in rows:
         table.add_row(name, f"{rate:,.0f}" if rate else "", memory, f"{seconds:,.2f}")
     console.print(table)
-    table = Table(
-        "|difference of log-probabilities|, nats", "tokens", "mean", "50%", "90%", "99%", "greatest"
+    difference = "|difference of log-probabilities|, nats"
+    table = figures(
+        difference, "tokens", "mean", "50%", "90%", "99%", "greatest", words=(difference,)
     )
     for name, each in vars(found.parity).items():
         shown = [f"{value:.1e}" for value in (mean(each), *quantiles(each).values())]

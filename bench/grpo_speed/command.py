@@ -18,13 +18,13 @@ from pathlib import Path
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from bench.engine_bench.figures import Spread, spread
 from bench.errors import UsageError
 from bench.grpo_speed import ours, trl_peer
 from bench.grpo_speed.rollouts import Rollouts, in_process, through_the_bus
 from bench.grpo_speed.workload import StepWork
+from runtime.tables import figures
 from trainers.errors import TrainingError
 from trainers.network import base_folder
 from workers.installation import how_to_install
@@ -226,9 +226,7 @@ def _show(plan: Plan, rollouts: Rates, steps: Rates, console: Console) -> None:
     ):  # fmt: skip
         if not rates:
             continue
-        table = Table(title, title_justify="left")
-        table.add_column("tokens/s", justify="right")
-        table.add_column(f"to {last}", justify="right")
+        table = figures("", "tokens/s", f"to {last}", words=("",), title=title)
         for name in rates:
             told = _range(ratio(rates, name, last), ".2f") if last in rates else ""
             table.add_row(name, _range(spread(rates[name]), ",.0f"), told if name != last else "")

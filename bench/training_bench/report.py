@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.table import Table
 
 from bench.engine_bench.figures import Spread
 from bench.training_bench.figures import OURS, Report
+from runtime.tables import figures
 
 
 def show(report: Report, console: Console) -> None:
@@ -19,9 +19,9 @@ def show(report: Report, console: Console) -> None:
     )
     for name, about in report.about.items():
         console.print(f"  {name}: {about}")
-    table = Table("", title_justify="left")
-    for heading in ("tokens/s", "padding", "tokens per step", "tokens at once", "peak MB"):
-        table.add_column(heading, justify="right")
+    table = figures(
+        "", "tokens/s", "padding", "tokens\nper step", "tokens\nat once", "peak MB", words=("",)
+    )
     for name, runs in report.figures.items():
         last = runs[-1]
         table.add_row(
@@ -35,8 +35,8 @@ def show(report: Report, console: Console) -> None:
     console.print(table)
     others = [name for name in report.figures if name != OURS]
     if others:
-        ratios = Table("tokens/s, ours to", title_justify="left")
-        ratios.add_column("median (least–greatest)", justify="right")
+        ours_to = "tokens/s, ours to"
+        ratios = figures(ours_to, "median (least–greatest)", words=(ours_to,))
         for name in others:
             ratios.add_row(name, _range(report.ratio(name), ".2f"))
         console.print(ratios)

@@ -9,9 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import typer
-from rich.box import SIMPLE
 from rich.console import Console
-from rich.table import Table
 
 from agents.environments.word_problems import HELD_OUT, generate
 from agents.records import SamplingParams
@@ -19,6 +17,7 @@ from bench.errors import BenchError, UsageError
 from bench.statistics import Interval
 from bench.validity.figures import Counts
 from bench.validity.tasks import JsonAnswer, Task, ToolCalls
+from runtime.tables import figures
 from workers.engines.factory import build_engine
 from workers.engines.protocol import Completion, Engine, EngineError
 from workers.engines.settings import ModelSettings
@@ -74,8 +73,8 @@ def measure(plan: Plan, *, as_json: bool) -> None:
     console = Console()
     _show(plan, found, console)
     if as_json:
-        figures = [counts.as_json() for counts in found]
-        typer.echo(json.dumps({"model": plan.model, "engine": plan.engine, "figures": figures}))
+        shown = [counts.as_json() for counts in found]
+        typer.echo(json.dumps({"model": plan.model, "engine": plan.engine, "figures": shown}))
 
 
 async def _measure(plan: Plan, degrees: list[float], progress: Console) -> list[Counts]:
@@ -137,9 +136,9 @@ def _show(plan: Plan, found: list[Counts], console: Console) -> None:
         "with their 95 % Wilson intervals"
     )
     for kind in (ToolCalls.kind, JsonAnswer.kind):
-        table = Table(title=kind, title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0))
-        for heading in ("T", "bound", "called", "written", "cut", "parse %", "valid %", "tokens/s"):
-            table.add_column(heading, justify="right", no_wrap=True)
+        table = figures(
+            "T", "bound", "called", "written", "cut", "parse %", "valid %", "tokens/s", title=kind
+        )
         for counts in (each for each in found if each.kind == kind):
             table.add_row(
                 f"{counts.temperature:g}",

@@ -82,9 +82,11 @@ def test_the_slowest_recovery_counts_and_sweeper_and_server_are_added_up() -> No
     assert data["recovery_s"] == 3.1
     assert data["lease_s"] == 2.0
     assert data["sweeper_core_percent"] == 1.9
-    console = Console(record=True, width=100)
+    console = Console(record=True, width=80)
     show(found, console)
     text = console.export_text()
+    for cell in ("150,000–600,000", "end to end /s", "recovery_s", "idle_worker_core_percent"):
+        assert cell in text, "nothing is cut off on 80 columns"
     assert "ours drains at 4.00 × FastStream" in text
     assert "missed" in text
 

@@ -15,7 +15,7 @@ import workers
 from bench.engine_bench import report
 from bench.engine_bench.figures import Figures, Report
 from bench.engine_bench.transformers_peers import StaticBatch
-from bench.engine_bench.workload import Measured, asks
+from bench.engine_bench.workload import Measured, Timing, asks
 from tests.bench.command_line import bench
 
 LATENCIES = ("first_token_p50", "first_token_p99", "per_token_p50", "per_token_p99", "request_p99")
@@ -70,8 +70,18 @@ def test_a_latency_that_nobody_saw_is_a_dash(capsys: pytest.CaptureFixture[str])
     figures = {1: {"untimed": Figures([Measured(seconds=2.0, tokens=50)])}}
     report.show(Report("a model", "bf16", "a machine", {}, figures), Console(width=200))
     row = next(line for line in capsys.readouterr().out.splitlines() if "untimed" in line)
-    assert row.count("–") == 1 + 5, row
+    assert row.count("–") == 5, row
     assert "nan" not in row
+
+
+def test_a_table_of_figures_is_whole_on_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    timing = Timing(0.0, [1.2345, 1.3456, 1.9876], prompt=77_777, reused=65_432)
+    figures = {16: {"ours": Figures([Measured(1.0, 3_456, [timing])])}}
+    report.show(Report("a model", "bf16", "a machine", {}, figures), Console(width=80))
+    shown = capsys.readouterr().out
+    assert "…" not in shown
+    for cell in ("3,456", "(3,456–3,456)", "1,234.5", "376.6", "636.7", "12,345", "65,432"):
+        assert cell in shown
 
 
 @pytest.mark.parametrize(

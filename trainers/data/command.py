@@ -124,9 +124,9 @@ def _rows(made: DataSet) -> int:
 
 def _show_card(made: DataSet) -> None:
     from rich.console import Console
-    from rich.table import Table
 
     from runtime.dialogue import harmless
+    from runtime.tables import figures
     from trainers.data.examples import SETS
 
     for source in made.card.sources:
@@ -140,7 +140,9 @@ def _show_card(made: DataSet) -> None:
         if len(source.skipped_where) > _SHOWN_SKIPPED:
             reasons = ", ".join(f"{reason}: {n:,}" for reason, n in source.skipped.items())
             typer.echo(f"  skipped {len(source.skipped_where):,} in all: {reasons}")
-    table = Table("set", "source", "rows", "instructions", "dropped")
+    table = figures(
+        "set", "source", "rows", "instructions", "dropped", words=("set", "source", "dropped")
+    )
     for name in SETS:
         card = made.card.sets[name]
         for source in sorted({*card.examples, *card.dropped}):

@@ -12,6 +12,7 @@ from trainers.errors import TrainingError
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
+    from rich.table import Table
 
     from agents.records import JsonObject
     from trainers.data.datasets import DataSet
@@ -237,20 +238,19 @@ class _Shown:
         typer.echo(text) if self._bar is None else self._bar.console.print(text, markup=False)
 
 
-def _show(report: Report, output: Path) -> None:
-    from rich.console import Console
-    from rich.table import Table
+def table(report: Report) -> Table:
+    """A line for each stage."""
+    from runtime.tables import figures
 
-    from trainers.glpft.page import PAGE
-
-    table = Table(
-        "stage", "weights", "rows", "steps", "tokens", "padding", "loss, kept-out", "peak MB so far"
-    )
+    made = figures(
+        "stage", "weights", "rows", "steps", "tokens", "padding", "loss,\nkept-out",
+        "peak MB\nso far", words=("stage",),
+    )  # fmt: skip
     for each in report.stages:
         before, after = each.validation_before, each.validation_after
-        table.add_row(
+        made.add_row(
             each.stage,
-            f"{each.trained_parameters:,} of {each.parameters:,}"
+            f"{each.trained_parameters:,} of\n{each.parameters:,}"
             if each.adapter
             else f"{each.parameters:,}",
             f"{each.rows:,}",
@@ -260,7 +260,15 @@ def _show(report: Report, output: Path) -> None:
             "none kept out" if before is None or after is None else f"{before:.3f} → {after:.3f}",
             f"{each.peak_memory_mb:,.0f}",
         )
-    Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(table)
+    return made
+
+
+def _show(report: Report, output: Path) -> None:
+    from rich.console import Console
+
+    from trainers.glpft.page import PAGE
+
+    Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(table(report))
     typer.echo(
         f"{report.settings.method}: {report.tokens:,} tokens of a budget of {report.budget:,}, "
         f"{report.padding / report.tokens:.1%} padding, {report.seconds / 60:.1f} minutes; "

@@ -16,6 +16,7 @@ from trainers.grpo.loop import options as of_loop
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
+    from rich.table import Table
 
     from trainers.grpo.data import GrpoData
     from trainers.grpo.pipeline import Progress
@@ -427,32 +428,26 @@ class _Shown:
         typer.echo(text, err=True)
 
 
-def _show(report: Report, output: Path) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from trainers.grpo.page import PAGE
+def table(report: Report) -> Table:
+    """A column for each policy, a line for each figure: narrow enough for 80 columns."""
+    from runtime.tables import figures
+    from trainers.grpo.page import policy_table
     from trainers.grpo.report import summaries
 
-    table = Table(
-        "policy", "steps", "groups", "zero-variance", "learned tokens", "loss", "reward",
-        "ESS, least", "clipped", "oldest", "tokens/s",
-    )  # fmt: skip
-    for name, row in summaries(report.steps).items():
-        table.add_row(
-            name,
-            f"{row.steps:,}",
-            f"{row.groups:,}",
-            f"{row.zero_variance_share:.1%}",
-            f"{row.learned_tokens:,}",
-            f"{row.first_loss:+.4f} → {row.last_loss:+.4f}",
-            f"{row.first_reward:.3f} → {row.last_reward:.3f}",
-            f"{row.least_effective_samples:.3f}",
-            f"{row.clipped_share:.2%}",
-            f"{row.oldest:,}",
-            f"{row.tokens_per_second:,.0f}",
-        )
-    Console(highlight=False, width=None if sys.stdout.isatty() else 140).print(table)
+    head, rows = policy_table(summaries(report.steps))
+    first, *names = zip(head, *rows, strict=True)
+    made = figures(*first, words=(head[0],))
+    for line in names:
+        made.add_row(*line)
+    return made
+
+
+def _show(report: Report, output: Path) -> None:
+    from rich.console import Console
+
+    from trainers.grpo.page import PAGE
+
+    Console(highlight=False, width=None if sys.stdout.isatty() else 140).print(table(report))
     typer.echo(
         f"version {report.settings.base_version} → {report.version}; "
         f"{counted(report.groups, 'group')} of {counted(report.runs, 'run')}, "

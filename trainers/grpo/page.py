@@ -30,7 +30,7 @@ def render(report: Report) -> str:
         f"AT-GRPO: {names}",
         about,
         step_plots(report.steps, report.settings.clip),
-        {"Policies": policy_table(found), "Left out": _left_out(report)},
+        {"Policies": policy_table(found), "Left out": left_out_table(report.skipped)},
         _seconds(report),
         report.settings,
     )
@@ -197,8 +197,9 @@ def policy_table(policies: Mapping[str, PolicySummary]) -> tuple[list[str], list
     return head, rows
 
 
-def _left_out(report: Report) -> tuple[list[str], list[list[str]]]:
-    return ["why", "times"], [[why, f"{count:,}"] for why, count in report.skipped.items()]
+def left_out_table(counts: Mapping[str, int]) -> tuple[list[str], list[list[str]]]:
+    """What was not learned from, by its reason, as a heading and rows."""
+    return ["why", "times"], [[why, f"{count:,}"] for why, count in counts.items()]
 
 
 def _seconds(report: Report) -> dict[str, float]:

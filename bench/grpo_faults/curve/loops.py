@@ -78,7 +78,8 @@ class LoopHistory(BaseModel):
     died: tuple[str, ...]
     """Workers that ended without being struck."""
     sampled: tuple[float, ...]
-    """By round, the share of its runs that were solved; the best of K candidates was executed."""
+    """By round, the share of all its runs that were solved, those that broke off included; the best
+    of K candidates was executed."""
     seconds: float
     violations: tuple[str, ...]
     """Of what must hold of every loop: see `bench.grpo_faults.checker`."""

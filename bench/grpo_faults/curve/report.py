@@ -41,8 +41,8 @@ def render(report: CurveReport) -> str:
         (spread_plot(report), "Success on held-out puzzles: the undisturbed loops' mean "
          "with their least and greatest, and each attacked loop with its 95 % interval."),
         (loops_plot(report), "The same, every loop by itself."),
-        (sampled_plot(report), "Share of a round's runs that were solved in training, where the "
-         "best of K candidates is executed."),
+        (sampled_plot(report), "Share of all of a round's runs that were solved in training, where "
+         "the best of K candidates is executed; runs that broke off are not solved."),
     ]  # fmt: skip
     parts = [
         f"<h1>{escape(TITLE)}</h1>",

@@ -18,6 +18,7 @@ from trainers.grpo.loop.options import LoopOptions, Target
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
+    from rich.table import Table
 
     from runtime.config import Settings
     from trainers.grpo.loop.book import Book, Wave
@@ -316,16 +317,7 @@ class _Shown:
 
     def round(self, facts: RoundFacts, rounds: int) -> None:
         """A round is trained."""
-        self.say(
-            f"round {facts.round}/{rounds}  solved {facts.success:.1%} of "
-            f"{counted(facts.runs, 'run')}  "
-            f"groups {facts.trained:,}  zero-variance {facts.zero_variance_share:.0%}  "
-            + "  ".join(
-                f"{name}: loss {each.loss:+.4f} reward {each.reward:.3f} "
-                f"ESS {each.effective_samples:.2f}"
-                for name, each in facts.step.policies.items()
-            )
-        )
+        self.say(round_line(facts, rounds))
 
     def say(self, text: str) -> None:
         if self._bar is None:
@@ -334,32 +326,54 @@ class _Shown:
             self._bar.console.print(text, markup=False, highlight=False)
 
 
-def _show(report: LoopReport, output: Path) -> None:
-    from rich.console import Console
-    from rich.table import Table
+def round_line(facts: RoundFacts, rounds: int) -> str:
+    """What is said of a round when it is trained."""
+    broke = f", {facts.broken:,} of them broke off" if facts.broken else ""
+    return (
+        f"round {facts.round}/{rounds}  solved {facts.success:.1%} of "
+        f"{counted(facts.runs, 'run')}{broke}  "
+        f"groups {facts.trained:,}  zero-variance {facts.zero_variance_share:.0%}  "
+        + "  ".join(
+            f"{name}: loss {each.loss:+.4f} reward {each.reward:.3f} "
+            f"ESS {each.effective_samples:.2f}"
+            for name, each in facts.step.policies.items()
+        )
+    )
 
-    table = Table(
-        "round", "served", f"{report.settings.noun}s", "solved, best of K", "groups",
-        "zero-variance", "too old", "agreed", "reward", "loss", "rollout s", "wait s", "train s",
-        "publish s",
+
+def table(report: LoopReport) -> Table:
+    """A line for each round, narrow enough for 80 columns."""
+    from runtime.tables import figures
+
+    noun = f"{report.settings.noun}s"
+    made = figures(
+        "round", "served", noun, "solved,\nbest\nof K", "broke\noff", "groups", "zero-\nvariance",
+        "too\nold", "agreed", "reward", "loss",
     )  # fmt: skip
+    made.padding = (0, 1, 0, 0)  # Else eleven columns would have no room on 80.
     for facts in report.rounds:
         own = facts.step.policies.values()
         groups = sum(each.groups for each in own)
-        table.add_row(
+        made.add_row(
             f"{facts.round}",
             ", ".join(map(str, sorted(set(facts.served.values())))),
             f"{facts.puzzles:,}",
             f"{facts.success:.1%}",
+            f"{facts.broken:,}",
             f"{facts.groups:,}",
             f"{facts.zero_variance_share:.0%}",
             f"{facts.stale + facts.foreign:,}",
             "" if facts.agreement is None else f"{facts.agreement:.0%}",
             f"{sum(each.reward * each.groups for each in own) / groups:.3f}",
             f"{sum(each.loss * each.groups for each in own) / groups:+.4f}",
-            *(f"{part:.1f}" for part in facts.seconds.model_dump().values()),
         )
-    Console(highlight=False, width=None if sys.stdout.isatty() else 140).print(table)
+    return made
+
+
+def _show(report: LoopReport, output: Path) -> None:
+    from rich.console import Console
+
+    Console(highlight=False, width=None if sys.stdout.isatty() else 140).print(table(report))
     seconds = report.seconds
     shares = ", ".join(
         f"{name} {part / max(seconds.total, 1e-9):.0%}"

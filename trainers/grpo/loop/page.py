@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runtime.words import counted
 from trainers.grpo.loop.report import LoopReport
-from trainers.grpo.page import policy_table, step_plots
+from trainers.grpo.page import left_out_table, policy_table, step_plots
 from trainers.grpo.report import summaries
 from trainers.report_page import Plot, over_steps, share, training_page
 from workers.engines.local.model_files import model_name
@@ -14,16 +14,17 @@ def render(report: LoopReport) -> str:
     """The whole page."""
     rounds, found = report.rounds, summaries(report.steps)
     subject, grpo = report.settings.subject, report.settings.grpo
-    runs = sum(each.runs for each in rounds)
+    broke = f" ({report.broken:,} broke off)" if report.broken else ""
     about = (
         f"{', '.join(found) or 'no policy'} of {model_name(grpo.base)} on {subject}: "
-        f"{counted(len(rounds), 'round')}, {counted(runs, 'run')} on the bus, "
+        f"{counted(len(rounds), 'round')}, {counted(report.runs, 'run')} on the bus{broke}, "
         f"{report.trained_parameters:,} of {report.parameters:,} parameters, "
         f"{report.peak_memory_mb:,.0f} MB, {report.seconds.total / 60:.1f} minutes"
     )
     solved = Plot(
         "Solved",
-        "Share of a round's runs, in which the best candidate of each turn was executed.",
+        "Share of all of a round's runs, in which the best candidate of each turn was executed; "
+        "one that broke off, by an error or its deadline, is not solved.",
         [over_steps("runs", [(each.round, each.success) for each in rounds])],
         share, 0.0, 1.0,
     )  # fmt: skip
@@ -38,7 +39,19 @@ def render(report: LoopReport) -> str:
         f"AT-GRPO as a loop: {subject}",
         about,
         [solved, agreed, *step_plots(report.steps, grpo.clip)],
-        {"Policies": policy_table(found)},
+        {"Policies": policy_table(found), "Left out": left_out_table(_left_out(report))},
         report.seconds.model_dump(),
         report.settings,
     )
+
+
+def _left_out(report: LoopReport) -> dict[str, int]:
+    """By its reason: what was not sealed, runs that broke off among it, and groups that were but
+    are not learned from."""
+    groups = {
+        "group that was too old": sum(each.stale for each in report.rounds),
+        "group sampled by weights that the loop has not published": sum(
+            each.foreign for each in report.rounds
+        ),
+    }
+    return {**report.left_out, **{why: count for why, count in groups.items() if count}}

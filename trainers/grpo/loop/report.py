@@ -52,7 +52,8 @@ class RoundFacts(BaseModel):
     solved: int
     """Runs; the best candidate of each turn was executed."""
     broken: int
-    """Runs that ended by an error or their deadline."""
+    """Runs that broke off, by an error or their deadline: nothing is learned from them, and their
+    puzzles are not solved."""
     groups: int
     trained: int
     flat: int
@@ -61,7 +62,7 @@ class RoundFacts(BaseModel):
     foreign: int
     """Sampled by weights that the loop has not published."""
     left_out: dict[str, int]
-    """What could not be sealed, by its reason."""
+    """What could not be sealed, by its reason; runs that broke off are among it."""
     agreement: float | None
     """Of the times that something was proposed to the plan agent, how often it did just that; a
     plan agent that always agrees adds nothing. None where nothing was."""
@@ -70,7 +71,9 @@ class RoundFacts(BaseModel):
 
     @property
     def success(self) -> float:
-        return self.solved / max(self.runs - self.broken, 1)
+        """Share of all runs: one that broke off has not solved its puzzle. Else answers that run
+        into their deadline would make a policy look better."""
+        return self.solved / max(self.runs, 1)
 
     @property
     def zero_variance_share(self) -> float:
@@ -82,6 +85,7 @@ class RoundFacts(BaseModel):
         return {
             **agreed,
             "solved": self.success,
+            "broken off": self.broken / max(self.runs, 1),
             "puzzles": self.puzzles,
             "groups": self.groups,
             "zero-variance share": self.zero_variance_share,
@@ -116,6 +120,19 @@ class LoopReport(BaseModel):
         return tuple(each.step for each in self.rounds)
 
     @property
+    def runs(self) -> int:
+        return sum(each.runs for each in self.rounds)
+
+    @property
+    def broken(self) -> int:
+        return sum(each.broken for each in self.rounds)
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """What could not be sealed, by its reason."""
+        return _added([each.left_out for each in self.rounds])
+
+    @property
     def seconds(self) -> Seconds:
         """Of all rounds, and of what came behind them."""
         parts = [*(each.seconds for each in self.rounds), self.closing]
@@ -141,13 +158,13 @@ def last_line(report: LoopReport) -> dict[str, object]:
         "version": report.version,
         "served": report.served,
         "puzzles": sum(each.puzzles for each in rounds),
-        "runs": sum(each.runs for each in rounds),
-        "broken_runs": sum(each.broken for each in rounds),
+        "runs": report.runs,
+        "broken_runs": report.broken,
         "groups": sum(each.groups for each in rounds),
         "trained_groups": sum(each.trained for each in rounds),
         "zero_variance_groups": sum(each.flat for each in rounds),
         "stale_groups": sum(each.stale + each.foreign for each in rounds),
-        "skipped": _added([each.left_out for each in rounds]),
+        "skipped": report.left_out,
         "success": [round(each.success, 4) for each in rounds],
         "agreement": [
             None if each.agreement is None else round(each.agreement, 4) for each in rounds
