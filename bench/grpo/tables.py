@@ -29,7 +29,8 @@ _TRIED = (
 
 REWARDED: dict[Scheme, str] = {
     "paper": "what the team earns and what the agent does, as published",
-    "dense": "the step rewards of the published code",
+    "dense": "the step rewards of the published code, but for what it pays for going there and "
+    "back",
     "sparse": "1 for the answer that solves the puzzle",
     "progress": "the share of the way to the solution that an answer makes good, by the solver; "
     "in training alone, and not as published",

@@ -25,6 +25,8 @@ DEFAULT_SAMPLES = 200
 MAX_SAMPLES = 10_000
 BOXOBAN = "boxoban"
 SOURCE = "https://github.com/google-deepmind/boxoban-levels"
+MAX_LEVELS_BYTES = 16 * 2**20
+"""Of a file of levels. The published ones have 0.12 MB, for a thousand levels."""
 
 Named = tuple[str, Instance]
 """An instance under an id of its own."""
@@ -125,6 +127,12 @@ def _files(request: Request) -> tuple[Path, list[Path]]:
 
 def _levels(path: Path, place: str, setting: SokobanSetting) -> Iterable[Named]:
     try:
+        size = path.stat().st_size
+        if size > MAX_LEVELS_BYTES:
+            raise DataError(
+                f"{path}: {size:,} bytes are more than a file of levels may have "
+                f"({MAX_LEVELS_BYTES:,}): split it"
+            )
         text = path.read_text(encoding="utf-8")
         found = sokoban.read_boxoban(text, origin=str(path), setting=setting)
     except (OSError, UnicodeDecodeError) as error:

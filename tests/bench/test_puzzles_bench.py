@@ -363,6 +363,13 @@ def test_levels_that_are_not_there_or_not_readable_are_named(tmp_path: Path) -> 
     (tmp_path / "1.txt").write_text("; 0\n####\n")
     with pytest.raises(DataError, match=r"1\.txt, line 1, level 0"):
         load("puzzles", wanted("sokoban", 2, split="boxoban", data=tmp_path))
+    (tmp_path / "1.txt").write_text("; 0\n" + "#" * 10**6)
+    with pytest.raises(DataError, match=r"1\.txt, line 1, level 0"):
+        load("puzzles", wanted("sokoban", 2, split="boxoban", data=tmp_path))
+    with (tmp_path / "1.txt").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(DataError, match=r"1\.txt: 1,099,511,627,776 bytes .* split it"):
+        load("puzzles", wanted("sokoban", 2, split="boxoban", data=tmp_path))
     (tmp_path / "1.txt").write_text(BOXOBAN + "\n" + BOXOBAN)
     with pytest.raises(DataError, match="stands twice"):
         load("puzzles", wanted("sokoban", 2, split="boxoban", data=tmp_path))

@@ -25,7 +25,7 @@ from agents.environments.tool_language import ToolFunction
 from agents.records import JsonObject
 
 GAMMA = 0.99
-"""Discount of the shaping term, as published."""
+"""Discount of the tool agent's shaping term, as published."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,8 @@ class PlanPathPuzzle:
         * plan agent: .1 format, .1 share of legal moves, .8 share of moves on a shortest path
         * tool agent: .1 format, .1 share of calls that worked, .8 shaping (.99Φ′ − Φ) / −Φ in 0–1
         * dense: −.01 for a legal and −.10 for an illegal move (or an unreadable text), +1 at the
-          goal, +.5 if the whole walk is a shortest one, and .99Φ′ − Φ for each legal move
+          goal, +.5 if the whole walk is a shortest one, and Φ′ − Φ for the action. Published is
+          .99Φ′ − Φ for each legal move, whose sum grows with every step there and back
         * progress: 1 − d / d₀, where the published rewards stop at 0 for a way back
         """
         read = 0.0 if step.action is None else 1.0
@@ -106,7 +107,7 @@ class PlanPathPuzzle:
             "invalid": (-0.10, float(step.illegal if step.action is not None else 1)),
             "goal": (1.0, solved),
             "shortest": (0.5, float(best)),
-            "shaping": (1.0, self._shaping_sum(step)),
+            "shaping": (1.0, float(self._phi(step.after) - self._phi(step.before))),
         }
         parts = (
             *weighted("team", {"progress": (1.0, self._progress(step))}),
@@ -190,11 +191,9 @@ class PlanPathPuzzle:
         steps = Counter(b - a for a, b in pairwise(way))
         return steps[-1]
 
-    def _shaping_sum(self, step: Step[Walk, Moves]) -> float:
-        phi = [-manhattan(cell, self.instance.goal) for cell in self._trace(step)]
-        return sum(GAMMA * b - a for a, b in pairwise(phi))
+    def _phi(self, walk: Walk) -> int:
+        return -manhattan(walk.at, self.instance.goal)
 
     def _shaping_share(self, step: Step[Walk, Moves]) -> float:
-        before = -manhattan(step.before.at, self.instance.goal)
-        after = -manhattan(step.after.at, self.instance.goal)
+        before, after = self._phi(step.before), self._phi(step.after)
         return min(1.0, max(0.0, (GAMMA * after - before) / -before))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise, permutations
+from itertools import permutations
 
 from agents.environments.game import PLAN, Agent, Refusal, Rewards, Verdict, progressed, weighted
 from agents.environments.grid import STEPS, Cell, apart, beside, manhattan
@@ -81,9 +81,10 @@ class SokobanPuzzle:
           corner
         * tool agent: .1 format, .1 share of calls that worked, .8 (P − P′) / P in 0–1, where P is
           the Manhattan way of the boxes to targets, matched at the least cost
-        * dense: −.01 for a legal and −.05 for an illegal move (or an unreadable text), +1 for a
-          box that comes onto a target and −.5 for one that leaves it, +10 if solved, −5 if the last
-          turn ends unsolved
+        * dense: −.01 for a legal and −.05 for an illegal move (or an unreadable text), +1 for each
+          box more on a target after the action, −1 for each less, +10 if solved, −5 if the last
+          turn ends unsolved. Published is −.5 for a box that leaves a target, and each push counts,
+          so that pushing a box on and off again pays
         * progress: 1 − p / p₀ in 0–1, where p is the least pushes that each box needs on a board of
           its own; −1 once a box can't get to any target. It does not see boxes in each other's way
         """
@@ -101,12 +102,12 @@ class SokobanPuzzle:
                 "executed": (0.1, step.worked),
                 "potential": (0.8, nearer),
             }
-        gained, lost = self._on_and_off(step)
+        gained = self._on_targets(step.after) - self._on_targets(step.before)
         dense = {
             "valid": (-0.01, float(step.legal)),
             "invalid": (-0.05, float(step.illegal if step.action is not None else 1)),
-            "box_on": (1.0, float(gained)),
-            "box_off": (-0.5, float(lost)),
+            "box_on": (1.0, float(max(0, gained))),
+            "box_off": (-1.0, float(max(0, -gained))),
             "solved": (10.0, solved),
             "timeout": (-5.0, float(last and not solved)),
         }
@@ -177,7 +178,10 @@ class SokobanPuzzle:
         return "box" if to in state.boxes else "free"
 
     def _share(self, play: Play) -> float:
-        return len(play.boxes & self.level.targets) / len(play.boxes)
+        return self._on_targets(play) / len(play.boxes)
+
+    def _on_targets(self, play: Play) -> int:
+        return len(play.boxes & self.level.targets)
 
     def _nearer(self, step: Step[Play, Moves]) -> float:
         before, after = self._potential(step.before), self._potential(step.after)
@@ -197,16 +201,6 @@ class SokobanPuzzle:
             sum(manhattan(box, target) for box, target in zip(boxes, targets, strict=True))
             for targets in permutations(sorted(self.level.targets))
         )
-
-    def _on_and_off(self, step: Step[Play, Moves]) -> tuple[int, int]:
-        """How often a box came onto a target, and how often one left it."""
-        play, counts = step.before, [len(step.before.boxes & self.level.targets)]
-        for move in step.action or ():
-            if not self.solved(play) and self.level.refusal(play, move) is None:
-                play = self.level.moved(play, move)
-                counts.append(len(play.boxes & self.level.targets))
-        changes = [b - a for a, b in pairwise(counts)]
-        return changes.count(1), changes.count(-1)
 
 
 def _place(cell: Cell) -> str:

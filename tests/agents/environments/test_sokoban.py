@@ -157,6 +157,42 @@ def test_running_out_of_turns_is_done_but_not_solved() -> None:
         assert rewards.scores()["dense.timeout"] == float(not above)
 
 
+@given(any_instance, st.lists(any_moves, min_size=1, max_size=4))
+def test_boxes_pay_by_what_stands_on_targets_in_the_end(
+    instance: SokobanInstance, answers: list[list[str]]
+) -> None:
+    """By `dense`: pushing a box on and off again, in one answer or several, pays nothing."""
+    setting = SokobanSetting(team=(PLAN,), turns=4)
+    episode = Sokoban().reset(instance.model_copy(update={"setting": setting}).task.instance)
+    level, first = instance.parsed
+    paid = 0.0
+    for moves in answers:
+        if not episode.done:
+            rewards = episode.apply(PLAN, answer("".join(moves))).rewards
+            scores, weights = rewards.scores(), rewards.weights()
+            paid += sum(scores[name] * weights[name] for name in ("dense.box_on", "dense.box_off"))
+    assert paid == len(episode.state.boxes & level.targets) - len(first.boxes & level.targets)
+
+
+def test_a_box_that_is_pushed_on_and_off_again_pays_once() -> None:
+    """One box of two, so that the level goes on."""
+    level = (
+        "########",
+        "#      #",
+        "# .    #",
+        "# $    #",
+        "#  @   #",
+        "#     .#",
+        "#    $ #",
+        "########",
+    )
+    setting = SokobanSetting(team=(PLAN,), turns=4)
+    episode = Sokoban().reset(SokobanInstance(level=level, setting=setting).task.instance)
+    scores = episode.apply(PLAN, answer("LULU" + "RURRDLULLD" * 10)).rewards.scores()
+    assert (scores["dense.valid"], scores["dense.invalid"]) == (104.0, 0.0)
+    assert (scores["dense.box_on"], scores["dense.box_off"]) == (1.0, 0.0)
+
+
 def test_verify_does_not_trust_the_episode_s_own_state() -> None:
     episode = Sokoban().reset(small().task.instance)
     episode.state = type(episode.state)((1, 1), small().parsed[0].targets)
