@@ -145,9 +145,10 @@ def test_a_job_that_saw_an_outage_of_redis_goes_on_and_can_be_cancelled(
     log = deployment.state.logs / f"{before['name'].partition('.')[0]}.log"
     until(lambda: "waiting for the bus" in log.read_text(), "the worker has noticed")
     own_server.start()
-    until(lambda: deployment.workers("jobs"), "it is there again")
+    # What Redis remembers at first was announced before the job began.
+    until(lambda: any(each["busy"] for each in deployment.workers("jobs")), "it is there again")
     [after] = deployment.workers("jobs")
-    assert (after["pid"], after["busy"]) == (before["pid"], 1)
+    assert after["pid"] == before["pid"]
     assert benches(deployment) == [running]
     deployment.ok("jobs", "cancel", job_id)
     until(lambda: listed(deployment, job_id).state == "cancelled", "cancelled job")
