@@ -188,6 +188,7 @@ async def test_plain_data_comes_back_as_it_was(judge: Judge) -> None:
     values = [
         "(1, [2.5, None], {'a': {3}}, frozenset({4}))", "10**400", "float('inf')", "-0.0", "1j",
         "b'\\xff'", "'ä\\n\\ud800'", "{(1, 2): True}", "str", "[[]]",
+        "__import__('fractions').Fraction(1, 3)", "__import__('decimal').Decimal('0.10')",
     ]  # fmt: skip
     tests = [AssertionTest(source=f"v = {value}\nassert f(v) == v and type(f(v)) is type(v)")
              for value in values]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, OrderedDict
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import pytest
@@ -16,7 +17,12 @@ KEYS = (
     st.none() | st.booleans() | st.integers() | st.text() | st.binary() | st.tuples(st.integers())
 )
 VALUES = st.recursive(
-    KEYS | st.floats(allow_nan=False) | st.complex_numbers(allow_nan=False) | st.sets(KEYS),
+    KEYS
+    | st.floats(allow_nan=False)
+    | st.complex_numbers(allow_nan=False)
+    | st.sets(KEYS)
+    | st.fractions()
+    | st.decimals(allow_nan=False),
     lambda inner: (
         st.lists(inner)
         | st.lists(inner).map(tuple)
@@ -29,7 +35,12 @@ JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: (
         st.lists(inner)
-        | st.dictionaries(st.sampled_from(["int", "dict", "set", "type", "reference", "x"]), inner)
+        | st.dictionaries(
+            st.sampled_from(
+                ["int", "dict", "set", "type", "fraction", "decimal", "reference", "x"]
+            ),
+            inner,
+        )
     ),
     max_leaves=15,
 )
@@ -85,6 +96,27 @@ def test_what_is_no_plain_data_is_refused_or_referred_to() -> None:
     assert decode([{"reference": 7}], lambda number: number + 1) == [8]
     with pytest.raises(ValueError, match="not a value"):
         decode({"reference": 7})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [{"fraction": [1, 0]}, {"fraction": [1, -2]}, {"fraction": [0.5, 1]}, {"decimal": "x"},
+     {"decimal": 1}, {"decimal": ["x"]}],
+)  # fmt: skip
+def test_what_is_no_fraction_or_decimal_is_refused(data: Any) -> None:
+    with pytest.raises((ValueError, TypeError), match="not a"):
+        decode(data)
+
+
+def test_a_fraction_of_a_programs_own_kind_is_no_plain_data() -> None:
+    class Sly(Fraction):
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        __hash__ = Fraction.__hash__
+
+    with pytest.raises(TypeError, match="Sly is no plain data"):
+        encode(Sly(1, 2))
 
 
 def test_what_contains_itself_is_refused() -> None:

@@ -2,11 +2,12 @@
 
 What is no plain data (an object of the program's own, a generator, a function) is written as a
 reference that only its owner can follow. A subclass of a plain type is written as that type, so
-that none of its methods comes along.
+that none of its methods comes along; one of `Fraction` or `Decimal` is no plain data.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -43,6 +44,8 @@ def encode(value: Any, refer: Callable[[Any], int] | None = None) -> Any:
         return {"dict": [[encode(key, refer), encode(each, refer)] for key, each in pairs]}
     if isinstance(value, type) and _TYPES.get(value.__name__) is value:
         return {"type": value.__name__}
+    if (exact := _exact(value)) is not None:
+        return exact
     if refer is None:
         raise TypeError(f"{type(value).__name__} is no plain data")
     return {"reference": refer(value)}
@@ -71,11 +74,44 @@ def decode(data: Any, follow: Callable[[int], Any] | None = None) -> Any:
         return complex(decode(real), decode(imaginary))
     if kind == "bytes":
         return bytes.fromhex(content)
+    if kind == "fraction":
+        return _fraction(*(decode(each) for each in content))
+    if kind == "decimal":
+        return _decimal(content)
     if kind == "type":
         return _TYPES[content]
     if kind == "reference" and follow is not None and isinstance(content, int):
         return follow(content)
     raise ValueError("not a value")
+
+
+def _exact(value: Any) -> Any:
+    # Whoever has one has its module; nobody else pays for the import.
+    fractions, decimal = sys.modules.get("fractions"), sys.modules.get("decimal")
+    if fractions is not None and type(value) is fractions.Fraction:
+        return {"fraction": [encode(value.numerator), encode(value.denominator)]}
+    if decimal is not None and type(value) is decimal.Decimal:
+        return {"decimal": str(value)}
+    return None
+
+
+def _fraction(numerator: Any, denominator: Any) -> Any:
+    from fractions import Fraction
+
+    if type(numerator) is not int or type(denominator) is not int or denominator < 1:
+        raise ValueError("not a fraction")
+    return Fraction(numerator, denominator)
+
+
+def _decimal(text: Any) -> Any:
+    from decimal import Decimal, InvalidOperation
+
+    if not isinstance(text, str):
+        raise TypeError("not a decimal")
+    try:
+        return Decimal(text)
+    except InvalidOperation as error:
+        raise ValueError("not a decimal") from error
 
 
 _TYPES: dict[str, type] = {
