@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Hashable, Sequence
 from contextlib import aclosing
@@ -18,6 +19,7 @@ from tests.workers.engines.asking import ask, completions, events, failure, requ
 from tests.workers.engines.conformance import EngineConformance
 from tests.workers.engines.tiny_model import ANSWER, CONTEXT
 from workers.engines.factory import build_engine
+from workers.engines.local.decoder import Job
 from workers.engines.protocol import Completion, Engine, EngineError
 from workers.engines.settings import ModelSettings
 
@@ -233,14 +235,24 @@ async def test_one_rows_nan_fails_its_request_and_no_other(
     asked = [request(about(topic), sampling={"max_tokens": 12}) for topic in range(4)]
     expected = [await completions(engine, each) for each in asked]
     decode, damaged = LlamaContext.decode, [False]
+    add, waiting, all_wait = LlamaDecoder.add, [0], threading.Event()
+
+    def added(self: LlamaDecoder, job: Job) -> None:
+        add(self, job)
+        waiting[0] += 1
+        if waiting[0] == len(asked):
+            all_wait.set()
 
     def damage(self: LlamaContext, feeds: Sequence[Feed]) -> Any:
+        """The first step that has a row of each request, which is why none begins before all do."""
+        assert all_wait.wait(60)
         logits = decode(self, feeds)
         if len(logits) == len(asked) and not damaged[0]:
             logits[0] = np.nan
             damaged[0] = True
         return logits
 
+    monkeypatch.setattr(LlamaDecoder, "add", added)
     monkeypatch.setattr(LlamaContext, "decode", damage)
     found = await asyncio.gather(
         *(completions(engine, each) for each in asked), return_exceptions=True
