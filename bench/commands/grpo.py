@@ -23,8 +23,8 @@ def grpo(
         str,
         typer.Option(
             help="Comma-separated: warm-start, continued-sft, single-agent, single-agent-grpo, "
-            "mas-grpo, at-grpo, at-grpo-per-role, at-grpo-lora-per-role, swapped-policies, "
-            "tool-agent-alone, best-of-k; those that these need are done as well."
+            "mas-grpo, mas-grpo-at-equal-tokens, at-grpo, at-grpo-per-role, at-grpo-lora-per-role, "
+            "swapped-policies, tool-agent-alone, best-of-k; those that these need are done as well."
         ),
     ] = "all",
     rates: Annotated[

@@ -63,6 +63,7 @@ def measure(plan: Plan, *, as_json: bool) -> None:
 def _done(plan: Plan) -> GrpoReport | None:
     """None if it was stopped."""
     with timed(plan.output) as seconds:
+        by_hand = _by_hand(plan.output, plan.settings)
         tried = _do(plan, plan.trials, "trials")
         if tried is None:
             return None
@@ -76,7 +77,6 @@ def _done(plan: Plan) -> GrpoReport | None:
         stopped = {
             arm.name: one.stopped for arm, one in zip(done, every, strict=True) if one.stopped
         }
-        by_hand = _by_hand(plan.output, plan.settings)
         name = plan.settings.game.name
         report = report_of(
             plan.settings, results, by_hand.solved, said(name), seconds() / 60,
@@ -101,6 +101,9 @@ def _by_hand(output: Path, settings: ArmSettings) -> ByHand:
     path = output / BASELINES
     if path.exists():
         return read_whole(path, ByHand)
-    found = ByHand(solved=settings.game.baselines(settings.test_seed, settings.held_out))
+    try:
+        found = ByHand(solved=settings.game.baselines(settings.test_seed, settings.held_out))
+    except ValueError as error:
+        raise BenchError(f"--held-out {settings.held_out}: {error}") from error
     write_whole(path, found.model_dump_json(indent=1) + "\n")
     return found

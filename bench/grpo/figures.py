@@ -29,6 +29,7 @@ from trainers.grpo.arms.kinds import (
     CONTINUED,
     KINDS,
     MAS_GRPO,
+    MAS_GRPO_TOKENS,
     PER_ROLE,
     PER_ROLE_LORA,
     PROPOSER,
@@ -42,16 +43,17 @@ from trainers.grpo.arms.results import ArmResult, Point
 from trainers.grpo.arms.settings import ArmSettings
 
 ROWS: tuple[ArmName, ...] = (
-    WARM_START, CONTINUED, SINGLE, SINGLE_GRPO, MAS_GRPO, AT_GRPO, PER_ROLE, PER_ROLE_LORA, SWAPPED,
-    PROPOSER, BEST_OF_K,
+    WARM_START, CONTINUED, SINGLE, SINGLE_GRPO, MAS_GRPO_TOKENS, MAS_GRPO, AT_GRPO, PER_ROLE,
+    PER_ROLE_LORA, SWAPPED, PROPOSER, BEST_OF_K,
 )  # fmt: skip
 """In the order of the table."""
 CLAIMS: tuple[tuple[ArmName, ArmName], ...] = (
     (CONTINUED, WARM_START), (SINGLE_GRPO, SINGLE), (MAS_GRPO, CONTINUED), (AT_GRPO, CONTINUED),
-    (AT_GRPO, SINGLE_GRPO), (AT_GRPO, MAS_GRPO), (PER_ROLE, MAS_GRPO), (PER_ROLE, AT_GRPO),
-    (PER_ROLE_LORA, PER_ROLE), (PER_ROLE, PROPOSER), (PER_ROLE, SWAPPED), (AT_GRPO, BEST_OF_K),
+    (AT_GRPO, SINGLE_GRPO), (AT_GRPO, MAS_GRPO_TOKENS), (AT_GRPO, MAS_GRPO), (PER_ROLE, MAS_GRPO),
+    (PER_ROLE, AT_GRPO), (PER_ROLE_LORA, PER_ROLE), (PER_ROLE, PROPOSER), (PER_ROLE, SWAPPED),
+    (AT_GRPO, BEST_OF_K),
 )  # fmt: skip
-"""First less second. They were chosen before any result was there."""
+"""First less second. Each was chosen before its result was there."""
 
 Verdict = Literal["more", "less", "more, not in every seed", "less, not in every seed",
                   "no difference found"]  # fmt: skip

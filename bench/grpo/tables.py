@@ -18,9 +18,10 @@ Table = tuple[list[str], list[list[str]]]
 _BUDGET = (
     "Every arm has the settings of its game; these were chosen by trials of the warm start and "
     "AT-GRPO on puzzles of another seed, and the other arms take {}. Arms that learn from rewards "
-    "draw as many completions as AT-GRPO in its steps, up to the end of the step; continued SFT "
-    "goes on until as many tokens went through its model, the pass that only scores samples not "
-    "counted. Tokens differ where samples are equal: whole runs share no prompts."
+    "draw as many completions as AT-GRPO in its steps, up to the end of the step; continued SFT, "
+    "and MAS + GRPO at equal tokens, go on until as many tokens went through their model, the pass "
+    "that only scores samples not counted. Tokens differ where samples are equal: whole runs share "
+    "no prompts."
 )
 _TRIED = (
     "them but for the learning rate, which was tried at the same rates in every arm on the first "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from agents.environments import puzzle_splits
 from bench.errors import BenchError, UsageError
 from bench.grpo.command import measure
 from bench.grpo.figures import CLAIMS, ROWS, GrpoReport, at_equal_tokens, report_of
@@ -268,7 +270,7 @@ def test_an_arm_brings_with_it_what_it_needs(tmp_path: Path) -> None:
 def test_every_arm_that_learns_is_tried_at_every_rate_on_the_first_seed(tmp_path: Path) -> None:
     trials = plan(tmp_path).trials
     learning = {name for name, kind in KINDS.items() if kind.learns}
-    assert len(learning) == 6
+    assert len(learning) == 7
     assert {(arm.kind, arm.rate) for arm in trials} == {
         (name, rate) for name in learning for rate in (0.3, 1)
     }
@@ -352,6 +354,17 @@ def test_options_that_cannot_be_are_refused(
 ) -> None:
     with pytest.raises(UsageError, match=why):
         plan(tmp_path, **changes)
+
+
+def test_more_held_out_puzzles_than_there_are_is_said_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(puzzle_splits, "_PATIENCE", 0)
+    asked = plan(tmp_path / "out", game="sokoban", arms="warm-start")
+    asked = replace(asked, settings=asked.settings.model_copy(update={"held_out": 1_000}))
+    with pytest.raises(BenchError, match=r"--held-out 1000: only \d+ of 1000 different puzzles"):
+        measure(asked, as_json=False)
+    assert not list((tmp_path / "out").glob("seed-*"))
 
 
 def test_a_folder_of_other_settings_is_not_touched(tmp_path: Path) -> None:

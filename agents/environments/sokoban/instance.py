@@ -55,7 +55,7 @@ class SokobanInstance(Record):
 
     @property
     def layout(self) -> str:
-        """Walls and targets, however turned or mirrored: what a split is decided by."""
+        """Walls and targets, however shifted, turned or mirrored: what a split is decided by."""
         return canonical(self.parsed[0].layout())
 
     @property

@@ -72,8 +72,13 @@ class Level:
         )
 
     def layout(self) -> tuple[str, ...]:
-        """Walls and targets only."""
-        return self.draw(Play((-1, -1), frozenset()))
+        """Walls and targets only, of the rectangle around the floor: the same wherever that lies
+        in the level."""
+        rows, columns = zip(*self.floor, strict=True)
+        drawn = self.draw(Play((-1, -1), frozenset()))
+        return tuple(
+            row[min(columns) : max(columns) + 1] for row in drawn[min(rows) : max(rows) + 1]
+        )
 
     def _sign(self, cell: Cell, play: Play) -> str:
         if cell not in self.floor:

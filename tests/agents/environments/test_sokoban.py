@@ -284,6 +284,20 @@ def test_no_layout_is_in_two_splits() -> None:
     assert sum(map(len, layouts.values())) == len(set().union(*layouts.values()))
 
 
+@given(st.integers(0, 7), st.integers(0, 3), st.integers(0, 3))
+def test_a_layout_is_the_same_wherever_and_however_it_lies_in_a_level(
+    turned: int, above: int, left: int
+) -> None:
+    rows = (("#" * 6,) * above) + LEVEL + (("#" * 6,) * (3 - above))
+    rows = tuple("#" * left + row + "#" * (3 - left) for row in rows)
+    for _ in range(turned % 4):
+        rows = tuple("".join(column) for column in zip(*reversed(rows), strict=True))
+    moved = SokobanInstance(level=tuple(row[::-1] for row in rows) if turned > 3 else rows)
+    assert moved.layout == small().layout
+    assert moved.split == small().split
+    assert moved.id != small().id
+
+
 def test_a_level_without_a_solution_is_told_from_a_search_that_was_given_up() -> None:
     walled = SokobanInstance(level=("######", "#@#  #", "###$ #", "#  . #", "#    #", "######"))
     assert solve(*walled.parsed) is None

@@ -24,6 +24,7 @@ from trainers.grpo.arms.kinds import (
     CONTINUED,
     KINDS,
     MAS_GRPO,
+    MAS_GRPO_TOKENS,
     PER_ROLE,
     PER_ROLE_LORA,
     PROPOSER,
@@ -98,7 +99,7 @@ def test_every_arm_is_measured_on_all_held_out_puzzles(whole: Path, name: ArmNam
     assert (found.tokens > 0) == (found.samples > 0) == (KINDS[name].way != "measured")
 
 
-@pytest.mark.parametrize("name", [name for name in REWARDED if name != AT_GRPO])
+@pytest.mark.parametrize("name", [name for name in REWARDED if KINDS[name].spends == "samples"])
 def test_an_arm_draws_as_many_samples_as_at_grpo_and_at_most_a_step_more(
     whole: Path, name: ArmName
 ) -> None:
@@ -108,6 +109,17 @@ def test_an_arm_draws_as_many_samples_as_at_grpo_and_at_most_a_step_more(
         chosen.episodes * chosen.candidates * LEARNING.game.turns * len(KINDS[name].team or AGENTS)
     )
     assert wanted <= found.samples < wanted + of_a_step
+
+
+@pytest.mark.parametrize("name", [CONTINUED, MAS_GRPO_TOKENS])
+def test_an_arm_of_as_many_tokens_as_at_grpo_ends_with_the_step_that_has_them(
+    whole: Path, name: ArmName
+) -> None:
+    found, wanted = result(name, whole), result(AT_GRPO, whole).tokens
+    assert [point.tokens < wanted for point in found.curve] == [True] * (len(found.curve) - 1) + [
+        False
+    ]
+    assert found.tokens == found.curve[-1].tokens
 
 
 @pytest.mark.parametrize("name", REWARDED)

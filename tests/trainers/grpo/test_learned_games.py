@@ -66,6 +66,15 @@ def test_players_by_hand_are_as_good_as_what_they_know(name: str) -> None:
     assert list(solved.values())[-1] < 60
 
 
+@pytest.mark.parametrize("name", GAMES)
+@pytest.mark.parametrize("split", [Split.VALIDATION, Split.TEST])
+def test_puzzles_to_measure_on_are_all_different(name: str, split: Split) -> None:
+    game = GAMES[name].game
+    found = [table.instance for table in game.tables(split, 2027, 300)]
+    assert len(found) == len(set(found)) == 300
+    assert found[:100] == [table.instance for table in game.tables(split, 2027, 100)]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_piece_is_one_token_and_texts_are_made_of_few(name: str, tmp_path: Path) -> None:
     game = GAMES[name].game

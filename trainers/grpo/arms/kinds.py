@@ -3,8 +3,9 @@
 All begin with the same random weights of a seed. Those that learn from rewards play puzzles of one
 stream, as many per version, and draw K completions where AT-GRPO draws K; they end with the step in
 which they have drawn as many completions as AT-GRPO has in all of its steps. Continued SFT ends
-when as many tokens have gone through its model. The agent that plays alone never sees a proposal,
-so it has a warm start of its own, of as many answers.
+when as many tokens have gone through its model, and MAS + GRPO is done a second time with as many.
+The agent that plays alone never sees a proposal, so it has a warm start of its own, of as many
+answers.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ ArmName = Literal[
     "single agent",
     "single agent + GRPO",
     "MAS + GRPO",
+    "MAS + GRPO at equal tokens",
     "AT-GRPO per role",
     "AT-GRPO LoRA per role",
     "swapped policies",
@@ -36,6 +38,7 @@ CONTINUED: ArmName = "continued SFT"
 SINGLE: ArmName = "single agent"
 SINGLE_GRPO: ArmName = "single agent + GRPO"
 MAS_GRPO: ArmName = "MAS + GRPO"
+MAS_GRPO_TOKENS: ArmName = "MAS + GRPO at equal tokens"
 PER_ROLE: ArmName = "AT-GRPO per role"
 PER_ROLE_LORA: ArmName = "AT-GRPO LoRA per role"
 SWAPPED: ArmName = "swapped policies"
@@ -81,6 +84,13 @@ KINDS: dict[ArmName, Kind] = {
         "K whole runs of one puzzle compete, one policy for both agents",
         begins=WARM_START,
         spends="samples",
+        grouping="trajectory",
+    ),
+    MAS_GRPO_TOKENS: Kind(
+        "reinforced",
+        "the same, with the tokens of AT-GRPO in place of its samples",
+        begins=WARM_START,
+        spends="tokens",
         grouping="trajectory",
     ),
     CONTINUED: Kind(

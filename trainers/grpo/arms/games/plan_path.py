@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from itertools import islice
 from typing import Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -29,7 +28,7 @@ from agents.environments.plan_path.walk import Moves, Walk
 from agents.environments.puzzle_splits import Split
 from agents.environments.team_episode import TeamEpisode
 from trainers.grpo.arms.games.protocol import Team
-from trainers.grpo.arms.games.tables import first_tables, played_by, solves
+from trainers.grpo.arms.games.tables import first, played_by, solves, tables_of
 from trainers.grpo.arms.games.weak_teams import demonstrated
 from trainers.grpo.arms.training import Reinforced, Training
 from trainers.grpo.in_process import Table
@@ -92,7 +91,8 @@ class LearnedPlanPath(BaseModel):
         return self.puzzle.setting.turns
 
     def tables(self, split: Split, seed: int, count: int, team: Team | None = None) -> list[Table]:
-        return first_tables(stream(split, seed, played_by(self.puzzle, team)), opened, count)
+        instances = stream(split, seed, played_by(self.puzzle, team))
+        return tables_of(first(instances, split, count), opened)
 
     def demonstrations(self, seed: int, team: Team | None = None) -> Iterator[tuple[str, str]]:
         instances = stream(Split.TRAIN, seed, played_by(self.puzzle, team))
@@ -105,7 +105,7 @@ class LearnedPlanPath(BaseModel):
     def baselines(self, seed: int, count: int) -> dict[str, int]:
         """Players of single moves, and the tool agent alone that always searches as far as it may,
         and has its proposal carried out."""
-        found = list(islice(stream(Split.TEST, seed, self.puzzle), count))
+        found = first(stream(Split.TEST, seed, self.puzzle), Split.TEST, count)
         moves = MOVES_PER_CELL * max(self.puzzle.rows, self.puzzle.columns)
         solved = {
             name: sum(plays(policy, one, moves, seed=0) for one in found)

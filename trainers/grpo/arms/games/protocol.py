@@ -36,7 +36,8 @@ class LearnedGame(Protocol):
 
     def tables(self, split: Split, seed: int, count: int, team: Team | None = None) -> list[Table]:
         """The first `count` puzzles of a stream, at their beginning; played by `team` where one is
-        named, else by the game's own."""
+        named, else by the game's own. Those of other splits than training are all different; raises
+        ValueError where there are not as many."""
         ...
 
     def demonstrations(self, seed: int, team: Team | None = None) -> Iterator[tuple[str, str]]:

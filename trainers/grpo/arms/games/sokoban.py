@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -31,7 +30,7 @@ from agents.environments.sokoban.puzzle import SokobanPuzzle
 from agents.environments.sokoban.solver import pushes_to_target, reach, successors
 from agents.environments.team_episode import TeamEpisode
 from trainers.grpo.arms.games.protocol import Team
-from trainers.grpo.arms.games.tables import first_tables, played_by, solves
+from trainers.grpo.arms.games.tables import first, played_by, solves, tables_of
 from trainers.grpo.arms.games.weak_teams import demonstrated
 from trainers.grpo.arms.training import Reinforced, Supervised, Training
 from trainers.grpo.in_process import Table
@@ -110,7 +109,8 @@ class LearnedSokoban(BaseModel):
         return self.puzzle.setting.turns
 
     def tables(self, split: Split, seed: int, count: int, team: Team | None = None) -> list[Table]:
-        return first_tables(stream(split, seed, played_by(self.puzzle, team)), opened, count)
+        instances = stream(split, seed, played_by(self.puzzle, team))
+        return tables_of(first(instances, split, count), opened)
 
     def demonstrations(self, seed: int, team: Team | None = None) -> Iterator[tuple[str, str]]:
         instances = stream(Split.TRAIN, seed, played_by(self.puzzle, team))
@@ -124,7 +124,7 @@ class LearnedSokoban(BaseModel):
         """Players of single pushes, each with `MOST_PUSHES`; the weak team itself; and the tool
         agent alone that calls, as often as it may, for the push that the greedy player would make,
         and has it carried out."""
-        found = list(islice(stream(Split.TEST, seed, self.puzzle), count))
+        found = first(stream(Split.TEST, seed, self.puzzle), Split.TEST, count)
         solved = {name: sum(pushes_home(play, one) for one in found) for name, play in PLAYERS}
         weak = zip(found, self.tables(Split.TEST, seed, count), strict=True)
         calling = zip(found, self.tables(Split.TEST, seed, count, (TOOL,)), strict=True)

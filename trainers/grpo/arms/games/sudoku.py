@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from itertools import chain, combinations, islice
+from itertools import chain, combinations
 from typing import Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -30,7 +30,7 @@ from agents.environments.sudoku.solver import Grid
 from agents.environments.sudoku.tools import said_writes
 from agents.environments.team_episode import TeamEpisode
 from trainers.grpo.arms.games.protocol import Team
-from trainers.grpo.arms.games.tables import first_tables, played_by, solves
+from trainers.grpo.arms.games.tables import first, played_by, solves, tables_of
 from trainers.grpo.arms.games.weak_teams import demonstrated
 from trainers.grpo.arms.training import NetworkSize, Reinforced, Supervised, Training
 from trainers.grpo.in_process import Table
@@ -100,7 +100,8 @@ class LearnedSudoku(BaseModel):
         return self.puzzle.setting.turns
 
     def tables(self, split: Split, seed: int, count: int, team: Team | None = None) -> list[Table]:
-        return first_tables(stream(split, seed, played_by(self.puzzle, team)), opened, count)
+        instances = stream(split, seed, played_by(self.puzzle, team))
+        return tables_of(first(instances, split, count), opened)
 
     def demonstrations(self, seed: int, team: Team | None = None) -> Iterator[tuple[str, str]]:
         instances = stream(Split.TRAIN, seed, played_by(self.puzzle, team))
@@ -114,7 +115,7 @@ class LearnedSudoku(BaseModel):
         """Players of single digits, who write until nothing is left that they know; the weak team
         itself; and the tool agent alone that asks for as many sure digits as it may, and has them
         written."""
-        found = list(islice(stream(Split.TEST, seed, self.puzzle), count))
+        found = first(stream(Split.TEST, seed, self.puzzle), Split.TEST, count)
         solved = {name: sum(fills(play, one) for one in found) for name, play in PLAYERS.items()}
         weak = self.tables(Split.TEST, seed, count)
         asking = self.tables(Split.TEST, seed, count, (TOOL,))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Protocol, Self, TypeVar
 
 from agents.environments.game import Episode
+from agents.environments.puzzle_splits import Split, different
 from agents.environments.team_episode import Setting
 from trainers.grpo.arms.games.protocol import Team
 from trainers.grpo.in_process import Table
@@ -40,11 +41,19 @@ def played_by(puzzle: DifficultyT, team: Team | None) -> DifficultyT:
     return puzzle.model_copy(update={"setting": puzzle.setting.model_copy(update={"team": team})})
 
 
-def first_tables(
-    instances: Iterable[InstanceT], opened: Callable[[InstanceT], Episode], count: int
+def first(instances: Iterator[InstanceT], split: Split, count: int) -> list[InstanceT]:
+    """The first `count` instances of a stream of that split; but for training, which may meet a
+    puzzle again, different ones. Raises ValueError where there are not as many."""
+    if split is Split.TRAIN:
+        return list(islice(instances, count))
+    return different(instances, count, lambda one: one.id)
+
+
+def tables_of(
+    instances: Iterable[InstanceT], opened: Callable[[InstanceT], Episode]
 ) -> list[Table]:
-    """The first `count` instances, each with its episode."""
-    return [Table(one.id, opened(one)) for one in islice(instances, count)]
+    """Each instance with its episode at its beginning."""
+    return [Table(one.id, opened(one)) for one in instances]
 
 
 def solves(episode: EpisodeT, answer: Callable[[EpisodeT], str]) -> bool:

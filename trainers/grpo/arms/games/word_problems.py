@@ -12,7 +12,6 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -42,7 +41,7 @@ from agents.environments.word_problem_team.rules import (
 )
 from agents.environments.word_problems import SCHEMES, Wording, words
 from trainers.grpo.arms.games.protocol import Team
-from trainers.grpo.arms.games.tables import first_tables, played_by, solves
+from trainers.grpo.arms.games.tables import first, played_by, solves, tables_of
 from trainers.grpo.arms.games.weak_teams import demonstrated
 from trainers.grpo.arms.training import NetworkSize, Reinforced, Supervised, Training
 from trainers.grpo.in_process import Table
@@ -144,7 +143,8 @@ class LearnedWordProblems(BaseModel):
         return self.puzzle.setting.turns
 
     def tables(self, split: Split, seed: int, count: int, team: Team | None = None) -> list[Table]:
-        return first_tables(stream(split, seed, played_by(self.puzzle, team)), opened, count)
+        instances = stream(split, seed, played_by(self.puzzle, team))
+        return tables_of(first(instances, split, count), opened)
 
     def demonstrations(self, seed: int, team: Team | None = None) -> Iterator[tuple[str, str]]:
         instances = stream(Split.TRAIN, seed, played_by(self.puzzle, team), self.weak_team.heard)
@@ -157,7 +157,7 @@ class LearnedWordProblems(BaseModel):
     def baselines(self, seed: int, count: int) -> dict[str, int]:
         """Players that answer once; the weak team itself; and the tool agent alone that always
         multiplies the first two numbers."""
-        found = list(islice(stream(Split.TEST, seed, self.puzzle), count))
+        found = first(stream(Split.TEST, seed, self.puzzle), Split.TEST, count)
         solved = {name: sum(answers(play, one) for one in found) for name, play in PLAYERS.items()}
         weak = zip(found, self.tables(Split.TEST, seed, count), strict=True)
         multiplying = zip(found, self.tables(Split.TEST, seed, count, (TOOL,)), strict=True)
