@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trainers.errors import CorruptCheckpoint, NotEnoughDisk, TrainingError
+from trainers.output_lock import LOCK
 from trainers.recipes import Recipe
 
 if TYPE_CHECKING:
@@ -136,13 +137,13 @@ def require_same_recipe(found: BaseModel, wanted: BaseModel, folder: Path) -> No
         )
 
 
-def require_unused(output: Path, but: Container[str] = ()) -> None:
-    """Raises `TrainingError` if a folder holds anything but files of these names and what a kill
-    left half-written."""
+def require_unused(output: Path, but: Collection[str] = ()) -> None:
+    """Raises `TrainingError` if a folder holds anything but files of these names, its lock and what
+    a kill left half-written."""
     if output.exists():
         for path in output.iterdir():
             half_written = path.name.startswith(".") and path.suffix in (".part", ".partial")
-            if path.name not in but and not half_written:
+            if path.name not in (LOCK, *but) and not half_written:
                 raise TrainingError(
                     f"{output} holds something else ({path.name}); name another folder"
                 )

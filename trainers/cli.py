@@ -53,6 +53,7 @@ def sft(
 
     Run it again to go on after a crash or Ctrl-C; what is finished is not done again.
     """
+    from trainers.output_lock import locked
     from trainers.recipes import recipe
     from trainers.sft import Progress, train
     from trainers.skills import read_skills
@@ -68,15 +69,16 @@ def sft(
         )
 
     try:
-        facts = train(
-            chosen,
-            output,
-            restart=restart,
-            checkpoint_every=checkpoint_every,
-            on_progress=show,
-            on_checkpoint=lambda step: typer.echo(f"checkpoint at step {step}"),
-            say=typer.echo,
-        )
+        with locked(output):
+            facts = train(
+                chosen,
+                output,
+                restart=restart,
+                checkpoint_every=checkpoint_every,
+                on_progress=show,
+                on_checkpoint=lambda step: typer.echo(f"checkpoint at step {step}"),
+                say=typer.echo,
+            )
     except KeyboardInterrupt:
         # Here, because typer turns it into a silent exit.
         typer.echo("stopped; go on with the same command, without --restart", err=True)

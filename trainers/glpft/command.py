@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -101,11 +102,12 @@ def glpft(
     from trainers.glpft.pipeline import Watch, claim, require_possible, train
     from trainers.glpft.publishing import publications, require_publishable
     from trainers.glpft.settings import BATCH, BATCH_MICRO, is_micro
+    from trainers.output_lock import locked
     from trainers.processes import joined
     from trainers.publishing import publish as publish_all
 
     try:
-        with joined() as processes:
+        with joined() as processes, ExitStack() as held:
             with processes.in_turn():
                 made = _data_set(data, from_store, output, restart=restart and processes.is_first)
                 settings = _settings(
@@ -119,6 +121,8 @@ def glpft(
                 if publish:
                     require_publishable(settings)
                 require_possible(settings, made, processes)
+                if processes.is_first:
+                    held.enter_context(locked(output))
                 claim(
                     settings,
                     made,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -181,6 +182,7 @@ def grpo(
     from trainers.grpo.publishing import publications, publishing_to, served_policies
     from trainers.grpo.settings import LEARNING_RATE, LORA_RATE
     from trainers.network import base_folder, load_base
+    from trainers.output_lock import locked
     from trainers.processes import joined
     from trainers.publishing import publish as publish_all
     from workers.engines.local.adapter_base import weights_sha256
@@ -253,7 +255,7 @@ def grpo(
         )
     deployed = publishing_to(redis_url) if publish else None
     try:
-        with joined() as processes:
+        with joined() as processes, ExitStack() as held:
             require_whole(processes)
             loaded = load_base(str(folder), settings.base_precision)
             # Runs may be recorded while the first process reads: the others take those it took.
@@ -268,6 +270,8 @@ def grpo(
                     None if deployed is None
                     else served_policies(data.agents, deployed, workflow, pool)
                 )  # fmt: skip
+                if processes.is_first:
+                    held.enter_context(locked(output))
                 claim(output, settings, data, restart=begin_anew)
             if processes.is_first:
                 _say_skipped(data)

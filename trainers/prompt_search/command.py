@@ -113,7 +113,8 @@ def prompts(
     from runtime.commands.ask import parse_policies
     from runtime.deployment import find
     from runtime.errors import UserError
-    from trainers.prompt_search.output import claim, locked
+    from trainers.output_lock import locked
+    from trainers.prompt_search.output import claim
     from trainers.prompt_search.playing import RunLog
     from trainers.prompt_search.preparation import Asked, options_of, prepared
     from trainers.prompt_search.report import read_report

@@ -10,19 +10,16 @@ OUTPUT/report.json            what was found
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import shutil
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from runtime.whole_files import write_whole
 from trainers.checkpoints import require_same_recipe, require_unused
-from trainers.errors import TrainingError, UnreadableData
+from trainers.errors import UnreadableData
 from trainers.prompt_search.candidates import Candidate
 from trainers.prompt_search.playing import LOG
 from trainers.prompt_search.report import REPORT
@@ -33,23 +30,6 @@ SETTINGS = "search.json"
 CANDIDATES = "candidates"
 PROMPTS = "prompts"
 PROFILE = "profile.toml"
-LOCK = ".lock"
-
-
-@contextmanager
-def locked(output: Path) -> Generator[None]:
-    """Make the folder, and keep a second search off it. Raises `TrainingError`."""
-    output.mkdir(parents=True, exist_ok=True)
-    held = os.open(output / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise TrainingError(
-            f"{output}: another search is at work on this folder; wait for it, or stop it"
-        ) from None
-    finally:
-        os.close(held)
 
 
 def claim(
@@ -76,7 +56,7 @@ def claim(
             (output / name).unlink(missing_ok=True)
     else:
         # The candidates are written first: they may stand there alone after a kill.
-        require_unused(output, but=(LOCK, CANDIDATES))
+        require_unused(output, but=(CANDIDATES,))
     write_candidates(output, candidates)
     write_whole(path, settings.model_dump_json(indent=1) + "\n")
 

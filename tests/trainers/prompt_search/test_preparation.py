@@ -12,8 +12,9 @@ from runtime import config
 from tests.trainers.prompt_search.local_search import SOLO
 from tests.trainers.prompt_search.searching import prompt_file, sums
 from trainers.errors import TrainingError
+from trainers.output_lock import locked
 from trainers.prompt_search.candidates import in_force, read_variants
-from trainers.prompt_search.output import claim, locked
+from trainers.prompt_search.output import claim
 from trainers.prompt_search.preparation import Asked, Prepared, prepared
 from trainers.prompt_search.proposals import Failure, Tried, read_proposal, request
 
@@ -177,7 +178,7 @@ def test_a_search_that_was_begun_by_another_split_is_not_gone_on_with(tmp_path: 
 def test_two_searches_never_work_on_one_folder(tmp_path: Path) -> None:
     with (
         locked(tmp_path),
-        pytest.raises(TrainingError, match="another search is at work"),
+        pytest.raises(TrainingError, match="another command is at work"),
         locked(tmp_path),
     ):
         pass

@@ -26,9 +26,10 @@ def demonstrate(output: Path, *, restart: bool, as_json: bool) -> None:
     )
     from trainers.grpo.demo.settings import DemoSettings
     from trainers.job_progress import JobProgress
+    from trainers.output_lock import locked
 
     try:
-        with JobProgress("arms") as progress:
+        with locked(output), JobProgress("arms") as progress:
             report = run(DemoSettings(), output, jobs=JOBS, restart=restart, watcher=progress.watch)
     except KeyboardInterrupt:
         # Here, because typer turns it into a silent exit.

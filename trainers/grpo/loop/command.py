@@ -109,6 +109,7 @@ def _lead(
     from trainers.grpo.loop.rounds import Loop, LoopWatch
     from trainers.grpo.publishing import publications
     from trainers.network import load_base
+    from trainers.output_lock import locked
     from trainers.publishing import require_base
 
     file = _tasks(options)
@@ -120,22 +121,23 @@ def _lead(
     for each in publications(grpo, settings.policies, output, option="--loop"):
         _require_pool(each.policy, deployed)
         require_base(each, deployed.models, option="--loop")
-    book = claim(output, settings, restart=restart)
-    report = read_loop_report(output)
-    if report is not None:
-        typer.echo(f"the loop in {output} is finished; --restart trains anew", err=True)
-        return report
-    line.say(Start(book.training))
-    loaded = load_base(grpo.base, grpo.base_precision)
-    with _Shown() as shown:
-        for each in said_of_rounding(settings.policies.values(), deployed.models):
-            shown.say(each)
-        watch = LoopWatch(shown.rolled, shown.round, shown.say)
-        sealing = sealing_of(grpo, loaded)
-        return Loop(
-            settings, loaded, sealing, book, deployed, target.wait, watch, keeping, line,
-            file.tasks if file else (),
-        ).run()  # fmt: skip
+    with locked(output):
+        book = claim(output, settings, restart=restart)
+        report = read_loop_report(output)
+        if report is not None:
+            typer.echo(f"the loop in {output} is finished; --restart trains anew", err=True)
+            return report
+        line.say(Start(book.training))
+        loaded = load_base(grpo.base, grpo.base_precision)
+        with _Shown() as shown:
+            for each in said_of_rounding(settings.policies.values(), deployed.models):
+                shown.say(each)
+            watch = LoopWatch(shown.rolled, shown.round, shown.say)
+            sealing = sealing_of(grpo, loaded)
+            return Loop(
+                settings, loaded, sealing, book, deployed, target.wait, watch, keeping, line,
+                file.tasks if file else (),
+            ).run()  # fmt: skip
 
 
 def _require_pool(policy: str, deployed: Settings) -> None:

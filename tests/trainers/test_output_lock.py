@@ -1,0 +1,51 @@
+"""Two commands never work on one folder."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.trainers.tiny_glpft import DATA
+from trainers.checkpoints import require_unused
+from trainers.cli import app
+from trainers.data.datasets import write
+from trainers.errors import TrainingError
+from trainers.output_lock import locked
+
+HOLDER = (
+    "import sys\nfrom pathlib import Path\nfrom trainers.output_lock import locked\n"
+    "with locked(Path(sys.argv[1])):\n    print('held', flush=True)\n    sys.stdin.read()\n"
+)
+
+
+@pytest.mark.parametrize("command", ["sft micro-slm --output OUT", "grpo OUT --demo",
+                                     "glpft OUT --data DATA"])  # fmt: skip
+def test_a_training_does_not_begin_where_another_one_is_at_work(
+    tmp_path: Path, command: str
+) -> None:
+    write(DATA, tmp_path / "data")
+    places = {"OUT": str(tmp_path / "out"), "DATA": str(tmp_path / "data")}
+    with locked(tmp_path / "out"):
+        ended = CliRunner().invoke(app, [places.get(part, part) for part in command.split()])
+    assert "another command is at work on this folder" in str(ended.exception)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [".lock"]
+
+
+def test_a_folder_is_free_again_when_its_command_was_killed(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as holder:  # fmt: skip
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(TrainingError, match="another command"), locked(tmp_path):
+            pass
+        holder.send_signal(signal.SIGKILL)
+        holder.wait(30)
+        with locked(tmp_path):
+            require_unused(tmp_path)
