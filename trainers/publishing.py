@@ -1,8 +1,16 @@
 """Hands what a training came to, adapters or whole models, to a running deployment, whose gpu
-workers load it at once."""
+workers load it at once.
+
+    OUTPUT/published/<start of the weights' SHA-256>/<folder>/    what was handed over
+
+It stays there whatever becomes of the training, `--restart` included: a deployment may answer with
+it.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +18,7 @@ from pathlib import Path
 
 from bus import Policy, pool_of
 from trainers.errors import TrainingError
+from trainers.full_disks import writing
 from trainers.network import base_folder
 from workers.engines.local.adapter_base import weights_sha256
 from workers.engines.local.whole_model import holds_whole_model, require_same_tokenizer
@@ -32,8 +41,10 @@ class Publication:
     from recorded ids."""
 
 
-def publish(chosen: Sequence[Publication], redis_url: str | None, wait: float) -> None:
-    """Publish all of them, and tell what became of each.
+def publish(
+    chosen: Sequence[Publication], output: Path, redis_url: str | None, wait: float
+) -> None:
+    """Publish all of them, from `output`, and tell what became of each.
 
     Raises `TrainingError`, before anything is published, if there is no deployment, or if a pool
     serves another model than the adapters' base: same shapes would be loaded without complaint and
@@ -50,7 +61,7 @@ def publish(chosen: Sequence[Publication], redis_url: str | None, wait: float) -
         for each in chosen:
             require_base(each, pools)
         for each in chosen:
-            path = str(each.folder.resolve())
+            path = str(_kept(each.folder, output).resolve())
             change(each.policy, redis_url, wait, _published(path))
     except (UserError, BusUnavailable) as error:
         raise TrainingError(f"--publish: {error}") from error
@@ -97,6 +108,27 @@ def _require_weights(chosen: Publication, model: str, option: str) -> None:
             f"{chosen.base_sha256[:12]}, the pool's {found[:12]}. Train from that model "
             f"(--base {model}), or serve the adapter's own base"
         )
+
+
+def _kept(folder: Path, output: Path) -> Path:
+    """The folder's files a second time, where no training removes them. Raises `NotEnoughDisk`."""
+    final = output / "published" / weights_sha256(folder)[:12] / folder.name
+    if final.exists():
+        return final
+    part = final.with_name(f".{final.name}.part")
+    with writing(final):
+        shutil.rmtree(part, ignore_errors=True)
+        shutil.copytree(folder, part, copy_function=_linked)
+        part.rename(final)
+    return final
+
+
+def _linked(source: str, target: str) -> None:
+    """Without taking room, where the file system can: trained files are never changed in place."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def _published(path: str) -> Callable[[Policy], Policy]:

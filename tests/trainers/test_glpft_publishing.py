@@ -11,7 +11,7 @@ import pytest
 from tests.runtime.conftest import Deployment
 from tests.runtime.conftest import deployment as deployment
 from trainers.errors import TrainingError
-from trainers.glpft.pipeline import train
+from trainers.glpft.pipeline import claim, train
 from trainers.glpft.publishing import publications, require_publishable
 from trainers.glpft.report import Report
 from trainers.glpft.stages import ROLES
@@ -46,15 +46,22 @@ def test_running_workers_serve_the_three_adapters_and_those_of_another_base_are_
     first, *others = publications(report, folder, "umi")
     foreign = replace(others[1], base_sha256="0" * 64)
     with pytest.raises(TrainingError, match=r"summarizer is an adapter of another base than .*out"):
-        publish((first, others[0], foreign), None, 60)
+        publish((first, others[0], foreign), folder, None, 60)
     with pytest.raises(TrainingError, match="there is no pool 'pink'; pools: umi"):
-        publish(publications(report, folder, "pink"), None, 60)
-    publish((first, *others), None, 60)
+        publish(publications(report, folder, "pink"), folder, None, 60)
+    publish((first, *others), folder, None, 60)
     said = capsys.readouterr().out
     for role in ROLES:
         # The first version: of the refused set nothing was published.
-        assert f"umi/{role}: version 1 ({folder / role})" in said
+        [kept] = (folder / "published").glob(f"*/{role}")
+        assert f"umi/{role}: version 1 ({kept})" in said
+        files = {path.name: path.read_bytes() for path in (folder / role).iterdir()}
+        assert {path.name: path.read_bytes() for path in kept.iterdir()} == files
     assert said.count("serves version 1") == 3
+    # It is served from there, so a training anew takes nothing from the deployment.
+    claim(changed(weights="lora-roles", tokens=6_000, rank=4), DATA, folder, restart=True)
+    assert not (folder / "caller").exists()
+    assert len(list((folder / "published").glob("*/*/adapter_model.safetensors"))) == 3
 
 
 def test_running_workers_serve_whole_models_that_were_trained_from_theirs(
@@ -62,12 +69,13 @@ def test_running_workers_serve_whole_models_that_were_trained_from_theirs(
 ) -> None:
     folder, _ = serving
     settings = changed(base=str(folder / "backbone"), tokens=6_000)
-    report = train(settings, DATA, tmp_path / "whole")
-    publish(publications(report, tmp_path / "whole", "umi"), None, 60)
+    whole = tmp_path / "whole"
+    report = train(settings, DATA, whole)
+    publish(publications(report, whole, "umi"), whole, None, 60)
     assert capsys.readouterr().out.count("serves version 1") == 3
-    (tmp_path / "whole/caller/tokenizer.json").write_text("{}")
+    (whole / "caller/tokenizer.json").write_text("{}")
     with pytest.raises(TrainingError, match=r"its tokenizer.json is another one"):
-        publish(publications(report, tmp_path / "whole", "umi"), None, 60)
+        publish(publications(report, whole, "umi"), whole, None, 60)
 
 
 def test_three_policies_are_published_of_three_roles_and_of_one_multi_task_adapter(

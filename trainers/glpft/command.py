@@ -147,7 +147,7 @@ def glpft(
         return
     _show(report, output)
     if publish:
-        publish_all(publications(report, output, pool), redis_url, wait)
+        publish_all(publications(report, output, pool), output, redis_url, wait)
 
 
 def _data_set(

@@ -294,7 +294,8 @@ def grpo(
         return
     _show(report, output)
     if served is not None:
-        publish_all(publications(report.settings, served, output / POLICIES), redis_url, wait)
+        made = publications(report.settings, served, output / POLICIES)
+        publish_all(made, output, redis_url, wait)
     if as_json:
         typer.echo(json.dumps(_last_line(report)))
 
