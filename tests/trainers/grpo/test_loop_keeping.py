@@ -22,6 +22,8 @@ from trainers.grpo.loop.command import claim
 from trainers.grpo.loop.pruning import give_up_old
 from trainers.grpo.loop.report import Seconds
 from trainers.grpo.loop.rounds import Keeping
+from trainers.grpo.policies import Policies
+from trainers.grpo.storing import require_room
 
 from .looped import (
     POLICIES,
@@ -100,7 +102,7 @@ def test_a_loop_without_them_keeps_none_and_a_restart_forgets_them(
 
 
 def test_only_the_newest_versions_stay_on_disk_and_on_the_bus_and_a_rollback_finds_its_folder(
-    where: Deployed, tmp_path: Path
+    where: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the trainer is killed before it gives up what is old, and again before the
     checkpoint behind that."""
@@ -110,7 +112,16 @@ def test_only_the_newest_versions_stay_on_disk_and_on_the_bus_and_a_rollback_fin
     assert [number for number, _ in book.all_published()] == [1, 2, 3]
     killed_at("save", 1, settings, output, where.settings, FEW)
     assert [number for number, _ in book.all_published()] == [2, 3, 4]
+    room: list[int] = []
+
+    def noted(work: Path, policies: Policies, versions: int) -> None:
+        require_room(work, policies, versions)
+        room.append(versions)
+
+    monkeypatch.setattr("trainers.grpo.loop.rounds.require_room", noted)
     report = run_loop(settings, output, where.settings, keeping=FEW)
+    # None of the versions that were given up is written again.
+    assert room == [0]
     assert [each.round for each in report.rounds] == [1, 2, 3, 4]
     assert [number for number, _ in book.all_published()] == [3, 4]
     for name in POLICIES.values():

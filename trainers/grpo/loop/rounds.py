@@ -148,10 +148,7 @@ class Loop:
         """Train to the last round. Ctrl-C raises KeyboardInterrupt, at once while runs are waited
         for, else behind the step. Raises `TrainingError`s."""
         self.clock = Clock()
-        to_come = sum(
-            not self.book.published(each).exists() for each in range(self.settings.rounds + 1)
-        )
-        require_room(self.work, self.policies, min(to_come, self.keeping.published))
+        require_room(self.work, self.policies, self._versions_to_come())
         self.state = restore(self.work, LoopState, self.policies) or self.state
         self.kept.forget_after(self.state.step)
         self.book.forget_trajectories(self.state.step)
@@ -172,6 +169,13 @@ class Loop:
             served = self._on_the_bus(self._publish)
         with writing(self.book.output):
             return self._report(served, self.clock.taken())
+
+    def _versions_to_come(self) -> int:
+        """That take room: a new one takes that of the oldest where as many are there as are kept,
+        but is written before that one goes."""
+        there = [number for number, _ in self.book.all_published()]
+        to_come = self.settings.rounds - max(there, default=-1)
+        return min(to_come, max(1, self.keeping.published - len(there)))
 
     def _stop_if_asked(self) -> None:
         if self.asked_to_stop():
