@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainers.errors import TrainingError
+from trainers.shown_progress import ShownProgress
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
     from rich.table import Table
 
     from agents.records import JsonObject
@@ -197,49 +197,23 @@ def _template_options(words: list[str]) -> JsonObject:
         raise TrainingError(str(error)) from error
 
 
-class _Shown:
-    """A bar on a terminal, lines elsewhere. What is not `seen` is no bar."""
+class _Shown(ShownProgress):
+    """A bar for each stage."""
 
     def __init__(self, *, seen: bool) -> None:
-        self._seen = seen
-        self._bar: Progress | None = None
-        self._tasks: dict[str, TaskID] = {}
-
-    def __enter__(self) -> _Shown:
-        if self._seen and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self._bar = Progress(
-                TextColumn("{task.description}"), BarColumn(),
-                TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.fields[said]}"),
-                TimeRemainingColumn(), console=Console(stderr=True),
-            )  # fmt: skip
-            self._bar.start()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        behind = "{task.percentage:>3.0f} % {task.fields[said]}"
+        super().__init__("{task.description}", behind, seen=seen)
 
     def progress(self, now: StageProgress) -> None:
         said = (
             f"step {now.step}  loss {now.loss:.4f}  rate {now.learning_rate:.1e}  "
             f"{now.tokens_per_second:,.0f} tokens/s"
         )
-        if self._bar is None:
-            typer.echo(f"{now.stage}: {now.tokens:,}/{now.budget:,} tokens  {said}")
-            return
-        if now.stage not in self._tasks:
-            self._tasks[now.stage] = self._bar.add_task(now.stage, total=now.budget, said="")
-        self._bar.update(self._tasks[now.stage], completed=now.tokens, said=said)
+        self.line(f"{now.stage}: {now.tokens:,}/{now.budget:,} tokens  {said}")
+        self.bar(now.stage, now.tokens, now.budget, said)
 
     def checkpoint(self, stage: str, step: int) -> None:
-        if self._bar is None:
-            typer.echo(f"checkpoint of {stage} at step {step}")
-
-    def say(self, text: str) -> None:
-        typer.echo(text) if self._bar is None else self._bar.console.print(text, markup=False)
+        self.line(f"checkpoint of {stage} at step {step}")
 
 
 def table(report: Report) -> Table:

@@ -13,10 +13,9 @@ import typer
 from runtime.words import counted
 from trainers.errors import TrainingError
 from trainers.grpo.loop import options as of_loop
+from trainers.shown_progress import ShownProgress
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
-    from rich.progress import TaskID
     from rich.table import Table
 
     from trainers.grpo.data import GrpoData
@@ -386,30 +385,12 @@ def _say_skipped(data: GrpoData) -> None:
         )
 
 
-class _Shown:
-    """A bar on a terminal, lines elsewhere. What is not `seen` is no bar."""
+class _Shown(ShownProgress):
+    """A bar of steps."""
 
     def __init__(self, *, seen: bool) -> None:
-        self._seen = seen
-        self._bar: Bar | None = None
-        self._task: TaskID | None = None
-
-    def __enter__(self) -> _Shown:
-        if self._seen and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self._bar = Progress(
-                TextColumn("step {task.completed}/{task.total}"), BarColumn(),
-                TextColumn("{task.description}"), TimeRemainingColumn(),
-                console=Console(stderr=True),
-            )  # fmt: skip
-            self._bar.start()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        before = "step {task.completed}/{task.total}"
+        super().__init__(before, "{task.fields[said]}", seen=seen)
 
     def progress(self, now: Progress) -> None:
         said = "  ".join(
@@ -418,19 +399,11 @@ class _Shown:
             f"ESS {each.effective_samples:.2f} KL {each.behind:.1e}"
             for name, each in now.facts.policies.items()
         )
-        if self._bar is None:
-            typer.echo(f"step {now.step}/{now.steps}  {said}", err=True)
-            return
-        if self._task is None:
-            self._task = self._bar.add_task("", total=now.steps)
-        self._bar.update(self._task, completed=now.step, description=said)
+        self.line(f"step {now.step}/{now.steps}  {said}")
+        self.bar("steps", now.step, now.steps, said)
 
     def checkpoint(self, step: int) -> None:
-        if self._bar is None:
-            typer.echo(f"checkpoint at step {step}", err=True)
-
-    def say(self, text: str) -> None:
-        typer.echo(text, err=True)
+        self.line(f"checkpoint at step {step}")
 
 
 def table(report: Report) -> Table:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from trainers.errors import TrainingError
+from trainers.shown_progress import ShownProgress
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
-    from rich.progress import TaskID
-
     from runtime.deployment import Deployment
     from trainers.prompt_search.playing import Played, RunLog
     from trainers.prompt_search.preparation import Prepared
@@ -215,36 +212,12 @@ def _profile_of(where: Deployment) -> str | None:
     return None if where.run is None else where.run.profile
 
 
-class _Shown:
-    """A bar on a terminal, lines elsewhere; all on stderr."""
+class _Shown(ShownProgress):
+    """A bar of runs; without one a line after each `LINE_RUNS` of them."""
 
     def __init__(self) -> None:
-        self._bar: Bar | None = None
-        self._task: TaskID | None = None
+        super().__init__("run {task.completed}/{task.total}", "{task.fields[said]}")
         self._planned = self._ended = self._solved = self._tokens = 0
-
-    def __enter__(self) -> _Shown:
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self._bar = Progress(
-                TextColumn("run {task.completed}/{task.total}"), BarColumn(),
-                TextColumn("{task.description}"), TimeRemainingColumn(),
-                console=Console(stderr=True),
-            )  # fmt: skip
-            self._bar.start()
-            self._task = self._bar.add_task("", total=0)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
 
     def planned(self, runs: int) -> None:
         self._planned += runs
@@ -254,30 +227,15 @@ class _Shown:
         self._ended += 1
         self._solved += played.solved
         self._tokens += played.tokens
-        if self._bar is None and self._ended % LINE_RUNS == 0:
-            typer.echo(f"run {self._ended:,}/{self._planned:,}  {self._said()}", err=True)
+        if self._ended % LINE_RUNS == 0:
+            self.line(f"run {self._ended:,}/{self._planned:,}  {self._said()}")
         self._tell()
-
-    def say(self, text: str) -> None:
-        if self._bar is not None:
-            from rich.text import Text
-
-            # Not `print(text)`: a name in brackets is no markup.
-            self._bar.console.print(Text(text))
-        else:
-            typer.echo(text, err=True)
 
     def _said(self) -> str:
         return f"{self._solved:,} solved, {self._tokens:,} tokens"
 
     def _tell(self) -> None:
-        if self._bar is not None and self._task is not None:
-            self._bar.update(
-                self._task,
-                total=self._planned,
-                completed=self._ended,
-                description=self._said(),
-            )
+        self.bar("runs", self._ended, self._planned, self._said())
 
 
 def _show(report: Report, output: Path) -> None:

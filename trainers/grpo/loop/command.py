@@ -15,9 +15,9 @@ import typer
 from runtime.words import counted
 from trainers.errors import TrainingError
 from trainers.grpo.loop.options import LoopOptions, Target
+from trainers.shown_progress import ShownProgress
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
     from rich.table import Table
 
     from runtime.config import Settings
@@ -284,48 +284,21 @@ def _adaptive(options: LoopOptions) -> dict[str, object] | None:
     return said or None
 
 
-class _Shown:
-    """A bar on a terminal, lines elsewhere."""
+class _Shown(ShownProgress):
+    """A bar of the runs of a wave, a line for each round."""
 
     def __init__(self) -> None:
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
-
-    def __enter__(self) -> _Shown:
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn
-
-            self._bar = Progress(
-                TextColumn("{task.description}"), BarColumn(),
-                TextColumn("{task.completed:,.0f} of {task.total:,.0f} runs"),
-                console=Console(stderr=True),
-            )  # fmt: skip
-            self._bar.start()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        behind = "{task.completed:,.0f} of {task.total:,.0f} runs"
+        super().__init__("{task.fields[said]}", behind, remaining=False)
 
     def rolled(self, wave: Wave, ended: int) -> None:
         """Some runs of a wave have ended."""
-        if self._bar is None:
-            return
-        if self._task is None:
-            self._task = self._bar.add_task("")
         said = f"round {wave.round}" + (f", wave {wave.number}" if wave.number > 1 else "")
-        self._bar.update(self._task, completed=ended, total=len(wave.runs), description=said)
+        self.bar("runs", ended, len(wave.runs), said)
 
     def round(self, facts: RoundFacts, rounds: int) -> None:
         """A round is trained."""
         self.say(round_line(facts, rounds))
-
-    def say(self, text: str) -> None:
-        if self._bar is None:
-            typer.echo(text, err=True)
-        else:
-            self._bar.console.print(text, markup=False, highlight=False)
 
 
 def round_line(facts: RoundFacts, rounds: int) -> str:

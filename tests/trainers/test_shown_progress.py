@@ -1,0 +1,46 @@
+"""A training's progress is bars on a terminal and lines elsewhere, always on stderr."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from trainers.shown_progress import ShownProgress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, stderr: io.StringIO, *, seen: bool = True) -> str:
+    """What is written where a training tells all that there is to tell."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", stderr)
+    with ShownProgress(
+        "{task.description}", "{task.percentage:>3.0f} % {task.fields[said]}", seen=seen
+    ) as bars:
+        bars.line("in place of a bar")
+        bars.bar("[red]team[/red]", 1, 4, "loss 0.5")
+        bars.bar("[red]team[/red]", 3, 4, "loss [0.4]")
+        bars.say("above: [bold]")
+    return stderr.getvalue()
+
+
+def test_a_terminal_has_a_bar_for_a_part_with_what_was_said_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written = shown(monkeypatch, Terminal())
+    assert "in place of a bar" not in written
+    assert "above: [bold]" in written
+    last = written.split("[red]team[/red]")[-1]
+    assert "75 % loss [0.4]" in last
+
+
+@pytest.mark.parametrize(("stderr", "seen"), [(io.StringIO(), True), (Terminal(), False)])
+def test_lines_are_all_that_is_written_elsewhere_and_by_what_is_not_seen(
+    monkeypatch: pytest.MonkeyPatch, stderr: io.StringIO, *, seen: bool
+) -> None:
+    assert shown(monkeypatch, stderr, seen=seen) == "in place of a bar\nabove: [bold]\n"

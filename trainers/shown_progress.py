@@ -1,0 +1,72 @@
+"""How one training goes: a bar for each of its parts on a terminal, plain lines elsewhere; all on
+stderr."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+class ShownProgress:
+    """A context: it owns the bars."""
+
+    def __init__(
+        self, before: str, behind: str, *, seen: bool = True, remaining: bool = True
+    ) -> None:
+        """What stands before and behind a bar are templates of rich over its `task`, whose
+        description is the part and whose field `said` is what is said of it. What is not `seen`
+        has no bar; `remaining`: with how long it may take."""
+        self._before, self._behind, self._remaining = before, behind, remaining
+        self._seen = seen and sys.stderr.isatty()
+        self._bars: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        if self._seen:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._bars = Progress(
+                # A name in brackets is no markup.
+                TextColumn(self._before, markup=False), BarColumn(),
+                TextColumn(self._behind, markup=False),
+                *((TimeRemainingColumn(),) if self._remaining else ()),
+                console=Console(stderr=True),
+            )  # fmt: skip
+            self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    def bar(self, part: str, done: int, total: int, said: str = "") -> None:
+        """How far a part is; nothing without bars."""
+        if self._bars is None:
+            return
+        if part not in self._tasks:
+            self._tasks[part] = self._bars.add_task(part, said=said)
+        self._bars.update(self._tasks[part], completed=done, total=total, said=said)
+
+    def line(self, text: str) -> None:
+        """In place of bars; nothing beside them."""
+        if self._bars is None:
+            typer.echo(text, err=True)
+
+    def say(self, text: str) -> None:
+        """A line of its own, above bars."""
+        if self._bars is None:
+            typer.echo(text, err=True)
+        else:
+            self._bars.console.print(text, markup=False, highlight=False)
