@@ -14,6 +14,7 @@ import os
 import platform
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,8 @@ from workers.sandbox.bubblewrap import Bubblewrap
 MINIMUM_PYTHON = (3, 11)
 LOW_DISK_BYTES = 2 * 1024**3
 FULL_DISK_BYTES = 200 * 1024**2
+CLOCK_SKEW = 5.0
+"""Seconds between two machines' clocks that are worth a word."""
 OPENAI_KEY = "OPENAI_API_KEY"
 SHOWN_MODELS = 8
 """Of an endpoint that lists more: those whose names are nearest to what a pool asks for."""
@@ -68,7 +71,7 @@ def _python() -> Iterator[Finding]:
 
 def _redis(settings: Settings, state: StateDirectory) -> Iterator[Finding]:
     if not settings.own_redis:
-        yield asyncio.run(_joined(settings))
+        yield from asyncio.run(_joined(settings))
         return
     try:
         binary = redis_binary.choose()
@@ -88,7 +91,7 @@ def _redis(settings: Settings, state: StateDirectory) -> Iterator[Finding]:
         )
 
 
-async def _joined(settings: Settings) -> Finding:
+async def _joined(settings: Settings) -> list[Finding]:
     from bus import Bus, BusUnavailable, probe
 
     bus = Bus(settings.bus)
@@ -96,17 +99,33 @@ async def _joined(settings: Settings) -> Finding:
         await bus.start()
         await bus.check_writable()
         server = await probe(bus.redis)
+        asked = time.time()
+        seconds, micro = await bus.redis.time()
+        ahead = (asked + time.time()) / 2 - (seconds + micro / 1e6)
     except BusUnavailable as error:
-        return Finding("missing", "redis", str(error), "start it, or mend bus.redis_url.")
+        return [Finding("missing", "redis", str(error), "start it, or mend bus.redis_url.")]
     finally:
         await bus.close()
     level: Level = "ok" if server.appendonly and server.appendfsync != "no" else "warn"
-    return Finding(
-        level,
-        "redis",
-        f"{server.name} {server.version} at {settings.bus.safe_url}; {server.durability}",
-        "" if level == "ok" else "turn on appendonly with appendfsync everysec on that server.",
-    )
+    found = [
+        Finding(
+            level,
+            "redis",
+            f"{server.name} {server.version} at {settings.bus.safe_url}; {server.durability}",
+            "" if level == "ok" else "turn on appendonly with appendfsync everysec on that server.",
+        )
+    ]
+    if abs(ahead) > CLOCK_SKEW:
+        way = "ahead of" if ahead > 0 else "behind"
+        found.append(
+            Finding(
+                "warn",
+                "clock",
+                f"this machine's clock is {abs(ahead):,.0f} s {way} that of Redis's machine",
+                "set both by NTP: deadlines and waits are counted by each machine's own clock.",
+            )
+        )
+    return found
 
 
 def _disk(state: StateDirectory) -> Iterator[Finding]:

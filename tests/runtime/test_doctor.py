@@ -7,6 +7,7 @@ import asyncio
 import json
 import re
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from runtime.config import load
 from runtime.doctor import examine
 from runtime.errors import EXIT_FAILED
 from runtime.state import StateDirectory
+from tests.redis_process import RedisProcess
 from tests.runtime.conftest import Deployment, changes
 from workers.scripted_api import ScriptedServer, ServerOptions
 
@@ -92,6 +94,28 @@ def test_the_deployment_that_runs_is_examined_as_it_was_started_and_another_by_i
     assert running.returncode == EXIT_FAILED
     named = json.loads(deployment.ok("doctor", "--json", "--profile", "micro", env=without_key))
     assert named["profile"] == "micro"
+
+
+@pytest.mark.parametrize(
+    ("ahead", "says"),
+    [(0, None), (90, "90 s ahead of that of Redis's"), (-90, "90 s behind that of Redis's")],
+)
+def test_a_clock_that_differs_from_that_of_redis_is_named(
+    shared_server: RedisProcess,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ahead: int,
+    says: str | None,
+) -> None:
+    real = time.time
+    monkeypatch.setattr("runtime.doctor.time.time", lambda: real() + ahead)
+    settings = load("scripted", redis_url=shared_server.url, environ={})
+    found = {each.subject: each for each in examine(settings, StateDirectory(tmp_path))}
+    assert found["redis"].level in ("ok", "warn")
+    assert ("clock" in found) == (says is not None)
+    if says is not None:
+        assert found["clock"].level == "warn"
+        assert says in found["clock"].says
 
 
 KEY_VARIABLE = "TEST_ENDPOINT_KEY"
