@@ -88,7 +88,7 @@ KINDS: dict[ArmName, Kind] = {
     ),
     MAS_GRPO_TOKENS: Kind(
         "reinforced",
-        "the same, with the tokens of AT-GRPO in place of its samples",
+        "MAS + GRPO that ends with the tokens of AT-GRPO in place of its samples",
         begins=WARM_START,
         spends="tokens",
         grouping="trajectory",
