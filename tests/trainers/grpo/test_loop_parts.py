@@ -15,6 +15,7 @@ from agents.records import Outcome, PolicyRef, Trajectory
 from trainers.errors import TrainingError, UnreadableModel
 from trainers.grpo.groups import Sealing
 from trainers.grpo.loop.book import Book, Wave
+from trainers.grpo.loop.command import TOKEN_BYTES, said_of_size
 from trainers.grpo.loop.harvest import Harvest, harvested
 from trainers.grpo.loop.planning import further_puzzles, planned_wave
 from trainers.grpo.loop.settings import LoopSettings
@@ -145,6 +146,26 @@ def test_a_run_that_was_broken_off_is_left_out_by_name() -> None:
     assert len(found.groups) == 1
     (skipped,) = found.left_out
     assert (skipped.reason, skipped.detail) == ("run that ended by deadline", "too slow")
+
+
+def test_answers_that_may_be_larger_than_a_message_are_spoken_of_with_what_to_set() -> None:
+    assert said_of_size(8, 512, 1_048_576) == ()
+    [said] = said_of_size(8, 4_096, 1_048_576)
+    assert said.startswith("8 answers of 4,096 tokens take up to 1.8 MB, and a message of the bus")
+    assert "bus.max_message_bytes=1835008" in said
+    assert said_of_size(8, 4_096, 1_835_008) == ()
+
+
+@given(st.lists(st.floats(-40, 0, width=32), min_size=100, max_size=100))
+def test_a_recorded_token_takes_no_more_bytes_than_are_reckoned_with(
+    logprobs: list[float],
+) -> None:
+    call = a_call(
+        output=range(151_000, 151_100), logprobs=logprobs, raw_logprobs=tuple(logprobs),
+        text="word " * 100,
+    )  # fmt: skip
+    beside = len(a_call(output=(), logprobs=(), raw_logprobs=()).model_dump_json())
+    assert len(call.model_dump_json()) - beside <= 100 * TOKEN_BYTES
 
 
 def test_a_damaged_page_is_named(tmp_path: Path) -> None:

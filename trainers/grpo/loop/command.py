@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from trainers.task_files import TaskFile
     from workers.engines.settings import ModelSettings
 
+TOKEN_BYTES = 56
+"""Of a token of an answer as it is recorded: its id, its two log-probabilities, its text."""
 ROUNDS = 20
 PUZZLES = 64
 MORE = 4
@@ -132,6 +134,9 @@ def _lead(
         with _Shown() as shown:
             for each in said_of_rounding(settings.policies.values(), deployed.models):
                 shown.say(each)
+            limit = deployed.bus.max_message_bytes
+            for each in said_of_size(settings.candidates, settings.max_tokens, limit):
+                shown.say(each)
             watch = LoopWatch(shown.rolled, shown.round, shown.say)
             sealing = sealing_of(grpo, loaded)
             return Loop(
@@ -166,6 +171,19 @@ def said_of_rounding(
         f"models.{pool}.plain_logprobs=true`"
         for pool in pools
         if not models[pool].plain_logprobs
+    )
+
+
+def said_of_size(candidates: int, max_tokens: int, limit: int) -> tuple[str, ...]:
+    """A line where the answers of one step, all as long as they may be, are more bytes than a
+    message of the bus may have: they would be given up after they were sampled."""
+    most = candidates * max_tokens * TOKEN_BYTES
+    if most <= limit:
+        return ()
+    return (
+        f"{candidates} answers of {max_tokens:,} tokens take up to {most / 1e6:.1f} MB, and a "
+        f"message of the bus {limit / 1e6:.1f} MB: a step that takes more is given up. Lower "
+        f"--max-tokens, or `runtime up --set bus.max_message_bytes={most}`",
     )
 
 

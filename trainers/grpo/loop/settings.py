@@ -131,10 +131,15 @@ class LoopSettings(BaseModel):
         return 1 if self.grpo.grouping == "at-grpo" else self.grpo.group_size
 
     @property
+    def candidates(self) -> int:
+        """Of an agent's turn."""
+        return self.grpo.group_size if self.plays == 1 else 1
+
+    @property
     def options(self) -> JsonObject:
         """Of the workflow. Sampling has full support: no top-p, no schema."""
         return {
-            "candidates": self.grpo.group_size if self.plays == 1 else 1,
+            "candidates": self.candidates,
             "temperature": self.temperature,
             "max_tokens": self.max_tokens,
             "instructions": self.instructions,
