@@ -163,9 +163,17 @@ def changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[
 
 
 def remove_checkpoints(folder: Path) -> None:
-    """Forget every checkpoint in `folder`."""
+    """Forget every checkpoint in `folder`. What was made of them is on the disk before: whenever
+    the power fails, one or the other is there."""
+    os.sync()
     for old in _folders(folder):
         shutil.rmtree(old)
+
+
+def forget_work(work: Path) -> None:
+    """Remove the whole folder of a finished training's checkpoints, in the same order."""
+    os.sync()
+    shutil.rmtree(work, ignore_errors=True)
 
 
 def _folders(folder: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import torch
 
 from trainers.checkpoints import (
     CheckpointState,
+    forget_work,
     load_checkpoint,
+    remove_checkpoints,
     require_unused,
     save_checkpoint,
 )
@@ -61,3 +64,15 @@ def test_a_folder_with_what_a_kill_left_half_written_can_be_begun(tmp_path: Path
     require_unused(tmp_path, but=("runs.json",))
     with pytest.raises(TrainingError, match=r"holds something else \(runs\.json\)"):
         require_unused(tmp_path)
+
+
+@pytest.mark.parametrize("forget", [forget_work, remove_checkpoints])
+def test_checkpoints_go_when_what_came_of_them_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forget: Callable[[Path], None]
+) -> None:
+    (tmp_path / "checkpoint-1").mkdir()
+    there: list[bool] = []
+    monkeypatch.setattr("os.sync", lambda: there.append((tmp_path / "checkpoint-1").exists()))
+    forget(tmp_path)
+    assert there == [True]
+    assert not (tmp_path / "checkpoint-1").exists()

@@ -25,7 +25,7 @@ from pydantic import ValidationError
 
 from agents.environments.api_worlds import Split
 from runtime.whole_files import write_whole
-from trainers.checkpoints import require_same_recipe, require_unused
+from trainers.checkpoints import forget_work, require_same_recipe, require_unused
 from trainers.data.datasets import DataSet, write
 from trainers.errors import TrainingError, UnreadableModel
 from trainers.glpft.copying import copying_rows
@@ -214,7 +214,7 @@ class _Pipeline:
         finally:
             shutil.rmtree(part, ignore_errors=True)
         if self.processes.is_first:
-            shutil.rmtree(training.work, ignore_errors=True)
+            forget_work(training.work)
         self.processes.wait()
         return facts
 

@@ -28,7 +28,7 @@ from pydantic import ValidationError
 
 from runtime.learned_tokens import LEARNED_TOKENS
 from runtime.whole_files import write_whole
-from trainers.checkpoints import CheckpointState, require_same_recipe, require_unused
+from trainers.checkpoints import CheckpointState, forget_work, require_same_recipe, require_unused
 from trainers.curves import Curves
 from trainers.errors import TrainingError, UnreadableModel
 from trainers.grpo.advantages import has_signal
@@ -218,7 +218,7 @@ class _Training:
             self._write(POLICIES, report)
             write_whole(self.output / PAGE, render(report))
             write_whole(self.output / REPORT, report.model_dump_json(indent=1) + "\n")
-            shutil.rmtree(self.work, ignore_errors=True)
+            forget_work(self.work)
         self.processes.wait()
         return report
 

@@ -11,13 +11,12 @@ ends a training early: it has the result of the weights before it, and says so.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from agents.environments.puzzle_splits import Split
-from trainers.checkpoints import CheckpointState, load_checkpoint, save_checkpoint
+from trainers.checkpoints import CheckpointState, forget_work, load_checkpoint, save_checkpoint
 from trainers.curves import Curves
 from trainers.errors import UnreadableModel
 from trainers.grpo.arms.measured import measure, played
@@ -214,5 +213,5 @@ class _ArmTraining:
             stopped=self.state.stopped,
         )
         write_result(self.folder, result)
-        shutil.rmtree(self.folder / _WORK, ignore_errors=True)
+        forget_work(self.folder / _WORK)
         return result

@@ -32,7 +32,7 @@ from runtime.config import Settings
 from runtime.errors import UserError
 from runtime.whole_files import write_whole
 from runtime.words import counted
-from trainers.checkpoints import CheckpointState
+from trainers.checkpoints import CheckpointState, forget_work
 from trainers.curves import Curves
 from trainers.errors import TrainingError
 from trainers.full_disks import writing
@@ -403,7 +403,7 @@ class Loop:
         shutil.copytree(self.book.published(self.settings.rounds), output / POLICIES)
         write_whole(output / PAGE, render(report))
         write_page(output / REPORT, report)
-        shutil.rmtree(self.work, ignore_errors=True)
+        forget_work(self.work)
         return report
 
 
