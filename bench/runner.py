@@ -24,6 +24,7 @@ from bench.ledger import total
 from bench.output import Manifest, ManifestItem, Stored
 from bench.results import Admitted, Result, result_of, transcript_of
 from bus import BusUnavailable, Overloaded, tasks
+from runtime.admission_notice import AdmissionNotice
 from runtime.run_client import RunClient
 
 GRACE_SECONDS = 10.0
@@ -96,6 +97,7 @@ class Runner:
         self._judge = judge
         self._judging = asyncio.Lock()
         self._progress = progress
+        self._notice = AdmissionNotice(progress.notice)
         self._grace = grace
         self._spent = spent
         """Micro-dollars booked so far, by every process."""
@@ -251,11 +253,13 @@ class Runner:
         while True:
             try:
                 await self._client.submit(run)
+                self._notice.admitted()
                 self._progress.admitted(job)
                 trajectory = await self._client.wait(run.id)
                 entries = await self._client.usage(run.id)
                 break
-            except Overloaded:
+            except Overloaded as error:
+                self._notice.refused(error)
                 if self._interrupted.is_set():
                     return
             except BusUnavailable as error:

@@ -21,6 +21,7 @@ from agents.answers import final_text
 from agents.records import Budget, JsonObject, Outcome, Record, Run, Trajectory, UsageEntry
 from agents.workflows import prompt_hashes
 from bus import BusUnavailable, Overloaded, tasks
+from runtime.admission_notice import AdmissionNotice
 from runtime.append_log import AppendLog, damaged, read_log
 from runtime.run_client import RunClient
 from trainers.errors import TrainingError
@@ -187,6 +188,7 @@ class Player:
         self._client = client
         self._log = log
         self._watch = watch
+        self._notice = AdmissionNotice(watch.say)
         self._workflow = workflow
         self._options = options
         self._policies = dict(policies)
@@ -319,10 +321,11 @@ class Player:
             try:
                 # The same run may be submitted again: it is the same run to the bus.
                 await self._client.submit(run)
+                self._notice.admitted()
                 ended = await self._client.wait(run.id)
                 return ended, await self._client.usage(run.id)
-            except Overloaded:
-                pass
+            except Overloaded as error:
+                self._notice.refused(error)
             except BusUnavailable as error:
                 tries += 1
                 if tries == 1:

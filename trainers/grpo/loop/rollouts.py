@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from agents.records import Budget, Run, Trajectory
 from bus import Overloaded
+from runtime.admission_notice import AdmissionNotice
 from runtime.client import Client, RunUnknown
 from trainers.errors import TrainingError
 from trainers.grpo.loop.book import PlannedRun, Wave
@@ -31,6 +32,7 @@ class Rollouts:
     settings: LoopSettings
     ended: Callable[[Wave, int], None]
     """Told how many runs of a wave have ended."""
+    notice: AdmissionNotice
 
     async def begin(self, wave: Wave) -> None:
         """Admit every run that is not admitted yet. Raises `BusUnavailable`, `UserError`."""
@@ -77,9 +79,11 @@ class Rollouts:
         while True:
             try:
                 await self.client.submit(run)
-            except Overloaded:
+            except Overloaded as error:
+                self.notice.refused(error)
                 await asyncio.sleep(ADMISSION_PAUSE)
             else:
+                self.notice.admitted()
                 return
 
     def _run(self, wave: Wave, planned: PlannedRun) -> Run:

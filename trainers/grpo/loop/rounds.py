@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 from agents.records import Outcome, Task, Trajectory
 from agents.workflows.pair import agreement_rate
 from bus import BusError, BusUnavailable
+from runtime.admission_notice import AdmissionNotice
 from runtime.client import Client
 from runtime.config import Settings
 from runtime.errors import UserError
@@ -289,7 +290,8 @@ class Loop:
     async def _roll_out(self, number: int, client: Client) -> _Rolled:
         served = await self._publish(client)
         self.clock.turn("rollout")
-        rollouts = Rollouts(client, self.settings, self.watch.rolled)
+        notice = AdmissionNotice(self.watch.say)
+        rollouts = Rollouts(client, self.settings, self.watch.rolled, notice)
         last = min(number + self.settings.ahead, self.settings.rounds)
         for ahead in range(number, last + 1):
             if not self.book.waves(ahead):
