@@ -5,10 +5,12 @@ The benches of tool use and of teams bring their own; every other benchmark asks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
+from agents.records import Outcome
 from bench.checkers import DESCRIPTIONS, Scorer
 from bench.judgement import Judge
 from bench.output import Manifest
@@ -21,67 +23,61 @@ Classifier = Callable[[Result, str], Class]
 """From a result and the gold answer to its class."""
 
 
-@contextmanager
-def judge_of(manifest: Manifest, problems: Path) -> Generator[Judge]:
-    """The judge of a benchmark, ready to work; `problems` is the folder of those that have hidden
-    tests or gold answers. Raises UsageError for a judge that lacks something here."""
-    suite = SUITES.get(manifest.benchmark)
+@dataclass(frozen=True)
+class Judging:
+    """Of one benchmark."""
+
+    judge: Callable[[Manifest, Path], AbstractContextManager[Judge]]
+    """Ready to work; the path is the folder of problems, where there are hidden tests or gold
+    answers. Raises UsageError for a judge that lacks something here."""
+    checkers: dict[str, str]
+    """Checker → its rule; the primary one first."""
+    class_of: Classifier
+    require: Callable[[Manifest], None] = lambda manifest: None
+    """Raises UsageError where there is nothing that programs could be run in."""
+
+
+def judging_of(benchmark: str) -> Judging:
+    """How it is judged."""
+    suite = SUITES.get(benchmark)
     if suite is not None:
-        yield suite.judge(manifest.reference)
-        return
-    if manifest.benchmark == PUZZLES:
-        from bench.puzzles.judge import PuzzlesJudge
+        from bench.tools.classes import class_of as class_of_step
 
-        yield PuzzlesJudge()
-        return
-    if manifest.benchmark in (CODE, MATH):
-        from bench.teams.problem_judge import problem_judge
+        return Judging(
+            lambda manifest, _: nullcontext(suite.judge(manifest.reference)),
+            suite.checkers,
+            _by_signals(class_of_step),
+        )
+    if benchmark == PUZZLES:
+        from bench.puzzles import judge as of_puzzles
 
-        with problem_judge(manifest, problems) as judge:
-            yield judge
-        return
+        return Judging(
+            lambda manifest, _: nullcontext(of_puzzles.PuzzlesJudge()),
+            of_puzzles.CHECKERS,
+            _by_signals(of_puzzles.class_of),
+        )
+    if benchmark in (CODE, MATH):
+        from bench.teams import problem_judge as of_problems
+
+        return Judging(
+            of_problems.problem_judge,
+            of_problems.CODE_CHECKERS if benchmark == CODE else of_problems.MATH_CHECKERS,
+            _by_signals(of_problems.class_of),
+            of_problems.require_sandbox,
+        )
+    return Judging(lambda manifest, _: _scorer(), DESCRIPTIONS, _by_answer)
+
+
+@contextmanager
+def _scorer() -> Generator[Judge]:
     with Scorer() as scorer:
         scorer.prepare()
         yield scorer
 
 
-def require_means(manifest: Manifest) -> None:
-    """Raises UsageError where the judge of a benchmark lacks what it runs programs in."""
-    if manifest.benchmark in (CODE, MATH):
-        from bench.teams.problem_judge import may_run_unsafe, require_sandbox
-
-        require_sandbox(unsafe_exec=may_run_unsafe(manifest))
-
-
-def checkers_of(manifest: Manifest) -> dict[str, str]:
-    """Checker → its rule; the primary one first."""
-    if manifest.benchmark == PUZZLES:
-        from bench.puzzles.judge import CHECKERS
-
-        return CHECKERS
-    if manifest.benchmark in (CODE, MATH):
-        from bench.teams.problem_judge import CODE_CHECKERS, MATH_CHECKERS
-
-        return CODE_CHECKERS if manifest.benchmark == CODE else MATH_CHECKERS
-    suite = SUITES.get(manifest.benchmark)
-    return DESCRIPTIONS if suite is None else suite.checkers
-
-
-def classifier_of(manifest: Manifest) -> Classifier:
-    """How a benchmark's results are put into classes."""
-    if manifest.benchmark in SUITES:
-        from bench.tools.classes import class_of
-
-        return lambda result, gold: class_of(result.outcome, result.right, result.signals)
-    if manifest.benchmark == PUZZLES:
-        from bench.puzzles.judge import class_of as class_of_play
-
-        return lambda result, gold: class_of_play(result.outcome, result.right, result.signals)
-    if manifest.benchmark in (CODE, MATH):
-        from bench.teams.problem_judge import class_of as class_of_problem
-
-        return lambda result, gold: class_of_problem(result.outcome, result.right, result.signals)
-    return _by_answer
+def _by_signals(class_of: Callable[[Outcome, bool, Collection[str]], Class]) -> Classifier:
+    """Of a judge that saw more than the answer."""
+    return lambda result, gold: class_of(result.outcome, result.right, result.signals)
 
 
 def _by_answer(result: Result, gold: str) -> Class:

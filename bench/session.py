@@ -25,7 +25,7 @@ from bench.datasets import Dataset, Request
 from bench.datasets.registry import load
 from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, OutputError, UsageError
 from bench.journal import Journal
-from bench.judges import judge_of, require_means
+from bench.judges import judging_of
 from bench.ledger import read_ledger, total
 from bench.output import Manifest, OutputDirectory, PoolFacts, manifest_items
 from bench.progress import RunProgress
@@ -93,7 +93,7 @@ def start(asked: Asked) -> Ended:
     # The data first: whoever lacks them need not start a deployment to be told.
     dataset = load(asked.benchmark, asked.request)
     manifest = manifest_of(asked, dataset)
-    require_means(manifest)
+    judging_of(asked.benchmark).require(manifest)
     found = _deployment(asked.profile, asked.redis_url)
     manifest = with_deployment(manifest, asked.arms, found.settings)
     profile = found.run.profile if found.run else asked.profile
@@ -173,7 +173,8 @@ async def conduct(
     """
     manifest = manifest or directory.manifest()
     progress = progress or RunProgress(manifest.arms)
-    with Journal(directory) as journal, judge_of(manifest, directory.problems) as judge:
+    judging = judging_of(manifest.benchmark)
+    with Journal(directory) as journal, judging.judge(manifest, directory.problems) as judge:
         for notice in journal.notices:
             progress.notice(notice)
         stored = directory.stored()

@@ -19,7 +19,7 @@ from agents.records import UsageEntry
 from bench.checkers import PRIMARY
 from bench.compat import compare_books
 from bench.errors import OutputError
-from bench.judges import checkers_of, classifier_of
+from bench.judges import judging_of
 from bench.ledger import Sum, read_ledger, sum_of, total
 from bench.output import Manifest, ManifestItem, OutputDirectory, Stored
 from bench.report.facts import ArmRuns, Facts
@@ -70,13 +70,13 @@ def compute(manifest: Manifest, stored: Stored, entries: Sequence[UsageEntry]) -
 
 def _arm(name: str, manifest: Manifest, stored: Stored, items: dict[str, ManifestItem]) -> ArmRuns:
     arm = ArmRuns(name)
-    classify = classifier_of(manifest)
+    class_of = judging_of(manifest.benchmark).class_of
     for item in manifest.items:
         result = stored.results.get((name, item.id))
         if result is None:
             continue
         arm.results.append(result)
-        arm.classes[item.id] = classify(result, items[item.id].gold)
+        arm.classes[item.id] = class_of(result, items[item.id].gold)
     return arm
 
 
@@ -151,7 +151,7 @@ def _checks(arms: list[ArmRuns], stored: Stored, entries: Sequence[UsageEntry]) 
 def _results(
     manifest: Manifest, arms: list[ArmRuns], items: dict[str, ManifestItem]
 ) -> dict[str, Any]:
-    checkers = tuple(checkers_of(manifest))
+    checkers = tuple(judging_of(manifest.benchmark).checkers)
     missing = {
         arm.name: [item.id for item in manifest.items if item.id not in arm.classes] for arm in arms
     }

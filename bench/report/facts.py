@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agents.records import Outcome
-from bench.judges import checkers_of
+from bench.judges import judging_of
 from bench.ledger import Sum
 from bench.output import Manifest, ManifestItem
 from bench.results import Result
@@ -62,7 +62,7 @@ class Facts:
     @property
     def checkers(self) -> dict[str, str]:
         """Checker → its rule; the primary one first."""
-        return checkers_of(self.manifest)
+        return judging_of(self.manifest.benchmark).checkers
 
     @property
     def primary(self) -> str:

@@ -53,9 +53,9 @@ def may_run_unsafe(manifest: Manifest) -> bool:
     return manifest.reference.get("unsafe_exec") is True
 
 
-def require_sandbox(*, unsafe_exec: bool) -> None:
+def require_sandbox(manifest: Manifest) -> None:
     """Raises UsageError where generated programs can't be run isolated, and need not be not."""
-    if unsafe_exec:
+    if may_run_unsafe(manifest):
         return
     try:
         Bubblewrap(disk_bytes=0).check()
