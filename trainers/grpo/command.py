@@ -177,7 +177,14 @@ def grpo(
             "without any by --demo"
         )
     from trainers.grpo.data import known_runs, read_data, sealing_of
-    from trainers.grpo.pipeline import POLICIES, Watch, claim, require_whole, train
+    from trainers.grpo.pipeline import (
+        POLICIES,
+        Watch,
+        claim,
+        require_possible,
+        require_whole,
+        train,
+    )
     from trainers.grpo.publishing import publications, publishing_to, served_policies
     from trainers.grpo.settings import LEARNING_RATE, LORA_RATE
     from trainers.network import base_folder, load_base
@@ -269,6 +276,7 @@ def grpo(
                     None if deployed is None
                     else served_policies(data.agents, deployed, workflow, pool)
                 )  # fmt: skip
+                require_possible(settings, data)
                 if processes.is_first:
                     held.enter_context(locked(output))
                 claim(output, settings, data, restart=begin_anew)

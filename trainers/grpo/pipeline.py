@@ -110,6 +110,7 @@ def train(
     """
     processes = processes or Processes()
     watch = watch if watch is not None and processes.is_first else Watch()
+    require_possible(settings, data)
     with processes.in_turn():
         claim(output, settings, data, restart=restart and processes.is_first)
     finished = read_report(output)
@@ -304,9 +305,8 @@ class _Training:
         write_policies(self.policies, self.output / where, self.base, facts_of)
 
 
-def claim(output: Path, settings: GrpoSettings, data: GrpoData, *, restart: bool) -> None:
-    """Make the folder this training's own. Raises `TrainingError` if it is another one's, or if
-    settings and data don't go together."""
+def require_possible(settings: GrpoSettings, data: GrpoData) -> None:
+    """Raises `TrainingError` if settings and data don't go together."""
     names = policy_names(settings, data)
     unknown = sorted(set(settings.begins) - set(names))
     if unknown:
@@ -319,6 +319,10 @@ def claim(output: Path, settings: GrpoSettings, data: GrpoData, *, restart: bool
             f"no group with a signal is fresh enough for --staleness {settings.staleness} and "
             f"--base-version {settings.base_version}: the newest is of version {newest}"
         )
+
+
+def claim(output: Path, settings: GrpoSettings, data: GrpoData, *, restart: bool) -> None:
+    """Make the folder this training's own. Raises `TrainingError` if it is another one's."""
     path = output / SETTINGS
     if path.exists() and not restart:
         try:
