@@ -377,7 +377,8 @@ def test_an_offline_training_can_be_published_to_the_workers_that_recorded_its_r
     assert code == 0, err
     after = on_bus(where.settings.bus, "pair/plan")
     assert after.current == max(each.version for each in before.versions) + 1
-    assert after.path_of(after.current) == str((tmp_path / "out/policies/shared").resolve())
+    [kept] = (tmp_path / "out/published").glob("*/shared")
+    assert after.path_of(after.current) == str(kept.resolve())
     assert f"pair/plan: version {after.current}" in out
     assert out.count("gpu: serves version") == 2
 
