@@ -22,6 +22,22 @@ HOLDER = (
     "with locked(Path(sys.argv[1])):\n    print('held', flush=True)\n    sys.stdin.read()\n"
 )
 
+TAKER = """
+import os, sys
+from pathlib import Path
+from trainers.errors import TrainingError
+from trainers.output_lock import locked
+taken = 0
+while taken < 200:
+    try:
+        with locked(Path(sys.argv[1])):
+            os.mkdir(sys.argv[2])  # Fails where another one is inside.
+            os.rmdir(sys.argv[2])
+            taken += 1
+    except TrainingError:
+        pass
+"""
+
 
 @pytest.mark.parametrize("command", ["sft micro-slm --output OUT", "grpo OUT --demo",
                                      "glpft OUT --data DATA"])  # fmt: skip
@@ -33,7 +49,7 @@ def test_a_training_does_not_begin_where_another_one_is_at_work(
     with locked(tmp_path / "out"):
         ended = CliRunner().invoke(app, [places.get(part, part) for part in command.split()])
     assert "another command is at work on this folder" in str(ended.exception)
-    assert [path.name for path in (tmp_path / "out").iterdir()] == [".lock"]
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_a_folder_is_free_again_when_its_command_was_killed(tmp_path: Path) -> None:
@@ -49,3 +65,23 @@ def test_a_folder_is_free_again_when_its_command_was_killed(tmp_path: Path) -> N
         holder.wait(30)
         with locked(tmp_path):
             require_unused(tmp_path)
+
+
+def test_nothing_is_left_in_a_folder_and_the_next_command_may_have_it(tmp_path: Path) -> None:
+    for _ in range(2):
+        with locked(tmp_path):
+            assert (tmp_path / ".lock").exists()
+        assert list(tmp_path.iterdir()) == []
+    (tmp_path / "notes").mkdir()
+    with pytest.raises(TrainingError, match="something else"), locked(tmp_path):
+        require_unused(tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["notes"]
+
+
+def test_of_many_processes_that_take_turns_one_at_a_time_has_the_folder(tmp_path: Path) -> None:
+    """Also where one removes the file that another has opened already."""
+    workers = [
+        subprocess.Popen([sys.executable, "-c", TAKER, str(tmp_path / "out"), str(tmp_path / "in")])
+        for _ in range(4)
+    ]
+    assert [each.wait(60) for each in workers] == [0] * 4
