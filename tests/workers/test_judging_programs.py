@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from agents.environments.code import AssertionTest, CallTest, CodeProblem, CodeT
 from agents.judging import Failure, ProgramVerdict, TestVerdict
 from tests.workers.sandbox.conftest import needs_bubblewrap
 from workers.judging.failures import failure_of
-from workers.judging.programs import KEPT, PATIENCE, ProgramJudge
+from workers.judging.programs import KEPT, ProgramJudge
 from workers.sandbox import Limits, Sandbox, SandboxSettings
 from workers.sandbox.judge import Judge, Outcome
 
@@ -25,6 +26,7 @@ PROBLEM = CodeProblem(
     id="t/1", statement="Double.", solutions=("return 1", GOOD),
     tests=(ProgramTest(stdin="3", stdout="6"), ProgramTest(stdin="7", stdout="14")),
 )  # fmt: skip
+HANGS = "def f(n):\n    while True: pass"
 RIGHT, WRONG = ProgramTest(stdin="10", stdout="20"), ProgramTest(stdin="10", stdout="10")
 
 
@@ -105,13 +107,45 @@ async def test_a_program_that_nests_very_deep_takes_no_other_one_along(
         assert [one.pass_rate for one in found] == [1.0, 0.0]
 
 
-async def test_a_program_that_hangs_is_not_tried_on_every_test(judge: ProgramJudge) -> None:
-    """It would hold its judge up for as many time limits as there are tests."""
-    many = tuple(ProgramTest(stdin="1", stdout=str(n)) for n in range(400))
-    asked = PROBLEM.model_copy(update={"tests": many, "wall_seconds": 0.1})
-    verdict = await judge.program(asked, "import time; time.sleep(60)")
+@pytest.mark.parametrize(
+    ("test", "program"),
+    [
+        (ProgramTest(stdin="1", stdout="1"), "import time; time.sleep(60)"),
+        (CallTest(function="f", arguments=(1,), expected=1), HANGS),
+        (AssertionTest(source="assert f(1) == 1"), HANGS),
+    ],
+)
+async def test_a_program_that_hangs_is_not_tried_on_every_test(
+    judge: ProgramJudge, test: CodeTest, program: str
+) -> None:
+    """It would hold its judge up for as many time limits as there are tests: 400 of 3 seconds."""
+    asked = PROBLEM.model_copy(
+        update={"tests": (test,) * 400, "wall_seconds": 1.0, "names": ("f",)}
+    )
+    async with asyncio.timeout(120):
+        verdict = await judge.program(asked, program)
     assert verdict.failures == {Failure.TIMED_OUT: 400}
-    assert PATIENCE < 400
+
+
+async def test_what_stands_behind_three_time_outs_counts_as_one_whoever_was_quicker(
+    judge: ProgramJudge,
+) -> None:
+    """Tests run at once: which of them end first must not decide a reward."""
+    hung, easy = ProgramTest(stdin="1", stdout="1"), ProgramTest(stdin="0", stdout="0")
+    tests = (easy, hung, hung, easy, hung, *(easy,) * 20)
+    asked = PROBLEM.model_copy(update={"tests": tests, "wall_seconds": 0.2})
+    verdict = await judge.program(asked, "n = int(input())\nwhile n: pass\nprint(n)")
+    assert verdict.pass_rate == 2 / 25
+    assert verdict.failures == {Failure.TIMED_OUT: 23}
+
+
+async def test_a_busy_machine_makes_no_program_wrong(judge: ProgramJudge) -> None:
+    """A time limit counts seconds of CPU; who waits for a processor is given more by the clock."""
+    asked = PROBLEM.model_copy(
+        update={"tests": (ProgramTest(stdin="", stdout="1"),), "wall_seconds": 1.0}
+    )
+    verdict = await judge.program(asked, "import time\ntime.sleep(1.5)\nprint(1)")
+    assert verdict.pass_rate == 1
 
 
 async def test_generated_tests_are_held_against_a_golden_program_and_the_teams(

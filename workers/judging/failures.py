@@ -11,7 +11,7 @@ import re
 from agents.environments.code import AssertionTest, CodeTest
 from agents.judging import Failure
 from workers.sandbox import Ending
-from workers.sandbox.judge import Outcome
+from workers.sandbox.judge import OF_THE_TEST, Outcome
 
 _REFUSED = re.compile(
     r"PermissionError|Operation not permitted|Read-only file system|Network is unreachable"
@@ -31,7 +31,7 @@ def failure_of(outcome: Outcome, test: CodeTest) -> Failure | None:
     """The class of an outcome; None for a test that was passed."""
     if outcome.passed:
         return None
-    why = outcome.why.removeprefix("the test: ")
+    why = outcome.why.removeprefix(OF_THE_TEST)
     wrong = "AssertionError" if isinstance(test, AssertionTest) else "wrong answer"
     return Failure.WRONG_ANSWER if why.startswith(wrong) else failure_by(why)
 

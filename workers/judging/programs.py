@@ -18,10 +18,7 @@ from workers.sandbox.judge import Judge, Outcome
 log = structlog.get_logger("workers.judging")
 
 PATIENCE = 3
-"""Time-outs of one program after which its other tests count as timed out untried: a program that
-hangs would else hold its judge up for minutes."""
-_TOGETHER = 16
-"""Tests between two looks at that."""
+"""Time-outs of one program after which its other tests count as timed out."""
 KEPT = 256
 """Problems whose golden programs are remembered."""
 
@@ -59,20 +56,10 @@ class ProgramJudge:
         total = len(problem.tests)
         if not program:
             return ProgramVerdict(pass_rate=0.0, failures={Failure.NO_CODE: total})
-        failures: Counter[Failure] = Counter()
-        tried = 0
-        while tried < total and failures[Failure.TIMED_OUT] < PATIENCE:
-            tests = problem.tests[tried : tried + _TOGETHER]
-            outcomes = (await self._judge.check(problem, program, tests)).outcomes
-            found = map(failure_of, outcomes, tests)
-            failures.update(failure for failure in found if failure is not None)
-            tried += len(tests)
-        failures[Failure.TIMED_OUT] += total - tried
-        passed = total - failures.total()
-        return ProgramVerdict(
-            pass_rate=passed / total,
-            failures={failure: count for failure, count in failures.items() if count},
-        )
+        verdict = await self._judge.check(problem, program, problem.tests, patience=PATIENCE)
+        found = map(failure_of, verdict.outcomes, problem.tests)
+        failures = Counter(failure for failure in found if failure is not None)
+        return ProgramVerdict(pass_rate=(total - failures.total()) / total, failures=dict(failures))
 
     async def tests(
         self, problem: CodeProblem, program: str, tests: Sequence[ProgramTest | CallTest | None]

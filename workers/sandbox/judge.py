@@ -15,9 +15,10 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from bisect import bisect_left, insort
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from agents.environments.code import (
     AssertionTest,
@@ -36,10 +37,14 @@ from workers.sandbox.pool import Sandbox
 from workers.sandbox.process import SandboxProcess
 from workers.sandbox.result import Ending
 
+T = TypeVar("T")
+
 MAX_SHOWN = 2_000
 """Of what a program wrote, in an outcome."""
 MAX_PROGRAM_CHARS = 2**20
 """A longer program fails. The longest golden one has 20 kB."""
+OF_THE_TEST = "the test: "
+"""Before the reason of an outcome that is the test's own end, and not the program's."""
 _MAX_SECONDS = 3600
 _LEAST_MEMORY = 64 * MIB
 """An interpreter needs some, whatever a problem of C++ programmers says."""
@@ -50,6 +55,9 @@ would fail by it, however little of it is used. A program may so use more than i
 and never more than the sandbox does."""
 _GRACE_SECONDS = 1.0
 """Between the end of a process's output and its own."""
+_WAITING = 3.0
+"""How much longer than its time limit a test may take by the clock. The limit itself is in seconds
+of CPU: a verdict must not depend on what else the machine does."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,15 @@ class Outcome:
     """What the program wrote or returned, cut; empty where an assertion says only whether."""
     why: str
     """Empty when it passed: else `wrong answer`, how the program ended, or what was raised."""
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the program did not answer in time."""
+        return self.why.removeprefix(OF_THE_TEST).startswith(Ending.TIMED_OUT)
+
+
+_UNTRIED = Outcome(False, "", Ending.TIMED_OUT)
+"""Of a test behind too many others that timed out."""
 
 
 @dataclass(frozen=True)
@@ -80,52 +97,95 @@ class Verdict:
         return bool(self.outcomes) and all(each.passed for each in self.outcomes)
 
 
+@dataclass
+class _Outcomes:
+    """What is known of the tests of a program, by their places."""
+
+    patience: int
+    found: dict[int, Outcome] = field(default_factory=dict[int, Outcome])
+    _hung: list[int] = field(default_factory=list[int])
+
+    def add(self, found: dict[int, Outcome]) -> None:
+        self.found |= found
+        for at, each in found.items():
+            if each.timed_out:
+                insort(self._hung, at)
+
+    def hopeless(self, place: int) -> bool:
+        """Whether too many tests before it timed out."""
+        return bisect_left(self._hung, place) >= self.patience
+
+    def left(self, tests: dict[int, T]) -> dict[int, T]:
+        """Those that are still to be tried."""
+        return {
+            at: test for at, test in tests.items() if at not in self.found and not self.hopeless(at)
+        }
+
+
 class Judge:
     """Judges programs in a sandbox that its owner opens and closes."""
 
-    def __init__(self, sandbox: Sandbox, *, time_factor: float = 1.0) -> None:
-        """`time_factor` stretches the problems' own time limits, on a slow or busy machine."""
+    def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
-        self._time_factor = time_factor
 
     async def judge(self, problem: CodeProblem, code: str) -> Verdict:
         """A model's code against the golden tests. Raises SandboxUnavailable."""
         return await self.check(problem, code, problem.tests)
 
-    async def check(self, problem: CodeProblem, code: str, tests: Sequence[CodeTest]) -> Verdict:
-        """The same with other tests, for example generated ones."""
+    async def check(
+        self,
+        problem: CodeProblem,
+        code: str,
+        tests: Sequence[CodeTest],
+        *,
+        patience: int | None = None,
+    ) -> Verdict:
+        """The same with other tests, for example generated ones. Tests behind `patience` others
+        that timed out count as timed out, and are mostly not tried: a program that hangs would
+        else hold its judge up for minutes."""
         program = assembled(problem, code)
         if len(program) > MAX_PROGRAM_CHARS:
             long = Outcome(False, "", f"the program has more than {MAX_PROGRAM_CHARS:,} characters")
             return Verdict((long,) * len(tests))
         limits = self._limits(problem)
-        outcomes: dict[int, Outcome] = {}
-        runs = [(at, test) for at, test in enumerate(tests) if isinstance(test, ProgramTest)]
-        ran = await asyncio.gather(*(self._run(program, test, limits) for _, test in runs))
-        outcomes.update(zip((at for at, _ in runs), ran, strict=True))
+        outcomes = _Outcomes(len(tests) if patience is None else patience)
+        runs = {at: test for at, test in enumerate(tests) if isinstance(test, ProgramTest)}
+        turns = asyncio.Semaphore(self._sandbox.parallel)
+
+        async def run(at: int, test: ProgramTest) -> None:
+            async with turns:
+                if not outcomes.hopeless(at):
+                    outcomes.add({at: await self._run(program, test, limits)})
+
+        await asyncio.gather(*(run(at, test) for at, test in runs.items()))
         calls = {at: test for at, test in enumerate(tests) if isinstance(test, CallTest)}
-        while calls:
-            outcomes.update(await self._call(program, calls, limits))
-            calls = {at: test for at, test in calls.items() if at not in outcomes}
+        while waiting := outcomes.left(calls):
+            outcomes.add(await self._call(program, waiting, limits))
         asserts = {at: test for at, test in enumerate(tests) if isinstance(test, AssertionTest)}
-        while asserts:
-            outcomes.update(await self._assert(problem, program, asserts, limits))
-            asserts = {at: test for at, test in asserts.items() if at not in outcomes}
-        return Verdict(tuple(outcomes[at] for at in range(len(tests))))
+        while waiting := outcomes.left(asserts):
+            outcomes.add(await self._assert(problem, program, waiting, limits))
+        # By their order and not by when they ended, so that a verdict does not depend on that.
+        return Verdict(
+            tuple(
+                _UNTRIED if outcomes.hopeless(at) else outcomes.found[at]
+                for at in range(len(tests))
+            )
+        )
 
     def _limits(self, problem: CodeProblem) -> Limits:
         """Of one test: the sandbox's, or less where the problem says so."""
         general = self._sandbox.limits
-        wall = general.wall_seconds
+        wall, cpu = general.wall_seconds, general.cpu_seconds
         if problem.wall_seconds is not None:
-            wall = min(wall, problem.wall_seconds * self._time_factor)
+            allowed = problem.wall_seconds * self._sandbox.time_factor
+            wall, cpu = min(wall, allowed * _WAITING), min(cpu, math.ceil(allowed))
         memory = general.memory_bytes
         if problem.memory_bytes is not None:
             memory = min(memory, max(_LEAST_MEMORY, problem.memory_bytes) + _RESERVED)
         return general.model_copy(
             update={
                 "wall_seconds": wall,
-                "cpu_seconds": min(general.cpu_seconds, math.ceil(wall)),
+                "cpu_seconds": cpu,
                 "memory_bytes": memory,
             }
         )
@@ -197,7 +257,7 @@ async def _relayed(
         while at not in outcomes:
             line = await assertions.read_line(until - loop.time())
             if line is None:
-                outcomes[at] = Outcome(False, "", f"the test: {await _ending(assertions)}")
+                outcomes[at] = Outcome(False, "", f"{OF_THE_TEST}{await _ending(assertions)}")
                 return outcomes
             said: dict[str, Any] = json.loads(line)
             if "ask" not in said:

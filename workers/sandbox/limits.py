@@ -47,6 +47,8 @@ class SandboxSettings(BaseModel):
     """Programs that run at once."""
     ready: int = Field(default_factory=lambda: 2 * cores(), ge=1, le=1024)
     """Interpreters that wait for a program, each about 15 MB."""
+    time_factor: float = Field(default=1.0, gt=0, le=100)
+    """Stretches the time limits that problems bring along: most are meant for C++."""
     unsafe_exec: bool = False
     """Run programs without bubblewrap: they can read your files, use the network and start
     processes. Limits of time, memory and output still hold. For where there is nothing to lose."""

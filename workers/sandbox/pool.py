@@ -77,6 +77,16 @@ class Sandbox:
         return self._limits
 
     @property
+    def parallel(self) -> int:
+        """Programs that run at once."""
+        return self._settings.parallel
+
+    @property
+    def time_factor(self) -> float:
+        """What problems' own time limits are stretched by."""
+        return self._settings.time_factor
+
+    @property
     def waiting(self) -> int:
         """Interpreters that are ready for a program."""
         ready = (start for start in self._starting if start.done() and not start.cancelled())

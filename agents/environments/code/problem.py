@@ -84,7 +84,7 @@ class CodeProblem(Record):
     """Golden programs, if there are any."""
     difficulty: str = Field(default="", max_length=100)
     wall_seconds: float | None = Field(default=None, gt=0)
-    """For one test, as the problem says."""
+    """For one test, as the problem says. Its judge counts seconds of CPU, and waits longer."""
     memory_bytes: int | None = Field(default=None, gt=0)
 
     @property
