@@ -21,7 +21,7 @@ def write_whole(path: Path, text: str) -> None:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
-    _flush(path.parent)
+    flush(path.parent)
 
 
 @contextmanager
@@ -33,18 +33,24 @@ def whole_folder(folder: Path) -> Generator[Path]:
     part.mkdir()
     try:
         yield part
-        for path in (*part.rglob("*"), part):
-            _flush(path)
+        flush_all(part)
         if folder.is_dir():
             folder.rmdir()
         part.rename(folder)
-        _flush(folder.parent)
+        flush(folder.parent)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _flush(path: Path) -> None:
-    """Onto the disk: what was renamed before it is safe could be found empty after a power cut."""
+def flush_all(folder: Path) -> None:
+    """The folder and all that is in it: see `flush`. Raises OSError."""
+    for path in (*folder.rglob("*"), folder):
+        flush(path)
+
+
+def flush(path: Path) -> None:
+    """A file, or the names in a folder, onto the disk: what was renamed before it is safe could be
+    found empty after a power cut. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -45,13 +45,17 @@ def load_base(
     model: str,
     dtype: Literal["float32", "bfloat16"] = "float32",
     template_options: Mapping[str, TemplateValue] | None = None,
+    *,
+    device: str = "auto",
 ) -> LoadedModel:
     """A model by the code that serves it, which renders prompts by these options of its chat
-    template. Raises `UnreadableModel`."""
+    template; `auto` is a GPU where there is one. Raises `UnreadableModel`."""
     chosen = dict(template_options or {})
     try:
         return load_model(
-            ModelSettings(engine="torch", model=model, dtype=dtype, template_options=chosen)
+            ModelSettings(
+                engine="torch", model=model, dtype=dtype, template_options=chosen, device=device
+            )
         )
     except EngineError as error:
         raise UnreadableModel(str(error)) from error

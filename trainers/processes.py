@@ -13,6 +13,7 @@ import os
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from trainers.errors import TrainingError
@@ -20,6 +21,10 @@ from workers.installation import how_to_install
 
 if TYPE_CHECKING:
     import torch
+
+SILENCE = timedelta(hours=1)
+"""After which a process is given up whose connections are open: its machine has lost its power. To
+read a large store, while the others wait, takes less, and so does a checkpoint on a slow disk."""
 
 
 @dataclass(frozen=True)
@@ -121,12 +126,12 @@ def joined() -> Generator[Processes]:
         return
     sharded = _sharded()
     try:
-        from accelerate import Accelerator
+        from accelerate import Accelerator, InitProcessGroupKwargs
     except ImportError as error:
         raise TrainingError(
             f"training in several processes needs the package accelerate; {how_to_install('train')}"
         ) from error
-    accelerator = Accelerator()
+    accelerator = Accelerator(kwargs_handlers=[InitProcessGroupKwargs(timeout=SILENCE)])
     if accelerator.num_processes != int(os.environ["WORLD_SIZE"]):
         raise TrainingError(
             f"a launcher started {os.environ['WORLD_SIZE']} processes, but accelerate found no "

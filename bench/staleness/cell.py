@@ -22,7 +22,7 @@ from trainers.grpo.arms.reinforced import Batch, ReinforcedSteps, grpo_settings
 from trainers.grpo.in_process import Prompter, evaluate
 from trainers.grpo.learner import NotFinite
 from trainers.grpo.pipeline import begun
-from trainers.grpo.sampling import Sampler
+from trainers.grpo.sampling import DEVICE, Sampler
 from trainers.grpo.settings import SHARED
 from trainers.interruption import deferred_interrupt
 from trainers.job_processes import Told
@@ -54,7 +54,7 @@ def _train(
 ) -> CellResult:
     began, demo, kind = time.process_time(), settings.demo, KINDS[AT_GRPO]
     base = Cell(seed=cell.seed).folder(output) / MODEL
-    loaded = load_base(str(base))
+    loaded = load_base(str(base), device=DEVICE)
     grpo = grpo_settings(demo, kind, weights_sha256(base), cell.seed, correction=cell.correction)
     policies = begun(grpo, [SHARED], loaded)
     prompter, sampler = Prompter(loaded), Sampler(loaded.model, loaded.end_ids, padding=0)

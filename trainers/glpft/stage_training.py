@@ -314,8 +314,10 @@ class StageTraining:
             trained, optimizers, spread(tensors, trained) if self.processes.sharded else tensors
         )
         torch.set_rng_state(checkpoint.tensors[_RANDOM_STATE])
-        if self.network.device.type == "cuda":
-            torch.cuda.set_rng_state(checkpoint.tensors[f"{_RANDOM_STATE}.cuda"])
+        of_cuda = checkpoint.tensors.get(f"{_RANDOM_STATE}.cuda")
+        # The stage may go on with another device than it was begun with.
+        if of_cuda is not None and self.network.device.type == "cuda":
+            torch.cuda.set_rng_state(of_cuda)
         self.state = checkpoint.state
 
 

@@ -24,7 +24,7 @@ def begun_weights(network: Network, settings: GrpoSettings) -> dict[str, dict[st
     for policy, begin in settings.begins.items():
         folder = base_folder(begin.model)
         if network.adapter is None:
-            weights = dict(load_base(str(folder)).model.named_parameters())
+            weights = dict(load_base(str(folder), device="cpu").model.named_parameters())
         else:
             weights = _adapter(network, folder, settings)
         found[policy] = _fitting(network, weights, folder)

@@ -112,7 +112,10 @@ def train(
     watch = watch if watch is not None and processes.is_first else Watch()
     require_possible(settings, data)
     with processes.in_turn():
-        claim(output, settings, data, restart=restart and processes.is_first)
+        if processes.is_first:
+            claim(output, settings, data, restart=restart)
+        elif not (output / SETTINGS).exists():
+            raise _unshared(output, processes)
     finished = read_report(output)
     if finished is not None:
         watch.say(f"the training in {output} is finished; --restart trains anew")
@@ -194,6 +197,8 @@ class _Training:
         """Train to the end, and write what came of it."""
         require_room(self.work, self.policies)
         self._restore()
+        if self.processes.sum_of(self.state.step) != self.processes.count * self.state.step:
+            raise _unshared(self.output, self.processes)
         if self.processes.is_first:
             # Before its first step, without which the others can't end theirs.
             self.kept.forget_after(self.state.step)
@@ -305,6 +310,13 @@ class _Training:
         write_policies(self.policies, self.output / where, self.base, facts_of)
 
 
+def _unshared(output: Path, processes: Processes) -> TrainingError:
+    return TrainingError(
+        f"process {processes.index + 1} of {processes.count} does not find in {output} what "
+        "another one finds there: name a folder that all machines share"
+    )
+
+
 def require_possible(settings: GrpoSettings, data: GrpoData) -> None:
     """Raises `TrainingError` if settings and data don't go together."""
     names = policy_names(settings, data)
@@ -334,10 +346,11 @@ def claim(output: Path, settings: GrpoSettings, data: GrpoData, *, restart: bool
         return
     if path.exists():
         # The settings stay until others take their place: whose folder it is, is known at any time.
-        for name in (CHECKPOINTS, "curves", POLICIES, LAST_GOOD, LEARNED_TOKENS):
-            shutil.rmtree(output / name, ignore_errors=True)
+        # The report goes first: with it a training is finished, whatever else is there.
         for name in (REPORT, PAGE, RUNS):
             (output / name).unlink(missing_ok=True)
+        for name in (CHECKPOINTS, "curves", POLICIES, LAST_GOOD, LEARNED_TOKENS):
+            shutil.rmtree(output / name, ignore_errors=True)
     else:
         # The runs are written first: they may stand there alone after a kill.
         require_unused(output, but=(RUNS,))

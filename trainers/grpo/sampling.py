@@ -2,6 +2,8 @@
 
 Candidates that have written the same so far are one row: their next tokens are drawn from one
 distribution. The keys and values of a prompt are computed once for all of its candidates.
+
+It is for small models on one core each: a GPU is used by the engines that serve, and by `Learner`.
 """
 
 from __future__ import annotations
@@ -13,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
+
+DEVICE = "cpu"
+"""Where the model lies that a `Sampler` draws from, whatever else the machine has."""
 
 
 @dataclass(frozen=True, slots=True)

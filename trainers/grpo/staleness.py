@@ -5,35 +5,21 @@ Two rules bound it (AReaL, Fu et al. 2025, arXiv:2505.24298, §5.1). A loop keep
 counted in rounds: it begins no rollouts of a round that is more than η after the one in work
 (`LoopSettings.ahead`), so that what is begun now is trained on at most η versions later. What is
 older all the same is left out as a batch is made: of a loop's own groups by `loop.harvest`, of a
-store's, which may have been recorded without a bound, by `sweep`.
+store's, which may have been recorded without a bound, by `stream`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from trainers.grpo.groups import Group
 
 
-@dataclass(frozen=True)
-class Swept:
-    """Groups in their order, divided."""
-
-    kept: tuple[Group, ...]
-    dropped: tuple[Group, ...]
-    """Too old, for now and for ever."""
-
-
-def sweep(groups: Sequence[Group], version: int, limit: int | None) -> Swept:
-    """Divide what waits when a batch is made for the weights of `version`, which learn from nothing
-    that is more than `limit` versions older (η; None: any number)."""
-    fresh = [limit is None or version - group.policy.version <= limit for group in groups]
-    return Swept(
-        tuple(group for group, one in zip(groups, fresh, strict=True) if one),
-        tuple(group for group, one in zip(groups, fresh, strict=True) if not one),
-    )
+def too_old(group: Group, version: int, limit: int | None) -> bool:
+    """Whether the weights of `version`, and so all later ones, don't learn from a group: they learn
+    from nothing that is more than `limit` versions older (η; None: any number)."""
+    return limit is not None and version - group.policy.version > limit
 
 
 def counts_by_age(groups: Iterable[Group], version: int) -> dict[int, int]:

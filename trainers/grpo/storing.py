@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel
 
+from runtime.whole_files import flush, flush_all
 from trainers.checkpoints import CheckpointState, load_checkpoint, require_disk, save_checkpoint
 from trainers.errors import NotEnoughDisk
 from trainers.full_disks import writing
@@ -42,8 +43,10 @@ def restore(work: Path, kind: type[StateT], policies: Policies) -> StateT | None
         return None
     tensors = dict(checkpoint.tensors)
     torch.set_rng_state(tensors.pop(_RANDOM_STATE))
-    if policies.network.device.type == "cuda":
-        torch.cuda.set_rng_state(tensors.pop(f"{_RANDOM_STATE}.cuda"))
+    of_cuda = tensors.pop(f"{_RANDOM_STATE}.cuda", None)
+    # The training may go on with another device than it was begun with.
+    if of_cuda is not None and policies.network.device.type == "cuda":
+        torch.cuda.set_rng_state(of_cuda)
     policies.restore(tensors)
     return checkpoint.state
 
@@ -82,8 +85,10 @@ def write_policies(
                 folder.mkdir(parents=True)
                 policies.network.write(folder, base)
                 (folder / FACTS).write_text(facts_of(name).model_dump_json(indent=1) + "\n")
+            flush_all(part)
             shutil.rmtree(final, ignore_errors=True)
             part.rename(final)
+            flush(final.parent)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 

@@ -10,6 +10,7 @@ are all the same is passed over, counted, and takes no place in a batch.
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -18,7 +19,7 @@ from typing import NamedTuple
 from trainers.grpo.advantages import has_signal
 from trainers.grpo.groups import Group
 from trainers.grpo.settings import GrpoSettings
-from trainers.grpo.staleness import sweep
+from trainers.grpo.staleness import too_old
 
 
 @dataclass(frozen=True)
@@ -59,13 +60,12 @@ def step_batches(
     version, done = settings.base_version, 0
     stale, flat = 0, list[Group]()
     for epoch in range(settings.epochs):
-        waiting = ordered(groups, settings.seed, epoch)
+        waiting = deque(ordered(groups, settings.seed, epoch))
         while waiting:
-            swept = sweep(waiting, version, settings.staleness)
-            ready = [group for group in swept.kept if group.policy.version <= version]
-            taken = _taken(ready, settings.batch)
-            waiting = list(swept.kept[len(taken) :])
-            stale += len(swept.dropped)
+            while waiting and too_old(waiting[0], version, settings.staleness):
+                waiting.popleft()
+                stale += 1
+            taken = _taken(waiting, version, settings.batch)
             flat += [group for group in taken if not has_signal(group.rewards)]
             learned = tuple(group for group in taken if has_signal(group.rewards))
             if learned:
@@ -93,12 +93,10 @@ def ordered(groups: Sequence[Group], seed: int, epoch: int) -> list[Group]:
     return ordered
 
 
-def _taken(ready: Sequence[Group], count: int) -> list[Group]:
-    """From the front, until `count` have a signal."""
+def _taken(waiting: deque[Group], version: int, count: int) -> list[Group]:
+    """From the front, of this version and earlier ones, until `count` have a signal."""
     taken: list[Group] = []
-    for group in ready:
-        if count == 0:
-            break
-        taken.append(group)
-        count -= has_signal(group.rewards)
+    while count and waiting and waiting[0].policy.version <= version:
+        taken.append(waiting.popleft())
+        count -= has_signal(taken[-1].rewards)
     return taken

@@ -17,7 +17,7 @@ from trainers.grpo.begins import begun_weights
 from trainers.grpo.in_process import Prompter, Rules, roll_out
 from trainers.grpo.pipeline import begun
 from trainers.grpo.policies import Policies
-from trainers.grpo.sampling import Sampler
+from trainers.grpo.sampling import DEVICE, Sampler
 from trainers.grpo.settings import SHARED, Begin, GrpoSettings
 from trainers.network import load_base
 from workers.engines.local.adapter_base import weights_sha256
@@ -36,7 +36,7 @@ class Measurement:
             base=str(base), base_sha256=weights_sha256(base), data_sha256="", weights="lora",
             rank=settings.reinforced.rank,
         )  # fmt: skip
-        loaded = load_base(str(base))
+        loaded = load_base(str(base), device=DEVICE)
         self._network = begun(self._grpo, (SHARED,), loaded).network
         self._prompter = Prompter(loaded)
         self._sampler = Sampler(loaded.model, loaded.end_ids, padding=0)

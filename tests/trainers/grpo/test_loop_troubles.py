@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import subprocess
 from collections.abc import Generator, Iterator
@@ -24,6 +25,7 @@ from trainers.grpo.loop.rounds import LoopWatch
 from trainers.grpo.pipeline import begun
 from trainers.grpo.storing import write_policies
 from trainers.network import load_base
+from workers.engines.local.adapter_base import FACTS
 from workers.settings import RoleWorkerSettings
 
 from .looped import (
@@ -76,6 +78,46 @@ def test_a_loss_that_is_no_number_stops_the_loop_which_still_serves_the_last_goo
         assert policy.path_of(policy.current) == str((book.published(1) / "shared").resolve())
     book.keep(wave, runs)
     assert [each.round for each in run_loop(settings, output, where.settings).rounds] == [1, 2]
+
+
+def test_an_adapter_that_a_worker_refused_is_tried_again_when_the_command_is(
+    where: Deployed, tmp_path: Path
+) -> None:
+    settings, output = loop_settings(where.base, rounds=1), tmp_path / "out"
+    aside = tmp_path / "aside"
+
+    def take_away(facts: RoundFacts, rounds: int) -> None:
+        weights(output).rename(aside)
+
+    with pytest.raises(TrainingError, match=r"refuses version \d+.*go on with the same command"):
+        run_loop(settings, output, where.settings, LoopWatch(round=take_away))
+    with pytest.raises(TrainingError, match=r"refuses version \d+.*go on with the same command"):
+        run_loop(settings, output, where.settings)
+    aside.rename(weights(output))
+    report = run_loop(settings, output, where.settings)
+    policy = on_bus(where.settings.bus, "pair/tool")
+    assert policy.current == report.served["pair/tool"]
+    assert policy.path_of(policy.current) == str(weights(output).parent.resolve())
+
+
+def weights(output: Path) -> Path:
+    """What came of the first round."""
+    return book_of(output).published(1) / "shared" / "adapter_model.safetensors"
+
+
+def test_versions_that_are_gone_are_written_again_from_the_checkpoint(
+    where: Deployed, tmp_path: Path
+) -> None:
+    settings, output = loop_settings(where.base, rounds=2), tmp_path / "out"
+    killed_at("_publish", 2, settings, output, where.settings)
+    book = book_of(output)
+    number = max(number for number, _ in book.all_published())
+    before, facts = adapter(book, number), book.published(number) / "shared" / FACTS
+    said = facts.read_text()
+    shutil.rmtree(book.published(number))
+    run_loop(settings, output, where.settings)
+    assert same(adapter(book, number), before)
+    assert facts.read_text() == said
 
 
 def spoiled(run: Trajectory) -> Trajectory:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agents.records import PolicyRef
 from trainers.grpo.groups import Group, GroupKey, Member
-from trainers.grpo.staleness import counts_by_age, sweep
+from trainers.grpo.staleness import counts_by_age, too_old
 
 
 def groups_of(*versions: int) -> list[Group]:
@@ -18,12 +18,10 @@ def groups_of(*versions: int) -> list[Group]:
     ]
 
 
-def test_a_sweep_drops_what_is_too_old_and_keeps_the_order() -> None:
+def test_a_group_is_too_old_when_more_versions_were_made_since_than_the_bound() -> None:
     groups = groups_of(0, 3, 1, 2)
-    swept = sweep(groups, 3, limit=1)
-    assert [group.policy.version for group in swept.kept] == [3, 2]
-    assert [group.policy.version for group in swept.dropped] == [0, 1]
-    assert sweep(groups, 9, limit=None).kept == tuple(groups)
+    assert [too_old(group, 3, limit=1) for group in groups] == [True, False, True, False]
+    assert not any(too_old(group, 9, limit=None) for group in groups)
 
 
 def test_groups_are_counted_by_age() -> None:

@@ -20,7 +20,7 @@ from trainers.grpo.facts import PolicyFacts
 from trainers.grpo.in_process import Prompter
 from trainers.grpo.pipeline import begun
 from trainers.grpo.policies import Policies
-from trainers.grpo.sampling import Sampler
+from trainers.grpo.sampling import DEVICE, Sampler
 from trainers.grpo.settings import SHARED, Begin, GrpoSettings
 from trainers.network import load_base
 from workers.engines.local.adapter_base import FACTS, weights_sha256
@@ -105,7 +105,7 @@ def _folder(model: Path, name: str) -> Path:
 
 
 def _playing(grpo: GrpoSettings, arm: Arm, base: Path) -> Playing:
-    loaded = load_base(str(base))
+    loaded = load_base(str(base), device=DEVICE)
     policies = begun(grpo, _names(grpo, arm), loaded)
     sampler = Sampler(loaded.model, loaded.end_ids, padding=0)
     return Playing(grpo, policies, Prompter(loaded), sampler, base)

@@ -202,11 +202,12 @@ def claim(output: Path, settings: LoopSettings, *, restart: bool) -> Book:
         require_same_recipe(found.settings, settings, output)
         return Book(output, found.id)
     if path.exists():
-        # What was published stays: a deployment may answer with it.
-        for name in (CHECKPOINTS, "curves", LEARNED_TOKENS, POLICIES, "rounds"):
-            shutil.rmtree(output / name, ignore_errors=True)
+        # The report goes first: with it a training is finished, whatever else is there. What was
+        # published stays: a deployment may answer with it.
         for name in (REPORT, PAGE):
             (output / name).unlink(missing_ok=True)
+        for name in (CHECKPOINTS, "curves", LEARNED_TOKENS, POLICIES, "rounds"):
+            shutil.rmtree(output / name, ignore_errors=True)
     else:
         require_unused(output)
     made = Claim(id=secrets.token_hex(4), settings=settings)

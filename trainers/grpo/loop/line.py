@@ -14,22 +14,19 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ConfigDict, TypeAdapter
+
 from trainers.errors import TrainingError
 from trainers.grpo.stream import StepBatch
-from trainers.processes import Processes
+from trainers.processes import SILENCE, Processes
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from trainers.interruption import Interruption
-
-SILENCE = timedelta(hours=1)
-"""After which a process is given up whose connections are open: its machine has lost its power. A
-checkpoint on a slow disk takes less."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +53,9 @@ class End:
 
 
 Word = Start | Step | End
+# As JSON and not as torch would hand objects round, by pickle: whoever can reach the port would run
+# code here.
+_WORDS: TypeAdapter[Word] = TypeAdapter(Word, config=ConfigDict(ser_json_inf_nan="constants"))
 
 
 class EndedWithFirst(TrainingError):
@@ -157,14 +157,15 @@ class Line:
         self._others_listen = True
         return _Sign(int(brought))
 
-    def _handed_round(self, word: Word | None) -> Any:
+    def _handed_round(self, word: Word | None) -> Word:
         """The first process's word; the others bring None."""
         import torch
 
         self._others_listen = False
-        box = [word]
-        torch.distributed.broadcast_object_list(
-            box, src=0, group=self._group, device=torch.device("cpu")
-        )
+        said = b"" if word is None else _WORDS.dump_json(word)
+        length = torch.tensor(len(said))
+        torch.distributed.broadcast(length, src=0, group=self._group)
+        content = torch.frombuffer(bytearray(said.ljust(int(length))), dtype=torch.uint8)
+        torch.distributed.broadcast(content, src=0, group=self._group)
         self._others_listen = True
-        return box[0]
+        return _WORDS.validate_json(content.numpy().tobytes())

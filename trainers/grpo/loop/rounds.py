@@ -153,8 +153,8 @@ class Loop:
         self.state = restore(self.work, LoopState, self.policies) or self.state
         self.kept.forget_after(self.state.step)
         self.book.forget_trajectories(self.state.step)
-        if self.state.step == 0 and not self.book.published(0).exists():
-            self._write(0)
+        if not self.book.published(self.state.step).exists():
+            self._write(self.state.step)
         with ExitStack() as open_curves, deferred_interrupt() as interruption:
             self.asked_to_stop = lambda: self.line.stopped(interruption.asked)
             # Here, and not on the bus, other processes are waited for that load their base still.
@@ -205,12 +205,13 @@ class Loop:
         self.state = self.state.model_copy(
             update={"step": number, "history": (*self.state.history, facts)}
         )
-        save(self.work, self.state, self.policies)
-        self.book.forget_trajectories(number)
+        # Before the checkpoint: without it, a point that is drawn is withdrawn.
         with writing(self.book.output / "curves"):
             curves["rounds"].add(number, facts.curves())
             for name, each in made.items():
                 curves[name].add(number, each.curves())
+        save(self.work, self.state, self.policies)
+        self.book.forget_trajectories(number)
         self.watch.round(facts, self.settings.rounds)
 
     def _last_good(self) -> str:
@@ -377,11 +378,12 @@ class Loop:
     def _write(self, number: int, *steps: StepFacts) -> None:
         """What came of a round, as the engines read it."""
         final = self.book.published(number)
+        done = (*(each.step for each in self.state.history), *steps)
         facts_of = partial(
             PolicyFacts.of,
             settings=self.settings.grpo,
-            version=steps[-1].version + 1 if steps else 0,
-            steps=(*(each.step for each in self.state.history), *steps),
+            version=done[-1].version + 1 if done else 0,
+            steps=done,
         )
         write_policies(self.policies, final, self.base, facts_of)
 

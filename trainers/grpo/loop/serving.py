@@ -26,22 +26,18 @@ async def serve(
 
     `before` is what the deployment is expected to answer with until then. Workers that say nothing
     within `wait` seconds are named and not waited for: what they answer with an older version is
-    not learned from. Raises `TrainingError` if one refuses, or if somebody else has chosen another
-    version for a policy.
+    not learned from. What a worker refused before this was called is published once more: since
+    then it may have been mended, and a worker tries a version once. Raises `TrainingError` if one
+    refuses, or if somebody else has chosen another version for a policy.
     """
     earlier = {each.policy: str(each.folder.resolve()) for each in before}
     versions: dict[str, int] = {}
     for each in chosen:
-        to = _once(str(each.folder.resolve()), earlier.get(each.policy))
-        try:
-            changed = await outlast(
-                "publish",
-                lambda to=to, each=each: policy_changes.change(bus, each.policy, to, wait),
-                give_up_after=max(wait, 60.0),
-                where=bus.settings.safe_url,
-            )
-        except PolicyError as error:
-            raise TrainingError(f"--loop: {error}") from error
+        path, began = str(each.folder.resolve()), time.time()
+        changed = await _changed(bus, each.policy, _once(path, earlier.get(each.policy)), wait)
+        published = changed.policy.published_at(changed.policy.current)
+        if changed.refusals and published is not None and published < began:
+            changed = await _changed(bus, each.policy, _again(path), wait)
         if changed.refusals:
             raise TrainingError(
                 f"--loop: {each.policy} {changed.refusals[0]}. Mend that, then go on with the same "
@@ -54,6 +50,31 @@ async def serve(
             say(f"{each.policy} version {changed.policy.current}: not loaded yet by {who}")
     book.note_served(number, versions)
     return versions
+
+
+async def _changed(
+    bus: Bus, policy: str, to: Callable[[Policy], Policy], wait: float
+) -> policy_changes.Changed:
+    """Raises `TrainingError`."""
+    try:
+        return await outlast(
+            "publish",
+            lambda: policy_changes.change(bus, policy, to, wait),
+            give_up_after=max(wait, 60.0),
+            where=bus.settings.safe_url,
+        )
+    except PolicyError as error:
+        raise TrainingError(f"--loop: {error}") from error
+
+
+def _again(path: str) -> Callable[[Policy], Policy]:
+    """With the adapter at `path`, which is in use, under another number."""
+
+    def to(policy: Policy) -> Policy:
+        in_use = policy.path_of(policy.current) == path
+        return policy.published(path, time.time()) if in_use else policy
+
+    return to
 
 
 def _once(path: str, before: str | None) -> Callable[[Policy], Policy]:
