@@ -377,7 +377,7 @@ async def test_agreement_counts_only_turns_in_which_something_was_proposed() -> 
 
 
 @pytest.mark.parametrize(
-    ("rewards", "exit_when", "expected"),
+    ("successes", "exit_when", "expected"),
     [
         ([0, 0, 0, 0], "positive", True),
         ([0, 0, 0, 1], "positive", False),
@@ -388,11 +388,24 @@ async def test_agreement_counts_only_turns_in_which_something_was_proposed() -> 
     ],
 )
 def test_an_observation_is_sampled_until_it_has_shown_enough(
-    rewards: list[float], exit_when: Exit, expected: bool
+    successes: list[bool], exit_when: Exit, expected: bool
 ) -> None:
     adaptive = AdaptiveSampling(exit_when=exit_when, rounds=3)
-    assert adaptive.wants_more(rewards, 4, 1) == expected
-    assert not adaptive.wants_more(rewards, 4, 3)
+    assert adaptive.wants_more(successes, 4, 1) == expected
+    assert not adaptive.wants_more(successes, 4, 3)
+
+
+async def test_a_success_is_what_solves_the_task_and_not_what_dense_rewards_add_up_to() -> None:
+    """A step along a shortest path earns more than 1, and a roundabout way to the goal less than
+    some that don't get there."""
+    run = pair_run(a_task(team=["plan_agent"]), candidates=2, adaptive={"exit_when": "positive"})
+    trajectory, *_ = await play(
+        run, tool=[], plan=[[answer("D"), "?"], [answer("D"), "?"], [TO_THE_GOAL, "?"]]
+    )
+    (step,) = trajectory.steps
+    totals = [each.reward_parts["total"] for each in step.candidates]
+    assert totals[0] > 1
+    assert (trajectory.outcome, len(step.candidates)) == (Outcome.SOLVED, 6)
 
 
 async def test_adaptive_sampling_draws_further_candidates_and_executes_the_best_of_all() -> None:

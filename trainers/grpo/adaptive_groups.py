@@ -8,7 +8,7 @@ of everything that was sampled, so that picking does not bend them.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pydantic import ValidationError
 
@@ -16,6 +16,7 @@ from agents.records import Run
 from agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from trainers.data.json_files import Unreadable
 
+NO_SUCCESS = "candidate whose rewards do not say whether it is a success"
 BAD_OPTIONS = "run whose adaptive sampling can't be read"
 
 
@@ -31,13 +32,21 @@ def adaptive_of(run: Run) -> AdaptiveSampling | None:
         raise Unreadable(BAD_OPTIONS, error.errors(include_url=False)[0]["msg"]) from error
 
 
-def keep(rewards: Sequence[float], size: int, success: float, seed: str) -> tuple[int, ...]:
+def succeeds(parts: Mapping[str, float], adaptive: AdaptiveSampling) -> bool:
+    """Whether a candidate with these reward parts counted as a success. Raises `Unreadable`."""
+    try:
+        return adaptive.succeeds(parts)
+    except KeyError as error:
+        raise Unreadable(NO_SUCCESS, f"no {error.args[0]}") from error
+
+
+def keep(successes: Sequence[bool], size: int, seed: str) -> tuple[int, ...]:
     """Which K samples are trained on: half of them successes and half of them not, or, where one
     kind has fewer, all of that kind. Indices in order; the same for the same seed."""
     rng = random.Random(seed)
     kinds = (
-        [at for at, reward in enumerate(rewards) if reward >= success],
-        [at for at, reward in enumerate(rewards) if reward < success],
+        [at for at, good in enumerate(successes) if good],
+        [at for at, good in enumerate(successes) if not good],
     )
     for kind in kinds:
         rng.shuffle(kind)

@@ -18,7 +18,11 @@ adaptively is a group of its own, of K of its candidates (`adaptive_groups`).
 
 Of the runs that `usable_runs` refuses nothing is learned, and from no completion twice: a fork's
 journal begins with its parent's. A fork is no whole run of its own either, since it shares what
-came before with its parent.
+came before with its parent. Nor is a run in which a step was chosen among several candidates by
+their rewards: that one is no plain sample of its policy. Play whole runs with one candidate each.
+
+(The arm of `bench grpo` that is called single agent + GRPO groups by `at-grpo`: candidates of one
+agent alone compete in one state.)
 """
 
 from __future__ import annotations
@@ -29,10 +33,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agents.records import Call, Candidate, PolicyRef, Trajectory
+from agents.records import Call, Candidate, PolicyRef, Step, Trajectory
 from agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from trainers.data.json_files import Reading, Skipped, Unreadable
-from trainers.grpo.adaptive_groups import adaptive_of, keep
+from trainers.grpo.adaptive_groups import adaptive_of, keep, succeeds
 from trainers.grpo.advantages import ADVANTAGES, Baseline
 from trainers.grpo.rewards import RewardChoice, candidate_reward, chosen, run_reward
 from trainers.grpo.sequences import Belongs, TokenSequence, sequences_of
@@ -47,6 +51,7 @@ INCOMPLETE = "incomplete group"
 TWICE = "run that is there twice"
 SEEN = "completion of a run that it was forked from"
 SEVERAL_AGENTS = "run of several agents"
+CHOSEN = "whole run with a step that was chosen among several candidates"
 
 
 @dataclass(frozen=True)
@@ -137,6 +142,8 @@ class _Sample:
     member: Member
     calls: frozenset[str]
     """Ids of its completions."""
+    parts: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Of a candidate's reward."""
     beside: Mapping[str, str] = field(default_factory=dict[str, str])
     """Of a whole run, what it shares with those that it competes with: each other agent that acted
     → by which weights, and the hash of the prompts."""
@@ -204,7 +211,14 @@ class Sealer:
         """The groups of a run whose steps were each sampled until they had shown enough."""
         size, sealed = self.sealing.size, list[Group]()
         found: dict[GroupKey, dict[PolicyRef, _Open]] = {}
+        good: dict[str, bool] = {}
         for sample in self._new_samples(trajectory):
+            origin = sample.member.origin
+            try:
+                good[origin] = succeeds(sample.parts, adaptive)
+            except Unreadable as error:
+                self.skipped.append(Skipped(origin, error.reason, error.detail))
+                continue
             found.setdefault(sample.key, {}).setdefault(sample.policy, _Open()).add(sample)
         for key, by_policy in found.items():
             for policy, members in [(each, by.members) for each, by in by_policy.items()]:
@@ -212,7 +226,8 @@ class Sealer:
                     continue
                 rewards = tuple(member.reward for member in members)
                 del by_policy[policy]
-                kept = keep(rewards, size, adaptive.success, f"{trajectory.run.id}/{key}")
+                successes = [good[member.origin] for member in members]
+                kept = keep(successes, size, f"{trajectory.run.id}/{key}")
                 chosen = tuple(members[at] for at in kept)
                 sealed.append(Group(key, policy, chosen, Sampled(rewards, kept)))
             self.skipped += self._incomplete(key, list(by_policy.items()))
@@ -291,7 +306,8 @@ def _candidates(
                 continue
             state = _digest(list(candidate.calls[0].prompt_ids))
             key = GroupKey(instance, step.agent, step.turn, state)
-            yield _Sample(key, policy, Member(origin, reward, sequences), _ids([candidate]))
+            member = Member(origin, reward, sequences)
+            yield _Sample(key, policy, member, _ids([candidate]), candidate.reward_parts)
 
 
 def _whole_runs(
@@ -306,7 +322,7 @@ def _whole_runs(
             continue
         origin = f"{trajectory.run.id}/{agent}"
         try:
-            own = [chosen(step) for step in trajectory.steps if step.agent == agent and step.calls]
+            own = [_only(step) for step in trajectory.steps if step.agent == agent and step.calls]
             reward = run_reward(trajectory, agent, sealing.reward)
             policy, sequences = _learnable(own, sealing)
             beside = _beside(trajectory, agent)
@@ -314,7 +330,15 @@ def _whole_runs(
             skipped.append(Skipped(origin, error.reason, error.detail))
             continue
         key = GroupKey(_instance(trajectory), agent, None, None)
-        yield _Sample(key, policy, Member(origin, reward, sequences), _ids(own), beside)
+        yield _Sample(key, policy, Member(origin, reward, sequences), _ids(own), beside=beside)
+
+
+def _only(step: Step) -> Candidate:
+    """The completion of a step, which is a plain sample of its policy: one that was chosen among
+    several, by their rewards, is none. Raises `Unreadable`."""
+    if len(step.candidates) > 1:
+        raise Unreadable(CHOSEN, f"turn {step.turn} of {step.agent}: {len(step.candidates)}")
+    return chosen(step)
 
 
 def _learnable(

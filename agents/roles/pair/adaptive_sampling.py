@@ -8,7 +8,7 @@ kind (`balanced`). Which K are learned from is the trainer's choice
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -24,16 +24,22 @@ class AdaptiveSampling(BaseModel):
     exit_when: Exit
     rounds: int = Field(default=4, ge=1, le=16)
     """At most."""
-    success: float = Field(default=1.0, allow_inf_nan=False)
-    """A candidate whose reward is at least this is a success."""
+    success: float | None = Field(default=None, allow_inf_nan=False)
+    """A candidate whose reward is at least this is a success. None: one that solves the task, or
+    would; a reward of dense parts has no value that says so."""
 
-    def wants_more(self, rewards: Sequence[float], size: int, done: int) -> bool:
-        """Whether an observation whose samples earned these rewards in `done` rounds is sampled
-        once more; `size` is K."""
+    def succeeds(self, parts: Mapping[str, float]) -> bool:
+        """Whether a candidate with these reward parts is a success. Raises KeyError without the
+        part that tells."""
+        return parts["sparse"] >= 1.0 if self.success is None else parts["total"] >= self.success
+
+    def wants_more(self, successes: Sequence[bool], size: int, done: int) -> bool:
+        """Whether an observation whose samples were so in `done` rounds is sampled once more;
+        `size` is K."""
         if done >= self.rounds:
             return False
-        good = sum(reward >= self.success for reward in rewards)
+        good = sum(successes)
         if self.exit_when == "positive":
             return good == 0
         needed = (size + 1) // 2
-        return good < needed or len(rewards) - good < size - needed
+        return good < needed or len(successes) - good < size - needed

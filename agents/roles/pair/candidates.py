@@ -59,24 +59,28 @@ async def choose(
     are no completions."""
     adaptive = None if options.greedy else options.adaptive
     scored: list[Scored[T]] = []
-    totals: list[float] = []
+    candidates: list[Candidate] = []
     done, more = 0, True
     while more:
         found = await score(await _completions(context, host, prompt, observed, options, done))
         scored += found
-        totals += [one.rewards.total(options.scheme, options.alpha) for one in found]
+        candidates += [
+            Candidate(calls=(one.call,), action=one.action, reward_parts=_parts(one, options))
+            for one in found
+        ]
         done += 1
-        more = adaptive is not None and adaptive.wants_more(totals, options.candidates, done)
-    selected = totals.index(max(totals))
-    candidates = tuple(
-        Candidate(
-            calls=(one.call,),
-            action=one.action,
-            reward_parts={**one.rewards.scores(), **one.rewards.sums(), "total": total},
+        more = adaptive is not None and adaptive.wants_more(
+            [adaptive.succeeds(one.reward_parts) for one in candidates], options.candidates, done
         )
-        for one, total in zip(scored, totals, strict=True)
-    )
-    return Choice(candidates, selected, totals[selected], scored[selected].found)
+    totals = [one.reward_parts["total"] for one in candidates]
+    selected = totals.index(max(totals))
+    return Choice(tuple(candidates), selected, totals[selected], scored[selected].found)
+
+
+def _parts(scored: Scored[T], options: PairOptions) -> dict[str, float]:
+    rewards = scored.rewards
+    total = rewards.total(options.scheme, options.alpha)
+    return {**rewards.scores(), **rewards.sums(), "total": total}
 
 
 async def _completions(

@@ -28,7 +28,13 @@ def sampled(
 ) -> Trajectory:
     """A run of one step that was sampled so."""
     made = zip(rewards, versions or [0] * len(rewards), strict=True)
-    step = a_step([a_candidate(reward, a_call(version=version)) for reward, version in made])
+    candidates = [
+        a_candidate(reward, a_call(version=version)).model_copy(
+            update={"reward_parts": {"sparse": reward, "total": reward}}
+        )
+        for reward, version in made
+    ]
+    step = a_step(candidates)
     options: JsonObject = {"adaptive": {"exit_when": exit_when}}
     run = a_run(number, step)
     return run.model_copy(update={"run": run.run.model_copy(update={"options": options})})
@@ -41,12 +47,13 @@ def group_of(rewards: Sequence[float]) -> Group:
 
 @given(REWARDS, st.text(max_size=4))
 def test_as_many_of_either_kind_are_kept_as_there_are(rewards: list[float], seed: str) -> None:
-    kept = keep(rewards, 4, 1.0, seed)
+    successes = [reward == 1.0 for reward in rewards]
+    kept = keep(successes, 4, seed)
     assert len(kept) == len(set(kept)) == 4
     good = sum(rewards[at] for at in kept)
     whole = sum(rewards)
     assert good == min(whole, max(2, 4 - (len(rewards) - whole)))
-    assert kept == keep(rewards, 4, 1.0, seed)
+    assert kept == keep(successes, 4, seed)
 
 
 @given(REWARDS)
@@ -79,8 +86,15 @@ def test_what_another_version_sampled_in_a_later_round_is_named_and_left_out() -
 
 def test_whole_runs_compete_as_ever() -> None:
     whole = Sealing(size=2, belongs=SEALING.belongs, max_context=64, grouping="trajectory")
-    (group,) = seal([sampled([0.0, 1.0], 1), sampled([1.0, 0.0], 2)], whole).records
+    (group,) = seal([sampled([0.0], 1), sampled([1.0], 2)], whole).records
     assert group.sampled is None
+
+
+def test_a_candidate_whose_rewards_do_not_say_whether_it_is_a_success_is_named() -> None:
+    run = a_run(1, a_step([a_candidate(0.0) for _ in range(4)]))
+    adaptive = run.run.model_copy(update={"options": {"adaptive": {"exit_when": "positive"}}})
+    reading = seal([run.model_copy(update={"run": adaptive})], SEALING)
+    assert {one.reason for one in reading.skipped} == {adaptive_groups.NO_SUCCESS}
 
 
 def test_a_run_whose_sampling_can_not_be_read_is_named() -> None:

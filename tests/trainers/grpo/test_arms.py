@@ -415,3 +415,12 @@ def test_progress_says_how_many_arms_are_done_and_how_long_the_others_may_take(
     assert second == "seed 1, AT-GRPO per role, training: 50%, begun before"
     assert third.startswith("seed 1, AT-GRPO: 7 of 8 held-out puzzles solved (2 of 4 arms; about ")
     assert third.endswith(" min left)")
+
+
+def test_an_arm_learns_on_the_cpu_also_where_a_gpu_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has one core for itself, and its samples are drawn there."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    playing = at_beginning(arm(WARM_START), tmp_path, LEARNING)
+    assert playing.policies.network.device.type == "cpu"

@@ -180,10 +180,9 @@ def test_mas_grpo_compares_whole_runs_of_one_instance_for_each_agent() -> None:
     """Every executed completion of a run has the run's reward, whatever the states it met."""
 
     def run(number: int, reward: float) -> Trajectory:
-        tried = [a_candidate(9.0), a_candidate(0.0, a_call(prompt=(number, 2)))]
         return a_run(
             number,
-            a_step(tried, agent="coder", selected=1),
+            a_step([a_candidate(0.0, a_call(prompt=(number, 2)))], agent="coder"),
             a_step([a_candidate(0.0, a_call(prompt=(7, number)))], agent="tester", turn=1),
             reward=reward,
         )
@@ -196,6 +195,14 @@ def test_mas_grpo_compares_whole_runs_of_one_instance_for_each_agent() -> None:
     assert groups[0].members[0].sequences[0].ids[0] == 1
     assert reasons == {}
     assert shown(run(1, 0.0), run(2, 0.0), grouping="single")[1] == {grouping.SEVERAL_AGENTS: 2}
+
+
+def test_whole_runs_are_not_learned_from_where_a_step_was_chosen_by_its_reward() -> None:
+    """The best of several samples is no sample of the policy: its importance ratios are wrong."""
+    tried = [a_candidate(9.0), a_candidate(0.0)]
+    runs = [a_run(number, a_step(tried), reward=float(number)) for number in (1, 2)]
+    assert shown(*runs, grouping="trajectory") == ([], {grouping.CHOSEN: 2})
+    assert shown(*runs, grouping="single") == ([], {grouping.CHOSEN: 2})
 
 
 def test_single_agent_grpo_compares_runs_by_their_last_team_reward_where_none_is_set() -> None:

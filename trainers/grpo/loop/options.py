@@ -57,7 +57,10 @@ SamplingRounds = Annotated[
     int | None, typer.Option(help="Of --adaptive: times at most. 4 without it.")
 ]
 Success = Annotated[
-    float | None, typer.Option(help="Of --adaptive: least reward of a success. 1 without it.")
+    float | None,
+    typer.Option(
+        help="Of --adaptive: least reward of a success; without it, what solves the task is one."
+    ),
 ]
 Temperature = Annotated[float | None, typer.Option(help="Of --loop: of rollouts. 1 without it.")]
 MaxTokens = Annotated[
