@@ -4,8 +4,8 @@ What goes into an item, a manifest and onto the bus is a problem's question and 
 judge knows the rest.
 
 *To measure*, problems are as they were published: of MBPP all assertions are shown, of CodeContests
-the public tests, and these count as the others do. *To train on*, what is shown does not count
-where anything else does, so that no reward is to be had for repeating the examples.
+the public tests, and these count as the others do. *To train on*, what is shown does not count,
+be it as an example or in the statement: no reward is to be had for repeating it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from agents.environments.code import CodeProblem
+from agents.environments.code import CodeProblem, CodeTest
 from agents.environments.code.team import CodeInstance, CodeSetting
+from agents.environments.code.told import tells
 from bench.datasets import (
     Dataset,
     Item,
@@ -39,7 +40,7 @@ from bench.teams.choice import (
     setting_of,
     taken_from,
 )
-from trainers.data.json_files import Reading
+from trainers.data.json_files import Reading, Skipped
 from workers.judging.problems import key_of
 
 Reader = Callable[[str, Path | None], Reading[CodeProblem]]
@@ -116,15 +117,26 @@ def _humaneval(split: str, data: Path | None) -> Reading[CodeProblem]:
 
 
 def _unshown(read: Reader) -> Reader:
-    """Problems whose tests are those that no example gives away, or all if it gives away all."""
+    """Problems whose tests are those that neither an example nor the statement gives away. Of one
+    without any nothing can be learned."""
 
-    def hidden(problem: CodeProblem) -> CodeProblem:
-        rest = tuple(test for test in problem.tests if test not in problem.examples)
-        return problem.model_copy(update={"tests": rest}) if rest else problem
+    def hidden(problem: CodeProblem) -> tuple[CodeTest, ...]:
+        return tuple(
+            test
+            for test in problem.tests
+            if test not in problem.examples and not tells(problem.statement, test)
+        )
 
     def unshown(split: str, data: Path | None) -> Reading[CodeProblem]:
         reading = read(split, data)
-        return replace(reading, records=tuple(map(hidden, reading.records)))
+        kept: list[CodeProblem] = []
+        skipped = list(reading.skipped)
+        for problem in reading.records:
+            if rest := hidden(problem):
+                kept.append(problem.model_copy(update={"tests": rest}))
+            else:
+                skipped.append(Skipped(problem.id, "a problem that tells all of its tests"))
+        return replace(reading, records=tuple(kept), skipped=tuple(skipped))
 
     return unshown
 

@@ -25,6 +25,8 @@ from agents.environments.code.team import (
     observe,
     verdict,
 )
+from agents.environments.code.told import tells
+from agents.records import JsonValue
 
 PROGRAM = CodeProblem(
     id="t/program", statement="Double the number.", solutions=("print(2*int(input()))#golden",),
@@ -121,6 +123,46 @@ def test_a_test_of_an_examples_arguments_says_nothing(example: CodeTest) -> None
 def test_a_test_of_an_examples_input_or_of_no_output_says_nothing(given: str, wanted: str) -> None:
     """A tester would be paid for copying, and for what almost any program does."""
     assert read_test(WHOLE, written(given, wanted)) is None
+
+
+def call(arguments: list[JsonValue], expected: JsonValue) -> CallTest:
+    return CallTest(function="f", arguments=tuple(arguments), expected=expected)
+
+
+@pytest.mark.parametrize(
+    ("statement", "test", "told"),
+    [
+        ("Input\n2\n1 6\n\nOutput\n7\n-1\n", ProgramTest(stdin="2\n1 6\n", stdout="7\n-1"), True),
+        ("Input\n2\n1 6\n\nOutput\n7\n-1\n", ProgramTest(stdin="2\n1 6\n", stdout="8"), False),
+        ("From 1 to 9, twice.", ProgramTest(stdin="1\n", stdout="9"), False),
+        ("Input: nums = [2,7], target = 9\nOutput: [0, 1]", call([[2, 7], 9], [0, 1]), True),
+        ("Input: nums = [2,7], target = 9\nOutput: [0, 1]", call([[2, 7], 8], [0, 1]), False),
+        (">>> f('a', 2)\n'aa'", call(["a", 2], "aa"), True),
+        ("superSize(105)  # 510", call([105], 510), True),
+        ("superSize(105)  # 5101", call([105], 510), False),
+        ("f([1, 2]) ==> return [3]\n\nf([4]) ==> [5]", call([[1, 2]], [3]), True),
+        ('"1234"   -->  true', call(["1234"], True), True),
+        ('"1234"   -->  true', call(["234"], True), False),
+        ("Return 2 for 1.", call([1], 2), False),
+    ],
+)  # fmt: skip
+def test_a_test_that_the_statement_tells_says_nothing(
+    statement: str, test: ProgramTest | CallTest, told: bool
+) -> None:
+    """APPS has its examples there, and nowhere else."""
+    assert tells(statement, test) is told
+    asked = CodeProblem(id="t/s", statement=statement, tests=(test,)).question
+    assert read_test(asked, show_test(test)) == (None if told else test)
+
+
+def test_a_test_of_an_examples_input_and_something_behind_it_says_nothing() -> None:
+    """Most programs don't read it."""
+    assert read_test(WHOLE, written("1\n9", "2")) is None
+    assert read_test(WHOLE, written("1\n9", "3")) is not None
+
+
+def test_a_heading_is_found_behind_letters_whose_small_form_is_longer() -> None:
+    assert read_test(WHOLE, "İİİİ" + written("5", "10")) == ProgramTest(stdin="5\n", stdout="10")
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def sources(tests: Sequence[CodeTest]) -> list[str]:
 def test_who_trains_on_code_contests_is_paid_for_tests_that_are_not_shown(
     tmp_path: Path, problems: ProblemFolder
 ) -> None:
-    """Unless there are no others."""
+    """Of a problem without any nothing is learned, and it is named."""
     public, private = ({"input": [f"{n}\n"], "output": [f"{2 * n}\n"]} for n in (1, 2))
     nothing: JsonObject = {"input": [], "output": []}
     rows = [
@@ -116,7 +116,8 @@ def test_who_trains_on_code_contests_is_paid_for_tests_that_are_not_shown(
         one.statement: [test.stdin for test in one.tests if isinstance(test, ProgramTest)]
         for one in found
     }
-    assert told == {"Double: a.": ["2\n"], "Double: b.": ["1\n"], "Double: c.": ["1\n", "1\n"]}
+    assert told == {"Double: a.": ["2\n"]}
+    assert "(2 records left out: a problem that tells all of its tests" in done.stdout
 
 
 def test_generated_word_problems_are_those_of_the_train_split_and_of_the_seed(

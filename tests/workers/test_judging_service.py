@@ -82,9 +82,16 @@ async def answers() -> AsyncIterator[AnswerJudge]:
         ("\\int_0^1 x dx", "$\\frac12$", False), ("x = \\int_0^3 dx", "$x=3$", False),
         ("\\lim_{x\\to 0} \\frac{\\sin 2x}{x}", "2", False),
         ("\\sum_{k=1}^{10} k^2 = 385", "385", True),
+        ("2^{100} \\mod 1000", "376", False), ("2^{100} \\bmod 1000 = 376", "376", True),
+        ("\\gcd(12, 18)", "6", False), ("\\lfloor 9.5\\rfloor", "9", False),
+        ("\\frac{d}{dx}(3x)", "3", False), ("\\max(3, 9)", "9", False),
+        ("\\max(x, 9)", "$\\max(x, 9)$", True),
         ("0.0", "$10^{-8}$", False), ("x = 0.0", "$\\frac{1}{2^{30}}$", False),
         ("0.0", "0", True), ("10^{-8}", "$\\frac{1}{10^8}$", True),
         ("\\sum_{k=1}^n k", "$\\sum_{j=1}^n j$", True),
+        # Units that Math-Verify does not know.
+        ("18 dollars", "18", True), ("18 people", "18", True), ("18 dollars per day", "18", True),
+        ("18 or 19", "18", False), ("19 dollars", "18", False),
     ],
 )  # fmt: skip
 async def test_an_answer_is_right_if_it_says_the_same(

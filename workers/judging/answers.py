@@ -49,7 +49,8 @@ class AnswerJudge:
         reference for well-formed. Raises as `right`."""
         if not answer.strip():
             return False
-        if answer.strip() == _bare(reference):
+        # Units are no part of a number: Math-Verify knows miles, and no dollars.
+        if answer.strip() == _bare(reference) or _within(answer, reference, 0.0):
             return True
         boxed = f"\\boxed{{{answer}}}"
         gold = reference if "$" in reference else f"${reference}$"

@@ -15,9 +15,10 @@ PettingLLMs' prompts:
 Where a function is called, the input is its arguments, one a line, and the output its value, each
 as JSON or as a Python literal.
 
-A test that says nothing can't be used: one of an input that the examples tell the output of, or one
-that wants a program to write nothing, which a right program does for much of what is no input. Both
-would be right without any thought, and end an episode by agreeing with almost any program.
+A test that says nothing can't be used: one of an input that the examples or the statement tell the
+output of, or one that wants a program to write nothing, which a right program does for much of what
+is no input. Both would be right without any thought, and end an episode by agreeing with almost any
+program.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from agents.environments.code.comparison import values_agree
+from agents.environments.code.comparison import outputs_agree, values_agree
 from agents.environments.code.parsing import parsed
 from agents.environments.code.problem import (
     AssertionTest,
@@ -40,12 +41,14 @@ from agents.environments.code.problem import (
     CodeTest,
     ProgramTest,
 )
+from agents.environments.code.told import tells
 from agents.tools.json_arguments import parse_arguments
 
 MAX_TEST_CHARS = 20_000
 """Of input and output together; a test of a model's is small."""
 
 _FENCE = "```"
+_INPUT, _OUTPUT = re.compile("test input", re.IGNORECASE), re.compile("test output", re.IGNORECASE)
 _OPENING = re.compile(r"[\s:*]{0,20}+```[^\n`]*+\n")
 
 
@@ -53,8 +56,8 @@ def read_test(question: CodeQuestion, completion: str) -> ProgramTest | CallTest
     """The last test of a completion, for a program or a function as the question asks for; None
     where there is none that can be used."""
     text = completion.replace("\r\n", "\n")
-    output = _last_block(text, "test output")
-    before = _last_block(text[: output[0]], "test input") if output else None
+    output = _last_block(text, _OUTPUT)
+    before = _last_block(text[: output[0]], _INPUT) if output else None
     if output is None or before is None:
         return None
     given, wanted = before[1], output[1]
@@ -63,7 +66,9 @@ def read_test(question: CodeQuestion, completion: str) -> ProgramTest | CallTest
     test = _program_test(given, wanted)
     if question.function is not None:
         test = _call_test(question.function, given, wanted)
-    if test is None or any(_told(example, test) for example in question.examples):
+    if test is None or tells(question.statement, test):
+        return None
+    if any(_told(example, test) for example in question.examples):
         return None
     return test
 
@@ -95,13 +100,23 @@ def _call_test(function: str, given: str, wanted: str) -> CallTest | None:
 def _told(example: CodeTest, test: ProgramTest | CallTest) -> bool:
     """Whether the example has the test's input."""
     if isinstance(test, ProgramTest):
-        return isinstance(example, ProgramTest) and example.stdin.split() == test.stdin.split()
+        return isinstance(example, ProgramTest) and _goes_on(example, test)
     arguments = list(test.arguments)
     if isinstance(example, CallTest):
         return values_agree(arguments, list(example.arguments))
     return isinstance(example, AssertionTest) and any(
         values_agree(arguments, known) for known in _calls(example.source, test.function)
     )
+
+
+def _goes_on(example: ProgramTest, test: ProgramTest) -> bool:
+    """Whether the test's input is the example's, or that with more behind it which the output, that
+    of the example, does not depend on."""
+    known, given = example.stdin.split(), test.stdin.split()
+    if known == given:
+        return True
+    same_output = outputs_agree(test.stdout, example.stdout)
+    return same_output and bool(known) and known == given[: len(known)]
 
 
 def _calls(source: str, function: str) -> list[list[Any]]:
@@ -120,16 +135,13 @@ def _calls(source: str, function: str) -> list[list[Any]]:
     return found
 
 
-def _last_block(text: str, heading: str) -> tuple[int, str] | None:
+def _last_block(text: str, heading: re.Pattern[str]) -> tuple[int, str] | None:
     """Where the last block under a heading begins, and what stands in it."""
-    lower = text.lower()
-    at = lower.rfind(heading)
-    while at >= 0:
-        opening = _OPENING.match(text, at + len(heading))
+    for found in reversed(list(heading.finditer(text))):
+        opening = _OPENING.match(text, found.end())
         closing = text.find(_FENCE, opening.end()) if opening else -1
         if opening is not None and closing >= 0:
-            return at, text[opening.end() : closing].removesuffix("\n")
-        at = lower.rfind(heading, 0, at)
+            return found.start(), text[opening.end() : closing].removesuffix("\n")
     return None
 
 

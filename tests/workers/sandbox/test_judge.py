@@ -231,6 +231,19 @@ async def test_a_method_of_a_solution_class_is_called(judge: Judge) -> None:
     assert (await judge.judge(asked, program)).solved
 
 
+async def test_a_function_is_imported_and_its_file_not_run(judge: Judge) -> None:
+    """As HumanEval's, APPS' and LiveCodeBench's judges do: many programs test themselves."""
+    for guarded in (
+        "print(f(int(input())))",
+        "import unittest; unittest.main()",
+        "raise SystemExit",
+    ):
+        program = f"{HONEST['call']}\nif __name__ == '__main__':\n    {guarded}"
+        assert (await judge.judge(problem(*CALLED), program)).solved
+    whole = "if __name__ == '__main__':\n    print(2 * int(input()))"
+    assert (await judge.judge(problem(*DOUBLED), whole)).solved
+
+
 @pytest.mark.parametrize(
     ("program", "why"),
     [

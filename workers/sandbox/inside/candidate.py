@@ -40,7 +40,8 @@ def serve(job: dict[str, Any]) -> None:
         replies.flush()
 
     try:
-        names = run_program(job["source"])
+        # Imported and not run: a program may read its input, or test itself, as `__main__`.
+        names = run_program(job["source"], "program")
     except MemoryError:
         raise
     except BaseException as error:  # noqa: BLE001 - SystemExit too: the program is not there

@@ -68,10 +68,10 @@ def main() -> None:
         sys.exit(1)
 
 
-def run_program(source: str) -> dict[str, Any]:
-    """Run a program as `__main__`; its names."""
-    module = types.ModuleType("__main__")
-    sys.modules["__main__"] = module
+def run_program(source: str, name: str = "__main__") -> dict[str, Any]:
+    """Run a program as a module of that name; its names."""
+    module = types.ModuleType(name)
+    sys.modules[name] = module
     sys.argv = ["program.py"]
     exec(compile(source, "program.py", "exec", dont_inherit=True), module.__dict__)
     return module.__dict__
