@@ -312,7 +312,8 @@ def _require_roles(arm: Arm, settings: Settings) -> None:
         raise UsageError(
             f"arm {arm.name} needs the role {missing[0]!r}, which no worker of the running "
             f"deployment takes (they take: {', '.join(sorted(taken)) or 'none'}); choose other "
-            "--arms, or start a deployment whose profile has a worker with that role"
+            "--arms, or start a deployment whose profile has a worker with that role (what runs "
+            "behind --redis-url is told by SWITCHYARD_PROFILE)"
         )
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from trainers.errors import CorruptCheckpoint, NotEnoughDisk, TrainingError
+from trainers.errors import CorruptCheckpoint, NotEnoughDisk, TrainingError, UnreadableModel
 from trainers.output_lock import LOCK
 from trainers.recipes import Recipe
 
@@ -53,6 +53,7 @@ class TrainingState(CheckpointState):
 
 
 StateT = TypeVar("StateT", bound=CheckpointState)
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -123,8 +124,21 @@ def require_disk(folder: Path, needed: int) -> None:
     if free < needed + reserve:
         raise NotEnoughDisk(
             f"{folder} has {free / 1e6:.0f} MB of free disk, but {(needed + reserve) / 1e6:.0f} MB "
-            "are needed; free some space or choose another folder with --output"
+            "are needed; free some space or choose another folder"
         )
+
+
+def claimed_settings(path: Path, kind: type[ModelT]) -> ModelT:
+    """The settings that a folder was begun with. Raises `UnreadableModel`, also for the file of
+    another command, whose work must not be taken for the remains of this one's."""
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        why = error.errors(include_url=False)[0]["msg"]
+        raise UnreadableModel(
+            f"{path} is of another command or version, or damaged ({why}): name another folder; or "
+            f"remove {path.parent}, if nothing in it is wanted"
+        ) from error
 
 
 def require_same_recipe(found: BaseModel, wanted: BaseModel, folder: Path) -> None:
@@ -133,7 +147,7 @@ def require_same_recipe(found: BaseModel, wanted: BaseModel, folder: Path) -> No
     if changed:
         raise TrainingError(
             f"{folder} was begun with other settings: {', '.join(changed)}; "
-            "use the same ones, another --output, or --restart to begin anew"
+            "use the same ones, or another folder"
         )
 
 

@@ -13,11 +13,21 @@ from trainers.errors import TrainingError
 LOCK = ".lock"
 
 
+def make_folder(output: Path) -> None:
+    """Raises `TrainingError` where there can't be one."""
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TrainingError(
+            f"{output} can't be made a folder ({error.strerror}): name another one"
+        ) from error
+
+
 @contextmanager
 def locked(output: Path) -> Generator[None]:
     """Make the folder, and keep other commands off it for the time of the block; the kernel gives
     it back if this process is killed. Raises `TrainingError`."""
-    output.mkdir(parents=True, exist_ok=True)
+    make_folder(output)
     path = output / LOCK
     held = _taken(path)
     try:

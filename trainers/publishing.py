@@ -42,7 +42,11 @@ class Publication:
 
 
 def publish(
-    chosen: Sequence[Publication], output: Path, redis_url: str | None, wait: float
+    chosen: Sequence[Publication],
+    output: Path,
+    redis_url: str | None,
+    wait: float,
+    profile: str | None = None,
 ) -> None:
     """Publish all of them, from `output`, and tell what became of each.
 
@@ -57,7 +61,7 @@ def publish(
     from runtime.errors import UserError
 
     try:
-        pools = find(redis_url=redis_url).settings.models
+        pools = find(redis_url=redis_url, profile=profile).settings.models
         for each in chosen:
             require_base(each, pools)
         for each in chosen:

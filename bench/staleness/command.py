@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 
-from bench.errors import EXIT_INTERRUPTED, BenchError, OutputError, UsageError
+from bench.errors import EXIT_INTERRUPTED, BenchError, UsageError
 from bench.output import OutputDirectory, new_folder, write_whole
 from bench.staleness.findings import Findings, findings_of, table_of
 from bench.staleness.plan import (
@@ -27,7 +26,7 @@ from bench.staleness.plan import (
     read_result,
 )
 from runtime.words import counted
-from trainers.checkpoints import changed_settings
+from trainers.checkpoints import changed_settings, claimed_settings
 from trainers.errors import TrainingError
 from trainers.grpo.arms.results import read_result as read_arm
 from trainers.job_processes import Told, do_jobs
@@ -92,10 +91,9 @@ def claim(output: Path, settings: StalenessSettings) -> None:
     path = output / SETTINGS
     if path.exists():
         try:
-            found = StalenessSettings.model_validate_json(path.read_bytes())
-        except ValidationError as error:
-            why = error.errors(include_url=False)[0]["msg"]
-            raise OutputError(f"{path} is damaged ({why}): name another folder") from error
+            found = claimed_settings(path, StalenessSettings)
+        except TrainingError as error:
+            raise OutputError(str(error)) from error
         seeds = {"demo": {"seeds"}}
         changed = changed_settings(
             found.model_dump(exclude=seeds), settings.model_dump(exclude=seeds)

@@ -129,6 +129,11 @@ def _require_base(name: str, path: str, redis_url: str | None) -> None:
         require_base_on_disk(model, path)
     except EngineError as error:
         raise InputError(str(error), hint="nothing was published.") from error
+    if Path(path).is_dir() and not any(Path(path).glob("*.safetensors")):
+        raise InputError(
+            f"{path} holds neither an adapter nor a model (*.safetensors)",
+            hint="of a training, name the folder of one policy: OUTPUT/policies/NAME.",
+        )
 
 
 def change(name: str, redis_url: str | None, wait: float, to: Callable[[Policy], Policy]) -> None:

@@ -204,6 +204,8 @@ def _write_page(found: KnownRun, path: Path, training: Path | None, tokenizers: 
     from runtime.run_page.tokenizers import Tokenizers
     from runtime.whole_files import write_whole
 
+    if path.is_dir():
+        raise InputError(f"{path} is a folder", hint="name the file of the page: --html run.html.")
     learned = None if training is None else read_learned(training, found.run.id)
     text = render(found, Tokenizers([*tokenizers, *_models()]), learned)
     try:

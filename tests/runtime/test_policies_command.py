@@ -17,6 +17,7 @@ pytestmark = pytest.mark.timeout(300)
 def test_a_version_that_the_workers_refuse_is_told_with_the_reason_and_can_be_rolled_back(
     shared: Deployment, tmp_path: Path
 ) -> None:
+    (tmp_path / "adapter_model.safetensors").touch()
     done = shared.run("policies", "publish", "slm", str(tmp_path))
     assert done.returncode == EXIT_FAILED
     assert f"slm: version 1 ({tmp_path})" in done.stdout
@@ -46,6 +47,7 @@ def test_an_adapter_of_another_base_is_refused_before_anything_is_published(
     [
         (("publish", "slm", "/nowhere/at/all"), "/nowhere/at/all does not exist"),
         (("publish", "pink", "."), "there is no pool 'pink'"),
+        (("publish", "slm", "/etc"), "holds neither an adapter nor a model"),
         (("pin", "llm", "7"), "no version 7; there are: 0"),
         (("rollback", "llm"), "no other version in use before"),
         (("pin", "slm/a b", "0"), "no policy's name"),

@@ -21,13 +21,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from agents.environments.api_worlds import Split
 from runtime.whole_files import write_whole
-from trainers.checkpoints import forget_work, require_same_recipe, require_unused
+from trainers.checkpoints import (
+    claimed_settings,
+    forget_work,
+    require_same_recipe,
+    require_unused,
+)
 from trainers.data.datasets import DataSet, write
-from trainers.errors import TrainingError, UnreadableModel
+from trainers.errors import TrainingError
 from trainers.glpft.copying import copying_rows
 from trainers.glpft.facts import FACTS, StageFacts, read_facts
 from trainers.glpft.from_scratch import write_new_model
@@ -242,15 +245,11 @@ def claim(
     """Make the folder this training's own; `keep_data` for data that are nowhere else. Raises
     `TrainingError`, with the folder as it was, if it is another one's."""
     path = output / SETTINGS
-    if path.exists() and not restart:
-        try:
-            found = GlpftSettings.model_validate_json(path.read_bytes())
-        except ValidationError as error:
-            why = error.errors()[0]["msg"]
-            raise UnreadableModel(f"{path} is damaged ({why}); --restart trains anew") from error
+    found = claimed_settings(path, GlpftSettings) if path.exists() else None
+    if found is not None and not restart:
         require_same_recipe(found, settings, output)
         return
-    if path.exists():
+    if found is not None:
         made = (CHECKPOINTS, "curves", INITIAL, *_NAMES, *((DATA,) if keep_data else ()))
         for name in made:
             shutil.rmtree(output / name, ignore_errors=True)

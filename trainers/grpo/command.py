@@ -137,6 +137,7 @@ def grpo(
     publish: of_loop.Publish = False,
     pool: of_loop.Pool = None,
     redis_url: of_loop.RedisUrl = None,
+    profile: of_loop.Profile = None,
     wait: of_loop.Wait = 60.0,
     loop: of_loop.LoopOn = False,
     game: of_loop.Game = None,
@@ -185,7 +186,12 @@ def grpo(
         require_whole,
         train,
     )
-    from trainers.grpo.publishing import publications, publishing_to, served_policies
+    from trainers.grpo.publishing import (
+        publications,
+        publishing_to,
+        require_publishable,
+        served_policies,
+    )
     from trainers.grpo.settings import LEARNING_RATE, LORA_RATE
     from trainers.network import base_folder, load_base
     from trainers.output_lock import locked
@@ -245,7 +251,7 @@ def grpo(
         from trainers.grpo.loop.command import loop as run_loop
         from trainers.grpo.loop.rounds import Keeping
 
-        target = of_loop.Target(pool, redis_url, wait)
+        target = of_loop.Target(pool, redis_url, profile if redis_url else None, wait)
         keeping = Keeping(keep_ratios, keep_published or Keeping.published)
         run_loop(
             output, settings, rolled, target, keeping,
@@ -259,7 +265,8 @@ def grpo(
         raise TrainingError(
             "--from-store is missing: name the folder of recorded runs, or record them by --loop"
         )
-    deployed = publishing_to(redis_url) if publish else None
+    profile = profile if redis_url else None
+    deployed = publishing_to(redis_url, profile) if publish else None
     try:
         with joined() as processes, ExitStack() as held:
             require_whole(processes)
@@ -272,14 +279,14 @@ def grpo(
                 if base_version is None:
                     chosen["base_version"] = min(group.policy.version for group in data.groups)
                 settings = _settings({**chosen, "data_sha256": data.sha256})
-                served = (
-                    None if deployed is None
-                    else served_policies(data.agents, deployed, workflow, pool)
-                )  # fmt: skip
                 require_possible(settings, data)
+                served: dict[str, str] | None = None
+                if deployed is not None:
+                    served = served_policies(data.agents, deployed, workflow, pool)
+                    require_publishable(settings, served, folder, output / POLICIES, deployed)
                 if processes.is_first:
                     held.enter_context(locked(output))
-                claim(output, settings, data, restart=begin_anew)
+                    claim(output, settings, data, restart=begin_anew)
             if processes.is_first:
                 _say_skipped(data)
             with _Shown(seen=processes.is_first) as shown:
@@ -302,7 +309,7 @@ def grpo(
     _show(report, output)
     if served is not None:
         made = publications(report.settings, served, output / POLICIES)
-        publish_all(made, output, redis_url, wait)
+        publish_all(made, output, redis_url, wait, profile)
     if as_json:
         typer.echo(json.dumps(_last_line(report)))
 
@@ -329,7 +336,7 @@ def _require_heeded(context: typer.Context, settings: GrpoSettings, *, served: b
          "--correction truncated, token or sequence"),
         (("clip_low", "clip_high", "dual_clip"), objective.correction != "truncated",
          "every --correction but truncated"),
-        (("pool", "redis_url", "wait"), served, "--publish and --loop"),
+        (("pool", "redis_url", "profile", "wait"), served, "--publish and --loop"),
     ):  # fmt: skip
         for name in names:
             if name in given and not heeded:

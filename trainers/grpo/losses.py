@@ -36,7 +36,7 @@ Normalisation = Literal["token", "constant", "sequence"]
 class Objective(BaseModel):
     """Which loss, and its constants."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     correction: Correction = "token"
     cap: float = Field(default=2.0, gt=0)

@@ -24,13 +24,17 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from runtime.learned_tokens import LEARNED_TOKENS
 from runtime.whole_files import write_whole
-from trainers.checkpoints import CheckpointState, forget_work, require_same_recipe, require_unused
+from trainers.checkpoints import (
+    CheckpointState,
+    claimed_settings,
+    forget_work,
+    require_same_recipe,
+    require_unused,
+)
 from trainers.curves import Curves
-from trainers.errors import TrainingError, UnreadableModel
+from trainers.errors import TrainingError
 from trainers.grpo.advantages import has_signal
 from trainers.grpo.begins import begun_weights
 from trainers.grpo.data import RUNS, GrpoData, RecordedRuns
@@ -319,12 +323,7 @@ def _unshared(output: Path, processes: Processes) -> TrainingError:
 
 def require_possible(settings: GrpoSettings, data: GrpoData) -> None:
     """Raises `TrainingError` if settings and data don't go together."""
-    names = policy_names(settings, data)
-    unknown = sorted(set(settings.begins) - set(names))
-    if unknown:
-        raise TrainingError(
-            f"--begin {unknown[0]}: no such policy is trained; policies: {', '.join(names)}"
-        )
+    require_known(settings, policy_names(settings, data))
     if next(step_batches(data.groups, settings), None) is None:
         newest = max(group.policy.version for group in data.groups)
         raise TrainingError(
@@ -333,18 +332,23 @@ def require_possible(settings: GrpoSettings, data: GrpoData) -> None:
         )
 
 
+def require_known(settings: GrpoSettings, names: Sequence[str]) -> None:
+    """Raises `TrainingError` for a beginning of a policy that is not among those names."""
+    unknown = sorted(set(settings.begins) - set(names))
+    if unknown:
+        raise TrainingError(
+            f"--begin {unknown[0]}: no such policy is trained; policies: {', '.join(names)}"
+        )
+
+
 def claim(output: Path, settings: GrpoSettings, data: GrpoData, *, restart: bool) -> None:
     """Make the folder this training's own. Raises `TrainingError` if it is another one's."""
     path = output / SETTINGS
-    if path.exists() and not restart:
-        try:
-            found = GrpoSettings.model_validate_json(path.read_bytes())
-        except ValidationError as error:
-            why = error.errors()[0]["msg"]
-            raise UnreadableModel(f"{path} is damaged ({why}); --restart trains anew") from error
+    found = claimed_settings(path, GrpoSettings) if path.exists() else None
+    if found is not None and not restart:
         require_same_recipe(found, settings, output)
         return
-    if path.exists():
+    if found is not None:
         # The settings stay until others take their place: whose folder it is, is known at any time.
         # The report goes first: with it a training is finished, whatever else is there.
         for name in (REPORT, PAGE, RUNS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from agents.workflows import workflows
@@ -12,14 +13,14 @@ from runtime.errors import UserError
 from trainers.errors import TrainingError
 from trainers.grpo.settings import GrpoSettings
 from trainers.grpo.storing import folder_name
-from trainers.publishing import Publication
+from trainers.publishing import Publication, require_base
 
 
-def publishing_to(redis_url: str | None) -> Settings:
+def publishing_to(redis_url: str | None, profile: str | None) -> Settings:
     """The settings of the deployment that a training is to be published to. Raises `TrainingError`
     before the training if that can't be."""
     try:
-        return find(redis_url=redis_url).settings
+        return find(redis_url=redis_url, profile=profile).settings
     except UserError as error:
         raise TrainingError(f"--publish: {error}") from error
 
@@ -47,6 +48,17 @@ def served_policies(
             )
         found[agent] = chosen
     return found
+
+
+def require_publishable(
+    settings: GrpoSettings, served: Mapping[str, str], base: Path, folder: Path, deployed: Settings
+) -> None:
+    """Raises `TrainingError`, before the training, for what would keep the policies in `folder`
+    from being published behind it."""
+    for each in publications(settings, served, folder):
+        # A whole model is held against the pool's by its tokenizer, which is its base's.
+        there = replace(each, folder=base) if settings.weights == "full" else each
+        require_base(there, deployed.models)
 
 
 def publications(

@@ -27,7 +27,7 @@ arXiv:2405.09673)."""
 class Begin(BaseModel):
     """An earlier version of a policy."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     model: str
     """Folder or hub id of a model, or the folder of an adapter."""
@@ -38,7 +38,7 @@ class Begin(BaseModel):
 class GrpoSettings(BaseModel):
     """One run of `train grpo`, but for where it is written."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     base: str
     """Folder or hub id of the model that policies begin with, or are adapters of."""
@@ -62,7 +62,7 @@ class GrpoSettings(BaseModel):
     they are not). Their rewards count in the group either way."""
     policies: Sharing = SHARED
     weights: Weights = "full"
-    rank: int = Field(default=16, ge=1)
+    rank: int = Field(default=16, ge=1, le=4_096)
     """Of adapters; alpha is twice the rank."""
     batch: int = Field(default=32, ge=1)
     """Groups with a signal per step: per version of the policies."""
@@ -90,9 +90,9 @@ class GrpoSettings(BaseModel):
     share_prefixes: bool = True
     """Put what a group's samples begin with through the model once (`prefix_trees`): the same
     losses but for rounding, in a fraction of the time where prompts are longer than answers."""
-    threads: int = Field(default=1, ge=1)
+    threads: int = Field(default=1, ge=1, le=1_024)
     """Of the CPU. Another number adds up in another order, and has other last digits."""
-    seed: int = 1
+    seed: int = Field(default=1, ge=0, lt=2**63)
 
     @property
     def base_precision(self) -> Precision:

@@ -105,6 +105,11 @@ def by_policy(run: Trajectory, name: str) -> Trajectory:
         (("--correction", "magic"), "--correction 'magic': Input should be 'none', 'clip'"),
         (("--clip-low", 1.5), "--clip-low 1.5: Input should be less than 1"),
         (("--learning-rate", 0), "--learning-rate 0.0: Input should be greater than 0"),
+        (("--learning-rate", "inf"), "--learning-rate inf: Input should be a finite number"),
+        (("--kl", "inf"), "--kl inf: Input should be a finite number"),
+        (("--seed", 2**64), "--seed 18446744073709551616: Input should be less than"),
+        (("--threads", 10**8), "--threads 100000000: Input should be less than or equal to 1024"),
+        (("--weights", "lora", "--rank", 10**8), "--rank 100000000: Input should be less than"),
         (("--scheme", "best"), "--scheme 'best': Input should be 'paper'"),
         (("--scheme", "dense"), "24 × candidate without the rewards of that scheme"),
         (("--alpha", "nan"), "--alpha nan: Input should be a finite number"),
@@ -132,3 +137,39 @@ def test_bad_input_is_named_before_anything_is_trained(
     assert code != 0
     assert said in answer
     assert not (tmp_path / "out").exists()
+
+
+def test_the_folder_of_another_command_is_left_as_it_is_whatever_is_asked(
+    base: Path, store: Path, tmp_path: Path
+) -> None:
+    """`bench grpo`, `train glpft` and others have a settings.json of their own."""
+    theirs = tmp_path / "settings.json"
+    theirs.write_text('{"game": "sokoban"}')
+    (tmp_path / "report.json").write_text("{}")
+    for option in ((), ("--restart",)):
+        code, _, err = command(tmp_path, "--from-store", store, "--base", base, *option)
+        assert code == 1
+        assert "settings.json is of another command or version, or damaged" in err
+        assert {path.name for path in tmp_path.iterdir()} == {theirs.name, "report.json"}
+
+
+def test_what_can_not_be_a_folder_is_named(base: Path, store: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    code, _, err = command(tmp_path / "file", "--from-store", store, "--base", base)
+    assert code == 1
+    assert "file can't be made a folder (File exists): name another one" in err
+
+
+def test_what_can_not_be_published_is_named_before_anything_is_trained(
+    base: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pool that is not there, and one that serves another base."""
+    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path / "state"))
+    arguments = (tmp_path / "out", "--from-store", store, "--base", base, "--publish",
+                 "--redis-url", "redis://127.0.0.1:1", "--weights", "lora", "--policies",
+                 "per-role", "--profile", "petting")  # fmt: skip
+    for pool, said in (("nosuch", "there is no pool 'nosuch'"), ("pair", "of another base")):
+        code, _, err = command(*arguments, "--pool", pool)
+        assert code == 1
+        assert said in err
+        assert not (tmp_path / "out").exists()

@@ -231,6 +231,8 @@ LOOP = ("--loop", "--game", "plan_path", "--weights", "lora", "--redis-url", "re
             (*LOOP, "--adaptive", "positive", "--grouping", "trajectory"),
             "--adaptive samples the candidates of an observation",
         ),
+        ((*LOOP, "--adaptive", "positive", "--success", "nan"), "--success: Input should be a"),
+        ((*LOOP, "--begin", "sharde=micro:slm"), "--begin sharde: no such policy is trained"),
         ((*LOOP, "--grouping", "single"), "--grouping single is of runs in which one agent acts"),
         ((*LOOP, "--temperature", 0), "--temperature: Input should be greater than 0"),
         ((*LOOP, "--agent", "nobody"), "--agent: nobody of the team (tool_agent, plan_agent)"),

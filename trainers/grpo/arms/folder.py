@@ -21,11 +21,17 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from runtime.whole_files import write_whole
-from trainers.checkpoints import require_disk, require_same_recipe, require_unused
+from trainers.checkpoints import (
+    claimed_settings,
+    require_disk,
+    require_same_recipe,
+    require_unused,
+)
 from trainers.errors import TrainingError, UnreadableModel
 from trainers.grpo.arms.results import Arm, ArmResult, read_result
 from trainers.grpo.arms.settings import SETTINGS, ArmSettings
 from trainers.job_processes import Told, do_jobs
+from trainers.output_lock import make_folder
 
 CLOCK = "clock.json"
 REPORT = "report.json"
@@ -84,21 +90,21 @@ def claim(
 ) -> None:
     """Make the folder that of these settings; with `more_seeds` it may hold other seeds as well.
     Raises `TrainingError` if it is another one's."""
-    path, kind = output / SETTINGS, type(settings)
-    if path.exists() and not restart:
-        found = read_whole(path, kind)
+    path = output / SETTINGS
+    found = claimed_settings(path, type(settings)) if path.exists() else None
+    if found is not None and not restart:
         if more_seeds:
             found = found.model_copy(update={"seeds": settings.seeds})
         require_same_recipe(found, settings, output)
         return
-    if path.exists():
+    if found is not None:
         for seed in output.glob("seed-*"):
             shutil.rmtree(seed, ignore_errors=True)
         for name in (REPORT, CLOCK):
             (output / name).unlink(missing_ok=True)
     else:
         require_unused(output)
-    output.mkdir(parents=True, exist_ok=True)
+    make_folder(output)
     write_whole(path, settings.model_dump_json(indent=1) + "\n")
 
 

@@ -11,7 +11,7 @@ from agents.environments.game import Scheme
 class NetworkSize(BaseModel):
     """Of the model that begins with random weights. See `trainers.models.Shape`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     hidden: int = 64
     feed_forward: int = 128
@@ -25,7 +25,7 @@ class NetworkSize(BaseModel):
 class Supervised(BaseModel):
     """Imitation of the weak team."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     steps: int = Field(default=120, ge=1)
     """Of the warm start; the control goes on until its tokens are those of AT-GRPO."""
@@ -39,7 +39,7 @@ class Supervised(BaseModel):
 class Reinforced(BaseModel):
     """GRPO in every form."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     steps: int = Field(default=20, ge=1)
     """Versions of the policy: each plays its own puzzles, to their end."""
@@ -63,7 +63,7 @@ class Reinforced(BaseModel):
 class Training(BaseModel):
     """All of it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     network: NetworkSize = NetworkSize()
     supervised: Supervised = Supervised()

@@ -116,7 +116,7 @@ def _lead(
 
     file = _tasks(options)
     try:
-        deployed = find(redis_url=target.redis_url).settings
+        deployed = find(redis_url=target.redis_url, profile=target.profile).settings
     except UserError as error:
         raise TrainingError(f"--loop: {error}") from error
     settings = _settings(grpo, options, file, deployed, target)
@@ -153,7 +153,8 @@ def _require_pool(policy: str, deployed: Settings) -> None:
         raise TrainingError(
             f"--loop: the deployment has no pool {pool_of(policy)!r}; pools: "
             f"{', '.join(deployed.models)}. Start one with `runtime up --profile petting --detach "
-            "--set models.pair.model=MODEL`, or name a pool by --pool"
+            "--set models.pair.model=MODEL`, or name a pool by --pool, or, with --redis-url, the "
+            "profile that the deployment was started with by --profile"
         )
 
 
@@ -245,6 +246,7 @@ def _settings(
     from runtime.errors import UserError
     from runtime.named_values import named_values
     from trainers.grpo.loop.settings import WORKFLOW, LoopSettings
+    from trainers.grpo.pipeline import require_known
     from trainers.grpo.publishing import served_policies
 
     puzzles = PUZZLES if options.puzzles is None else options.puzzles
@@ -268,7 +270,10 @@ def _settings(
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         # What concerns several options names them itself.
-        option = f"--{str(first['loc'][0]).replace('_', '-')}: " if first["loc"] else ""
+        at = [str(each) for each in first["loc"]]
+        if len(at) > 1 and at[0] == "adaptive":
+            at = [name for name, field in _OF_ADAPTIVE.items() if field == at[1]]
+        option = f"--{at[0].replace('_', '-')}: " if at else ""
         said = first["msg"].removeprefix("Value error, ")
         raise TrainingError(f"{option}{said}") from error
     except UserError as error:
@@ -278,6 +283,7 @@ def _settings(
         raise TrainingError(
             f"--agent: nobody of the team ({', '.join(made.team)}) would be trained"
         )
+    require_known(grpo, tuple(dict.fromkeys(map(grpo.policy_of, agents))))
     others = [each for each in made.team if each not in agents]
     ours = prompts_of(WORKFLOW)
     files = {file: text for file, text in deployed.prompt_files.items() if file in ours}

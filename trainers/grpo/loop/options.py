@@ -91,6 +91,12 @@ RedisUrl = Annotated[
     str | None,
     typer.Option(help="Of --publish and --loop; none: this machine's deployment."),
 ]
+Profile = Annotated[
+    str | None,
+    typer.Option(
+        "--profile", "-p", help="Of --publish and --loop: with --redis-url, that deployment's."
+    ),
+]
 Wait = Annotated[
     float,
     typer.Option(help="Of --publish and --loop: seconds to wait for workers to load an adapter."),
@@ -140,4 +146,6 @@ class Target:
 
     pool: str | None
     redis_url: str | None
+    profile: str | None
+    """Of the deployment at that URL."""
     wait: float

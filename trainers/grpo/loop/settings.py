@@ -21,7 +21,7 @@ WORKFLOW = "pair"
 class LoopSettings(BaseModel):
     """One run of `train grpo --loop`, but for where it is written."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     grpo: GrpoSettings
     """`batch` is the number of groups with a signal that a round is to have."""
