@@ -3,7 +3,9 @@
 All models are frozen and refuse unknown fields, so that a typo or a newer writer is an error
 and not a silent loss. `RECORDS_VERSION` rises when a field changes its meaning.
 
-A reference answer never appears here: whoever verifies an outcome holds it.
+A reference answer never appears here: whoever verifies an outcome holds it. One environment is an
+exception: the equations of a generated word problem are in its task's instance, which the roles
+that score by them read, and no observation shows.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from agents.records import RECORDS_VERSION, Trajectory
 from trainers.data.json_files import Reading, Skipped
 from trainers.errors import UnreadableData
 
+CHANGED = "record that is not what was written: its hash is another"
 OTHER_VERSION = "records of another schema version"
 
 
@@ -36,12 +38,17 @@ def read_trajectories(store: Path, workflow: str | None) -> Reading[Trajectory]:
     chosen = None if workflow is None else [("workflow", "=", workflow)]
     for file in files:
         try:
-            table: Any = pq.read_table(file, columns=["trajectory"], filters=chosen)
-            rows: list[str] = table["trajectory"].to_pylist()
+            table: Any = pq.read_table(file, columns=["trajectory", "sha256"], filters=chosen)
+            rows: list[tuple[str, str]] = list(
+                zip(table["trajectory"].to_pylist(), table["sha256"].to_pylist(), strict=True)
+            )
         except (OSError, pa.ArrowException, KeyError) as error:
             skipped.append(Skipped(file.name, "the file cannot be read", str(error)[:160]))
             continue
-        for number, row in enumerate(rows):
+        for number, (row, written) in enumerate(rows):
+            if hashlib.sha256(row.encode()).hexdigest() != written:
+                skipped.append(Skipped(f"{file.name}[{number}]", CHANGED))
+                continue
             try:
                 trajectory = Trajectory.model_validate_json(row)
             except ValidationError as error:

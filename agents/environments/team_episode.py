@@ -55,8 +55,9 @@ class Setting(Record):
     calls: int = Field(default=8, ge=1, le=64)
     """Most calls of one tool program."""
     search: int = Field(default=8, ge=0, le=400)
-    """How far a tool can look ahead (moves, pushes or cells): what keeps the tools from being the
-    solution."""
+    """How far a tool can look ahead (moves, pushes or cells). What a team is needed for lies
+    beyond: at these defaults a tool that is called as often as it may be solves most small puzzles
+    alone (the player "always the tool" of `bench puzzles`)."""
     python: bool = False
     """The tool agent writes a Python program in place of calls; a judge runs it."""
     program_seconds: float = Field(default=20.0, gt=0, le=600)

@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 
 from bench.bus_bench.redis_process import RedisProcess
 from bench.bus_bench.worker_processes import worker
+from bench.errors import BenchError
 from bus import BusSettings, Keys
 from workers.messages import role_stream
 from workers.settings import RoleWorkerSettings
@@ -48,6 +49,8 @@ async def sweep(server: RedisProcess, entries: int) -> Cost:
     settings = BusSettings(redis_url=server.url, lease_seconds=LONG_LEASE)
     await _fill(server.url, _stream(settings), entries)
     cost = await _cost(server, settings, SWEEP_SECONDS)
+    if (pending := await _pending(server.url, _stream(settings))) != {"busy": entries}:
+        raise BenchError(f"the sweeper took entries whose leases had not ended: {pending}")
     server.flush()
     return cost
 
@@ -66,9 +69,14 @@ async def _fill(url: str, stream: str, entries: int) -> None:
                 pipe.xadd(stream, {"e": b"{}"})
             await pipe.execute()
         await client.xreadgroup("workers", "busy", {stream: ">"}, count=size)
-    pending = await client.xpending(stream, "workers")
-    assert pending["pending"] == entries
     await client.aclose()
+
+
+async def _pending(url: str, stream: str) -> dict[str, int]:
+    """By consumer."""
+    async with Redis.from_url(url) as client:
+        consumers = (await client.xpending(stream, "workers"))["consumers"]
+    return {each["name"].decode(): each["pending"] for each in consumers}
 
 
 async def _cost(server: RedisProcess, settings: BusSettings, seconds: float) -> Cost:

@@ -43,7 +43,7 @@ def load(data: Path | None = None) -> Reading[CodeProblem]:
             id=row.task_id.lower(),
             statement=row.prompt,
             starter_code=row.prompt,
-            preamble=_imports(row.prompt),
+            preamble=_given(row.prompt, row.entry_point),
             tests=(made(AssertionTest, source=f"{row.test}\ncheck({row.entry_point})"),),
             # Helpers of the prompt that a test uses are the judge's own.
             setup=row.prompt,
@@ -54,11 +54,16 @@ def load(data: Path | None = None) -> Reading[CodeProblem]:
     return read_lines(path, problem)
 
 
-def _imports(prompt: str) -> str:
-    """The prompt's imports, which a model that repeats the function often leaves out."""
+def _given(prompt: str, function: str) -> str:
+    """The prompt's imports and helpers, which a model that repeats the function often leaves
+    out."""
     try:
         tree = parsed(prompt)
     except ValueError as error:
         raise Unreadable("the prompt is not Python", str(error)) from error
-    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-    return "\n".join(ast.unparse(node) for node in imports)
+    kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
+    return "\n".join(
+        ast.unparse(node)
+        for node in tree.body
+        if isinstance(node, kinds) and getattr(node, "name", "") != function
+    )

@@ -4,8 +4,9 @@ Two files of the same fields: `test.jsonl`, as Qwen2.5-Math evaluates on it (675
 `OE_TO_maths_en_COMP.parquet`, its authors' release of today (674). Answers are LaTeX: a number, an
 expression, a tuple or an interval, sometimes several; Math-Verify compares them
 (`workers.judging.math_verify`). Held against themselves by it, those of `test.jsonl` are all right
-but 1965, which is a sentence, and, in a box without dollar signs, 1970 (it ends in a full stop) and
-2349 (`$221,$8$`, as published).
+but 1965, which is a sentence (a part of it is taken for right), and, in a box without dollar signs,
+1970 (it ends in a full stop). 2349 is published as `$221,$8$`, of which 221 alone would be right:
+it is mended here.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _FOLDERS = (
 )  # fmt: skip
 _FILES = ("test.jsonl", f"{_CONFIG}.parquet")
 MAX_TEXT = 100_000
+_MENDED = {"$221,$8$": "$221,8$"}
 
 
 class _Row(BaseModel):
@@ -77,7 +79,7 @@ def _question(value: Any) -> MathQuestion:
     return MathQuestion(
         id=f"olympiadbench/{row.id}",
         question=f"{row.context}\n\n{row.question}" if row.context else row.question,
-        answer=answer if "$" in answer else f"${answer}$",
+        answer=_MENDED.get(answer, answer if "$" in answer else f"${answer}$"),
         kind=row.answer_type,
         several=row.is_multiple_answer,
         unit=row.unit,

@@ -12,7 +12,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from bench.errors import EXIT_INTERRUPTED, BenchError, UsageError
+from bench.errors import EXIT_INTERRUPTED, BenchError, OutputError, UsageError
 from bench.output import OutputDirectory, new_folder, write_whole
 from bench.staleness.findings import Findings, findings_of, table_of
 from bench.staleness.plan import (

@@ -6,6 +6,7 @@ import html
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from bench.puzzles.baselines import TOOL_ALONE
 from trainers.grpo.arms.games.sokoban import MOST_PUSHES
 
 if TYPE_CHECKING:
@@ -24,13 +25,14 @@ _BY_HAND = {
     "word_problems": "one answer, by simple rules of reading",
 }
 """What the players of a game do."""
+_TOOL = f"; {TOOL_ALONE}: the tool agent alone, which makes the same calls in every turn"
 
 
 def caption(facts: Facts) -> str:
     """What a reader must know of the table."""
     match facts.manifest.reference:
         case {"game": str(game), "baselines": dict(solved)} if solved and game in _BY_HAND:
-            return f"{_CAPTION} By hand: {_BY_HAND[game]}."
+            return f"{_CAPTION} By hand: {_BY_HAND[game]}{_TOOL if TOOL_ALONE in solved else ''}."
         case _:
             return _CAPTION
 

@@ -113,10 +113,10 @@ async def test_every_delivery_of_a_killed_worker_reaches_another(tmp_path: Path)
 async def test_a_long_list_that_is_swept_over_stays_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The measurement looks after it, or it would be one of something else."""
     monkeypatch.setattr(idle, "SWEEP_SECONDS", 1.0)
     with running(tmp_path, "none") as server:
-        cost = await idle.sweep(server, 12_000)
-    assert cost.both >= 0
+        assert (await idle.sweep(server, 12_000)).seconds >= 1.0
 
 
 def test_the_command_ends_with_one_line_of_json() -> None:

@@ -25,7 +25,7 @@ from bench.datasets import Item, Request
 from bench.datasets.registry import load
 from bench.errors import DataError, OutputError, UsageError
 from bench.output import OutputDirectory
-from bench.puzzles.baselines import baselines_of
+from bench.puzzles.baselines import TOOL_ALONE, baselines_of
 from bench.puzzles.judge import PuzzlesJudge, class_of
 from bench.rescoring import rescore_all
 from bench.runner import Ending
@@ -317,8 +317,8 @@ def test_the_players_by_hand_come_out_in_their_order_on_the_same_instances() -> 
     dataset = load("puzzles", wanted("plan_path", 40))
     found = dataset.reference["baselines"]
     assert isinstance(found, dict)
-    assert list(found) == list(plan_path.POLICIES)
-    figures = [int(str(value)) for value in found.values()]
+    assert list(found) == [*plan_path.POLICIES, TOOL_ALONE]
+    figures = [int(str(found[name])) for name in plan_path.POLICIES]
     assert figures == sorted(figures)
     assert figures[-1] == 40
     assert baselines_of(plan_path.instances(Split.TEST, 7, 40), 7) == found
@@ -331,6 +331,20 @@ def test_every_game_has_players_by_hand_and_of_chance_the_weakest(game: str) -> 
     solved = {name: int(str(value)) for name, value in found.items()}
     assert len(solved) >= 2
     assert 0 <= solved["random"] < max(solved.values()) <= 20
+
+
+@pytest.mark.parametrize("game", ["plan_path", "sokoban", "sudoku"])
+def test_what_the_tools_solve_without_any_thought_is_a_player_of_its_own(game: str) -> None:
+    """At the defaults most of it; where they can't look ahead, nothing."""
+    blind: JsonObject = {"search": 0, "calls": 1, "turns": 1}
+    defaults, without = (
+        load("puzzles", wanted(game, 20, setting=setting)).reference["baselines"]
+        for setting in ({}, blind)
+    )
+    assert isinstance(defaults, dict)
+    assert isinstance(without, dict)
+    assert int(str(defaults[TOOL_ALONE])) >= 15
+    assert int(str(without[TOOL_ALONE])) <= 2
 
 
 def test_levels_with_several_boxes_have_no_players_by_hand() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pyarrow as pa
@@ -425,7 +426,8 @@ async def test_what_cannot_be_read_in_a_store_is_named_and_the_rest_is_used(tmp_
     folder.mkdir()
     (folder / "cut.parquet").write_bytes(b"PAR1")
     pq.write_table(pa.table({"run_id": ["x"]}), folder / "other.parquet")
-    pq.write_table(pa.table({"workflow": ["umi"], "trajectory": ["{"]}), folder / "row.parquet")
+    row = {"workflow": ["umi"], "trajectory": ["{"], "sha256": [sha256(b"{").hexdigest()]}
+    pq.write_table(pa.table(row), folder / "row.parquet")
     source = await recorded_in(tmp_path, recorded)
     assert len(source.trajectories) == 1
     assert [(one.where, one.reason) for one in source.skipped] == [

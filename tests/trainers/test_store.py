@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -9,17 +10,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trainers.store import OTHER_VERSION, read_trajectories
+from trainers.store import CHANGED, OTHER_VERSION, read_trajectories
 
 from .grpo.recorded import a_run, record
 
 
-def rewrite(store: Path, *bodies: str) -> None:
-    """Replace the recorded runs' JSON."""
+def rewrite(store: Path, *bodies: str, hashed: bool = True) -> None:
+    """Replace the recorded runs' JSON, and their hashes."""
     (file,) = (store / "trajectories").glob("*.parquet")
     table: Any = pq.read_table(file)
-    at = table.schema.get_field_index("trajectory")
-    pq.write_table(table.set_column(at, "trajectory", pa.array(bodies)), file)
+    hashes = [hashlib.sha256(body.encode()).hexdigest() for body in bodies]
+    for name, column in (("trajectory", list(bodies)), *((("sha256", hashes),) if hashed else ())):
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, name, pa.array(column))
+    pq.write_table(table, file)
 
 
 async def test_runs_of_a_newer_writer_and_broken_ones_are_named_apart(tmp_path: Path) -> None:
@@ -33,6 +37,21 @@ async def test_runs_of_a_newer_writer_and_broken_ones_are_named_apart(tmp_path: 
         (OTHER_VERSION, "version 7; this program reads 1"),
         ("no trajectory record", ""),
     ]
+
+
+async def test_a_run_that_was_changed_behind_the_recorder_is_named_and_not_learned_from(
+    tmp_path: Path,
+) -> None:
+    """It can be read, and a digit of a token or of a log-probability is another one."""
+    runs = [a_run(number) for number in range(2)]
+    await record(tmp_path, runs)
+    (file,) = (tmp_path / "trajectories").glob("*.parquet")
+    table: Any = pq.read_table(file)
+    first, second = table["trajectory"].to_pylist()
+    rewrite(tmp_path, first, second.replace('"seed":', '"seed":1', 1), hashed=False)
+    (kept,) = read_trajectories(tmp_path, None).records
+    assert kept.run.id in first
+    assert [each.reason for each in read_trajectories(tmp_path, None).skipped] == [CHANGED]
 
 
 async def test_without_a_workflow_all_runs_are_read(tmp_path: Path) -> None:

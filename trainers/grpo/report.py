@@ -24,7 +24,7 @@ class PolicyStep(BaseModel):
     flat: int
     """Passed over: all rewards the same."""
     reward: float
-    """Mean over the members of the learned groups."""
+    """Mean over all that was sampled for the learned groups."""
     loss: float
     """Mean over the updates."""
     gradient_norm: float

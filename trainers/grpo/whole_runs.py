@@ -48,8 +48,8 @@ class _Run:
 
     def reward(self, agent: Agent) -> float:
         """1 if it ended solved, and the mean of what the agent's actions earned: what
-        `rewards.run_reward` gives a recorded run that says only whether it was solved. A sum would
-        pay for wandering about."""
+        `rewards.run_reward` gives a recorded run that says only whether it was solved, at α = 1,
+        the only one that is rolled out here. A sum would pay for wandering about."""
         own = self.earned[agent]
         return float(self.episode.verify().solved) + math.fsum(own) / len(own)
 

@@ -43,7 +43,6 @@ CONTAINERS = (
     ("drawers", "drawer"), ("packets", "packet"), ("cartons", "carton"), ("tins", "tin"),
 )  # fmt: skip
 PERIODS = (("hour", "hours"), ("day", "days"), ("week", "weeks"), ("month", "months"))
-WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 PAIRED_KINDS = (
     ("red", "blue"), ("green", "yellow"), ("small", "large"), ("old", "new"),
     ("white", "black"), ("plain", "striped"), ("blue", "green"), ("big", "little"),
