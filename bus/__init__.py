@@ -26,9 +26,9 @@ from bus.errors import (
     RequestError,
     Retry,
     RunEnded,
-    Shutdown,
     UnknownPayload,
     UserCancelled,
+    run_ended,
 )
 from bus.keys import Keys, Shard
 from bus.log_consumer import LogConsumer
@@ -74,7 +74,6 @@ __all__ = [
     "RunState",
     "Server",
     "Shard",
-    "Shutdown",
     "StepCommit",
     "TokenWriter",
     "UnknownPayload",
@@ -89,5 +88,6 @@ __all__ = [
     "pool_of",
     "present",
     "probe",
+    "run_ended",
     "traceparent_of",
 ]

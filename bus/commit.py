@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 from bus import scripts
 from bus.connection import outlast
 from bus.envelope import Envelope
-from bus.errors import BusError, LeaseLost, MessageTooLarge, RunEnded
+from bus.errors import BusError, LeaseLost, MessageTooLarge, RunEnded, run_ended
 from bus.keys import Shard
 from bus.lease import Lease
 from bus.settings import BusSettings
@@ -128,8 +128,9 @@ class Committer:
     async def commit(self, lease: Lease, envelope: Envelope, commit: StepCommit) -> bool:
         """Apply a commit; True if it went through but used up the run's budget.
 
-        Raises `LeaseLost` or `RunEnded`: then nothing was changed but, in the second case, the
-        settled message. Raises `MessageTooLarge` or ValueError before anything is sent.
+        Raises `LeaseLost`, or the `RunEnded` of the run's end: then nothing was changed but, in the
+        second case, the settled message. Raises `MessageTooLarge` or ValueError before anything is
+        sent.
         """
         waiting = self._flatten(lease, envelope, commit)
         self._queue.append(waiting)
@@ -143,8 +144,14 @@ class Committer:
                 return True
             case "lost":
                 raise LeaseLost(f"run {envelope.run_id}, entry {lease.entry}: taken over")
-            case "ended" | "duplicate":
-                raise RunEnded(f"run {envelope.run_id}: step not applied ({result})")
+            case "ended":
+                outcome = await outlast(
+                    "run state",
+                    lambda: self._redis.hget(self._shard.run(envelope.run_id), "outcome"),  # pyright: ignore
+                )
+                raise run_ended(envelope.run_id, (outcome or b"").decode())
+            case "duplicate":
+                raise RunEnded(f"run {envelope.run_id}: the step is in its journal already")
             case _:
                 raise BusError(f"commit.lua answered {result!r}")
 

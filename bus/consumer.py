@@ -26,7 +26,6 @@ from bus.envelope import FIELD, Envelope
 from bus.errors import (
     BusError,
     BusUnavailable,
-    DeadlineExceeded,
     LeaseLost,
     MessageTooLarge,
     Reject,
@@ -270,7 +269,7 @@ class Consumer:
             await self._handler(delivery)
         except LeaseLost as error:
             log.warning("lease lost", error=str(error))
-        except (RunEnded, DeadlineExceeded):
+        except RunEnded:
             # A passed deadline ends the run through the sweeper; this message has no more to do.
             await delivery.drop()
         except (Reject, MessageTooLarge) as error:

@@ -16,27 +16,34 @@ class LeaseLost(BusError):
 
 
 class RunEnded(BusError):
-    """The run is over (cancelled, deadline, budget, dead letter). Nothing was changed."""
+    """The run is over: finished, in error, or for one of the reasons below. Nothing was changed."""
 
 
 class UserCancelled(RunEnded):
     """The run was cancelled by its user."""
 
 
-class DeadlineExceeded(BusError):
-    """The deadline of a run or a request has passed."""
+class DeadlineExceeded(RunEnded):
+    """The run's deadline has passed, which its requests have as well: it is over, or about to
+    be."""
 
 
-class BudgetExceeded(BusError):
+class BudgetExceeded(RunEnded):
     """The run has used up its tokens or its money."""
+
+
+def run_ended(run_id: str, outcome: str) -> RunEnded:
+    """The error of a run with this outcome; empty: of one that the bus no longer knows."""
+    kinds = {
+        "cancelled": UserCancelled,
+        "deadline": DeadlineExceeded,
+        "budget": BudgetExceeded,
+    }
+    return kinds.get(outcome, RunEnded)(f"run {run_id} is over ({outcome or 'forgotten'})")
 
 
 class Overloaded(BusError):
     """Admission was refused: too many runs are in flight. Ask again later."""
-
-
-class Shutdown(BusError):
-    """This process is draining; the work stays on the bus for another."""
 
 
 class MessageTooLarge(BusError):

@@ -12,7 +12,7 @@ from agents.payloads import Payload
 from agents.records import Run, Step
 from agents.stepping import take_step
 from agents.workflows import Handoff
-from bus import Delivery, Inbox, Reject, Retry, RunEnded
+from bus import Delivery, Inbox, Reject, Retry, run_ended
 from workers.host import BusHost
 from workers.messages import role_of
 from workers.routing import commit_of
@@ -37,7 +37,7 @@ class RoleHandler:
         assert isinstance(payload, Payload)
         state = await delivery.run_state()
         if not state.active:
-            raise RunEnded(f"run {envelope.run_id} is {state.state}")
+            raise run_ended(envelope.run_id, state.outcome)
         try:
             run = Run.model_validate_json(state.run)
             journal = tuple(Step.model_validate_json(step) for step in state.steps)

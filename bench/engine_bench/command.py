@@ -7,16 +7,16 @@ import json
 import os
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from multiprocessing import get_context
 from pathlib import Path
 
 import typer
 from rich.console import Console
 
+from bench.alone import alone_in_a_process
 from bench.engine_bench import batched, page, report
 from bench.engine_bench.figures import (
     CONTINUOUS,
@@ -71,9 +71,8 @@ def measure(plan: Plan, *, as_json: bool) -> None:
     require(plan.model, plan.precision)
     with (
         tempfile.TemporaryDirectory(prefix="bench-engine-") as scratch,
-        # A process for each task: the threads and caches that one leaves behind (a second OpenMP
-        # pool alone costs the next a third of its speed) are not measured with another.
-        ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as alone,
+        # What one leaves behind costs the next up to a third of its speed.
+        alone_in_a_process() as alone,
     ):
         with_gguf = plan.only != "torch"
         making = alone.submit(

@@ -9,17 +9,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from importlib.util import find_spec
-from multiprocessing import get_context
 from pathlib import Path
 
 import torch
 import typer
 from rich.console import Console
 
+from bench.alone import alone_in_a_process
 from bench.errors import BenchError, UsageError
 from bench.fidelity.command import quantiles
 from bench.gpu.model import Written, write_model
@@ -144,7 +144,7 @@ def measure(plan: Plan, *, as_json: bool) -> None:
     with (
         tempfile.TemporaryDirectory(prefix="bench-gpu-") as scratch,
         # The trainer has a process and memory of its own, as beside a deployment.
-        ProcessPoolExecutor(1, get_context("spawn")) as beside,
+        alone_in_a_process(tasks=None) as beside,
     ):
         try:
             found = asyncio.run(_measure(plan, Path(scratch), beside, progress))

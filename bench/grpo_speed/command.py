@@ -7,18 +7,17 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Generator
-from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.util import find_spec
-from multiprocessing import active_children, get_context
 from pathlib import Path
 
 import typer
 from rich.console import Console
 
+from bench.alone import alone_in_a_process
 from bench.engine_bench.figures import Spread, spread
 from bench.errors import UsageError
 from bench.grpo_speed import ours, trl_peer
@@ -190,20 +189,6 @@ def _work(plan: Plan) -> StepWork:
         completion=plan.max_tokens, steps=plan.steps, seed=plan.seed,
         vocabulary=load_base(plan.model).vocabulary,
     )  # fmt: skip
-
-
-@contextmanager
-def alone_in_a_process() -> Generator[Executor]:
-    """A process for each task: what one has left in memory and in thread pools is not measured
-    with the next. An interruption ends the task too."""
-    with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as executor:
-        try:
-            yield executor
-        except KeyboardInterrupt:
-            # Else the executor would wait for a measurement that nobody wants any more.
-            for process in active_children():
-                process.kill()
-            raise
 
 
 def _show(plan: Plan, rollouts: Rates, steps: Rates, console: Console) -> None:

@@ -7,16 +7,16 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from multiprocessing import get_context
 from pathlib import Path
 
 import typer
 from rich.console import Console
 
+from bench.alone import alone_in_a_process
 from bench.errors import UsageError
 from bench.training_bench import ours, report, trl_peer
 from bench.training_bench.figures import OURS, Report
@@ -54,9 +54,8 @@ def measure(plan: Plan, *, as_json: bool) -> None:
         raise UsageError(f"trl is not installed; {how_to_install('peers')}; or --only {OURS}")
     with (
         tempfile.TemporaryDirectory(prefix="bench-training-") as scratch,
-        # A process for each: peak memory is the process's, and what one has left in memory and in
-        # torch's thread pools is not measured with the next.
-        ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as alone,
+        # Peak memory is the process's, too.
+        alone_in_a_process() as alone,
     ):
         workload = Workload(
             folder=Path(scratch),

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
+from bench.alone import alone_in_a_process
 from bench.cli import app
 from bench.errors import UsageError
 from bench.grpo_speed import command, ours, rollouts
@@ -25,7 +26,6 @@ from bench.grpo_speed.command import (
     SHARED,
     TRL,
     Plan,
-    alone_in_a_process,
     found_in,
     measure,
 )

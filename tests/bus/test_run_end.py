@@ -7,7 +7,19 @@ import time
 
 import pytest
 
-from bus import Bus, Delivery, Finish, Outgoing, Retry, RunEnded, StepCommit
+from bus import (
+    BudgetExceeded,
+    Bus,
+    DeadlineExceeded,
+    Delivery,
+    Finish,
+    Outgoing,
+    Retry,
+    RunEnded,
+    StepCommit,
+    UserCancelled,
+    run_ended,
+)
 from tests.bus.payloads import admit, note
 from tests.bus.serving import ended, finishing, pending, serving, until
 
@@ -64,13 +76,28 @@ async def test_a_handler_that_needs_time_to_stop_is_told_once(bus: Bus) -> None:
     assert await bus.queue_lengths(["planner"]) == {"planner": 0}
 
 
+@pytest.mark.parametrize(
+    ("outcome", "kind"),
+    [
+        ("cancelled", UserCancelled), ("deadline", DeadlineExceeded), ("budget", BudgetExceeded),
+        ("answered", RunEnded), ("error", RunEnded), ("", RunEnded),
+    ],
+)  # fmt: skip
+def test_why_a_run_is_over_is_told_by_the_type_of_its_error(
+    outcome: str, kind: type[RunEnded]
+) -> None:
+    error = run_ended("r", outcome)
+    assert type(error) is kind
+    assert "run r is over" in str(error)
+
+
 async def test_a_commit_after_a_cancel_changes_nothing_but_its_message(bus: Bus) -> None:
     refused = asyncio.Event()
 
     async def handler(delivery: Delivery) -> None:
         await bus.cancel(delivery.envelope.run_id)
         onward = Outgoing("slm", note(delivery.envelope.run_id, turn=1))
-        with pytest.raises(RunEnded):
+        with pytest.raises(UserCancelled):
             await delivery.commit(StepCommit(b"{}", tokens=9, publish=(onward,)))
         refused.set()
 

@@ -1,4 +1,5 @@
-"""What a training follows from: two runs with equal settings have equal weights."""
+"""What a training follows from: two runs with equal settings have equal weights on a CPU. A GPU
+adds up in no fixed order, and the last digits of two runs differ."""
 
 from __future__ import annotations
 

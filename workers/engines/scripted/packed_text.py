@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 BYTES_PER_TOKEN = 3
-VOCABULARY = (BYTES_PER_TOKEN + 1) << 24
-"""Ids lie in [2**24, VOCABULARY)."""
 
 
 class PackedText:

@@ -1,0 +1,23 @@
+"""Measurements in processes of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import active_children, get_context
+
+
+@contextmanager
+def alone_in_a_process(tasks: int | None = 1) -> Generator[Executor]:
+    """A process for each task, or for so many (None: all): what one has left in memory and in
+    thread pools, a second OpenMP pool above all, is not measured with the next. An interruption
+    ends the task too."""
+    with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=tasks) as executor:
+        try:
+            yield executor
+        except KeyboardInterrupt:
+            # Else the executor would wait for a measurement that nobody wants any more.
+            for process in active_children():
+                process.kill()
+            raise
