@@ -251,7 +251,7 @@ def grpo(
         from trainers.grpo.loop.command import loop as run_loop
         from trainers.grpo.loop.rounds import Keeping
 
-        target = of_loop.Target(pool, redis_url, profile if redis_url else None, wait)
+        target = of_loop.Target(pool, redis_url, profile, wait)
         keeping = Keeping(keep_ratios, keep_published or Keeping.published)
         run_loop(
             output, settings, rolled, target, keeping,
@@ -265,7 +265,6 @@ def grpo(
         raise TrainingError(
             "--from-store is missing: name the folder of recorded runs, or record them by --loop"
         )
-    profile = profile if redis_url else None
     deployed = publishing_to(redis_url, profile) if publish else None
     try:
         with joined() as processes, ExitStack() as held:
@@ -336,7 +335,8 @@ def _require_heeded(context: typer.Context, settings: GrpoSettings, *, served: b
          "--correction truncated, token or sequence"),
         (("clip_low", "clip_high", "dual_clip"), objective.correction != "truncated",
          "every --correction but truncated"),
-        (("pool", "redis_url", "profile", "wait"), served, "--publish and --loop"),
+        (("pool", "redis_url", "wait"), served, "--publish and --loop"),
+        (("profile",), served and "redis_url" in given, "--redis-url"),
     ):  # fmt: skip
         for name in names:
             if name in given and not heeded:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from agents.environments.code.problem import CallTest, CodeTest, ProgramTest
 
@@ -33,6 +34,9 @@ def tells(statement: str, test: CodeTest) -> bool:
 
 
 def _tells_program(statement: str, test: ProgramTest) -> bool:
+    if len(test.stdin) > len(statement):
+        # Most hidden tests, of which there may be millions.
+        return False
     text, given, wanted = (_words(each) for each in (statement, test.stdin, test.stdout))
     at = text.find(given) if given.strip() and wanted.strip() else -1
     while at >= 0:
@@ -77,11 +81,13 @@ def _whole(value: str) -> str:
     return before + re.escape(value) + behind
 
 
+@lru_cache(maxsize=8)
 def _words(text: str) -> str:
     """Each with a space on either side."""
     return f" {' '.join(text.split())} "
 
 
+@lru_cache(maxsize=8)
 def _tight(text: str) -> str:
     """Without what is written in one way or another: case, quotes, space beside punctuation."""
     return " ".join(_TIGHT.sub(r"\1", text).translate(_QUOTES).lower().split())

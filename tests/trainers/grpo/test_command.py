@@ -122,6 +122,7 @@ def by_policy(run: Trajectory, name: str) -> Trajectory:
         (("--begin", "critic=micro:slm"), "--begin critic: no such policy is trained"),
         (("--base-version", 9, "--staleness", 2), "the newest is of version 3"),
         (("--agent", "nobody"), "--agent nobody: nobody of that name acted in the runs of"),
+        (("--publish", "--profile", "petting"), "--profile is of --redis-url: add that"),
         (("--rank", 8), "--rank is of --weights lora: add that, or leave --rank away"),
         (("--scheme", "dense", "--alpha", 0.5), "--alpha is of --scheme paper"),
         (("--completion-limit", 9), "--completion-limit is of --normalisation constant"),
