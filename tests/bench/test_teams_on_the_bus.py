@@ -35,8 +35,8 @@ from workers.settings import GpuWorkerSettings, JudgeWorkerSettings, RoleWorkerS
 pytestmark = [needs_bubblewrap, pytest.mark.asyncio(loop_scope="module")]
 
 ROLES = ("coder", "tester", "reasoner", "tool_user")
-HIDDEN = ("271828", "815484", "golden-secret")
-"""What stands in tests and golden programs only."""
+HIDDEN = ("27182818284590", "81548454853770", "golden-secret")
+"""What stands in tests and golden programs only: so long that no time or hash has it by chance."""
 SECRET = "hush-4711"
 """In the environment of the judge."""
 PROGRAMS = {
@@ -77,7 +77,7 @@ def problems(folder: Path) -> None:
             "prompt": f'def {name}(n):\n    """Three times n."""\n',
             "entry_point": name,
             "canonical_solution": "    return 3 * n  # golden-secret\n",
-            "test": "def check(candidate):\n    assert candidate(271828) == 815484\n",
+            "test": "def check(candidate):\n    assert candidate(27182818284590) == 81548454853770\n",
         }
         for at, name in enumerate(PROGRAMS)
     ]

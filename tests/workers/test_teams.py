@@ -24,13 +24,13 @@ from workers.sandbox import SandboxSettings
 
 pytestmark = [needs_bubblewrap, pytest.mark.asyncio(loop_scope="module")]
 
-HIDDEN = "271828"
+HIDDEN = "27182818284590"
 DOUBLE = CodeProblem(
     id="t/double",
     statement="Read a number and print its double.",
     examples=(ProgramTest(stdin="1", stdout="2"),),
     tests=(
-        ProgramTest(stdin=HIDDEN, stdout="543656"),
+        ProgramTest(stdin=HIDDEN, stdout="54365636569180"),
         ProgramTest(stdin="-3", stdout="-6"),
     ),
     solutions=("print(int(input()) * 2)  # golden-secret",),
@@ -158,7 +158,7 @@ async def test_no_hidden_test_and_no_golden_program_is_in_what_a_run_leaves_behi
         message.content for host in hosts.values() for prompt in host.prompts for message in prompt
     )
     assert DOUBLE.statement in left
-    assert not [word for word in (HIDDEN, "543656", "golden-secret") if word in left]
+    assert not [word for word in (HIDDEN, "54365636569180", "golden-secret") if word in left]
 
 
 async def test_to_agree_on_something_wrong_ends_a_run_unsolved(judge: JudgeService) -> None:
