@@ -77,7 +77,7 @@ def problems(folder: Path) -> None:
             "prompt": f'def {name}(n):\n    """Three times n."""\n',
             "entry_point": name,
             "canonical_solution": "    return 3 * n  # golden-secret\n",
-            "test": "def check(candidate):\n    assert candidate(27182818284590) == 81548454853770\n",
+            "test": "def check(candidate):\n    assert candidate({}) == {}\n".format(*HIDDEN),
         }
         for at, name in enumerate(PROGRAMS)
     ]
