@@ -14,6 +14,7 @@ from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainers.errors import TrainingError
@@ -114,6 +115,16 @@ class Processes:
         from accelerate.utils import fsdp2_prepare_model
 
         fsdp2_prepare_model(self.accelerator, model)
+
+
+def unshared(output: Path, processes: Processes) -> TrainingError:
+    """The error of processes that see another folder than the first one."""
+    number = f"process {processes.index + 1} of {processes.count}"
+    who = "another process" if processes.is_first else number
+    return TrainingError(
+        f"{who} does not find in {output} what the first one has written there: name a folder that "
+        "all machines share"
+    )
 
 
 @contextmanager

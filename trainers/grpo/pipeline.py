@@ -56,7 +56,7 @@ from trainers.grpo.stream import StepBatch, batches_of, step_batches
 from trainers.interruption import deferred_interrupt
 from trainers.memory import keep_freed_memory, peak_memory_mb
 from trainers.network import network_of
-from trainers.processes import Processes
+from trainers.processes import Processes, unshared
 from workers.engines.torch.loading import LoadedModel
 
 SETTINGS = "settings.json"
@@ -119,7 +119,7 @@ def train(
         if processes.is_first:
             claim(output, settings, data, restart=restart)
         elif not (output / SETTINGS).exists():
-            raise _unshared(output, processes)
+            raise unshared(output, processes)
     finished = read_report(output)
     if finished is not None:
         watch.say(f"the training in {output} is finished; --restart trains anew")
@@ -202,7 +202,7 @@ class _Training:
         require_room(self.work, self.policies)
         self._restore()
         if self.processes.sum_of(self.state.step) != self.processes.count * self.state.step:
-            raise _unshared(self.output, self.processes)
+            raise unshared(self.output, self.processes)
         if self.processes.is_first:
             # Before its first step, without which the others can't end theirs.
             self.kept.forget_after(self.state.step)
@@ -312,13 +312,6 @@ class _Training:
             PolicyFacts.of, settings=report.settings, version=report.version, steps=report.steps
         )
         write_policies(self.policies, self.output / where, self.base, facts_of)
-
-
-def _unshared(output: Path, processes: Processes) -> TrainingError:
-    return TrainingError(
-        f"process {processes.index + 1} of {processes.count} does not find in {output} what "
-        "another one finds there: name a folder that all machines share"
-    )
 
 
 def require_possible(settings: GrpoSettings, data: GrpoData) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from trainers.checkpoints import require_same_recipe
-from trainers.errors import TrainingError
 from trainers.grpo.kept_ratios import KeptRatios
 from trainers.grpo.loop.book import Claim, read_page
 from trainers.grpo.loop.line import End, EndedWithFirst, Line, Start, Step, Word
@@ -16,6 +15,7 @@ from trainers.grpo.settings import GrpoSettings
 from trainers.grpo.storing import restore
 from trainers.interruption import Interruption, deferred_interrupt
 from trainers.network import load_base
+from trainers.processes import unshared
 
 
 def follow(grpo: GrpoSettings, output: Path, keep_ratios: int, line: Line) -> None:
@@ -39,7 +39,7 @@ def _claimed(start: Start, grpo: GrpoSettings, output: Path, line: Line) -> Loop
     path = output / "loop.json"
     claim = read_page(path, Claim) if path.exists() else None
     if claim is None or claim.id != start.training:
-        raise _unshared(output, line)
+        raise unshared(output, line.processes)
     bounded = grpo.model_copy(update={"staleness": claim.settings.grpo.staleness})
     require_same_recipe(claim.settings.grpo, bounded, output)
     return claim.settings
@@ -56,16 +56,9 @@ def _take_part(
     trained = 0 if state is None else state.step
     while isinstance(word := line.hear(interruption), Step):
         if word.round != trained + 1:
-            raise _unshared(output, line)
+            raise unshared(output, line.processes)
         learner.step(word.batch)
         trained = word.round
         kept.write(trained)
         line.processes.wait()
     return word
-
-
-def _unshared(output: Path, line: Line) -> TrainingError:
-    return TrainingError(
-        f"process {line.processes.index + 1} of {line.processes.count} does not find in {output} "
-        "what the first one has written there: name a folder that all machines share"
-    )
