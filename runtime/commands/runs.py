@@ -91,9 +91,10 @@ def register(app: typer.Typer) -> None:
         found = _known(redis_url, run_id) if store is None else _recorded(store, run_id)
         if html is not None:
             _write_page(found, html, training, tokenizer or [])
-            typer.echo(f"the page of run {found.run.id}: {html}")
-            return
-        if training is not None or tokenizer:
+            if not as_json:
+                typer.echo(f"the page of run {found.run.id}: {html}")
+                return
+        elif training is not None or tokenizer:
             raise InputError("--training and --tokenizer are about the page: give --html FILE too")
         if as_json:
             typer.echo(found.trajectory().model_dump_json())
@@ -201,12 +202,14 @@ def _write_page(found: KnownRun, path: Path, training: Path | None, tokenizers: 
     """Raises `InputError` for what can't be read or written."""
     from runtime.learned_tokens import read_learned
     from runtime.run_page.page import render
-    from runtime.run_page.tokenizers import Tokenizers
+    from runtime.run_page.tokenizers import Tokenizers, require_tokenizer
     from runtime.whole_files import write_whole
 
     if path.is_dir():
         raise InputError(f"{path} is a folder", hint="name the file of the page: --html run.html.")
     learned = None if training is None else read_learned(training, found.run.id)
+    for each in tokenizers:
+        require_tokenizer(each)
     text = render(found, Tokenizers([*tokenizers, *_models()]), learned)
     try:
         write_whole(path, text)

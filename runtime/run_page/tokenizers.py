@@ -70,6 +70,15 @@ def pieces_of(call: Call, codec: TextCodec, count: int) -> list[str] | None:
     return pieces if said.startswith(call.text) or call.text.startswith(said) else None
 
 
+def require_tokenizer(model: str) -> None:
+    """Raises `InputError` unless the tokenizer of a folder, a hub's id or a shipped model is here."""
+    if _file(model) is None:
+        raise InputError(
+            f"--tokenizer {model}: no {TOKENIZER} of it on this machine",
+            hint="Name the folder of the model that wrote the run, or micro:NAME.",
+        )
+
+
 def _ids(call: Call) -> Sequence[int]:
     return (*call.prompt_ids, *call.output_ids)
 

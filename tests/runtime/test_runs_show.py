@@ -55,6 +55,12 @@ def test_its_dialogue_and_its_record_are_shown_from_there_as_well(store: Path) -
     assert json.loads(show(ID, "--store", store, "--json"))["run"]["id"] == ID
 
 
+def test_its_record_is_shown_beside_a_page_as_well(store: Path, tmp_path: Path) -> None:
+    page = tmp_path / "run.html"
+    assert json.loads(show(ID, "--store", store, "--html", page, "--json"))["run"]["id"] == ID
+    assert ID in page.read_text()
+
+
 def test_what_a_training_kept_of_it_is_on_the_page(store: Path, tmp_path: Path) -> None:
     sequence = a_sequence(
         ID, ids=(1, 2, 3, 4, 5), learned=(False, False, False, True, True),
@@ -90,6 +96,10 @@ def test_the_tokenizer_of_a_folder_tells_tokens_apart(tmp_path: Path) -> None:
         (("--store", "NOWHERE", "--html", "PAGE"), "no run whose whole id is"),
         (("--training", "NOWHERE", "--store", "STORE"), "give --html FILE too"),
         (("--tokenizer", "NOWHERE", "--store", "STORE"), "give --html FILE too"),
+        (
+            ("--tokenizer", "NOWHERE", "--store", "STORE", "--html", "PAGE"),
+            r"--tokenizer .*nowhere: no tokenizer.json of it on this machine",
+        ),
     ],
 )
 def test_what_cannot_be_shown_is_one_error_and_no_page(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -64,14 +64,12 @@ class _Sums:
 
 
 class Learner:
-    """Trains the policies, batch by batch. `updated` says whether the step in work has changed any
-    weights: while it has not, they are those of the step before."""
+    """Trains the policies, batch by batch."""
 
     def __init__(self, policies: Policies, kept: KeptRatios | None = None) -> None:
         """`kept`: what is to be recorded of importance ratios."""
         self.policies = policies
         self.kept = kept
-        self.updated = False
 
     @property
     def processes(self) -> Processes:
@@ -84,9 +82,9 @@ class Learner:
     def step(self, batch: StepBatch) -> dict[str, PolicyStep]:
         """Train every policy that has groups in the batch; what came of it, by policy.
 
-        Raises `NotFinite` before weights are changed by a loss or a gradient that is no number.
+        Raises `NotFinite`, with weights and moments as they were, for a loss or a gradient that is
+        no number.
         """
-        self.updated = False
         if self.kept is not None:
             self.kept.begin_step()
         self.policies.network.whole.eval()
@@ -94,11 +92,26 @@ class Learner:
         for group in batch.groups:
             by_policy[self.settings.policy_of(group.key.agent)].append(group)
         flat = [self.settings.policy_of(group.key.agent) for group in batch.flat]
-        return {
-            name: self._policy_step(name, groups, batch.version, flat.count(name))
-            for name, groups in by_policy.items()
-            if groups
-        }
+        # The step's only update is refused before it changes anything.
+        before = self.policies.copied() if self._updates(by_policy.values()) > 1 else None
+        try:
+            return {
+                name: self._policy_step(name, groups, batch.version, flat.count(name))
+                for name, groups in by_policy.items()
+                if groups
+            }
+        except NotFinite:
+            if before is not None:
+                self.policies.restore(before)
+            raise
+
+    def _updates(self, groups_of_policies: Iterable[Sequence[Group]]) -> int:
+        """How often a step changes weights, at most."""
+        size = self.settings.minibatch
+        return sum(
+            math.ceil(len(groups) / size) if size else min(1, len(groups))
+            for groups in groups_of_policies
+        )
 
     def logprobs(self, piece: Piece) -> torch.Tensor:
         """log π_θ of a piece's learned tokens [n], by the policy that is in the network."""
@@ -176,7 +189,6 @@ class Learner:
         norm = self._clipped_norm()
         if not math.isfinite(norm):
             raise NotFinite(self._said("gradient", [(row.origin, norm) for row in rows], where))
-        self.updated = True
         optimizer.step()
         sums.norms.append(norm)
         sums.loss += processes.sum_of(loss)

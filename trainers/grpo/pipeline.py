@@ -200,7 +200,7 @@ class _Training:
     def run(self) -> Report:
         """Train to the end, and write what came of it."""
         require_room(self.work, self.policies)
-        self._restore()
+        self.state = restore(self.work, GrpoState, self.policies) or self.state
         if self.processes.sum_of(self.state.step) != self.processes.count * self.state.step:
             raise unshared(self.output, self.processes)
         if self.processes.is_first:
@@ -263,10 +263,8 @@ class _Training:
         self.watch.progress(Progress(self.state.step, steps, facts))
 
     def _kept(self) -> str:
-        """Writes the last good version, and says which one it is and where. A step that has
-        changed weights already is undone by the checkpoint before it."""
-        if self.learner.updated and not self._restore():
-            return "there is no checkpoint before it: give a smaller --checkpoint-every"
+        """Writes the last good version, which the bad step has left in place, and says which one it
+        is and where."""
         if self.state.step == 0:
             return "nothing was trained before it"
         self._save()
@@ -275,12 +273,6 @@ class _Training:
             f"version {self.state.version}, after step {self.state.step}, is the last good one: it "
             f"is in {self.output / LAST_GOOD}"
         )
-
-    def _restore(self) -> bool:
-        """Whether there was a checkpoint to go on from."""
-        state = restore(self.work, GrpoState, self.policies)
-        self.state = state or self.state
-        return state is not None
 
     def _save(self) -> None:
         if self.processes.is_first:

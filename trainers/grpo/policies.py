@@ -89,8 +89,8 @@ class Policies:
         return found
 
     def copied(self) -> Weights:
-        """The same, which stays as it is when training goes on."""
-        return {name: each.clone() for name, each in self.tensors().items()}
+        """The same in the machine's memory, which stay as they are when training goes on."""
+        return {name: each.to("cpu", copy=True) for name, each in self.tensors().items()}
 
     def restore(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Put back what `tensors` gave."""

@@ -227,10 +227,10 @@ def test_one_policy_learns_from_all_agents_or_each_from_its_own(
 
 
 def spoiled(runs: list[Trajectory], at: int, logprob: float = -2_000.0) -> list[Trajectory]:
-    """The sampler of run `at` calls its tokens so unlikely; as they are given, impossible: their
-    ratios are beyond all numbers."""
+    """The sampler of run `at` calls the tokens of its last step so unlikely; as they are given,
+    impossible: their ratios are beyond all numbers."""
     run = runs[at]
-    (step,) = run.steps
+    *others, step = run.steps
     candidates = [
         each.model_copy(
             update={
@@ -242,45 +242,58 @@ def spoiled(runs: list[Trajectory], at: int, logprob: float = -2_000.0) -> list[
         )
         for each in step.candidates
     ]
-    bad = run.model_copy(
-        update={"steps": (step.model_copy(update={"candidates": tuple(candidates)}),)}
-    )
+    last = step.model_copy(update={"candidates": tuple(candidates)})
+    bad = run.model_copy(update={"steps": (*others, last)})
     return [*runs[:at], bad, *runs[at + 1 :]]
 
 
-def test_a_step_that_is_cut_in_two_without_a_checkpoint_before_it_says_so(
-    base: Path, tmp_path: Path
-) -> None:
-    loaded = load(base)
-    recorded(tmp_path / "store", spoiled(rollouts(loaded, 0), 2))
-    settings = settings_of(minibatch=1, objective={"correction": "clip"}, seed=3)
-    with pytest.raises(NotFinite, match=r"step 1: .*minibatch [23] of 3.*no checkpoint before it"):
-        train(settings, data_of(tmp_path / "store", base), load(base), tmp_path / "out")
-
-
-@pytest.mark.parametrize("minibatch", [None, 1])
+@pytest.mark.parametrize(
+    ("agents", "minibatch"), [(("solo",), None), (("solo",), 1), (("coder", "tester"), None)]
+)
 def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_version(
-    minibatch: int | None, base: Path, tmp_path: Path
+    agents: tuple[str, ...], minibatch: int | None, base: Path, tmp_path: Path
 ) -> None:
-    """Also where a part of the bad step has already changed the weights."""
+    """Also where a part of the bad step, or another policy's, has already changed weights."""
     loaded = load(base)
-    runs = [run for version in range(3) for run in rollouts(loaded, version)]
-    good = settings_of(staleness=0, steps=2, minibatch=minibatch, objective={"correction": "clip"})
+    runs = [run for version in range(3) for run in rollouts(loaded, version, agents=agents)]
+    policies = ("shared",) if len(agents) == 1 else agents
+    good = settings_of(
+        staleness=0, steps=2, minibatch=minibatch, batch=3 * len(agents),
+        policies="shared" if len(agents) == 1 else "per-role", objective={"correction": "clip"},
+    )  # fmt: skip
     recorded(tmp_path / "good", runs)
     train(good, data_of(tmp_path / "good", base), load(base), tmp_path / "expected")
     recorded(tmp_path / "store", spoiled(runs, 7))
     settings = good.model_copy(update={"steps": None})
     with pytest.raises(NotFinite) as raised:
-        train(
-            settings, data_of(tmp_path / "store", base), load(base), tmp_path / "out",
-            checkpoint_every=1,
-        )  # fmt: skip
+        train(settings, data_of(tmp_path / "store", base), load(base), tmp_path / "out")
     said = str(raised.value)
-    assert "step 3: the loss is inf at version 2, policy shared, minibatch" in said
+    assert f"step 3: the loss is inf at version 2, policy {policies[-1]}, minibatch" in said
     assert runs[7].run.id in said
     assert "version 2, after step 2, is the last good one" in said
-    kept = load_file(tmp_path / "out/last-good/shared/model.safetensors")
-    assert same(kept, weights(tmp_path / "expected"))
+    for policy in policies:
+        kept = load_file(tmp_path / "out/last-good" / policy / "model.safetensors")
+        assert same(kept, weights(tmp_path / "expected", policy))
+
+
+def test_a_refused_step_leaves_weights_and_moments_though_a_part_of_it_had_changed_them(
+    base: Path,
+) -> None:
+    loaded = load(base)
+    settings = settings_of(minibatch=1, objective={"correction": "clip"}, seed=3)
+    learner = Learner(begun(settings, ["shared"], loaded))
+    for version, bad in ((0, True), (0, False), (1, True)):
+        runs = rollouts(loaded, version)
+        groups = seal(spoiled(runs, 2) if bad else runs, sealing_of(loaded)).records
+        now = settings.model_copy(update={"base_version": version})
+        (batch,) = step_batches(groups, now)
+        before = learner.policies.copied()
+        if bad:
+            with pytest.raises(NotFinite, match=r"minibatch [23] of 3"):
+                learner.step(batch)
+        else:
+            learner.step(batch)
+        assert same(before, learner.policies.copied()) == bad
 
 
 def test_a_gradient_that_is_no_number_changes_no_weight_though_the_loss_is_one(base: Path) -> None:
@@ -296,7 +309,6 @@ def test_a_gradient_that_is_no_number_changes_no_weight_though_the_loss_is_one(b
     said = str(raised.value)
     assert "the gradient is inf at version 0, policy shared, minibatch 1 of 1; samples: " in said
     assert said.endswith("and 8 more. Lower --learning-rate (1.0e-03), or leave those runs out")
-    assert not learner.updated
     assert same(before, dict(learner.policies.network.trained()))
 
 

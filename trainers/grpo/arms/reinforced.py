@@ -13,7 +13,7 @@ from trainers.grpo.arms.kinds import Kind
 from trainers.grpo.arms.settings import ArmSettings
 from trainers.grpo.arms.steps import StepFacts
 from trainers.grpo.in_process import Played, Prompter, Rules, roll_out
-from trainers.grpo.learner import Learner, NotFinite
+from trainers.grpo.learner import Learner
 from trainers.grpo.losses import Correction
 from trainers.grpo.policies import Policies
 from trainers.grpo.sampling import Sampler
@@ -119,8 +119,7 @@ class ReinforcedSteps:
 
     def learn(self, batch: Batch, version: int) -> StepFacts:
         """An update of the present weights, which are `version`, by what a batch made, whichever
-        version played it. Raises `NotFinite` with the weights as they were, though some of the
-        batch's minibatches and policies had changed theirs."""
+        version played it. Raises `NotFinite`, with the weights as they were."""
         played = batch.played
         learned = tuple(group for group in played.groups if has_signal(group.rewards))
         flat = tuple(group for group in played.groups if not has_signal(group.rewards))
@@ -128,12 +127,7 @@ class ReinforcedSteps:
         curves = {"rollouts solved": share, "zero-variance share": len(flat) / len(played.groups)}
         trained = 0
         if learned:
-            before = self._policies.copied()
-            try:
-                made = self._learner.step(StepBatch(version, learned, flat, 0))
-            except NotFinite:
-                self._policies.restore(before)
-                raise
+            made = self._learner.step(StepBatch(version, learned, flat, 0))
             for name, each in made.items():
                 trained += each.tokens
                 curves |= {f"{name}/{key}": value for key, value in each.curves().items()}
