@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trainers.errors import CorruptCheckpoint, NotEnoughDisk, TrainingError, UnreadableModel
+from trainers.full_disks import writing
 from trainers.output_lock import LOCK
 from trainers.recipes import Recipe
 
@@ -74,20 +75,25 @@ def save_checkpoint(
     data = save(dict(tensors))
     require_disk(folder, len(data))
     partial = folder / f".partial-{state.step}"
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    digest = hashlib.sha256(data).hexdigest()
-    _write(partial / TENSORS, data)
-    described = state.model_copy(update={"sha256": digest})
-    _write(partial / STATE, described.model_dump_json(indent=1).encode())
     final = folder / f"{_PREFIX}{state.step:08d}"
-    if final.exists():
-        # The same step once more: until the new one has its name, the old one has another.
-        aside = final.with_name(f"{final.name}.old")
-        shutil.rmtree(aside, ignore_errors=True)
-        final.rename(aside)
-    partial.rename(final)
-    _flush_folder(folder)
+    digest = hashlib.sha256(data).hexdigest()
+    described = state.model_copy(update={"sha256": digest})
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        with writing(final):
+            partial.mkdir(parents=True)
+            _write(partial / TENSORS, data)
+            _write(partial / STATE, described.model_dump_json(indent=1).encode())
+            if final.exists():
+                # The same step once more: until the new one has its name, the old one has another.
+                aside = final.with_name(f"{final.name}.old")
+                shutil.rmtree(aside, ignore_errors=True)
+                final.rename(aside)
+            partial.rename(final)
+            _flush_folder(folder)
+    except NotEnoughDisk:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
     for old in _folders(folder):
         if old != final:
             shutil.rmtree(old, ignore_errors=True)
@@ -124,7 +130,7 @@ def require_disk(folder: Path, needed: int) -> None:
     if free < needed + reserve:
         raise NotEnoughDisk(
             f"{folder} has {free / 1e6:.0f} MB of free disk, but {(needed + reserve) / 1e6:.0f} MB "
-            "are needed; free some space or choose another folder"
+            "are needed; free some space and go on with the same command, or choose another folder"
         )
 
 
@@ -206,13 +212,10 @@ def _first_line(error: Exception) -> str:
 
 
 def _write(path: Path, data: bytes) -> None:
-    try:
-        with path.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise NotEnoughDisk(f"cannot write {path}: {error.strerror}") from error
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _flush_folder(folder: Path) -> None:

@@ -71,7 +71,7 @@ def pieces_of(call: Call, codec: TextCodec, count: int) -> list[str] | None:
 
 
 def require_tokenizer(model: str) -> None:
-    """Raises `InputError` unless the tokenizer of a folder, a hub's id or a shipped model is here."""
+    """Raises `InputError` unless a tokenizer of that folder, hub id or shipped model is here."""
     if _file(model) is None:
         raise InputError(
             f"--tokenizer {model}: no {TOKENIZER} of it on this machine",

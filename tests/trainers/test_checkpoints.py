@@ -16,7 +16,9 @@ from trainers.checkpoints import (
     require_unused,
     save_checkpoint,
 )
-from trainers.errors import TrainingError
+from trainers.errors import NotEnoughDisk, TrainingError
+
+from .full_disk import no_file_larger_than
 
 
 def saved(folder: Path, step: int, value: float) -> None:
@@ -54,6 +56,20 @@ def test_one_that_is_killed_as_the_next_takes_its_name_leaves_the_one_before(
     saved(tmp_path, step, 3.0)
     assert read(tmp_path) == (step, 3.0)
     assert len(list(tmp_path.glob("checkpoint-*"))) == 1
+
+
+def test_one_that_a_full_disk_cuts_short_leaves_the_one_before_and_nothing_of_itself(
+    tmp_path: Path,
+) -> None:
+    saved(tmp_path, 10, 1.0)
+    for step in (10, 11):
+        said = rf"checkpoint-000000{step} can't be written \(File too large\): free some space"
+        with no_file_larger_than(16), pytest.raises(NotEnoughDisk, match=said):
+            saved(tmp_path, step, 2.0)
+        assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-00000010"]
+        assert read(tmp_path) == (10, 1.0)
+    saved(tmp_path, 11, 2.0)
+    assert read(tmp_path) == (11, 2.0)
 
 
 def test_a_folder_with_what_a_kill_left_half_written_can_be_begun(tmp_path: Path) -> None:

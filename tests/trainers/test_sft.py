@@ -206,7 +206,7 @@ def test_a_half_written_checkpoint_is_not_mistaken_for_one(tmp_path: Path) -> No
 
 
 def test_too_little_disk_is_said_before_training(tmp_path: Path) -> None:
-    with pytest.raises(NotEnoughDisk, match=r"are needed; free some space or choose another"):
+    with pytest.raises(NotEnoughDisk, match=r"are needed; free some space and go on"):
         require_disk(tmp_path / "not" / "there", 10**15)
 
 

@@ -64,7 +64,7 @@ def save(work: Path, state: CheckpointState, policies: Policies) -> None:
     except NotEnoughDisk as error:
         raise NotEnoughDisk(
             f"the checkpoint of step {state.step} was not written, the one before it is "
-            f"as it was: {error}. Then go on with the same command"
+            f"as it was: {error}"
         ) from error
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -15,6 +14,7 @@ import pytest
 
 from agents.records import Trajectory
 from tests.redis_process import RedisProcess
+from tests.trainers.full_disk import no_file_larger_than
 from tests.workers.processes import spawn_faulty
 from trainers.errors import NotEnoughDisk, TrainingError
 from trainers.grpo.facts import PolicyFacts
@@ -209,17 +209,6 @@ def test_a_disk_that_is_full_as_policies_are_written_is_named_and_leaves_nothing
     assert list((tmp_path / "out").iterdir()) == []
     write_policies(policies, tmp_path / "out/0001", loaded.weights.folder, facts)
     assert (tmp_path / "out/0001/shared").is_dir()
-
-
-@contextmanager
-def no_file_larger_than(size: int) -> Generator[None]:
-    """For this process: what writes beyond it is refused as by a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_rewards_that_raise_cost_their_runs_and_are_named_with_the_place(
