@@ -25,7 +25,7 @@ from bench.staleness.plan import (
     schedule,
 )
 from bench.statistics import Interval, bootstrap_difference, wilson
-from tests.trainers.grpo.tiny_puzzles import TINY
+from tests.trainers.grpo.tiny_puzzles import LEARNING, TINY
 from trainers.grpo.arms.kinds import WARM_START
 from trainers.grpo.arms.results import ArmResult
 from trainers.job_processes import Told
@@ -67,6 +67,26 @@ def test_a_model_that_earns_nothing_learns_nothing_and_says_so(output: Path) -> 
     assert result is not None
     assert (result.updates, result.stopped, result.effective_samples) == (4, "", ())
     assert result.tokens > 0
+
+
+def test_old_samples_are_learned_from_with_the_correction_that_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    settings = StalenessSettings(updates=6, demo=LEARNING)
+    work(Cell(seed=1), tmp_path, settings, silent)
+    fresh, old, clipped = (
+        work(Cell(seed=1, age=age, correction=correction), tmp_path, settings, silent)
+        for age, correction in ((0, "token"), (2, "token"), (2, "clip"))
+    )
+    assert fresh is not None
+    assert old is not None
+    assert clipped is not None
+    assert set(fresh.ages) == {0.0}
+    assert set(old.ages) == set(clipped.ages) == {2.0}
+    assert min(fresh.effective_samples) > 1 - 1e-6
+    assert max(old.effective_samples) < 1 - 1e-6
+    # Begun alike, and then other weights: what is learned is corrected.
+    assert old.effective_samples != clipped.effective_samples
 
 
 def test_a_training_that_is_done_again_ends_the_same(output: Path, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 
+from agents.environments.puzzle_splits import Split
+
 INSTANCES = int(os.environ.get("PUZZLE_INSTANCES", "200"))
 FEWER = int(os.environ.get("PUZZLE_INSTANCES", "60"))
 """Of the kinds that take long to solve."""
@@ -13,3 +15,13 @@ FEWEST = int(os.environ.get("PUZZLE_INSTANCES", "4"))
 
 TIMEOUT = 120 + INSTANCES // 2
 """Seconds for a test that looks at so many."""
+
+
+def by_split(count: int) -> dict[Split, int]:
+    """So many of all splits together: half of them of training."""
+    elsewhere = count // 4
+    return {
+        Split.TRAIN: count - 2 * elsewhere,
+        Split.VALIDATION: elsewhere,
+        Split.TEST: elsewhere,
+    }

@@ -27,7 +27,7 @@ from agents.environments.sokoban import (
 from agents.errors import InvalidTask
 from agents.records import JsonObject
 from tests.agents.environments.box_pushing import fewest_pushes
-from tests.agents.environments.sample_size import FEWER, FEWEST, INSTANCES, TIMEOUT
+from tests.agents.environments.sample_size import FEWER, FEWEST, INSTANCES, TIMEOUT, by_split
 
 LEVEL = (
     "######",
@@ -79,13 +79,14 @@ def test_a_second_solver_needs_as_many_pushes_for_every_instance(
     difficulty = Difficulty(
         rows=side, columns=side, boxes=boxes, walls=0.1 if side == 6 else 0.2, least_pushes=least
     )
-    for instance in instances("train", 7, count, difficulty):
-        moves = solve(*instance.parsed)
-        assert moves is not None
-        assert pushes(*instance.parsed, moves) == fewest_pushes(instance.level)
-        assert pushes(*instance.parsed, moves) >= least
-        assert check_play(instance, moves).solved
-        assert instance.split is Split.TRAIN
+    for split, share in by_split(count).items():
+        for instance in instances(split, 7, share, difficulty):
+            moves = solve(*instance.parsed)
+            assert moves is not None
+            assert pushes(*instance.parsed, moves) == fewest_pushes(instance.level)
+            assert pushes(*instance.parsed, moves) >= least
+            assert check_play(instance, moves).solved
+            assert instance.split is split
 
 
 def test_both_solvers_find_no_solution_where_there_is_none() -> None:

@@ -27,7 +27,7 @@ from agents.environments.sudoku.solver import Grid, blank, completions
 from agents.errors import InvalidTask
 from agents.records import JsonObject
 from tests.agents.environments.exact_cover import solutions
-from tests.agents.environments.sample_size import FEWER, INSTANCES, TIMEOUT
+from tests.agents.environments.sample_size import FEWER, INSTANCES, TIMEOUT, by_split
 
 GIVENS = ((1, 0, 0, 0), (0, 0, 0, 2), (0, 3, 0, 0), (0, 0, 4, 0))
 SOLVED = ((1, 2, 3, 4), (3, 4, 1, 2), (4, 3, 2, 1), (2, 1, 4, 3))
@@ -73,10 +73,12 @@ any_writes = st.lists(
 def test_a_second_solver_finds_the_one_completion_of_every_instance(
     size: Literal[4, 9], count: int
 ) -> None:
-    for instance in instances("train", 7, count, Difficulty(size=size)):
-        found = list(islice(solutions(instance.givens), 2))
-        assert found == [[list(row) for row in instance.solution]]
-        assert check_grid(instance, instance.solution).solved
+    for split, share in by_split(count).items():
+        for instance in instances(split, 7, share, Difficulty(size=size)):
+            found = list(islice(solutions(instance.givens), 2))
+            assert found == [[list(row) for row in instance.solution]]
+            assert check_grid(instance, instance.solution).solved
+            assert instance.split is split
 
 
 def test_there_are_288_grids_of_4_x_4_and_each_is_in_one_split() -> None:

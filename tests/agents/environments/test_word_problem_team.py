@@ -32,6 +32,7 @@ from agents.environments.word_problem_team.rules import Item, Items, Work, Worke
 from agents.environments.word_problems import SCHEMES, generate
 from agents.errors import InvalidTask
 from tests.agents.environments.sample_size import INSTANCES, TIMEOUT
+from tests.agents.environments.story_reader import readings
 
 Episode = TeamEpisode[Work, Items]
 TEXT = "Ada has 6 boxes with twelve nuts in each. She eats 7 of them. How many nuts are left?"
@@ -88,11 +89,14 @@ written = st.lists(
 
 @pytest.mark.timeout(TIMEOUT)
 @pytest.mark.parametrize("split", list(Split))
-def test_every_solution_agrees_with_an_independent_evaluation(split: Split) -> None:
+def test_who_reads_only_the_text_and_who_evaluates_the_solution_come_to_the_same_answer(
+    split: Split,
+) -> None:
     for instance in islice(stream(split, 7, Difficulty(equations=(1, 7))), INSTANCES):
         for step in instance.solution:
             expression = f"{step.left} {step.operator} {step.right}"
             assert evaluate(expression) == Fraction(step.result)
+        assert {story.quantity for story in readings(instance.text)} == {instance.answer}
         said = Item("answer", str(instance.answer))
         assert check_work(instance, [(said,)]).solved
 

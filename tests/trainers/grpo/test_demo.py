@@ -226,6 +226,23 @@ def test_a_gain_that_is_none_is_reported_as_it_is() -> None:
     assert "do not lie above" in "\n".join(conclusion(found))
 
 
+def test_the_command_shows_what_was_found_and_ends_with_the_gain_and_the_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainers.grpo.demo.settings.DemoSettings", lambda: TINY)
+    output = tmp_path / "out"
+    ended = CliRunner().invoke(app, ["grpo", str(output), "--demo", "--json"])
+    assert ended.exit_code == 0, ended.output
+    shown = ended.stdout.splitlines()
+    said = json.loads(shown[-1])
+    assert -1 <= said["success_gain"] <= 1
+    assert said["minutes"] > 0
+    assert said["intervals_apart"] is False
+    for name in ARMS:
+        assert any(name in line for line in shown), name
+    assert json.loads((output / "report.json").read_text())["success_gain"] == said["success_gain"]
+
+
 def test_a_missing_result_is_named() -> None:
     with pytest.raises(TrainingError, match="seed 2 has no result of warm start"):
         report_of(DemoSettings(seeds=(1, 2)), results((1, 2, 3)), {}, 1.0)
