@@ -28,7 +28,7 @@ def test_the_torch_engine_is_measured_beside_what_transformers_offers(tmp_path: 
     page = tmp_path / "deep" / "engine.html"
     arguments = (
         "--model", "micro:slm", "--only", "torch", "--concurrency", "2", "--repeats", "1",
-        "--output", str(page), "--json",
+        "--threads", "1", "--output", str(page), "--json",
     )  # fmt: skip
     done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=350)
     assert done.returncode == 0, done.stderr

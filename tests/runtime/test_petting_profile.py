@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+from typer.testing import CliRunner
+
 from agents.workflows import workflows
 from bench.arms import TEAM_ARMS
 from bench.session import needed_pools
 from runtime import config
+from runtime.cli import app
+from runtime.config import Settings
 from runtime.status import stream_names
 from workers.messages import JUDGE_STREAM
 
@@ -44,3 +49,21 @@ def test_status_counts_what_its_judge_has_to_do() -> None:
 
 def test_status_counts_no_work_of_a_judge_that_a_profile_does_not_have() -> None:
     assert JUDGE_STREAM not in stream_names(config.load("micro", environ={}))
+
+
+def test_programs_run_without_bubblewrap_only_where_up_is_told_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[tuple[list[str], Settings]] = []
+
+    def start(profile: str, overrides: list[str], redis_url: None, settings: Settings) -> None:
+        started.append((overrides, settings))
+
+    monkeypatch.setattr("runtime.detached.start_detached", start)
+    for flags in ((), ("--unsafe-exec",)):
+        done = CliRunner().invoke(app, ["up", "--profile", "petting", "--detach", *flags])
+        assert done.exit_code == 0, done.output
+    assert [settings.sandbox.unsafe_exec for _, settings in started] == [False, True]
+    # The supervisor, a process of its own, is told the same.
+    overrides, _ = started[-1]
+    assert config.load("petting", overrides=overrides, environ={}).sandbox.unsafe_exec

@@ -80,7 +80,9 @@ def grpo(
         str | None,
         typer.Option(
             metavar="paper|dense|sparse|progress",
-            help="What actions are paid for; none: as it was recorded, of --loop paper.",
+            help="What actions are paid for; none: as it was recorded, of --loop paper. dense: the "
+            "published code's step rewards, but for what these pay for going there and back; "
+            "progress: what an answer makes good of the way to the solution, by the solver.",
         ),
     ] = None,
     alpha: Annotated[
