@@ -36,15 +36,12 @@ def staleness(
     be asked of the folder.
     """
     from bench.errors import UsageError
+    from bench.grpo.plan import seeds_of
     from bench.staleness.command import measure, parse_ages, parse_corrections
     from bench.staleness.plan import StalenessSettings
     from trainers.grpo.arms.training import Reinforced
     from trainers.grpo.demo.settings import DemoSettings
 
-    try:
-        chosen = tuple(dict.fromkeys(int(seed) for seed in seeds.split(",")))
-    except ValueError as error:
-        raise UsageError(f"--seeds {seeds}: whole numbers, as in 1,2,3") from error
     wanted = parse_ages(ages)
     if wanted[-1] >= updates:
         raise UsageError(
@@ -54,7 +51,7 @@ def staleness(
     settings = StalenessSettings(
         updates=updates,
         demo=DemoSettings(
-            seeds=chosen, reinforced=Reinforced(episodes=episodes), held_out=held_out
+            seeds=seeds_of(seeds), reinforced=Reinforced(episodes=episodes), held_out=held_out
         ),
     )
     measure(output, settings, wanted, parse_corrections(corrections), jobs=jobs, as_json=as_json)

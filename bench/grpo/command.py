@@ -12,6 +12,7 @@ import typer
 from pydantic import BaseModel, ConfigDict
 from rich.console import Console
 
+from agents.environments.puzzle_splits import Split
 from bench.errors import EXIT_INTERRUPTED, BenchError
 from bench.grpo.figures import GrpoReport, report_of
 from bench.grpo.plan import Plan, with_needed
@@ -41,6 +42,7 @@ def measure(plan: Plan, *, as_json: bool) -> None:
     """Do what is not done, print the table. Raises `BenchError`; SystemExit after Ctrl-C."""
     report = None
     try:
+        _require_puzzles(plan)
         claim(plan.output, plan.settings, more_seeds=True)
         directory = OutputDirectory(plan.output)
         directory.lock()
@@ -97,13 +99,22 @@ def _do(plan: Plan, arms: Sequence[Arm], things: str) -> list[ArmResult] | None:
     return results_of(arms, plan.output)
 
 
+def _require_puzzles(plan: Plan) -> None:
+    """Raises `BenchError` where there are not so many held-out ones, while the folder is nobody's
+    still."""
+    settings = plan.settings
+    if (plan.output / BASELINES).exists():
+        return
+    try:
+        settings.game.tables(Split.TEST, settings.test_seed, settings.held_out)
+    except ValueError as error:
+        raise BenchError(f"--held-out {settings.held_out}: {error}") from error
+
+
 def _by_hand(output: Path, settings: ArmSettings) -> ByHand:
     path = output / BASELINES
     if path.exists():
         return read_whole(path, ByHand)
-    try:
-        found = ByHand(solved=settings.game.baselines(settings.test_seed, settings.held_out))
-    except ValueError as error:
-        raise BenchError(f"--held-out {settings.held_out}: {error}") from error
+    found = ByHand(solved=settings.game.baselines(settings.test_seed, settings.held_out))
     write_whole(path, found.model_dump_json(indent=1) + "\n")
     return found

@@ -257,7 +257,10 @@ def _by_puzzle(own: Sequence[ArmResult]) -> list[float]:
 
 
 def _curve(curves: Sequence[Sequence[Point]]) -> tuple[CurvePoint, ...]:
-    """The seeds' looks side by side; where steps are few, one may have had fewer of them."""
+    """The seeds' looks side by side. A seed that ended early, or had fewer looks in its few steps,
+    stays where it was at its last one."""
+    most = max(map(len, curves), default=0)
+    whole = [[*curve, *[curve[-1]] * (most - len(curve))] for curve in curves if curve]
     return tuple(
         CurvePoint(
             samples=fmean(point.samples for point in points),
@@ -266,5 +269,5 @@ def _curve(curves: Sequence[Sequence[Point]]) -> tuple[CurvePoint, ...]:
             low=min(point.success for point in points),
             high=max(point.success for point in points),
         )
-        for points in zip(*curves, strict=False)
+        for points in zip(*whole, strict=True)
     )

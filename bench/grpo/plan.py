@@ -100,7 +100,7 @@ def plan_of(
     known = GAMES[game]
     settings = ArmSettings(
         game=known.game,
-        seeds=_seeds(seeds),
+        seeds=seeds_of(seeds),
         test_seed=TEST_SEED,
         held_out=held_out,
         looks=LOOKS,
@@ -129,13 +129,14 @@ def _changed(settings: ArmSettings, changes: Sequence[str]) -> ArmSettings:
         raise UsageError(f"--set {where}: {first['msg']}; got {first['input']!r}") from error
 
 
-def _seeds(text: str) -> tuple[int, ...]:
+def seeds_of(text: str) -> tuple[int, ...]:
+    """What `--seeds` names. Raises `UsageError`."""
     try:
         found = tuple(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError as error:
         raise UsageError(f"--seeds {text}: whole numbers, as in 1,2,3") from error
-    if min(found) < 0:
-        raise UsageError(f"--seeds {text}: none is below 0")
+    if not 0 <= min(found) <= max(found) < 2**32:
+        raise UsageError(f"--seeds {text}: from 0 to {2**32 - 1}")
     return found
 
 

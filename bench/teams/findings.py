@@ -116,20 +116,28 @@ def _curve(attempts: Attempts, wanted: int, seed: int) -> dict[str, Any]:
 def _by_version(
     results: Sequence[Result],
     instance_of: Mapping[str, str],
-    played_by: Mapping[str, str],
+    played_by: Mapping[str, frozenset[str]],
     seed: int,
 ) -> list[dict[str, Any]]:
-    """Success for each set of policies that played; a version may change while a bench runs."""
-    groups: dict[str, list[Result]] = defaultdict(list)
+    """Success for each set of policies that played; a version may change while a bench runs. A run
+    that broke off before all of a team had answered is that team's."""
+    teams = set(played_by.values())
+    whole = [team for team in teams if not any(team < other for other in teams)]
+    groups: dict[frozenset[str], list[Result]] = defaultdict(list)
     for result in results:
-        groups[played_by.get(result.run_id, "no policy answered")].append(result)
+        own = played_by.get(result.run_id, frozenset[str]())
+        wider = [team for team in whole if own < team]
+        groups[wider[0] if len(wider) == 1 else own].append(result)
+    named = {
+        ", ".join(sorted(team)) or "no policy answered": group for team, group in groups.items()
+    }
     return [
         {"policies": policies, **success(_attempts(group, instance_of), seed)}
-        for policies, group in sorted(groups.items())
+        for policies, group in sorted(named.items())
     ]
 
 
-def _policies(entries: Sequence[UsageEntry]) -> dict[str, str]:
+def _policies(entries: Sequence[UsageEntry]) -> dict[str, frozenset[str]]:
     """Run → who played it: role, policy and version of every call that was used."""
     found: dict[str, set[str]] = defaultdict(set)
     for entry in entries:
@@ -138,7 +146,7 @@ def _policies(entries: Sequence[UsageEntry]) -> dict[str, str]:
             # An adapter goes by its whole policy's name, `pair/plan`.
             name = policy.adapter or policy.name
             found[entry.run_id].add(f"{entry.agent}: {name} v{policy.version} ({policy.base})")
-    return {run_id: ", ".join(sorted(names)) for run_id, names in found.items()}
+    return {run_id: frozenset(names) for run_id, names in found.items()}
 
 
 def _attempts(results: Sequence[Result], instance_of: Mapping[str, str]) -> Attempts:

@@ -163,8 +163,8 @@ class MathJudge:
         said, signals = (solutions[-1] if solutions else None), tuple[str, ...]()
         if answer:
             right = self._loop.run(self._answers.right(answer, problem))
-        elif programs:
-            # The team's answer is then the program's: it is run again, whatever was said of it.
+        elif programs and len(programs) == len(solutions):
+            # The tool user had the last word: the answer is its program's, which is run again.
             ran = self._ran(instance, programs[-1])
             answer, right, said = ran.answer, ran.right, programs[-1]
             if ran.failure is not None:

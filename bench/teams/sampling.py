@@ -27,6 +27,8 @@ def sampling(
         "greedy": False,
         "candidates": 1 if candidates is None else candidates,
         "temperature": 1.0 if temperature is None else temperature,
+        # A profile's may be for learning: more answers are drawn until one is right.
+        "adaptive": None,
     }
     try:
         workflows.get("pair").check_options(options)

@@ -206,6 +206,13 @@ def test_a_curve_is_the_mean_of_the_seeds_with_their_range(found: GrpoReport) ->
     )  # fmt: skip
 
 
+def test_a_seed_that_ended_early_stays_in_the_curve_where_it_was() -> None:
+    ended = a_result(AT_GRPO, 1, "00000000", looks=(0.0, 0.2))
+    other = a_result(AT_GRPO, 2, "11111111", looks=(0.0, 0.4, 0.8))
+    curve = report(ended, other).arms[0].curve
+    assert [point.success for point in curve] == pytest.approx([0.0, 0.3, 0.5])
+
+
 def test_every_table_stands_in_every_form_of_the_report(found: GrpoReport, tmp_path: Path) -> None:
     write(found, tmp_path)
     console = Console(file=StringIO(), width=140)
@@ -339,7 +346,10 @@ def test_a_setting_in_place_of_the_games_own_is_that_of_all_arms_and_named_in_th
         ({"rates": "0.3,0"}, "each is finite and above 0"),
         ({"rates": "nan"}, "each is finite and above 0"),
         ({"seeds": "1,x"}, "--seeds 1,x: whole numbers"),
-        ({"seeds": "-1"}, "none is below 0"),
+        ({"seeds": "-1"}, "--seeds -1: from 0 to 4294967295"),
+        ({"seeds": "1,99999999999999"}, "from 0 to 4294967295"),
+        ({"changes": ["network.heads=0"]}, "--set network.heads: .* than or equal to 1; got 0"),
+        ({"changes": ["network.heads=3"]}, "hidden 64 is no multiple of 2 × heads, which is 6"),
         ({"changes": ["entropy=0"]}, r"--set entropy: .* there are: reinforced.steps,"),
         ({"changes": ["reinforced.foo=0"]}, "--set reinforced.foo: there is no such setting"),
         (
@@ -364,7 +374,7 @@ def test_more_held_out_puzzles_than_there_are_is_said_before_anything_is_trained
     asked = replace(asked, settings=asked.settings.model_copy(update={"held_out": 1_000}))
     with pytest.raises(BenchError, match=r"--held-out 1000: only \d+ of 1000 different puzzles"):
         measure(asked, as_json=False)
-    assert not list((tmp_path / "out").glob("seed-*"))
+    assert not (tmp_path / "out").exists(), "a smaller number would be other settings"
 
 
 def test_a_folder_of_other_settings_is_not_touched(tmp_path: Path) -> None:

@@ -134,6 +134,23 @@ def test_success_is_told_by_the_version_that_played(tmp_path: Path) -> None:
     assert first["n"] + second["n"] == 12
 
 
+def test_a_run_that_broke_off_before_all_had_answered_counts_for_its_team(tmp_path: Path) -> None:
+    class Leaving(PuzzleClient):
+        """The plan agent's answers of every second run never came."""
+
+        async def wait(self, run_id: str) -> Trajectory:
+            ended = await super().wait(run_id)
+            if self.runs[run_id].seed % 2:
+                left = [one for one in self.ledger[run_id] if one.agent == "tool_agent"]
+                self.ledger[run_id] = left
+            return ended
+
+    facts = measured(tmp_path / "out", manifest(wanted("sudoku", 8), "pair"), Leaving())
+    [version] = facts.results["puzzles"]["versions"]["pair"]
+    assert version["policies"] == "plan_agent: pair v0 (played), tool_agent: pair v0 (played)"
+    assert version["n"] == 8
+
+
 def test_attempts_give_pass_at_k_with_intervals_over_instances(tmp_path: Path) -> None:
     """Each attempt has dice of its own: here about half of them solve."""
     client = PuzzleClient(player=lambda run, handoff: oracle(run, handoff) if run.seed % 2 else "?")

@@ -17,6 +17,7 @@ from agents.environments.math_team import MathInstance, MathProblem, MathQuestio
 from agents.judging import JUDGE_TOOLS
 from agents.local import run_locally
 from agents.records import JsonObject, Outcome, Run, Task, Trajectory
+from agents.roles.pair.settings import PairOptions
 from agents.workflows import workflows
 from agents.workflows.routing import Handoff
 from bench.arms import TEAM_ARMS, parse_arms, with_setting
@@ -28,6 +29,7 @@ from bench.output import Manifest, OutputDirectory
 from bench.session import needed_pools, with_deployment
 from bench.taxonomy import Class
 from bench.teams.problem_judge import class_of, problem_judge
+from bench.teams.sampling import sampling
 from runtime import config
 from tests.agents.conversations import a_run
 from tests.agents.test_pair import ManyHost
@@ -146,6 +148,12 @@ def test_published_problems_are_asked_with_what_their_judge_needs(
         assert instance["judged_as"] == folder.add(problem)
 
 
+def test_attempts_are_single_draws_whatever_a_profile_draws_to_learn() -> None:
+    profile: JsonObject = {"adaptive": {"exit_when": "positive"}, "candidates": 8}
+    chosen = PairOptions.model_validate({**profile, **sampling(None, None, None, 8)})
+    assert (chosen.candidates, chosen.adaptive, chosen.greedy) == (1, None, False)
+
+
 # ---- the judge ----
 
 
@@ -225,6 +233,20 @@ async def test_what_the_run_and_its_judge_say_counts_for_nothing(
     found = judge.judge(won, item)
     assert (found.verdicts, found.signals) == ({"solved": True}, ())
     assert found.measures["agreed"] == 1.0
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("judged", ["math"], indirect=True)
+async def test_a_program_of_an_earlier_turn_is_no_answer_to_what_the_reasoner_said_after_it(
+    judged: tuple[Judge, Item, dict[str, list[str]]],
+) -> None:
+    """The run ended before the tool user's second turn."""
+    judge, item, solution = judged
+    won = await praised(item, {**solution, "reasoner": ["I do not know."]})
+    assert judge.judge(won, item).verdicts == {"solved": True}
+    broken_off = won.model_copy(update={"steps": (*won.steps, won.steps[0])})
+    found = judge.judge(broken_off, item)
+    assert (found.verdicts, found.detail) == ({"solved": False}, "there is no answer")
 
 
 @needs_bubblewrap

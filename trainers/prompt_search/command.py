@@ -85,7 +85,7 @@ def prompts(
     policy: Annotated[
         list[str] | None, typer.Option(metavar="ROLE=POOL", help="As in solo=slm.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of questions and runs.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of questions and runs.")] = 1,
     concurrency: Annotated[int, typer.Option(min=1, max=4096, help="Runs at once.")] = 32,
     run_seconds: Annotated[float, typer.Option(help="Deadline of one run.")] = 600.0,
     profile: Annotated[

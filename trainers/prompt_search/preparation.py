@@ -33,6 +33,9 @@ from trainers.prompt_search.search import questions_needed
 from trainers.prompt_search.settings import CandidateFile, SearchSettings
 from trainers.task_files import JUDGED, TaskFile, read_tasks
 
+_DRAWS = {"candidates", "temperature", "adaptive"}
+"""Options of `pair` that have a meaning where answers are drawn."""
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -88,9 +91,7 @@ def prepared(asked: Asked, deployment: Settings) -> Prepared:
     _require_proposer(asked)
     models = _models([*policies.values(), *([str(proposer)] if proposer else [])], deployment)
     _require_workers([*playing, *(["completion"] if proposer else [])], deployment)
-    options = workflows.get(asked.workflow).check_options(
-        {**deployment.options.get(asked.workflow, {}), **asked.options}
-    )
+    options = workflows.get(asked.workflow).check_options(_options(asked, deployment))
     try:
         settings = SearchSettings.model_validate(
             {
@@ -121,6 +122,14 @@ def prepared(asked: Asked, deployment: Settings) -> Prepared:
         update={"source": questions.source, "questions_sha256": questions.sha256}
     )
     return Prepared(settings, questions, candidates, files)
+
+
+def _options(asked: Asked, deployment: Settings) -> JsonObject:
+    """Of the workflow. A team plays greedily, as benches measure it, unless something else is asked
+    for: of K answers the judge plays the best one, so that prompts would be searched for it too."""
+    greedy = asked.workflow == PairWorkflow.name and not _DRAWS & asked.options.keys()
+    begin: JsonObject = {"greedy": True} if greedy else {}
+    return {**begin, **deployment.options.get(asked.workflow, {}), **asked.options}
 
 
 def _require_one_source(asked: Asked) -> None:

@@ -237,10 +237,12 @@ def _read(path: Path) -> Iterator[tuple[int, Question]]:
 def _question(raw: bytes, where: str) -> Question:
     try:
         record = json.loads(raw)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UnreadableData(f"{where}: no JSON ({error})") from error
     match record:
-        case {"question": str(text), "answer": str() | int() | float() as answer}:
+        case {"question": str(text), "answer": str() | int() | float() as answer} if not isinstance(
+            answer, bool
+        ):
             gold = str(answer).rpartition("####")[2].strip()
         case _:
             raise UnreadableData(f'{where}: expected an object with "question" and "answer"')

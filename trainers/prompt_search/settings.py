@@ -50,6 +50,6 @@ class SearchSettings(BaseModel):
     """Candidates that a model writes, for each prompt."""
     proposer: str | None = None
     """The policy that writes them."""
-    seed: int = 1
+    seed: int = Field(default=1, ge=0, lt=2**32)
     run_seconds: float = Field(default=600.0, gt=0, le=86_400)
     """Deadline of one run."""

@@ -15,7 +15,7 @@ from agents.environments.game import AGENTS, PLAN, TOOL
 from agents.environments.puzzle_splits import Split
 from trainers.errors import TrainingError
 from trainers.grpo.arms.arm import work
-from trainers.grpo.arms.folder import claim
+from trainers.grpo.arms.folder import CLOCK, Clock, claim, read_whole, timed
 from trainers.grpo.arms.games.known import GAMES
 from trainers.grpo.arms.games.protocol import Team
 from trainers.grpo.arms.kinds import (
@@ -307,6 +307,20 @@ def test_an_arm_that_ends_early_is_measured_at_the_weights_before_the_whole_step
     assert result(name, ended[1]).outcomes == result(name, ended[3]).outcomes
 
 
+def test_a_peer_that_ended_in_its_first_step_leaves_nothing_to_spend_as_much_as(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for needed in arm(AT_GRPO).needs:
+        shutil.copytree(needed.folder(whole), needed.folder(tmp_path))
+    with monkeypatch.context() as patched:
+        spoil(patched, step=1, update=2)
+        assert work(arm(AT_GRPO), tmp_path, LEARNING, silent).tokens == 0
+    with pytest.raises(
+        TrainingError, match=r"AT-GRPO ended before its first step was done .*lower"
+    ):
+        work(arm(CONTINUED), tmp_path, LEARNING, silent)
+
+
 def spoil(monkeypatch: pytest.MonkeyPatch, *, step: int, update: int) -> None:
     """The gradient of that update of that step is no number."""
     steps = updates = 0
@@ -344,6 +358,16 @@ def test_a_folder_takes_more_seeds_only_where_it_may_and_no_other_settings(tmp_p
     other = LEARNING.model_copy(update={"held_out": 5})
     with pytest.raises(TrainingError, match="held_out"):
         claim(tmp_path / "out", other, more_seeds=True)
+
+
+def test_the_clock_of_a_command_that_is_killed_has_all_but_its_last_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainers.grpo.arms.folder._KEPT_EVERY", 0.01)
+    with timed(tmp_path) as seconds:
+        while not (tmp_path / CLOCK).exists():
+            assert seconds() < 60
+        assert 0 < read_whole(tmp_path / CLOCK, Clock).seconds <= seconds()
 
 
 def test_a_restart_leaves_files_of_others_as_they_are(tmp_path: Path) -> None:

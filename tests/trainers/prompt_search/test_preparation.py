@@ -117,6 +117,7 @@ def test_a_hostile_candidate_is_refused_by_name(tmp_path: Path, content: bytes, 
         ({"held_out": 0}, "--held-out"),
         ({"alpha": 1.0}, "--alpha"),
         ({"tokens": 0}, "--tokens"),
+        ({"seed": -1}, "--seed"),
         ({"game": "chess"}, "games: plan_path"),
         ({"dataset": "gsm"}, "worlds, wordproblems"),
         ({"dataset": "worlds", "game": "sudoku"}, "--dataset and --game"),
@@ -128,6 +129,17 @@ def test_a_hostile_candidate_is_refused_by_name(tmp_path: Path, content: bytes, 
 def test_what_cannot_be_meant_is_named(terse: Path, changes: dict[str, object], says: str) -> None:
     with pytest.raises(TrainingError, match=says):
         prepare(terse, **changes)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("options", "greedy"), [({}, True), ({"candidates": 2}, False), ({"greedy": False}, False)]
+)
+def test_prompts_of_a_team_are_judged_by_greedy_play_unless_something_else_is_asked_for(
+    tmp_path: Path, options: dict[str, object], greedy: bool
+) -> None:
+    prompt_file(tmp_path / "plan.md", "Plan.", name="plan_agent")
+    chosen = {"workflow": "pair", "game": "plan_path", "profile": "petting", "options": options}
+    assert prepare(tmp_path, **chosen).settings.options["greedy"] is greedy  # pyright: ignore[reportArgumentType]
 
 
 def test_a_search_without_a_candidate_says_where_to_get_some() -> None:

@@ -125,6 +125,8 @@ def test_a_file_is_split_by_its_questions_and_not_by_their_order(tmp_path: Path)
     ("content", "says"),
     [
         (b"{", r":1: no JSON"),
+        (b'{"question": ' + b"[" * 100_000, r":1: no JSON"),
+        (b'{"question": "q", "answer": true}', r":1: expected an object with"),
         (b"\xff\n", r":1: no JSON"),
         (b'{"question": "q"}', r":1: expected an object"),
         (b'{"question": "", "answer": "1"}', r":1: the question is empty"),

@@ -18,7 +18,7 @@ from pathlib import Path
 from agents.environments.puzzle_splits import Split
 from trainers.checkpoints import CheckpointState, forget_work, load_checkpoint, save_checkpoint
 from trainers.curves import Curves
-from trainers.errors import UnreadableModel
+from trainers.errors import TrainingError, UnreadableModel
 from trainers.grpo.arms.measured import measure, played
 from trainers.grpo.arms.models import as_written, at_beginning, write
 from trainers.grpo.arms.reinforced import ReinforcedSteps
@@ -94,7 +94,8 @@ class _ArmTraining:
                 except NotFinite as error:
                     said = f"step {self.state.step + 1}: {error}"
                     self.state = self.state.model_copy(update={"stopped": said})
-                    self._look()
+                    if self.state.curve[-1].step != self.state.step:
+                        self._look()
                 if self._looks() > looks:
                     self._look()
                     curves.add(self.state.step, {"greedy success": self.state.curve[-1].success})
@@ -164,7 +165,14 @@ class _ArmTraining:
         peer = read_result(folder)
         if peer is None:
             raise UnreadableModel(f"{folder} has no result")
-        return peer.tokens if spends == "tokens" else peer.samples
+        budget = peer.tokens if spends == "tokens" else peer.samples
+        if not budget:
+            raise TrainingError(
+                f"{folder}: {peer.arm} ended before its first step was done ({peer.stopped}), so "
+                "that there is nothing to spend as much as: lower its learning rate, in another "
+                "folder"
+            )
+        return budget
 
     def _steps(self) -> Steps:
         arm, settings, playing = self.arm, self.settings, self.playing

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -38,6 +39,8 @@ REPORT = "report.json"
 WORKER = "trainers.grpo.arms.worker"
 Watcher = Callable[[Arm, Told], None]
 ModelT = TypeVar("ModelT", bound=BaseModel)
+_KEPT_EVERY = 5.0
+"""Seconds."""
 _DISK = 64 * 1024 * 1024
 
 
@@ -111,7 +114,7 @@ def claim(
 @contextmanager
 def timed(output: Path) -> Generator[Callable[[], float]]:
     """For the time of the block: the seconds so far, those of earlier parts included. They are
-    kept however the block ends."""
+    kept however the block ends, of one that is killed all but the last few."""
     path = output / CLOCK
     before = read_whole(path, Clock).seconds if path.exists() else 0.0
     began = time.monotonic()
@@ -119,10 +122,23 @@ def timed(output: Path) -> Generator[Callable[[], float]]:
     def seconds() -> float:
         return before + time.monotonic() - began
 
+    def keep() -> None:
+        write_whole(path, Clock(seconds=round(seconds(), 3)).model_dump_json(indent=1) + "\n")
+
+    ended = Event()
+
+    def keep_now_and_then() -> None:
+        while not ended.wait(_KEPT_EVERY):
+            keep()
+
+    keeper = Thread(target=keep_now_and_then, daemon=True)
+    keeper.start()
     try:
         yield seconds
     finally:
-        write_whole(path, Clock(seconds=round(seconds(), 3)).model_dump_json(indent=1) + "\n")
+        ended.set()
+        keeper.join()
+        keep()
 
 
 def read_whole(path: Path, kind: type[ModelT]) -> ModelT:

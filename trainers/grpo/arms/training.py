@@ -3,7 +3,9 @@ one is not in another. All arms of a game have the same ones, but for an arm's o
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from agents.environments.game import Scheme
 
@@ -13,13 +15,22 @@ class NetworkSize(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    hidden: int = 64
-    feed_forward: int = 128
-    layers: int = 2
-    heads: int = 4
-    context: int = 256
-    spread: float = 0.08
+    hidden: int = Field(default=64, ge=1, le=8192)
+    feed_forward: int = Field(default=128, ge=1, le=65_536)
+    layers: int = Field(default=2, ge=1, le=256)
+    heads: int = Field(default=4, ge=1, le=256)
+    context: int = Field(default=256, ge=1, le=131_072)
+    spread: float = Field(default=0.08, gt=0)
     """Standard deviation of the random matrices; the usual 0.02 is that of far wider ones."""
+
+    @model_validator(mode="after")
+    def _heads_are_even(self) -> Self:
+        """Rotary embeddings turn pairs of a head's numbers."""
+        if self.hidden % (2 * self.heads):
+            raise ValueError(
+                f"hidden {self.hidden} is no multiple of 2 × heads, which is {2 * self.heads}"
+            )
+        return self
 
 
 class Supervised(BaseModel):
