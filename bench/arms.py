@@ -156,7 +156,7 @@ def exchanged(arm: Arm, policies: Mapping[str, str]) -> dict[str, str]:
     if policies[first] == policies[second]:
         raise UsageError(
             f"arm {arm.name}: {first} and {second} are both served by the policy "
-            f"{policies[first]!r}, so there is nothing to swap; leave the arm away, or give each "
+            f"{policies[first]!r}, so there is nothing to swap; leave the arm out, or give each "
             "role a policy of its own under [policies]"
         )
     return {first: policies[second], second: policies[first]}

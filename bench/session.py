@@ -449,7 +449,7 @@ def _deployment(profile: str | None, redis_url: str | None) -> Deployment:
         raise UsageError(
             f"--profile {profile}: the deployment that runs here has the profile "
             f"{found.run.profile}; stop it (`runtime down`) and start the other "
-            f"(`runtime up --detach --profile {profile}`), or leave --profile away"
+            f"(`runtime up --detach --profile {profile}`), or leave --profile out"
         )
     return found
 

@@ -365,7 +365,7 @@ def _sandbox(settings: Settings) -> Iterator[Finding]:
             "warn",
             "sandbox",
             "sandbox.unsafe_exec: generated programs run without isolation",
-            "leave it away where bubblewrap works.",
+            "leave it out where bubblewrap works.",
         )
         return
     try:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from runtime.whole_files import flush
 from trainers.errors import CorruptCheckpoint, NotEnoughDisk, TrainingError, UnreadableModel
 from trainers.full_disks import writing
 from trainers.output_lock import LOCK
@@ -90,7 +91,7 @@ def save_checkpoint(
                 shutil.rmtree(aside, ignore_errors=True)
                 final.rename(aside)
             partial.rename(final)
-            _flush_folder(folder)
+            flush(folder)
     except NotEnoughDisk:
         shutil.rmtree(partial, ignore_errors=True)
         raise
@@ -216,12 +217,3 @@ def _write(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _flush_folder(folder: Path) -> None:
-    # Without this the rename itself may be lost with the power.
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

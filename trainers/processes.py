@@ -74,8 +74,8 @@ class Processes:
         return float(total)
 
     def all_of(self, values: torch.Tensor) -> torch.Tensor:
-        """The float32 values [n] of all processes, one behind the other, in the CPU's memory; n may
-        be another one in each."""
+        """The float32 values [n] of all processes, one after the other, in the CPU's memory; n may
+        differ between processes."""
         if self.accelerator is None:
             return values
         import torch

@@ -52,8 +52,8 @@ def publish(
 
     Raises `TrainingError`, before anything is published, if there is no deployment, or if a pool
     serves another model than the adapters' base: same shapes would be loaded without complaint and
-    answer nonsense. Raises `typer.Exit` behind the first adapter that a worker refuses; those
-    after it are not published.
+    answer nonsense. Raises `typer.Exit` after the first adapter that a worker refuses; the
+    ones after it are not published.
     """
     from bus import BusUnavailable
     from runtime.commands.policies import change

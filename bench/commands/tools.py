@@ -112,7 +112,7 @@ def tools(
         if given:
             raise UsageError(
                 f"{' and '.join(given)}: of no use for --suite {suite}, whose questions have a "
-                "prompt of their own and are answered freely; leave it away"
+                "prompt of their own and are answered freely; leave it out"
             )
         options = {"prompt": _PROMPTS[suite]}
     else:

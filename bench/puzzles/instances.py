@@ -88,7 +88,7 @@ def _boxoban(request: Request, choice: Choice, samples: int) -> tuple[list[Named
                 f"the split {request.split!r} has levels of sokoban, not {choice.game}"
             )
     if choice.size is not None or choice.difficulty:
-        raise UsageError("Boxoban's levels are as they are: leave --size and --difficulty away")
+        raise UsageError("Boxoban's levels are as they are: leave --size and --difficulty out")
     root, files = _files(request)
     every: list[Named] = []
     for path in files:

@@ -20,7 +20,7 @@ def sampling(
     drawn = {"--candidates": candidates, "--temperature": temperature, "--attempts": attempts}
     given = [name for name, value in drawn.items() if value is not None]
     if greedy and given:
-        raise UsageError(f"--greedy draws nothing, so {given[0]} has no meaning: leave one away")
+        raise UsageError(f"--greedy draws nothing, so {given[0]} has no meaning: leave one out")
     if greedy or (greedy is None and not given):
         return {"greedy": True}
     options: JsonObject = {

@@ -74,10 +74,8 @@ def test_old_samples_are_learned_from_with_the_correction_that_is_asked_for(
 ) -> None:
     settings = StalenessSettings(updates=6, demo=LEARNING)
     work(Cell(seed=1), tmp_path, settings, silent)
-    fresh, old, clipped = (
-        work(Cell(seed=1, age=age, correction=correction), tmp_path, settings, silent)
-        for age, correction in ((0, "token"), (2, "token"), (2, "clip"))
-    )
+    cells = (Cell(seed=1, age=0), Cell(seed=1, age=2), Cell(seed=1, age=2, correction="clip"))
+    fresh, old, clipped = (work(cell, tmp_path, settings, silent) for cell in cells)
     assert fresh is not None
     assert old is not None
     assert clipped is not None

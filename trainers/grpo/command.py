@@ -246,9 +246,22 @@ def grpo(
     settings = _settings(chosen)
     _require_heeded(context, settings, served=loop or publish)
     rolled = of_loop.LoopOptions(
-        game, tasks, size, difficulty, setting, rounds, puzzles, most_puzzles, adaptive,
-        sampling_rounds, success, temperature, max_tokens, instructions, run_seconds,
-    )  # fmt: skip
+        game=game,
+        tasks=tasks,
+        size=size,
+        difficulty=difficulty,
+        setting=setting,
+        rounds=rounds,
+        puzzles=puzzles,
+        most_puzzles=most_puzzles,
+        adaptive=adaptive,
+        sampling_rounds=sampling_rounds,
+        success=success,
+        temperature=temperature,
+        max_tokens=max_tokens,
+        instructions=instructions,
+        run_seconds=run_seconds,
+    )
     if loop:
         from trainers.grpo.loop.command import loop as run_loop
         from trainers.grpo.loop.rounds import Keeping
@@ -262,7 +275,9 @@ def grpo(
         return
     of_loop_alone = [*rolled.given, *(["--keep-published"] if keep_published else [])]
     if of_loop_alone:
-        raise TrainingError(f"{of_loop_alone[0]} is of --loop: add it, or leave this away")
+        raise TrainingError(
+            f"{of_loop_alone[0]} only applies with --loop: add it, or leave this out"
+        )
     if from_store is None:
         raise TrainingError(
             "--from-store is missing: name the folder of recorded runs, or record them by --loop"
@@ -343,7 +358,9 @@ def _require_heeded(context: typer.Context, settings: GrpoSettings, *, served: b
         for name in names:
             if name in given and not heeded:
                 option = f"--{name.replace('_', '-')}"
-                raise TrainingError(f"{option} is of {of}: add that, or leave {option} away")
+                raise TrainingError(
+                    f"{option} only applies with {of}: add that, or leave {option} out"
+                )
 
 
 def _given(context: typer.Context) -> list[str]:

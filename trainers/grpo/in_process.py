@@ -63,16 +63,18 @@ class Prompter:
         return self.loaded.codec.decode(ids)
 
 
+TEMPERATURE = 1.0
+"""Of everything that is learned from: the whole softmax is the policy's."""
+
+
 @dataclass(frozen=True)
 class Rules:
-    """How candidates are drawn and ranked: `agents.roles.pair.settings.PairOptions`."""
+    """How candidates are drawn, at `TEMPERATURE`, and ranked."""
 
     candidates: int
     limit: int
     """Tokens of one completion."""
-    temperature: float = 1.0
     scheme: Scheme = "paper"
-    alpha: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,7 @@ class Played:
     outcomes: str
     """`1` for each episode that ended solved, `0` for each that did not, in order."""
     failures: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Of those that were not, by kind; whole runs, which no held-out puzzle is played by, have
-    none."""
+    """Of those that were not, by kind; none are told of whole runs, which only train."""
 
     @property
     def solved(self) -> int:
@@ -101,7 +102,8 @@ class Played:
 
 
 def failure_of(episode: Episode, refused: int) -> str:
-    """`refused` where more than half of the actions on the real state were, else `out of turns`."""
+    """`refused` where more than half of the turns had an action refused on the real state, else
+    `out of turns`."""
     return "refused" if 2 * refused > episode.turn else "out of turns"
 
 
@@ -114,8 +116,9 @@ class _Endings:
     failures: Counter[str] = field(default_factory=Counter[str])
     _refused: Counter[int] = field(default_factory=Counter[int])
 
-    def act(self, one: int, agent: Agent, applied: Applied, episode: Episode) -> None:
-        """What an agent did; `episode` is after that."""
+    def note(self, one: int, agent: Agent, applied: Applied, episode: Episode) -> None:
+        """Count what was refused to the agent that acts on the real state; `episode` is the one
+        after the action."""
         if agent == episode.agents[-1]:
             self._refused[one] += bool(applied.observation.refusals)
 
@@ -165,7 +168,7 @@ def roll_out(
                 prompts,
                 count=rules.candidates,
                 limit=rules.limit,
-                temperature=rules.temperature,
+                temperature=TEMPERATURE,
                 generator=generator,
             )
             for one, prompt, completions in zip(at, prompts, sampled, strict=True):
@@ -176,7 +179,7 @@ def roll_out(
                     _group(table, agent, prompt, completions, rewards, policy(agent), rules, run)
                 )
                 best = trials[rewards.index(max(rewards))]
-                endings.act(one, agent, best.applied, best.after)
+                endings.note(one, agent, best.applied, best.after)
                 playing[one] = table._replace(episode=best.after)
         for one in [one for one, table in playing.items() if table.episode.done]:
             endings.end(one, playing.pop(one).episode)
@@ -237,7 +240,7 @@ def evaluate(
                 elif proposed.get(one) is not None:
                     proposals += 1
                     agreed += action == proposed[one]
-                endings.act(one, agent, applied, episode)
+                endings.note(one, agent, applied, episode)
         for one in [one for one, table in playing.items() if table.episode.done]:
             endings.end(one, playing.pop(one).episode)
     return Evaluated(
@@ -259,7 +262,7 @@ def _tried(
         if completion.ids not in known:
             after = episode.copy()
             applied = after.apply(agent, prompter.text(completion))
-            total = applied.rewards.total(rules.scheme, rules.alpha)
+            total = applied.rewards.total(rules.scheme)
             known[completion.ids] = _Trial(after, applied, total)
     return [known[completion.ids] for completion in completions]
 
@@ -278,7 +281,7 @@ def _group(
     origin = f"{run}/{table.instance}/{turn}/{agent}"
     state = hashlib.sha256(repr(prompt).encode()).hexdigest()
     members = [
-        Member(f"{origin}#{number}", reward, (sequence_of(prompt, one, rules.temperature),))
+        Member(f"{origin}#{number}", reward, (sequence_of(prompt, one, TEMPERATURE),))
         for number, (one, reward) in enumerate(zip(completions, rewards, strict=True))
     ]
     return Group(GroupKey(table.instance, agent, turn, state), policy, tuple(members))

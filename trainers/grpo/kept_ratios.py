@@ -66,7 +66,7 @@ class KeptRatios:
                     LearnedSequence(
                         run_id=row.origin.partition("/")[0],
                         sample=row.origin,
-                        step=1,
+                        step=1,  # Until `write`, which is told the number.
                         policy=self._policy,
                         version=self._version,
                         sampled_version=row.version,
@@ -92,7 +92,7 @@ class KeptRatios:
         except OSError as error:
             raise NotEnoughDisk(
                 f"{path} can't be written ({error.strerror or error}): free some space, or leave "
-                "--keep-ratios away; then go on with the same command"
+                "--keep-ratios out; then go on with the same command"
             ) from error
 
     def forget_after(self, step: int) -> None:

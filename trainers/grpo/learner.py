@@ -92,7 +92,7 @@ class Learner:
         for group in batch.groups:
             by_policy[self.settings.policy_of(group.key.agent)].append(group)
         flat = [self.settings.policy_of(group.key.agent) for group in batch.flat]
-        # The step's only update is refused before it changes anything.
+        # A single update is refused before it changes anything: nothing to copy.
         before = self.policies.copied() if self._updates(by_policy.values()) > 1 else None
         try:
             return {

@@ -5,7 +5,7 @@ log-probabilities the trainer has recomputed; and π_behav, which sampled the to
 or numerically another program. All tensors are flat: [n], one entry for each *learned* token of a
 minibatch. Prompts, observations and completions that are masked out are not among them, so that
 they are neither in the loss nor in its denominator. `sequence` [n] says which sequence a token
-belongs to.
+belongs to. clip(ρ) stands for −min(ρ·A, clip(ρ, 1 − ε_l, 1 + ε_h)·A).
 
 | correction | loss of a token | source |
 |---|---|---|
@@ -48,7 +48,7 @@ class Objective(BaseModel):
     """c of the dual clip; None: off. PettingLLMs' settings have 3."""
     normalisation: Normalisation = "token"
     limit: int = Field(default=512, ge=1)
-    """Tokens of a completion at most: Dr.GRPO's constant."""
+    """Tokens that `constant` divides by, however long the completions are: Dr.GRPO's constant."""
     kl: float = Field(default=0.0, ge=0)
     """Weight of the divergence from the reference: the weights that the training began with."""
     entropy: float = Field(default=0.0, ge=0)
@@ -63,7 +63,9 @@ class Tokens:
     logprobs: torch.Tensor
     """log π_θ, with its gradient."""
     proximal: torch.Tensor
+    """log π_prox."""
     behaviour: torch.Tensor
+    """log π_behav."""
     advantages: torch.Tensor
     sequence: torch.Tensor
     """Index of the token's sequence, from 0."""
@@ -71,19 +73,23 @@ class Tokens:
 
 def policy_losses(tokens: Tokens, objective: Objective) -> torch.Tensor:
     """The loss of each token [n], before it is normalised, by the table above."""
-    chosen = objective
-    if chosen.correction == "truncated":
-        return truncated_losses(tokens.logprobs, tokens.behaviour, tokens.advantages, chosen.cap)
-    old = tokens.behaviour if chosen.correction == "clip" else tokens.proximal
+    if objective.correction == "truncated":
+        return truncated_losses(tokens.logprobs, tokens.behaviour, tokens.advantages, objective.cap)
     losses = clipped_losses(
         tokens.logprobs,
-        old,
+        _old(tokens, objective),
         tokens.advantages,
-        low=chosen.clip_low,
-        high=chosen.clip_high,
-        dual=chosen.dual_clip,
+        low=objective.clip_low,
+        high=objective.clip_high,
+        dual=objective.dual_clip,
     )
-    return behaviour_weights(tokens, chosen) * losses
+    return behaviour_weights(tokens, objective) * losses
+
+
+def _old(tokens: Tokens, objective: Objective) -> torch.Tensor:
+    """log π [n] of the policy that ratios are taken against."""
+    by_sampler = objective.correction in ("clip", "truncated")
+    return tokens.behaviour if by_sampler else tokens.proximal
 
 
 def behaviour_weights(tokens: Tokens, objective: Objective) -> torch.Tensor:
@@ -112,8 +118,7 @@ def without_gradient(tokens: Tokens, objective: Objective) -> torch.Tensor:
 
     if objective.correction == "truncated":
         return torch.zeros_like(tokens.advantages, dtype=torch.bool)
-    old = tokens.behaviour if objective.correction == "clip" else tokens.proximal
-    ratio = torch.exp(tokens.logprobs - old)
+    ratio = torch.exp(tokens.logprobs - _old(tokens, objective))
     high = (ratio > 1 + objective.clip_high) & (tokens.advantages > 0)
     low = (ratio < 1 - objective.clip_low) & (tokens.advantages < 0)
     if objective.dual_clip is not None:
@@ -153,10 +158,7 @@ def truncated_losses(
     """−min(π_θ/π_behav, C)·A·log π_θ, the weight detached: the policy gradient with truncated
     importance weights (Ionides 2008; as a loss: CISPO, MiniMax 2025, arXiv:2506.13585, eq. 4).
     No token is without a gradient, as clipped ones are."""
-    import torch
-
-    weights = torch.exp(logprobs.detach() - behaviour).clamp(max=cap)
-    return -weights * advantages * logprobs
+    return -token_weights(logprobs, behaviour, cap) * advantages * logprobs
 
 
 def token_weights(proximal: torch.Tensor, behaviour: torch.Tensor, cap: float) -> torch.Tensor:
@@ -197,9 +199,7 @@ def divergences(tokens: Tokens, reference: torch.Tensor, objective: Objective) -
     arXiv:2512.02556, §3.1; TRL's `use_bias_correction_kl`)."""
     import torch
 
-    behind = objective.correction in ("clip", "truncated")
-    old = tokens.behaviour if behind else tokens.proximal
-    ratio = torch.exp(tokens.logprobs - old)
+    ratio = torch.exp(tokens.logprobs - _old(tokens, objective))
     return behaviour_weights(tokens, objective) * ratio * k3(tokens.logprobs, reference)
 
 

@@ -42,8 +42,8 @@ def step_plots(steps: Sequence[StepFacts], clip: float) -> list[Plot]:
     return [
         Plot(
             "Reward",
-            "Mean over the members of the groups that were learned from. Groups whose rewards are "
-            "all the same are not among them.",
+            "Mean over all samples that were drawn for the groups that were learned from. Groups "
+            "whose rewards are all the same are not among them.",
             _by_policy(steps, lambda step: step.reward),
         ),
         Plot("Loss", "Mean over the updates of a step.", _by_policy(steps, lambda s: s.loss)),

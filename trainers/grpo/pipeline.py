@@ -239,15 +239,15 @@ class _Training:
         except NotFinite as error:
             number = self.state.step + 1
             try:
-                kept = self._kept() if self.processes.is_first else None
+                saved = self._save_last_good() if self.processes.is_first else None
             finally:
                 # A launcher kills the first process at its checkpoint once another one has ended.
                 # Of one that is gone already, this error is what the user must know.
                 with suppress(RuntimeError):
                     self.processes.wait()
-            if kept is None:
+            if saved is None:
                 raise
-            raise NotFinite(f"step {number}: {error}; {kept}") from error
+            raise NotFinite(f"step {number}: {error}; {saved}") from error
         self.kept.write(self.state.step + 1)
         facts = StepFacts(version=batch.version, stale=batch.stale, policies=made)
         for name, each in made.items():
@@ -262,7 +262,7 @@ class _Training:
         )
         self.watch.progress(Progress(self.state.step, steps, facts))
 
-    def _kept(self) -> str:
+    def _save_last_good(self) -> str:
         """Writes the last good version, which the bad step has left in place, and says which one it
         is and where."""
         if self.state.step == 0:

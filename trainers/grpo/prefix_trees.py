@@ -100,7 +100,7 @@ def _piece(trees: Sequence[_Tree], device: torch.device) -> TreePiece:
     length = _length(trees[-1])
     ids = np.zeros((len(trees), length), dtype=np.int64)
     positions = np.zeros((len(trees), length), dtype=np.int64)
-    # What pads sees itself: a softmax over nothing is no number.
+    # Padding attends to itself: a softmax over nothing is NaN.
     sees = np.tile(np.eye(length, dtype=np.bool_), (len(trees), 1, 1))
     parents: list[int] = []
     children: list[int] = []

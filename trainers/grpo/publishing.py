@@ -54,7 +54,7 @@ def require_publishable(
     settings: GrpoSettings, served: Mapping[str, str], base: Path, folder: Path, deployed: Settings
 ) -> None:
     """Raises `TrainingError`, before the training, for what would keep the policies in `folder`
-    from being published behind it."""
+    from being published after it."""
     for each in publications(settings, served, folder):
         # A whole model is held against the pool's by its tokenizer, which is its base's.
         there = replace(each, folder=base) if settings.weights == "full" else each

@@ -34,7 +34,7 @@ class PolicyStep(BaseModel):
     entropy: float
     """Nats per token."""
     clipped: float
-    """Share of the tokens without a gradient."""
+    """Share of the learned tokens that get no gradient: they are clipped, or their weight is 0."""
     effective_samples: float
     """Share of the tokens that π_prox/π_behav leaves: 1 on policy."""
     ratios: tuple[float, ...]
@@ -48,7 +48,7 @@ class PolicyStep(BaseModel):
     learned: int
     """Tokens in the loss."""
     tokens: int
-    """That went through the model once, padding included."""
+    """Of one pass over the step's rows, padding included; passes that only score don't count."""
     seconds: float
 
     def curves(self) -> dict[str, float]:
@@ -100,7 +100,7 @@ class Report(BaseModel):
     flat: int
     """Of these, with all rewards the same."""
     stale: int
-    """Left out, of all epochs, because they were too old, those behind the last step included."""
+    """Left out, of all epochs, because they were too old, those after the last step included."""
     skipped: dict[str, int]
     """What could not be learned from, by its reason."""
     seconds: float

@@ -41,8 +41,8 @@ class RewardChoice(BaseModel):
     """α, of the scheme `paper`: another one than 1 means that scheme."""
 
     @property
-    def made(self) -> Scheme | None:
-        """The scheme that rewards are made by; None: they are taken as they are."""
+    def effective_scheme(self) -> Scheme | None:
+        """None: rewards are taken as they are."""
         return self.scheme or ("paper" if self.alpha != 1.0 else None)
 
 
@@ -51,12 +51,19 @@ def candidate_reward(parts: Mapping[str, float], choice: RewardChoice) -> float:
     number (a reward function that failed)."""
     if not parts:
         raise Unreadable(NO_REWARD)
-    if TOTAL not in parts and choice.made in (None, "paper"):
+    scheme = choice.effective_scheme
+    if TOTAL not in parts and scheme in (None, "paper"):
         return _finite(choice.alpha * parts.get(TEAM, 0.0) + _others(parts), parts)
-    wanted = {None: (TOTAL,), "paper": (TEAM, LOCAL)}.get(choice.made, (str(choice.made),))
+    match scheme:
+        case None:
+            wanted = (TOTAL,)
+        case "paper":
+            wanted = (TEAM, LOCAL)
+        case _:
+            wanted = (scheme,)
     missing = [name for name in wanted if name not in parts]
     if missing:
-        raise Unreadable(NO_SCHEME, f"{choice.made}: no {' and no '.join(missing)}")
+        raise Unreadable(NO_SCHEME, f"{scheme}: no {' and no '.join(missing)}")
     weighted = [(choice.alpha if name == TEAM else 1.0) * parts[name] for name in wanted]
     return _finite(math.fsum(weighted), parts)
 
@@ -73,7 +80,7 @@ def run_reward(trajectory: Trajectory, agent: str, choice: RewardChoice) -> floa
     for _, candidate in reversed(executed):
         if team is None:
             team = candidate.reward_parts.get(TEAM)
-    own = trajectory.agent_rewards.get(agent) if choice.made is None else None
+    own = trajectory.agent_rewards.get(agent) if choice.effective_scheme is None else None
     if own is None:
         earned = [
             candidate_reward(parts, choice) if TOTAL in parts else _others(parts)

@@ -48,7 +48,7 @@ class Piece:
     sequence: torch.Tensor
     """[n]: number of the token's row within the piece."""
     first: int
-    """Number of the piece's first row within the minibatch."""
+    """Number of the piece's first row within this process's share of the minibatch."""
 
     @property
     def tokens(self) -> int:

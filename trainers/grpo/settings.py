@@ -83,9 +83,9 @@ class GrpoSettings(BaseModel):
     clip: float = Field(default=1.0, gt=0)
     """Largest norm of the gradient."""
     precision: Precision = "float32"
-    """What is computed in; what is trained and its moments are float32. An engine's
-    log-probabilities are met within 1e-5 by float32 only, and within hundredths of a nat by an
-    engine in bfloat16."""
+    """Of the forward pass; trained weights and moments stay float32. Log-probabilities match an
+    engine's within 1e-5 only in float32, and those of an engine in bfloat16 within hundredths of a
+    nat."""
     piece_tokens: int = Field(default=4_096, ge=64)
     """Tokens, padding included, that go through the model at once: its memory."""
     share_prefixes: bool = True

@@ -40,7 +40,7 @@ class Batches(NamedTuple):
 
     steps: tuple[StepBatch, ...]
     stale: int
-    """Groups that were too old behind the last of them."""
+    """Groups that were found too old after the last of them."""
 
 
 def batches_of(groups: Sequence[Group], settings: GrpoSettings) -> Batches:

@@ -16,6 +16,7 @@ from agents.records import PolicyRef
 from trainers.grpo.groups import Group, GroupKey, Member
 from trainers.grpo.in_process import (
     ROWS,
+    TEMPERATURE,
     Played,
     Prompter,
     Rules,
@@ -44,12 +45,12 @@ class _Run:
     def add(self, agent: Agent, sequence: TokenSequence, text: str, rules: Rules) -> None:
         applied = self.episode.apply(agent, text)
         self.sequences.setdefault(agent, []).append(sequence)
-        self.earned.setdefault(agent, []).append(applied.rewards.total(rules.scheme, rules.alpha))
+        self.earned.setdefault(agent, []).append(applied.rewards.total(rules.scheme))
 
     def reward(self, agent: Agent) -> float:
         """1 if it ended solved, and the mean of what the agent's actions earned: what
-        `rewards.run_reward` gives a recorded run that says only whether it was solved, at α = 1,
-        the only one that is rolled out here. A sum would pay for wandering about."""
+        `rewards.run_reward` gives a recorded run that says only whether it was solved, at α = 1.
+        A sum would pay for wandering about."""
         own = self.earned[agent]
         return float(self.episode.verify().solved) + math.fsum(own) / len(own)
 
@@ -78,11 +79,11 @@ def roll_out_runs(
                 prompts,
                 count=1,
                 limit=rules.limit,
-                temperature=rules.temperature,
+                temperature=TEMPERATURE,
                 generator=generator,
             )
             for one, prompt, (completion,) in zip(at, prompts, sampled, strict=True):
-                sequence = sequence_of(prompt, completion, rules.temperature)
+                sequence = sequence_of(prompt, completion, TEMPERATURE)
                 playing[one].add(agent, sequence, prompter.text(completion), rules)
         playing = {number: each for number, each in playing.items() if not each.episode.done}
     outcomes = {number: each.episode.verify().solved for number, each in enumerate(runs)}

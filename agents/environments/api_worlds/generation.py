@@ -46,7 +46,7 @@ class Difficulty:
     related: float = 0.5
     """Share of the further tools that come from the domains of the instruction."""
     max_calls: int = 5
-    """Instructions for which the oracle needs more calls are left away."""
+    """Instructions for which the oracle needs more calls are left out."""
 
     def __post_init__(self) -> None:
         for name in ("combined", "trouble", "missing", "related"):

@@ -122,13 +122,22 @@ def by_policy(run: Trajectory, name: str) -> Trajectory:
         (("--begin", "critic=micro:slm"), "--begin critic: no such policy is trained"),
         (("--base-version", 9, "--staleness", 2), "the newest is of version 3"),
         (("--agent", "nobody"), "--agent nobody: nobody of that name acted in the runs of"),
-        (("--publish", "--profile", "petting"), "--profile is of --redis-url: add that"),
-        (("--rank", 8), "--rank is of --weights lora: add that, or leave --rank away"),
-        (("--scheme", "dense", "--alpha", 0.5), "--alpha is of --scheme paper"),
-        (("--completion-limit", 9), "--completion-limit is of --normalisation constant"),
-        (("--correction", "clip", "--cap", 3), "--cap is of --correction truncated, token or"),
-        (("--correction", "truncated", "--dual-clip", 3), "of every --correction but truncated"),
-        (("--pool", "pair"), "--pool is of --publish and --loop"),
+        (
+            ("--publish", "--profile", "petting"),
+            "--profile only applies with --redis-url: add that",
+        ),
+        (("--rank", 8), "--rank only applies with --weights lora: add that, or leave --rank out"),
+        (("--scheme", "dense", "--alpha", 0.5), "--alpha only applies with --scheme paper"),
+        (
+            ("--completion-limit", 9),
+            "--completion-limit only applies with --normalisation constant",
+        ),
+        (
+            ("--correction", "clip", "--cap", 3),
+            "--cap only applies with --correction truncated, token or",
+        ),
+        (("--correction", "truncated", "--dual-clip", 3), "with every --correction but truncated"),
+        (("--pool", "pair"), "--pool only applies with --publish and --loop"),
     ],
 )
 def test_bad_input_is_named_before_anything_is_trained(

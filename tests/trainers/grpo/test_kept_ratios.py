@@ -172,7 +172,7 @@ def test_a_record_that_can_not_be_written_stops_before_the_step_counts(
     claim(tmp_path / "out", settings, data, restart=False)
     (tmp_path / "out" / LEARNED_TOKENS).write_text("in the way")
     watch = Watch(progress=lambda now: steps.append(now.step))
-    with pytest.raises(NotEnoughDisk, match="leave --keep-ratios away"):
+    with pytest.raises(NotEnoughDisk, match="leave --keep-ratios out"):
         train(settings, data, load(base), tmp_path / "out", keep_ratios=ALL, watch=watch)
     assert steps == []
 

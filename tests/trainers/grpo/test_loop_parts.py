@@ -205,7 +205,7 @@ LOOP = ("--loop", "--game", "plan_path", "--weights", "lora", "--redis-url", "re
     ("arguments", "said"),
     [
         ((), "--from-store is missing: name the folder of recorded runs"),
-        (("--rounds", 3), "--rounds is of --loop"),
+        (("--rounds", 3), "--rounds only applies with --loop"),
         (("--from-store", ".", "--publish"), "--publish: no deployment runs in"),
         (("--loop", "--game", "plan_path"), "--loop: no deployment runs in"),
         (("--loop", "--weights", "lora", *LOOP[-2:]), "--loop needs a game: --game plan_path"),
@@ -216,7 +216,7 @@ LOOP = ("--loop", "--game", "plan_path", "--weights", "lora", "--redis-url", "re
             (*LOOP, "--checkpoint-every", 10),
             "--checkpoint-every has no meaning for --loop: there is one after each round",
         ),
-        (("--from-store", ".", "--keep-published", 5), "--keep-published is of --loop"),
+        (("--from-store", ".", "--keep-published", 5), "--keep-published only applies with --loop"),
         ((*LOOP, "--steps", 2), "--steps has no meaning for --loop: give --rounds"),
         ((*LOOP, "--size", 3), "plan_path: --size 3"),
         ((*LOOP, "--setting", "turns=0"), "--setting turns"),
@@ -225,7 +225,7 @@ LOOP = ("--loop", "--game", "plan_path", "--weights", "lora", "--redis-url", "re
         ((*LOOP, "--game", "chess"), "--game: Input should be 'plan_path'"),
         ((*LOOP, "--rounds", 0), "--rounds: Input should be greater than or equal to 1"),
         ((*LOOP, "--most-puzzles", 2), "--most-puzzles 2 can't be less than --puzzles 64"),
-        ((*LOOP, "--success", 0.5), "are of --adaptive positive|balanced: add it"),
+        ((*LOOP, "--success", 0.5), "only apply with --adaptive positive|balanced: add it"),
         ((*LOOP, "--adaptive", "often"), "--adaptive: Input should be 'positive' or 'balanced'"),
         (
             (*LOOP, "--adaptive", "positive", "--grouping", "trajectory"),

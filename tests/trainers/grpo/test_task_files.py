@@ -268,7 +268,7 @@ def test_a_puzzle_that_is_held_out_is_refused_before_it_is_played(
 def test_tasks_are_of_the_loop(tmp_path: Path, base: Path) -> None:
     code, _, answer = command(tmp_path / "out", "--base", base, "--tasks", "sums.jsonl")
     assert code != 0
-    assert "--tasks is of --loop" in answer
+    assert "--tasks only applies with --loop" in answer
 
 
 @pytest.fixture(scope="module")

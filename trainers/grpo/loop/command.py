@@ -227,7 +227,7 @@ def _tasks(options: LoopOptions) -> TaskFile | None:
         if getattr(options, name) is not None:
             raise TrainingError(
                 f"--{name} is of generated puzzles; the tasks of --tasks bring all of that along: "
-                "leave one away"
+                "leave one out"
             )
     return read_tasks(options.tasks)
 
@@ -305,7 +305,7 @@ def _adaptive(options: LoopOptions) -> dict[str, object] | None:
     }
     if said and options.adaptive is None:
         given = ", ".join(f"--{name.replace('_', '-')}" for name in _OF_ADAPTIVE)
-        raise TrainingError(f"{given} are of --adaptive positive|balanced: add it")
+        raise TrainingError(f"{given} only apply with --adaptive positive|balanced: add it")
     return said or None
 
 

@@ -48,7 +48,7 @@ def _claimed(start: Start, grpo: GrpoSettings, output: Path, line: Line) -> Loop
 def _take_part(
     settings: LoopSettings, output: Path, keep_ratios: int, line: Line, interruption: Interruption
 ) -> Word:
-    """In every step; the word behind the last one."""
+    """Take part in every step; the word that follows the last one."""
     loaded = load_base(settings.grpo.base, settings.grpo.base_precision)
     kept = KeptRatios(output, keep_ratios, line.processes.index)
     learner = learner_of(settings, loaded, kept, line.processes)

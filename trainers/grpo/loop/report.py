@@ -14,9 +14,9 @@ from trainers.grpo.report import REPORT, StepFacts, summaries
 
 
 class Seconds(BaseModel):
-    """Where the trainer's time went. Each moment is in one part, so the parts add up to the time
-    that passed; what runs are played of while a step is made is in `train`. Attempts at a round
-    that a crash broke off are not counted."""
+    """Where the trainer's time went; the parts add up to the wall-clock time. While a step is made,
+    runs may be played: that time counts as `train`. Attempts at a round that a crash cut short are
+    not counted."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -134,7 +134,7 @@ class LoopReport(BaseModel):
 
     @property
     def seconds(self) -> Seconds:
-        """Of all rounds, and of what came behind them."""
+        """Of all rounds, and of what came after them."""
         parts = [*(each.seconds for each in self.rounds), self.closing]
         return Seconds(
             rollout=math.fsum(each.rollout for each in parts),

@@ -7,7 +7,7 @@
     one step on all of its groups; the adapters, then the checkpoint that says: round n is trained
 
 A kill before the checkpoint leaves the plans and the trajectories, from which the step is made
-again; one behind it leaves only the publication to be done. Of several processes the first one does
+again; one after it leaves only the publication to be done. Of several processes the first one does
 all this; the others take their share of each step (`following`).
 """
 
@@ -147,7 +147,7 @@ class Loop:
 
     def run(self) -> LoopReport:
         """Train to the last round. Ctrl-C raises KeyboardInterrupt, at once while runs are waited
-        for, else behind the step. Raises `TrainingError`s."""
+        for, else after the step. Raises `TrainingError`s."""
         self.clock = Clock()
         require_room(self.work, self.policies, self._versions_to_come())
         self.state = restore(self.work, LoopState, self.policies) or self.state
@@ -205,7 +205,7 @@ class Loop:
         self.state = self.state.model_copy(
             update={"step": number, "history": (*self.state.history, facts)}
         )
-        # Before the checkpoint: without it, a point that is drawn is withdrawn.
+        # Before the checkpoint: if that is never written, a resume withdraws the points.
         with writing(self.book.output / "curves"):
             curves["rounds"].add(number, facts.curves())
             for name, each in made.items():
