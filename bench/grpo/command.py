@@ -66,10 +66,11 @@ def _done(plan: Plan) -> GrpoReport | None:
     """None if it was stopped."""
     with timed(plan.output) as seconds:
         by_hand = _by_hand(plan.output, plan.settings)
-        tried = _do(plan, plan.trials, "trials")
-        if tried is None:
-            return None
-        trials = tuple(map(trial_of, tried))
+        trials = ()
+        if plan.trials:
+            if _do(plan, [*plan.trials, *plan.certain], "trainings") is None:
+                return None
+            trials = tuple(map(trial_of, results_of(plan.trials, plan.output)))
         arms = plan.arms(chosen_of(trials))
         results = _do(plan, arms, "arms")
         if results is None:

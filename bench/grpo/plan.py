@@ -57,6 +57,13 @@ class Plan:
             for rate in tried
         ]
 
+    @property
+    def certain(self) -> list[Arm]:
+        """What the table needs whatever the trials choose, in the order of work: no core need wait
+        for the last trial."""
+        at_each = [with_needed(self.arms(dict.fromkeys(self.kinds, rate))) for rate in self.rates]
+        return [arm for arm in at_each[0] if all(arm in others for others in at_each)]
+
     def arms(self, chosen: Mapping[ArmName, float]) -> list[Arm]:
         """Those of the table, at the rates that were chosen for them: seed by seed, so that what
         was done before a stop compares."""

@@ -286,6 +286,15 @@ def test_every_arm_that_learns_is_tried_at_every_rate_on_the_first_seed(tmp_path
     assert plan(tmp_path, arms="best-of-k").trials == []
 
 
+def test_what_the_table_needs_at_any_rate_is_done_beside_the_trials(tmp_path: Path) -> None:
+    asked = plan(tmp_path, arms="mas-grpo,swapped-policies", seeds="1,2", rates="0.3,1")
+    sure = {(arm.kind, arm.seed, arm.rate) for arm in asked.certain}
+    kinds = (WARM_START, AT_GRPO)
+    assert sure == {(kind, seed, 1.0) for kind in kinds for seed in (1, 2)}
+    table = with_needed(asked.arms({MAS_GRPO: 0.3, PER_ROLE: 1.0}))
+    assert set(asked.certain) <= set(table)
+
+
 def test_an_arm_has_the_rate_that_was_chosen_and_what_plays_it_too(tmp_path: Path) -> None:
     asked = plan(tmp_path, seeds="2")
     found = {arm.kind: arm.rate for arm in asked.arms({PER_ROLE: 0.3, MAS_GRPO: 3.0, AT_GRPO: 1.0})}
