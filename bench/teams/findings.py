@@ -121,11 +121,10 @@ def _by_version(
 ) -> list[dict[str, Any]]:
     """Success for each set of policies that played; a version may change while a bench runs. A run
     that broke off before all of a team had answered is that team's."""
-    teams = set(played_by.values())
-    whole = [team for team in teams if not any(team < other for other in teams)]
+    players = [played_by.get(result.run_id, frozenset[str]()) for result in results]
+    whole = [team for team in set(players) if not any(team < other for other in players)]
     groups: dict[frozenset[str], list[Result]] = defaultdict(list)
-    for result in results:
-        own = played_by.get(result.run_id, frozenset[str]())
+    for result, own in zip(results, players, strict=True):
         wider = [team for team in whole if own < team]
         groups[wider[0] if len(wider) == 1 else own].append(result)
     named = {

@@ -439,8 +439,9 @@ def test_attempts_on_one_instance_are_no_independent_evidence() -> None:
 
 def test_greedy_is_the_default_and_anything_about_drawing_means_drawn() -> None:
     assert sampling(None, None, None, None) == {"greedy": True}
-    assert sampling(None, None, None, 4) == {"greedy": False, "candidates": 1, "temperature": 1.0}
-    assert sampling(False, 8, 0.5, None) == {"greedy": False, "candidates": 8, "temperature": 0.5}
+    drawn = {"greedy": False, "adaptive": None}
+    assert sampling(None, None, None, 4) == {**drawn, "candidates": 1, "temperature": 1.0}
+    assert sampling(False, 8, 0.5, None) == {**drawn, "candidates": 8, "temperature": 0.5}
 
 
 @pytest.mark.parametrize(
