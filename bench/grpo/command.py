@@ -66,11 +66,11 @@ def _done(plan: Plan) -> GrpoReport | None:
     """None if it was stopped."""
     with timed(plan.output) as seconds:
         by_hand = _by_hand(plan.output, plan.settings)
-        trials = ()
-        if plan.trials:
-            if _do(plan, [*plan.trials, *plan.certain], "trainings") is None:
-                return None
-            trials = tuple(map(trial_of, results_of(plan.trials, plan.output)))
+        first = [*plan.trials, *plan.certain] if plan.trials else []
+        tried = _do(plan, first, "trainings")
+        if tried is None:
+            return None
+        trials = tuple(map(trial_of, tried[: len(plan.trials)]))
         arms = plan.arms(chosen_of(trials))
         results = _do(plan, arms, "arms")
         if results is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from safetensors.torch import load_file
 
 from agents.environments.game import AGENTS, PLAN, TOOL
 from agents.environments.puzzle_splits import Split
+from tests.trainers.full_disk import no_file_larger_than
 from trainers.errors import TrainingError
 from trainers.grpo.arms.arm import work
 from trainers.grpo.arms.folder import CLOCK, Clock, claim, read_whole, timed
@@ -368,6 +370,20 @@ def test_the_clock_of_a_command_that_is_killed_has_all_but_its_last_seconds(
         while not (tmp_path / CLOCK).exists():
             assert seconds() < 60
         assert 0 < read_whole(tmp_path / CLOCK, Clock).seconds <= seconds()
+
+
+def test_a_clock_that_a_full_disk_stops_is_written_at_the_end_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainers.grpo.arms.folder._KEPT_EVERY", 0.01)
+    with timed(tmp_path):
+        with no_file_larger_than(16):
+            for keeper in threading.enumerate():
+                if keeper.name == CLOCK:
+                    keeper.join(60)
+                    assert not keeper.is_alive()
+        (tmp_path / CLOCK).unlink(missing_ok=True)
+    assert (tmp_path / CLOCK).exists()
 
 
 def test_a_restart_leaves_files_of_others_as_they_are(tmp_path: Path) -> None:

@@ -129,9 +129,13 @@ def timed(output: Path) -> Generator[Callable[[], float]]:
 
     def keep_now_and_then() -> None:
         while not ended.wait(_KEPT_EVERY):
-            keep()
+            try:
+                keep()
+            except OSError:
+                # Of a full disk the block's end tells, which tries it once more.
+                return
 
-    keeper = Thread(target=keep_now_and_then, daemon=True)
+    keeper = Thread(target=keep_now_and_then, name=CLOCK, daemon=True)
     keeper.start()
     try:
         yield seconds
