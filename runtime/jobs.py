@@ -24,8 +24,8 @@ from typing import Any, Literal, cast
 
 import structlog
 from arq.connections import ArqRedis
-from arq.constants import abort_jobs_ss, in_progress_key_prefix
-from arq.jobs import Job, JobStatus
+from arq.constants import abort_jobs_ss, in_progress_key_prefix, result_key_prefix
+from arq.jobs import DeserializationError, Job, JobResult, JobStatus
 from arq.worker import func
 from pydantic import BaseModel, ConfigDict, Field
 from redis.asyncio import ConnectionPool
@@ -149,15 +149,22 @@ async def listed(settings: Settings) -> list[JobView]:
     name = queue_name(settings)
     views: dict[str, JobView] = {}
     try:
-        for queued in await pool.queued_jobs(queue_name=name):
-            job_id = str(queued.job_id)
+        for job_id in (entry.decode() for entry in await pool.zrange(name, 0, -1)):
+            queued = await _job(pool, settings, job_id).info()
+            if queued is None or isinstance(queued, JobResult):
+                continue  # It has ended since the queue was read, so its result is read below.
             state = await _state(pool, settings, job_id)
             views[job_id] = _view(job_id, queued.args, state).model_copy(
                 update={"queued": queued.enqueue_time.timestamp()}
             )
-        for ended in await pool.all_job_results():
-            if ended.queue_name == name:
-                views[str(ended.job_id)] = _ended(ended)
+        async for key in pool.scan_iter(match=f"{result_key_prefix}*"):
+            job_id = key.decode().removeprefix(result_key_prefix)
+            try:
+                ended = await _job(pool, settings, job_id).result_info()
+            except DeserializationError:
+                continue  # Another program's on this Redis: arq's default is pickle.
+            if ended and ended.queue_name == name:
+                views[job_id] = _ended(job_id, ended)
     finally:
         await pool.aclose(close_connection_pool=True)
     return sorted(views.values(), key=lambda view: view.queued, reverse=True)
@@ -174,20 +181,21 @@ async def _state(pool: ArqRedis, settings: Settings, job_id: str) -> str:
 
 
 def _view(job_id: str, args: Any, state: str) -> JobView:
-    request = JobRequest.model_validate(args[0])
+    # Of one that waited until its request had expired only the id is left.
+    request = JobRequest.model_validate(args[0]) if args else None
     return JobView.model_validate(
         {
             "id": job_id,
             "state": state,
-            "command": " ".join([request.program, *request.argv]),
-            "output": request.output,
+            "command": " ".join([request.program, *request.argv]) if request else "",
+            "output": request.output if request else "",
             "queued": 0.0,
         }
     )
 
 
-def _ended(ended: Any) -> JobView:
-    view = _view(ended.job_id, ended.args, "done")
+def _ended(job_id: str, ended: JobResult) -> JobView:
+    view = _view(job_id, ended.args, "done")
     result: Any = ended.result
     update: dict[str, Any] = {
         "queued": ended.enqueue_time.timestamp(),

@@ -43,10 +43,13 @@ def queue(deployment: Deployment, output: Path, samples: int) -> str:
     return done.stdout.split()[1].rstrip(":")
 
 
+def all_listed(deployment: Deployment) -> list[jobs.JobView]:
+    """What `runtime jobs ls --json` says, without the cost of a process per look."""
+    return asyncio.run(jobs.listed(resolved_file(deployment.state.resolved)))
+
+
 def listed(deployment: Deployment, job_id: str) -> jobs.JobView:
-    """What `runtime jobs ls --json` says of it, without the cost of a process per look."""
-    found = asyncio.run(jobs.listed(resolved_file(deployment.state.resolved)))
-    return next(job for job in found if job.id == job_id)
+    return next(job for job in all_listed(deployment) if job.id == job_id)
 
 
 def benches(deployment: Deployment) -> list[psutil.Process]:
@@ -168,6 +171,38 @@ def test_a_queued_job_is_shown_as_cancelling_until_a_worker_drops_it_and_takes_o
     deployment.ok("scale", "jobs=1")
     until(lambda: listed(deployment, job_id).state == "cancelled", "cancelled job")
     assert not (tmp_path / "results").exists()
+
+
+def test_a_job_that_is_ended_while_the_jobs_are_listed_is_among_those_that_ended(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    deployment.up(kinds=())
+    ended = queue(deployment, tmp_path / "ended", samples=1)
+    waiting = queue(deployment, tmp_path / "waiting", samples=1)
+    run = deployment.state.running()
+    assert run is not None
+    with redis.Redis.from_url(run.redis_url) as connection:
+        # What a look sees that read the queue before the end, and its request after it.
+        connection.delete(f"arq:job:{ended}")
+    assert listed(deployment, waiting).state == "queued"
+    deployment.ok("scale", "jobs=1")
+    job = until(
+        lambda: next((j for j in all_listed(deployment) if j.id == ended), None), "ended job"
+    )
+    assert (job.state, job.command) == ("failed", "")
+    assert "expired" in job.reason
+
+
+def test_results_of_another_program_on_the_same_redis_are_no_jobs_of_ours(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    deployment.up(kinds=())
+    job_id = queue(deployment, tmp_path / "results", samples=1)
+    run = deployment.state.running()
+    assert run is not None
+    with redis.Redis.from_url(run.redis_url) as connection:
+        connection.set("arq:result:another", b"\x80\x04\x95 as pickle begins", ex=3600)
+    assert [job.id for job in all_listed(deployment)] == [job_id]
 
 
 def test_a_job_joins_the_bus_of_its_deployment_though_the_environment_names_another(
