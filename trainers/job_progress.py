@@ -26,7 +26,7 @@ class JobProgress:
 
         self._console = Console(stderr=True)
         self._things = things
-        self._pace = _Pace(0, 0)
+        self._pace = _Pace()
         self._told: dict[str, float] = {}
         self._bar: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
@@ -41,6 +41,7 @@ class JobProgress:
                 TextColumn("{task.fields[said]}", markup=False), console=self._console,
             )  # fmt: skip
             self._bar.start()
+            self._whole = self._bar.add_task(self._things, total=None, said="")
         return self
 
     def __exit__(
@@ -53,11 +54,10 @@ class JobProgress:
             self._bar.stop()
 
     def watch(self, jobs: int, left: int) -> Callable[[Job, Told], None]:
-        """Who is told, where so many jobs are left of all."""
-        self._pace = _Pace(jobs, left)
+        """Who is told, where so many jobs are left of all; called again, it corrects the two."""
+        self._pace.expect(jobs, left)
         if self._bar is not None:
-            done = self._pace.done
-            self._whole = self._bar.add_task(self._things, total=jobs, completed=done, said="")
+            self._bar.update(self._whole, total=jobs, completed=self._pace.done)
         return self.tell
 
     def tell(self, job: Job, told: Told) -> None:
@@ -95,13 +95,16 @@ class _Pace:
     long as these in the mean. What comes after a job's training is short beside it, and is counted
     with it."""
 
-    def __init__(self, jobs: int, left: int) -> None:
-        self._jobs = jobs
-        self.done = jobs - left
+    def __init__(self) -> None:
+        self._jobs = 0
+        self.done = 0
         self._here = 0.0
         self._began = time.monotonic()
         self._in_work: dict[str, float] = {}
         self._first: dict[str, float] = {}
+
+    def expect(self, jobs: int, left: int) -> None:
+        self._jobs, self.done = jobs, jobs - left
 
     def tell(self, name: str, told: Told) -> None:
         if told.event == "finished":

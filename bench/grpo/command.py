@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from math import fsum
 from pathlib import Path
 
@@ -17,13 +16,13 @@ from bench.errors import EXIT_INTERRUPTED, BenchError
 from bench.grpo.figures import GrpoReport, report_of
 from bench.grpo.plan import Plan, with_needed
 from bench.grpo.published import said
-from bench.grpo.rates import chosen_of, trial_of
+from bench.grpo.rates import Trial, chosen_of, trial_of
 from bench.grpo.report import last_line, show, write
 from bench.output import OutputDirectory
 from runtime.whole_files import write_whole
 from trainers.errors import TrainingError
-from trainers.grpo.arms.folder import claim, do_arms, read_whole, results_of, timed
-from trainers.grpo.arms.results import Arm, ArmResult
+from trainers.grpo.arms.folder import Watcher, claim, do_arms, read_whole, results_of, timed
+from trainers.grpo.arms.results import Arm
 from trainers.grpo.arms.settings import ArmSettings
 from trainers.job_progress import JobProgress
 
@@ -66,15 +65,10 @@ def _done(plan: Plan) -> GrpoReport | None:
     """None if it was stopped."""
     with timed(plan.output) as seconds:
         by_hand = _by_hand(plan.output, plan.settings)
-        first = [*plan.trials, *plan.certain] if plan.trials else []
-        tried = _do(plan, first, "trainings")
-        if tried is None:
+        made = _trained(plan)
+        if made is None:
             return None
-        trials = tuple(map(trial_of, tried[: len(plan.trials)]))
-        arms = plan.arms(chosen_of(trials))
-        results = _do(plan, arms, "arms")
-        if results is None:
-            return None
+        trials, arms = made
         done = with_needed([*plan.trials, *arms])
         every = results_of(done, plan.output)
         stopped = {
@@ -82,22 +76,30 @@ def _done(plan: Plan) -> GrpoReport | None:
         }
         name = plan.settings.game.name
         report = report_of(
-            plan.settings, results, by_hand.solved, said(name), seconds() / 60,
-            cpu_minutes=fsum(one.cpu_seconds for one in every) / 60, trials=trials,
-            stopped=stopped,
+            plan.settings, results_of(arms, plan.output), by_hand.solved, said(name),
+            seconds() / 60, cpu_minutes=fsum(one.cpu_seconds for one in every) / 60,
+            trials=trials, stopped=stopped,
         )  # fmt: skip
     write(report, plan.output)
     return report
 
 
-def _do(plan: Plan, arms: Sequence[Arm], things: str) -> list[ArmResult] | None:
-    """What the arms came to, and before them those that they need; None if it was stopped."""
-    every = with_needed(arms)
-    if every:
-        with JobProgress(things) as progress:
-            if not do_arms(every, plan.output, jobs=plan.jobs, watcher=progress.watch):
-                return None
-    return results_of(arms, plan.output)
+def _trained(plan: Plan) -> tuple[tuple[Trial, ...], list[Arm]] | None:
+    """The trials, and the arms of the table at the rates that these have chosen; None if it was
+    stopped."""
+    with JobProgress("trainings") as progress:
+
+        def of_all(jobs: int, left: int) -> Watcher:
+            return progress.watch(jobs + plan.behind, left + plan.behind)
+
+        if not do_arms(plan.first, plan.output, jobs=plan.jobs, watcher=of_all):
+            return None
+        trials = tuple(map(trial_of, results_of(plan.trials, plan.output)))
+        arms = plan.arms(chosen_of(trials))
+        every = with_needed([*plan.first, *arms])
+        if not do_arms(every, plan.output, jobs=plan.jobs, watcher=progress.watch):
+            return None
+    return trials, arms
 
 
 def _require_puzzles(plan: Plan) -> None:

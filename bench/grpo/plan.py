@@ -64,6 +64,20 @@ class Plan:
         at_each = [with_needed(self.arms(dict.fromkeys(self.kinds, rate))) for rate in self.rates]
         return [arm for arm in at_each[0] if all(arm in others for others in at_each)]
 
+    @property
+    def first(self) -> list[Arm]:
+        """What can be done before the trials have chosen, with them; nothing without trials."""
+        return with_needed([*self.trials, *self.certain]) if self.trials else []
+
+    @property
+    def behind(self) -> int:
+        """How many come after the first ones, at least. Which rates are chosen changes that only
+        for AT-GRPO, by one for each further seed: what others spend is measured by it at its
+        game's own."""
+        first = set(self.first)
+        tables = (self.arms(dict.fromkeys(self.kinds, rate)) for rate in self.rates)
+        return min(len(set(with_needed(each)) - first) for each in tables)
+
     def arms(self, chosen: Mapping[ArmName, float]) -> list[Arm]:
         """Those of the table, at the rates that were chosen for them: seed by seed, so that what
         was done before a stop compares."""

@@ -295,6 +295,20 @@ def test_what_the_table_needs_at_any_rate_is_done_beside_the_trials(tmp_path: Pa
     assert set(asked.certain) <= set(table)
 
 
+def test_how_many_trainings_there_are_is_known_before_the_rates_are(tmp_path: Path) -> None:
+    asked = plan(tmp_path, seeds="1,2,3", rates="0.3,1,3")
+    ways: list[tuple[dict[ArmName, float], int]] = [
+        ({AT_GRPO: 1.0, PER_ROLE: 0.3}, 0),
+        ({AT_GRPO: 3.0, PER_ROLE: 1.0}, 2),
+    ]
+    for chosen, more in ways:
+        every = with_needed([*asked.first, *asked.arms(chosen)])
+        assert len(every) == len(asked.first) + asked.behind + more
+    assert asked.behind > 0
+    alone = plan(tmp_path, rates="0.5")
+    assert (len(alone.first), alone.behind) == (0, len(with_needed(alone.arms({}))))
+
+
 def test_an_arm_has_the_rate_that_was_chosen_and_what_plays_it_too(tmp_path: Path) -> None:
     asked = plan(tmp_path, seeds="2")
     found = {arm.kind: arm.rate for arm in asked.arms({PER_ROLE: 0.3, MAS_GRPO: 3.0, AT_GRPO: 1.0})}

@@ -457,6 +457,17 @@ def test_progress_says_how_many_arms_are_done_and_how_long_the_others_may_take(
     assert third.endswith(" min left)")
 
 
+def test_progress_goes_on_where_it_turns_out_how_many_arms_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with JobProgress("arms") as progress:
+        progress.watch(4, 3)(arm(AT_GRPO), Told(event="finished", said="7 of 8"))
+        progress.watch(6, 4)(arm(PER_ROLE), Told(event="finished", said="8 of 8"))
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("seed 1, AT-GRPO: 7 of 8 (2 of 4 arms; about ")
+    assert second.startswith("seed 1, AT-GRPO per role: 8 of 8 (3 of 6 arms; about ")
+
+
 def test_an_arm_learns_on_the_cpu_also_where_a_gpu_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
