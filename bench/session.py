@@ -361,6 +361,7 @@ def brief(ended: Ended) -> dict[str, Any]:
     return line | {
         "complete": results["complete"],
         "questions": results["questions"],
+        "options": results["options"],
         "arms": {
             name: {
                 "n": arm["n"],

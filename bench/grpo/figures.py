@@ -161,10 +161,11 @@ def report_of(
     trials: tuple[Trial, ...] = (),
     stopped: Mapping[str, str] | None = None,
 ) -> GrpoReport:
-    """From the results of all arms of all seeds."""
+    """From the results of all arms of all seeds. Seeds stand in the settings' order."""
+    order = {seed: at for at, seed in enumerate(settings.seeds)}
     by_arm: dict[ArmName, list[ArmResult]] = {}
     for name in ROWS:
-        own = sorted((one for one in results if one.arm == name), key=lambda one: one.seed)
+        own = sorted((one for one in results if one.arm == name), key=lambda one: order[one.seed])
         if own:
             by_arm[name] = own
     return GrpoReport(

@@ -156,8 +156,10 @@ def seeds_of(text: str) -> tuple[int, ...]:
         found = tuple(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError as error:
         raise UsageError(f"--seeds {text}: whole numbers, as in 1,2,3") from error
-    if not 0 <= min(found) <= max(found) < 2**32:
-        raise UsageError(f"--seeds {text}: from 0 to {2**32 - 1}")
+    # Of seed 0 the puzzles of a batch would be those of a demonstration: both count from seed times
+    # a large number.
+    if not 1 <= min(found) <= max(found) < 2**32:
+        raise UsageError(f"--seeds {text}: from 1 to {2**32 - 1}")
     return found
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from agents.records import UsageEntry
+from agents.roles.pair.settings import PairOptions
 from bench.checkers import PRIMARY
 from bench.compat import compare_books
 from bench.errors import OutputError
@@ -35,6 +36,8 @@ from bench.statistics import (
     quantile,
     wilson,
 )
+from bench.taxonomy import CUT_OFF
+from bench.teams import BENCHMARKS as TEAMS
 from bench.teams.findings import findings_of, repeated
 
 
@@ -57,7 +60,7 @@ def compute(manifest: Manifest, stored: Stored, entries: Sequence[UsageEntry]) -
     arms = [_arm(name, manifest, stored, items) for name in manifest.arms]
     superseded = _charge(arms, stored, entries)
     notices = [*stored.notices, *_broken(arms), *_checks(arms, stored, entries)]
-    notices += repeated(manifest)
+    notices += [*repeated(manifest), *_cut_off(manifest, arms)]
     return Facts(
         manifest,
         arms,
@@ -116,6 +119,20 @@ def _broken(arms: list[ArmRuns]) -> list[str]:
     return [f"{len(broken):,} of {runs:,} runs ended in errors ({parts}): {where}"]
 
 
+def _cut_off(manifest: Manifest, arms: list[ArmRuns]) -> list[str]:
+    """That teams had too few tokens to say what they wanted: an answer that breaks off is as wrong
+    as one that is. Other workflows have a class for it."""
+    runs = [result for arm in arms for result in arm.results]
+    cut = sum(CUT_OFF in result.signals for result in runs)
+    if manifest.benchmark not in TEAMS or not cut:
+        return []
+    limit = manifest.workflow_options.get("max_tokens", PairOptions().max_tokens)
+    return [
+        f"in {cut:,} of {len(runs):,} runs a completion was cut off after {limit} tokens; a "
+        "deployment gives more by `runtime up --set options.pair.max_tokens=NUMBER`"
+    ]
+
+
 def _checks(arms: list[ArmRuns], stored: Stored, entries: Sequence[UsageEntry]) -> list[str]:
     """What does not add up, in words."""
     notices: list[str] = []
@@ -163,6 +180,7 @@ def _results(
         "available": manifest.available,
         "questions": len(manifest.items),
         "calculator": manifest.calculator,
+        "options": manifest.workflow_options,
         "complete": not any(missing.values()),
         "not_done": {name: ids for name, ids in missing.items() if ids},
         "arms": {arm.name: _arm_results(arm, manifest, checkers) for arm in arms},

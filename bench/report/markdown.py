@@ -6,6 +6,7 @@ from bench.report import figures as say
 from bench.report.facts import Facts
 from bench.report.in_vain import ledger_note
 from bench.report.measures import names_of, pair_rows, shown
+from bench.report.options import played_with
 from bench.report.sections import compat_figure, headline, title
 from bench.report.unfinished import left_to_do
 from bench.teams import tables as teams
@@ -18,7 +19,7 @@ def render(facts: Facts) -> str:
         f"# {title(facts)}",
         "",
         f"{len(manifest.items):,} of {manifest.available:,} questions, split {manifest.split}, "
-        f"seed {manifest.seed}, from {manifest.source}.",
+        f"seed {manifest.seed}, from {manifest.source}. {played_with(manifest)}",
         "",
     ]
     left = left_to_do(facts)

@@ -9,7 +9,6 @@ from html import escape
 from pathlib import PurePath
 from typing import Any
 
-from agents.records import JsonObject
 from bench.checkers import PRIMARY
 from bench.report import figures as say
 from bench.report.facts import ArmRuns, Facts
@@ -18,6 +17,7 @@ from bench.report.in_vain import ledger_note
 from bench.report.latency import run_at, stacked_latency, waterfall
 from bench.report.links import link, place, run_of, text
 from bench.report.measures import measures_section
+from bench.report.options import played_with
 from bench.report.plots import (
     accuracy_against_cost,
     arm_class,
@@ -76,10 +76,7 @@ def _head(facts: Facts) -> str:
         f"{asked:,} of {manifest.available:,} questions, split {manifest.split}, seed "
         f"{manifest.seed}, from {manifest.source}; {day}"
     )
-    if manifest.options is None:
-        about += f". Calculator {'on' if manifest.calculator else 'off'}."
-    else:
-        about += f". Options: {options_text(manifest.options)}."
+    about += f". {played_with(manifest)}"
     parts = [f"<h1>{escape(title(facts))}</h1>", f'<p class="soft">{escape(about)}</p>']
     left = left_to_do(facts)
     if left:
@@ -90,11 +87,6 @@ def _head(facts: Facts) -> str:
     if verdict:
         parts.append(f'<p class="lead">{escape(verdict)}</p>')
     return "\n".join(parts)
-
-
-def options_text(options: JsonObject) -> str:
-    """Options of a workflow in words."""
-    return ", ".join(f"{name} {str(value).lower()}" for name, value in options.items())
 
 
 def headline(facts: Facts) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bench.report import figures as say
 from bench.report.facts import Facts
 from bench.report.measures import names_of, pair_rows, shown
+from bench.report.options import played_with
 from bench.report.sections import compat_figure, headline, title
 from bench.report.unfinished import left_to_do
 from bench.teams import tables as players
@@ -41,6 +42,8 @@ def print_report(facts: Facts, path: Path | None = None) -> None:
             say.seconds(facts.timings["arms"][name]["wall"]["p50"]),
         )
     console.print(table)
+    said = played_with(facts.manifest)
+    console.print(said, markup=False, highlight=False, soft_wrap=True)
     print_players(facts, console)
     print_measures(facts, console)
     left = left_to_do(facts, path)

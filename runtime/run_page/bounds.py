@@ -22,6 +22,8 @@ CALL_TOKENS = 3_000
 """Coloured, of one completion."""
 PAGE_TOKENS = 50_000
 """Coloured: each is an element of the page."""
+PAGE_CANDIDATES = 1_000
+"""Shown with rewards, calls and facts, which are dozens of elements even without a word of text."""
 
 
 class Room:
@@ -31,8 +33,11 @@ class Room:
         self.cut_texts = 0
         self.plain_calls = 0
         """Completions whose tokens are told apart no more."""
+        self.bare_candidates = 0
+        """Candidates of which the page has the heads alone."""
         self._chars = PAGE_CHARS
         self._tokens = PAGE_TOKENS
+        self._candidates = PAGE_CANDIDATES
 
     def text(self, text: str) -> str:
         """Text as HTML, from its beginning; in place of the rest, how much is missing."""
@@ -47,6 +52,13 @@ class Room:
     def json(self, value: JsonValue) -> str:
         """A value as a line of JSON, as HTML."""
         return self.text(json.dumps(value, ensure_ascii=False))
+
+    def candidate(self) -> bool:
+        """Whether one more candidate is shown with what is below its head."""
+        self._candidates -= 1
+        shown = self._candidates >= 0
+        self.bare_candidates += not shown
+        return shown
 
     def coloured(self, tokens: int) -> int:
         """How many of a completion's tokens get a colour."""
@@ -65,4 +77,6 @@ class Room:
             parts.append(
                 f"{counted(self.plain_calls, 'completion')} not coloured, or only at the beginning"
             )
+        if self.bare_candidates:
+            parts.append(f"{counted(self.bare_candidates, 'candidate')} shown by the head alone")
         return " and ".join(parts)

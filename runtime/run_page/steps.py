@@ -16,6 +16,7 @@ from runtime.words import counted
 COLOURS = 6
 SHOWN_TOGETHER = 8
 """Candidates of one step; of more, those that were not executed are folded away together."""
+_BARE = '<div class="small soft">Not shown, for the page\'s size: the journal has it.</div>'
 
 
 def every_step(steps: Sequence[Step], material: Material, colours: dict[str, int]) -> str:
@@ -23,7 +24,12 @@ def every_step(steps: Sequence[Step], material: Material, colours: dict[str, int
     places = [(at, k) for at, step in enumerate(steps) for k in range(len(step.candidates))]
     places.sort(key=lambda place: steps[place[0]].selected != place[1])
     above = [shared_prompt(step) for step in steps]
-    bodies = {(at, k): body(steps[at], k, material, above[at] or ()) for at, k in places}
+
+    def shown(at: int, k: int) -> str:
+        room = material.room
+        return body(steps[at], k, material, above[at] or ()) if room.candidate() else _BARE
+
+    bodies = {place: shown(*place) for place in places}
     return "\n".join(
         _step(step, [bodies[at, k] for k in range(len(step.candidates))], material, colours)
         for at, step in enumerate(steps)

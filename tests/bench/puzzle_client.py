@@ -15,6 +15,7 @@ from agents.environments.word_problem_team import WordProblemInstance
 from agents.local import run_locally
 from agents.records import (
     Call,
+    FinishReason,
     JsonObject,
     Latency,
     Message,
@@ -67,6 +68,8 @@ class PuzzleClient(LocalClient):
 
     player: Player = oracle
     version: Callable[[Run], int] = field(default=lambda run: 0)
+    finish: FinishReason | None = None
+    """Why completions end; None: because they are whole."""
 
     async def wait(self, run_id: str) -> Trajectory:
         run = self.runs[run_id]
@@ -94,7 +97,10 @@ class _Host:
         text = self.client.player(self.run, self.handoff)
         wanted = 1 if sampling is None else sampling.n
         policy = PolicyRef(name="pair", base="played", version=self.client.version(self.run))
-        made = [says(text).model_copy(update={"policy": policy}) for _ in range(wanted)]
+        played = {"policy": policy}
+        made = [
+            says(text, finish=self.client.finish).model_copy(update=played) for _ in range(wanted)
+        ]
         self.client.ledger[self.run.id] += [
             UsageEntry(
                 run_id=self.run.id,

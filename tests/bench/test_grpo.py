@@ -24,6 +24,7 @@ from bench.grpo.report import last_line, markdown, show, write
 from bench.grpo.tables import tables
 from bench.statistics import wilson
 from tests.trainers.grpo.tiny_puzzles import GAME, TINY
+from trainers.errors import UnreadableModel
 from trainers.grpo.arms.games.known import GAMES
 from trainers.grpo.arms.kinds import (
     AT_GRPO,
@@ -246,6 +247,31 @@ def test_the_last_line_holds_the_table(found: GrpoReport) -> None:
     assert line["minutes"] == 12.5
 
 
+def test_seeds_stand_everywhere_in_the_order_in_which_they_were_asked_for() -> None:
+    """The first is the one by which rates are chosen."""
+    settings = SETTINGS.model_copy(update={"seeds": (2, 1)})
+    results = [
+        a_result(CONTINUED, 1, "10000000"),
+        a_result(CONTINUED, 2, "00000000"),
+        a_result(AT_GRPO, 1, "11111110", text="said by seed 1"),
+        a_result(AT_GRPO, 2, "11000000", text="said by seed 2"),
+    ]
+    made = report_of(settings, results, {}, "", 1.0, cpu_minutes=1)
+    line = json.loads(json.dumps(last_line(made)))
+    assert (line["seeds"], line["arms"][AT_GRPO]["seeds"]) == ([2, 1], [0.25, 0.875])
+    [difference] = tables(made)["One arm less another, in points, puzzle by puzzle"][1]
+    assert difference[2] == "+25.0, +75.0"
+    assert "said by seed 2" in markdown(made)
+
+
+def test_a_damaged_result_is_named_with_the_folder_that_has_to_go(tmp_path: Path) -> None:
+    folder = tmp_path / "seed-1" / "at-grpo"
+    folder.mkdir(parents=True)
+    (folder / "result.json").write_text('{"arm": "AT-GRPO"}')
+    with pytest.raises(UnreadableModel, match=rf"result.json is damaged .*; remove {folder}, then"):
+        read_result(folder)
+
+
 def test_every_arm_has_a_row_and_every_claim_two_of_them() -> None:
     assert set(ROWS) == set(KINDS)
     assert {name for claim in CLAIMS for name in claim} == set(KINDS)
@@ -369,8 +395,8 @@ def test_a_setting_in_place_of_the_games_own_is_that_of_all_arms_and_named_in_th
         ({"rates": "0.3,0"}, "each is finite and above 0"),
         ({"rates": "nan"}, "each is finite and above 0"),
         ({"seeds": "1,x"}, "--seeds 1,x: whole numbers"),
-        ({"seeds": "-1"}, "--seeds -1: from 0 to 4294967295"),
-        ({"seeds": "1,99999999999999"}, "from 0 to 4294967295"),
+        ({"seeds": "0"}, "--seeds 0: from 1 to 4294967295"),
+        ({"seeds": "1,99999999999999"}, "from 1 to 4294967295"),
         ({"changes": ["network.heads=0"]}, "--set network.heads: .* than or equal to 1; got 0"),
         ({"changes": ["network.heads=3"]}, "hidden 64 is no multiple of 2 × heads, which is 6"),
         ({"changes": ["entropy=0"]}, r"--set entropy: .* there are: reinforced.steps,"),

@@ -11,7 +11,13 @@ from agents.records import Call, Candidate, Outcome, Run, Step, StepTimings, Tra
 from agents.workflows import workflows
 from runtime.learned_tokens import LearnedSequence
 from runtime.run_history import KnownRun
-from runtime.run_page.bounds import CALL_TOKENS, MOST_CHARS, MOST_STEPS, PAGE_TOKENS
+from runtime.run_page.bounds import (
+    CALL_TOKENS,
+    MOST_CHARS,
+    MOST_STEPS,
+    PAGE_CANDIDATES,
+    PAGE_TOKENS,
+)
 from runtime.run_page.overview import MOST_NODES, MOST_ROWS
 from runtime.run_page.page import render
 from runtime.run_page.tokenizers import Tokenizers
@@ -280,6 +286,19 @@ def test_many_tokens_are_coloured_as_far_as_there_is_room(codec: TextCodec) -> N
     page = render(known, Tokenizers([MODEL]))
     assert page.count('title="id ') == PAGE_TOKENS
     assert f"{count} completions not coloured, or only at the beginning" in page
+
+
+def test_of_very_many_candidates_those_that_were_executed_are_shown_whole() -> None:
+    """Without a text or a token to be bounded by."""
+    each = Candidate(calls=(says("7"),), reward_parts={"total": 1.0, "progress": 0.5})
+    steps = [a_step(*[each] * 50, turn=at) for at in range(PAGE_CANDIDATES // 50 + 2)]
+    page = render(ended(*steps))
+    parsed = ParsedPage(page)
+    assert page.count('<div class="worth">') == PAGE_CANDIDATES
+    assert len(parsed.of("details", "candidate")) == 50 * len(steps), "each has a head"
+    for one in page.split('<details class="candidate chosen"')[1:]:
+        assert '<div class="worth">' in one.split("</details>")[0]
+    assert "100 candidates shown by the head alone" in parsed.text
 
 
 def test_a_run_of_very_many_steps_shows_its_first_and_says_so() -> None:

@@ -165,4 +165,6 @@ def read_result(folder: Path) -> ArmResult | None:
         return ArmResult.model_validate_json(path.read_bytes())
     except ValidationError as error:
         why = error.errors()[0]["msg"]
-        raise UnreadableModel(f"{path} is damaged ({why}); --restart begins anew") from error
+        raise UnreadableModel(
+            f"{path} is damaged ({why}); remove {folder}, then run the same command again"
+        ) from error

@@ -1,0 +1,19 @@
+"""By which options the runs of a report were played, in words."""
+
+from __future__ import annotations
+
+from agents.records import JsonObject
+from bench.output import Manifest
+
+
+def played_with(manifest: Manifest) -> str:
+    """The sentence that says by which options runs were played: with how many candidates, drawn
+    how, with how many tokens to say it in."""
+    if manifest.options is None:
+        return f"Calculator {'on' if manifest.calculator else 'off'}."
+    return f"Options: {options_text(manifest.options)}."
+
+
+def options_text(options: JsonObject) -> str:
+    """Options of a workflow in words."""
+    return ", ".join(f"{name} {str(value).lower()}" for name, value in options.items())

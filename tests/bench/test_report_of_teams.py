@@ -1,0 +1,45 @@
+"""What a report of a team's bench says of how its runs were played."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.datasets import Request
+from bench.output import OutputDirectory
+from bench.runner import Ending
+from bench.session import Ended, brief, show
+from tests.bench.puzzle_client import PuzzleClient, manifest, measured
+
+
+def sudokus(samples: int) -> Request:
+    return Request("test", samples, seed=7, choices={"game": "sudoku"})
+
+
+def test_a_report_says_in_every_form_how_completions_were_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The best of several, chosen by the rules, is another thing than one answer."""
+    made = manifest(sudokus(2), candidates=8, temperature=0.7)
+    facts = measured(tmp_path / "out", made, PuzzleClient())
+    ended = Ended(Ending.COMPLETE, OutputDirectory(tmp_path / "out"), facts)
+    show(ended, as_json=False)
+    said = "Options: candidates 8, temperature 0.7."
+    for told in (
+        capsys.readouterr().out,
+        (tmp_path / "out" / "report.md").read_text(),
+        (tmp_path / "out" / "report.html").read_text(),
+    ):
+        assert said in told
+    assert brief(ended)["options"] == {"candidates": 8, "temperature": 0.7}
+
+
+def test_completions_that_were_cut_off_are_counted_and_the_limit_is_named(tmp_path: Path) -> None:
+    made = manifest(sudokus(3), greedy=True, max_tokens=64)
+    whole = measured(tmp_path / "whole", made, PuzzleClient())
+    cut = measured(tmp_path / "cut", made, PuzzleClient(finish="length"))
+    assert whole.notices == []
+    [notice] = cut.notices
+    assert "in 3 of 3 runs a completion was cut off after 64 tokens" in notice
+    assert "--set options.pair.max_tokens=NUMBER" in notice
