@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from agents.records import Budget, Outcome, Trajectory, UsageEntry
+from agents.records import Budget, Outcome, Run, Trajectory, UsageEntry
 from bench.arms import Arm, named, with_setting
 from bench.journal import Journal
 from bench.judgement import Judge
@@ -222,30 +222,7 @@ class Runner:
 
     async def _answer(self, job: Job) -> None:
         known = self._admitted.get(job.key)
-        environment, instance = job.item.task or (
-            self._manifest.benchmark,
-            {"item": job.item.id},
-        )
-        if job.arm.setting:
-            instance = with_setting(instance, job.arm.setting)
-        run = self._client.new_run(
-            job.item.question,
-            workflow=job.arm.workflow,
-            policies={**job.arm.policies, **self._manifest.policies.get(job.arm.name, {})},
-            options=self._manifest.workflow_options,
-            seed=seed_of(self._manifest.seed, job.item.id),
-            budget=Budget(seconds=self._manifest.run_seconds),
-            tags={
-                "bench": self._manifest.benchmark,
-                "arm": job.arm.name,
-                "item": job.item.id,
-                # By which trainers know what is kept for measuring.
-                "split": str(job.item.about.get("split", self._manifest.split)),
-            },
-            environment=environment,
-            instance=instance,
-            run_id=known,
-        )
+        run = self._run(job, known)
         if known is None:
             self._admitted[job.key] = run.id
             await self._journal.admit(Admitted(run_id=run.id, arm=job.arm.name, item=job.item.id))
@@ -271,12 +248,40 @@ class Runner:
                     raise
             await asyncio.sleep(pause)
             pause = min(2 * pause, OVERLOADED_MAX_SECONDS)
+            # Its time runs from when it was made: what it waited for admission is none of it, or a
+            # full bus would count against the model.
+            run = self._run(job, run.id)
         if known is not None and self._lapsed(trajectory):
             self._spent += total(self._journal.charge(entries)).micro_dollars
             del self._admitted[job.key]
             await self._answer(job)
             return
         await self._record(job, trajectory, entries)
+
+    def _run(self, job: Job, run_id: str | None) -> Run:
+        """What asks a question, from now on; under the id that it was admitted by, if it was."""
+        manifest = self._manifest
+        environment, instance = job.item.task or (manifest.benchmark, {"item": job.item.id})
+        if job.arm.setting:
+            instance = with_setting(instance, job.arm.setting)
+        return self._client.new_run(
+            job.item.question,
+            workflow=job.arm.workflow,
+            policies={**job.arm.policies, **manifest.policies.get(job.arm.name, {})},
+            options=manifest.workflow_options,
+            seed=seed_of(manifest.seed, job.item.id),
+            budget=Budget(seconds=manifest.run_seconds),
+            tags={
+                "bench": manifest.benchmark,
+                "arm": job.arm.name,
+                "item": job.item.id,
+                # By which trainers know what is kept for measuring.
+                "split": str(job.item.about.get("split", manifest.split)),
+            },
+            environment=environment,
+            instance=instance,
+            run_id=run_id,
+        )
 
     def _lapsed(self, trajectory: Trajectory) -> bool:
         """Whether the run's time ran out while no bench waited for it (a reboot, a long pause):

@@ -16,7 +16,7 @@ from bench.errors import EXIT_INTERRUPTED, BenchError
 from bench.grpo.figures import GrpoReport, report_of
 from bench.grpo.plan import Plan, with_needed
 from bench.grpo.published import said
-from bench.grpo.rates import Trial, chosen_of, trial_of
+from bench.grpo.rates import Trial, chosen_of, lower, trial_of
 from bench.grpo.report import last_line, show, write
 from bench.output import OutputDirectory
 from runtime.whole_files import write_whole
@@ -72,7 +72,9 @@ def _done(plan: Plan) -> GrpoReport | None:
         done = with_needed([*plan.trials, *arms])
         every = results_of(done, plan.output)
         stopped = {
-            arm.name: one.stopped for arm, one in zip(done, every, strict=True) if one.stopped
+            arm.name: f"{one.stopped}. {lower(arm)}"
+            for arm, one in zip(done, every, strict=True)
+            if one.stopped
         }
         name = plan.settings.game.name
         report = report_of(

@@ -14,7 +14,7 @@ from statistics import fmean
 from pydantic import BaseModel, ConfigDict
 
 from trainers.grpo.arms.kinds import ArmName
-from trainers.grpo.arms.results import ArmResult
+from trainers.grpo.arms.results import Arm, ArmResult
 
 LOOKS_COUNTED = 3
 """The last ones of a trial: one alone is of few puzzles."""
@@ -58,3 +58,10 @@ def chosen_of(trials: Sequence[Trial]) -> dict[ArmName, float]:
     for trial in trials:
         best[trial.arm] = max(best.get(trial.arm, trial), trial, key=better)
     return {name: trial.rate for name, trial in best.items()}
+
+
+def lower(arm: Arm) -> str:
+    """What can be asked for where an arm ended early."""
+    part = "supervised" if arm.what.way == "supervised" else "reinforced"
+    tried = "by --rates, or " if arm.what.learns else ""
+    return f"Lower its learning rate {tried}by --set {part}.learning_rate=… in another folder"

@@ -19,7 +19,7 @@ from bench.grpo.figures import CLAIMS, ROWS, GrpoReport, at_equal_tokens, report
 from bench.grpo.page import render
 from bench.grpo.plan import Plan, plan_of, with_needed
 from bench.grpo.published import said
-from bench.grpo.rates import Trial, chosen_of, trial_of
+from bench.grpo.rates import Trial, chosen_of, lower, trial_of
 from bench.grpo.report import last_line, markdown, show, write
 from bench.grpo.tables import tables
 from bench.statistics import wilson
@@ -147,6 +147,13 @@ def test_a_rate_at_which_a_training_ended_early_is_taken_only_where_it_did_at_ev
     whole = trial_of(a_result(AT_GRPO, 1, "00000000", rate=0.3, looks=(0.0, 0.1)))
     trials = [whole, early(AT_GRPO, 3, (0.0, 0.9)), early(MAS_GRPO, 3, (0.0, 0.2))]
     assert chosen_of(trials) == {AT_GRPO: 0.3, MAS_GRPO: 3}
+
+
+def test_what_ended_early_is_told_with_the_options_that_its_rate_has() -> None:
+    by_set = "by --set reinforced.learning_rate=… in another folder"
+    assert lower(Arm(kind=AT_GRPO, seed=1)) == f"Lower its learning rate by --rates, or {by_set}"
+    # Nobody tries rates of what others begin with.
+    assert "rate by --set supervised.learning_rate=" in lower(Arm(kind=WARM_START, seed=1))
 
 
 def test_success_at_equal_tokens_is_that_of_the_first_look_with_as_many_as_at_grpo() -> None:

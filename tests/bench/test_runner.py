@@ -296,6 +296,26 @@ async def test_a_full_bus_and_an_outage_are_waited_for(
     assert watched.notices == ["Redis is away"]
 
 
+async def test_a_run_has_its_whole_time_once_it_is_admitted(
+    tmp_path: Path, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bus that is full of other work is no fault of the model."""
+    monkeypatch.setattr("bench.runner.OVERLOADED_SECONDS", 0.001)
+    deadlines: dict[str, list[float]] = {}
+
+    class Noting(LocalClient):
+        async def submit(self, run: Run) -> bool:
+            deadlines.setdefault(run.id, []).append(run.deadline)
+            return await super().submit(run)
+
+    directory = created(tmp_path, manifest(items(1), arms=("llm",), concurrency=1))
+    client = Noting(refuse=[Overloaded("full")])
+    assert await run(directory, client, scorer) is Ending.COMPLETE
+    [(refused, admitted)] = deadlines.values()
+    assert admitted > refused
+    assert [each.deadline for each in client.runs.values()] == [admitted]
+
+
 async def test_a_bus_that_stays_away_ends_the_bench_with_what_it_has(
     tmp_path: Path, scorer: Scorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -400,8 +400,6 @@ def _settings(chosen: dict[str, object]) -> GrpoSettings:
 
 
 def _say_skipped(data: GrpoData) -> None:
-    from runtime.words import counted
-
     typer.echo(
         f"{counted(len(data.groups), 'group')} of {counted(len(data.runs), 'run')}", err=True
     )
@@ -415,6 +413,14 @@ def _say_skipped(data: GrpoData) -> None:
             "policies began at different numbers, samples of the higher one pass for newer than "
             "they are, and this is no replay of the loop that recorded them: train the agents of "
             "one policy at a time (--agent), each with its own --base-version",
+            err=True,
+        )
+    if len(data.bases) > 1:
+        listed = ", ".join(f"{counted(n, 'group')} of {base}" for base, n in data.bases.items())
+        typer.echo(
+            f"warning: the groups were sampled by several base models ({listed}). All are learned "
+            "from as if --base had sampled them; for the runs of one alone, record those of each "
+            "into a store of its own",
             err=True,
         )
 

@@ -79,6 +79,11 @@ class GrpoData:
         return dict(sorted(found.items()))
 
     @property
+    def bases(self) -> dict[str, int]:
+        """Name of the model that sampled, or whose adapter did → groups, the most first."""
+        return dict(Counter(group.policy.base for group in self.groups).most_common())
+
+    @property
     def agents(self) -> tuple[str, ...]:
         return tuple(sorted({group.key.agent for group in self.groups}))
 

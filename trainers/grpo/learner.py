@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from trainers.errors import TrainingError
+from trainers.grpo.dealing import dealt
 from trainers.grpo.groups import Group
 from trainers.grpo.kept_ratios import KeptRatios
 from trainers.grpo.losses import Tokens, divergences, policy_losses, shares, without_gradient
@@ -44,6 +45,17 @@ class _Scores(NamedTuple):
 
     logprobs: torch.Tensor
     entropies: torch.Tensor
+
+
+class _Minibatch(NamedTuple):
+    """What an update is made of."""
+
+    rows: Sequence[Row]
+    """Of all processes."""
+    own: Sequence[int]
+    """Which of them are this process's."""
+    pieces: Sequence[Piece]
+    """Of those."""
 
 
 @dataclass
@@ -126,27 +138,31 @@ class Learner:
             self.kept.begin_policy(name, version, groups)
         size = self.settings.minibatch or len(groups)
         parts = [groups[at : at + size] for at in range(0, len(groups), size)]
-        minibatches = [rows_of(part, self.settings) for part in parts]
-        mine = slice(self.processes.index, None, self.processes.count)
-        pieces = [self._pieces(rows[mine]) for rows in minibatches]
+        minibatches = [self._minibatch(part) for part in parts]
         # In a single update the present weights are the proximal ones: one pass less.
-        proximal = None if len(parts) == 1 else [self._scores_of(each) for each in pieces]
+        proximal = (
+            None if len(parts) == 1 else [self._scores_of(each.pieces) for each in minibatches]
+        )
         sums = _Sums()
-        for number, (rows, own) in enumerate(zip(minibatches, pieces, strict=True)):
-            if rows:
+        for number, minibatch in enumerate(minibatches):
+            if minibatch.rows:
                 where = f"version {version}, policy {name}, minibatch {number + 1} of {len(parts)}"
                 before = None if proximal is None else proximal[number]
-                self._update(rows, own, before, optimizer, sums, where)
+                self._update(minibatch, before, optimizer, sums, where)
         return self._report(groups, version, flat, sums, time.monotonic() - began)
 
-    def _pieces(self, rows: Sequence[Row]) -> list[Piece]:
-        cut = tree_pieces_of if self.settings.share_prefixes else pieces_of
-        return list(cut(rows, self.settings.piece_tokens, self.policies.network.device))
+    def _minibatch(self, groups: Sequence[Group]) -> _Minibatch:
+        shared, processes = self.settings.share_prefixes, self.processes
+        rows = rows_of(groups, self.settings)
+        own = dealt(rows, processes.count, share_prefixes=shared)[processes.index]
+        cut = tree_pieces_of if shared else pieces_of
+        device = self.policies.network.device
+        pieces = cut([rows[at] for at in own], self.settings.piece_tokens, device)
+        return _Minibatch(rows, own, pieces)
 
     def _update(
         self,
-        rows: Sequence[Row],
-        pieces: Sequence[Piece],
+        minibatch: _Minibatch,
         proximal: Sequence[_Scores] | None,
         optimizer: torch.optim.Optimizer,
         sums: _Sums,
@@ -156,7 +172,9 @@ class Learner:
         import torch
 
         objective, device = self.settings.objective, self.policies.network.device
+        rows, own, pieces = minibatch
         counts = torch.tensor([row.sequence.count for row in rows], device=device)
+        places = torch.tensor(own, dtype=torch.long, device=device)
         references = self._references(pieces)
         # What a refused update may have left.
         optimizer.zero_grad()
@@ -173,7 +191,7 @@ class Learner:
             if objective.entropy:
                 losses = losses - objective.entropy * scores.entropies
             # Of its row among those of all processes.
-            number_of = (piece.sequence + piece.first) * processes.count + processes.index
+            number_of = places[piece.sequence + piece.first]
             each = shares(number_of, counts, objective.normalisation, objective.limit)
             whole = (losses * each).sum()
             self._note_bad(sums, losses, rows, number_of)
@@ -181,14 +199,13 @@ class Learner:
             loss += float(whole.detach())
             self._add(sums, tokens, scores, piece, divergence)
             if self.kept is not None:
-                own = rows[processes.index :: processes.count]
-                self.kept.add(own[piece.first :], tokens, objective)
+                self.kept.add([rows[at] for at in own[piece.first :]], tokens, objective)
         # All stop, or none: the others would wait for this one's gradients.
         if processes.sum_of(len(sums.bad)):
-            raise NotFinite(self._said("loss", sums.bad, where))
+            raise NotFinite(_said("loss", sums.bad, where))
         norm = self._clipped_norm()
         if not math.isfinite(norm):
-            raise NotFinite(self._said("gradient", [(row.origin, norm) for row in rows], where))
+            raise NotFinite(_said("gradient", [(row.origin, norm) for row in rows], where))
         optimizer.step()
         sums.norms.append(norm)
         sums.loss += processes.sum_of(loss)
@@ -266,16 +283,6 @@ class Learner:
         for number, value in zip(number_of[bad].tolist(), found[bad].tolist(), strict=True):
             sums.bad.append((rows[number].origin, value))
 
-    def _said(self, what: str, found: Sequence[tuple[str, float]], where: str) -> str:
-        if not found:
-            return f"the {what} is no number in another process, at {where}"
-        named = list(dict.fromkeys(origin for origin, _ in found))
-        more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
-        return (
-            f"the {what} is {found[0][1]} at {where}; samples: {', '.join(named[:_SHOWN])}{more}. "
-            f"Lower --learning-rate ({self.settings.learning_rate:.1e}), or leave those runs out"
-        )
-
     def _report(
         self, groups: Sequence[Group], version: int, flat: int, sums: _Sums, seconds: float
     ) -> PolicyStep:
@@ -309,3 +316,12 @@ class Learner:
             tokens=int(tokens),
             seconds=seconds,
         )
+
+
+def _said(what: str, found: Sequence[tuple[str, float]], where: str) -> str:
+    """The fact alone: whoever called for the step knows what can be done about it."""
+    if not found:
+        return f"the {what} is no number in another process, at {where}"
+    named = list(dict.fromkeys(origin for origin, _ in found))
+    more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
+    return f"the {what} is {found[0][1]} at {where}; samples: {', '.join(named[:_SHOWN])}{more}"

@@ -245,9 +245,9 @@ class _Training:
                 # Of one that is gone already, this error is what the user must know.
                 with suppress(RuntimeError):
                     self.processes.wait()
-            if saved is None:
-                raise
-            raise NotFinite(f"step {number}: {error}; {saved}") from error
+            lower = f"Lower --learning-rate ({self.settings.learning_rate:.1e})"
+            said = f"step {number}: {error}. {lower}, or leave those runs out"
+            raise NotFinite(said if saved is None else f"{said}; {saved}") from error
         self.kept.write(self.state.step + 1)
         facts = StepFacts(version=batch.version, stale=batch.stale, policies=made)
         for name, each in made.items():

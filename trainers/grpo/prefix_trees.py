@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TreePiece(Piece):
-    """A piece whose rows are trees; `sequence` numbers the sampled rows of the whole minibatch."""
+    """A piece whose rows are trees; `sequence` numbers the sampled rows of this process's whole
+    share of the minibatch."""
 
     parents: torch.Tensor
     """[n]: where the hidden state stands, in [rows · length], that each learned id comes from."""
@@ -29,15 +30,38 @@ class TreePiece(Piece):
     """[n]: the learned ids."""
     positions: torch.Tensor
     """[rows, length]: depth of each id."""
-    sees: torch.Tensor
-    """[rows, 1, length, length]: whether the one id is the other or an ancestor of it."""
+    above: torch.Tensor
+    """[rows, length], in the CPU's memory: the place of each id's parent in its row; -1 of those
+    that have none, padding among them."""
 
     @property
     def targets(self) -> torch.Tensor:
         return self.children
 
     def logits(self, network: Network) -> torch.Tensor:
-        return network.tree_logits(self.ids, self.positions, self.sees, self.parents)
+        return network.tree_logits(self.ids, self.positions, self.sees(), self.parents)
+
+    def sees(self) -> torch.Tensor:
+        """[rows, 1, length, length]: whether the one id is the other or an ancestor of it.
+
+        It grows with the square of the length, and a step holds all of its pieces at once: so it is
+        made anew for each pass through the model, and kept by none of them.
+        """
+        import numpy as np
+        import torch
+
+        rows, length = self.above.shape
+        # Padding attends to itself: a softmax over nothing is NaN.
+        seen = np.tile(np.eye(length, dtype=np.bool_), (rows, 1, 1))
+        above: list[list[int]] = self.above.tolist()
+        for own, parents in enumerate(above):
+            trunk = _trunk(parents)
+            seen[own, :trunk, :trunk] = np.tri(trunk, dtype=np.bool_)
+            for at in range(trunk, length):
+                up = parents[at]
+                if up >= 0:
+                    seen[own, at] |= seen[own, up]
+        return torch.from_numpy(seen)[:, None].to(self.ids.device)
 
 
 class _Tree:
@@ -73,7 +97,7 @@ def tree_pieces_of(rows: Sequence[Row], piece_tokens: int, device: torch.device)
     trees: list[_Tree] = []
     by_prompt: dict[tuple[int, ...], _Tree] = {}
     for number, row in enumerate(rows):
-        prompt = row.sequence.ids[: row.sequence.learned.index(True)]
+        prompt = row.prompt
         tree = by_prompt.get(prompt)
         if tree is None or len(tree.ids) + len(row.sequence.ids) - len(prompt) > piece_tokens:
             tree = by_prompt[prompt] = _Tree()
@@ -93,6 +117,11 @@ def _length(tree: _Tree) -> int:
     return -(-len(tree.ids) // LENGTH_STEP) * LENGTH_STEP
 
 
+def _trunk(parents: Sequence[int]) -> int:
+    """How many ids come one after the other before the tree branches, or ends."""
+    return next((at for at, up in enumerate(parents) if up != at - 1), len(parents))
+
+
 def _piece(trees: Sequence[_Tree], device: torch.device) -> TreePiece:
     import numpy as np
     import torch
@@ -100,8 +129,7 @@ def _piece(trees: Sequence[_Tree], device: torch.device) -> TreePiece:
     length = _length(trees[-1])
     ids = np.zeros((len(trees), length), dtype=np.int64)
     positions = np.zeros((len(trees), length), dtype=np.int64)
-    # Padding attends to itself: a softmax over nothing is NaN.
-    sees = np.tile(np.eye(length, dtype=np.bool_), (len(trees), 1, 1))
+    above = np.full((len(trees), length), -1, dtype=np.int32)
     parents: list[int] = []
     children: list[int] = []
     behaviour: list[float] = []
@@ -110,13 +138,12 @@ def _piece(trees: Sequence[_Tree], device: torch.device) -> TreePiece:
     temperatures: list[float] = []
     for number, tree in enumerate(trees):
         ids[number, : len(tree.ids)] = tree.ids
-        trunk = next((at for at, up in enumerate(tree.parents) if up != at - 1), len(tree.ids))
-        sees[number, :trunk, :trunk] = np.tri(trunk, dtype=np.bool_)
+        above[number, : len(tree.ids)] = tree.parents
+        trunk = _trunk(tree.parents)
         positions[number, :trunk] = np.arange(trunk)
         for at in range(trunk, len(tree.ids)):
             up = tree.parents[at]
             if up >= 0:
-                sees[number, at] |= sees[number, up]
                 positions[number, at] = positions[number, up] + 1
         parents += [number * length + up for up, _ in tree.learned]
         children += [token for _, token in tree.learned]
@@ -140,5 +167,5 @@ def _piece(trees: Sequence[_Tree], device: torch.device) -> TreePiece:
         parents=torch.tensor(parents, device=device),
         children=torch.tensor(children, device=device),
         positions=torch.from_numpy(positions).to(device),
-        sees=torch.from_numpy(sees)[:, None].to(device),
+        above=torch.from_numpy(above),
     )

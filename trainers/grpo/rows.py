@@ -29,6 +29,11 @@ class Row:
     version: int
     """Of the policy that sampled it."""
 
+    @property
+    def prompt(self) -> tuple[int, ...]:
+        """The ids before the first learned one."""
+        return self.sequence.ids[: self.sequence.learned.index(True)]
+
 
 @dataclass(frozen=True)
 class Piece:

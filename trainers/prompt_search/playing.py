@@ -290,7 +290,7 @@ class Player:
         run = make(known)
         if known is None:
             await self._log.note(Admitted(key=key, run_id=run.id))
-        ended, entries = await self._ended(run)
+        ended, entries = await self._ended(run, make)
         tokens = sum(entry.usage.prompt + entry.usage.completion for entry in entries)
         money = sum(entry.cost_micro_dollars for entry in entries)
         if known and ended.outcome is Outcome.DEADLINE and ended.ended < self._began:
@@ -315,7 +315,9 @@ class Player:
         await self._log.note(played)
         return played
 
-    async def _ended(self, run: Run) -> tuple[Trajectory, list[UsageEntry]]:
+    async def _ended(
+        self, run: Run, make: Callable[[str | None], Run]
+    ) -> tuple[Trajectory, list[UsageEntry]]:
         pause, tries = PAUSE_SECONDS, 0
         while True:
             try:
@@ -334,6 +336,9 @@ class Player:
                     raise
             await asyncio.sleep(pause)
             pause = min(2 * pause, MAX_PAUSE_SECONDS)
+            # Its time runs from when it was made: what it waited for admission is none of it, or a
+            # full bus would count against the prompt.
+            run = make(run.id)
 
 
 def _seed_of(seed: int, question: str) -> int:

@@ -86,13 +86,32 @@ def test_policies_that_begin_at_different_versions_are_warned_of(
     assert "warning" not in err
 
 
+def test_samples_of_several_base_models_are_warned_of_with_their_names(
+    base: Path, tmp_path: Path
+) -> None:
+    """Of one tokenizer, which is all that their token ids tell."""
+    *runs, other = rollouts(load(base), 0, count=3)
+    asyncio.run(record(tmp_path / "store", [*runs, sampled_by(other, base="larger")]))
+    code, _, err = command(
+        tmp_path / "out", "--from-store", tmp_path / "store", "--base", base, "--steps", 1
+    )
+    assert code == 0, err
+    said = "warning: the groups were sampled by several base models"
+    assert f"{said} (2 groups of micro, 1 group of larger)" in err
+
+
 def by_policy(run: Trajectory, name: str) -> Trajectory:
     """The same, sampled by the adapter of that name."""
+    return sampled_by(run, adapter=name)
+
+
+def sampled_by(run: Trajectory, **policy: str) -> Trajectory:
+    """The same, by another policy."""
     said = json.loads(run.model_dump_json())
     for step in said["steps"]:
         for candidate in step["candidates"]:
             for call in candidate["calls"]:
-                call["policy"]["adapter"] = name
+                call["policy"].update(policy)
     return Trajectory.model_validate_json(json.dumps(said))
 
 

@@ -11,13 +11,17 @@ from hypothesis import strategies as st
 
 from agents.environments.plan_path import PlanPathInstance
 from agents.environments.puzzle_splits import Split
-from agents.records import Outcome, PolicyRef, Trajectory
-from trainers.errors import TrainingError, UnreadableModel
+from agents.records import Outcome, PolicyRef, Run, Trajectory
+from bus import BusSettings, Overloaded
+from runtime.admission_notice import AdmissionNotice
+from runtime.client import Client
+from trainers.errors import UnreadableModel
 from trainers.grpo.groups import Sealing
 from trainers.grpo.loop.book import Book, Wave
 from trainers.grpo.loop.command import TOKEN_BYTES, said_of_size
 from trainers.grpo.loop.harvest import Harvest, harvested
-from trainers.grpo.loop.planning import further_puzzles, planned_wave
+from trainers.grpo.loop.planning import TooFewPuzzles, further_puzzles, planned_wave
+from trainers.grpo.loop.rollouts import Rollouts
 from trainers.grpo.loop.settings import LoopSettings
 from trainers.grpo.rewards import RewardChoice
 
@@ -70,7 +74,7 @@ def test_whole_runs_that_compete_play_each_puzzle_k_times_with_other_seeds() -> 
 
 
 def test_a_difficulty_without_so_many_puzzles_is_named() -> None:
-    with pytest.raises(TrainingError, match="--game plan_path: 5000 tries in a row made no"):
+    with pytest.raises(TooFewPuzzles, match="--game plan_path: 5000 tries in a row made no"):
         plan(settings(difficulty={"least_moves": 40}))
 
 
@@ -82,6 +86,28 @@ def test_puzzles_are_added_while_groups_are_missing_and_never_beyond_the_limit(
     more = further_puzzles(chosen, played=played, found=found)
     assert 0 <= more <= 200 - played
     assert (more == 0) == (found >= batch or played == 200)
+
+
+# ---- how runs are begun ----
+
+
+async def test_a_run_has_its_whole_time_once_it_is_admitted() -> None:
+    tried: list[Run] = []
+
+    class FullAtFirst(Client):
+        async def submit(self, run: Run) -> bool:
+            tried.append(run)
+            if len(tried) == 1:
+                raise Overloaded("full")
+            return True
+
+    wave = plan(settings(), count=1)
+    notice = AdmissionNotice(lambda text: None)
+    client = FullAtFirst(BusSettings())
+    await Rollouts(client, settings(), lambda wave, ended: None, notice).begin(wave)
+    refused, admitted = tried
+    assert refused.id == admitted.id == wave.runs[0].id
+    assert admitted.deadline > refused.deadline
 
 
 # ---- what is learned from ----
@@ -149,11 +175,19 @@ def test_a_run_that_was_broken_off_is_left_out_by_name() -> None:
 
 
 def test_answers_that_may_be_larger_than_a_message_are_spoken_of_with_what_to_set() -> None:
-    assert said_of_size(8, 512, 1_048_576) == ()
-    [said] = said_of_size(8, 4_096, 1_048_576)
-    assert said.startswith("8 answers of 4,096 tokens take up to 1.8 MB, and a message of the bus")
+    assert said_of_size(settings(max_tokens=512), 1_048_576) == ()
+    [said] = said_of_size(settings(max_tokens=8_192), 1_048_576)
+    assert said.startswith("4 answers of 8,192 tokens take up to 1.8 MB, and a message of the bus")
     assert "bus.max_message_bytes=1835008" in said
-    assert said_of_size(8, 4_096, 1_835_008) == ()
+    assert said_of_size(settings(max_tokens=8_192), 1_835_008) == ()
+
+
+def test_the_answers_of_all_rounds_of_adaptive_sampling_are_reckoned_with() -> None:
+    adaptive = {"exit_when": "positive", "rounds": 4}
+    assert said_of_size(settings(max_tokens=2_048), 1_048_576) == ()
+    [said] = said_of_size(settings(max_tokens=2_048, adaptive=adaptive), 1_048_576)
+    assert said.startswith("16 answers of 2,048 tokens take up to 1.8 MB")
+    assert "Lower --max-tokens or --sampling-rounds, or" in said
 
 
 @given(st.lists(st.floats(-40, 0, width=32), min_size=100, max_size=100))

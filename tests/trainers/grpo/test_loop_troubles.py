@@ -20,6 +20,7 @@ from trainers.errors import NotEnoughDisk, TrainingError
 from trainers.grpo.facts import PolicyFacts
 from trainers.grpo.learner import NotFinite
 from trainers.grpo.loop.book import Wave
+from trainers.grpo.loop.planning import TooFewPuzzles
 from trainers.grpo.loop.report import RoundFacts
 from trainers.grpo.loop.rounds import LoopWatch
 from trainers.grpo.pipeline import begun
@@ -42,6 +43,10 @@ from .looped import (
 from .test_training import full
 
 pytestmark = pytest.mark.timeout(300)
+
+FEW = {"obstacles": 0.0, "least_moves": 7}
+"""Of grids of 5 x 5: from a corner to the corner across from it, or to a cell beside that one, and
+back. These are 20 puzzles."""
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +77,8 @@ def test_a_loss_that_is_no_number_stops_the_loop_which_still_serves_the_last_goo
         assert "round 2: the loss is inf at version" in said
         assert "policy shared, minibatch 1 of 1; samples: " in said
         assert any(f"{run.id}/" in said for run in wave.runs)
-        assert f"what round 1 came to is the last good version: {served} {kept}" in said
+        good = f"what round 1 came to is the last good version: {served} {kept}"
+        assert f". Lower --learning-rate (1.0e-02); {good}" in said
         assert not book.published(2).exists()
         policy = on_bus(where.settings.bus, "pair/tool")
         assert policy.path_of(policy.current) == str((book.published(1) / "shared").resolve())
@@ -259,6 +265,31 @@ def test_groups_of_equal_rewards_alone_end_the_loop_which_says_so_and_what_to_do
         "learned how an answer looks"
     )
     assert set(waves) == {1, 2}, "further puzzles were played before"
+    assert not book_of(tmp_path / "out").published(1).exists()
+
+
+def test_a_round_learns_from_what_it_has_where_the_difficulty_leaves_no_further_puzzles(
+    where: Deployed, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    settings = loop_settings(where.base, rounds=1, batch=1_000, difficulty=FEW)
+    report = run_loop(settings, tmp_path / "out", where.settings, LoopWatch(say=said.append))
+    (facts,) = report.rounds
+    assert (facts.puzzles, facts.waves) == (6, 1)
+    assert facts.trained > 0
+    (told,) = [each for each in said if "with a signal" in each]
+    assert "with a signal of 1,000 wanted, after 6 puzzles (--game plan_path: only 20 of" in told
+
+
+def test_a_round_without_a_signal_ends_the_loop_where_the_difficulty_leaves_no_further_puzzles(
+    where: Deployed, tmp_path: Path
+) -> None:
+    settings = loop_settings(
+        where.base, rounds=1, reward={"scheme": "sparse"}, difficulty=FEW,
+        setting={"turns": 1, "calls": 1, "search": 2, "brief": True},
+    )  # fmt: skip
+    with pytest.raises(TooFewPuzzles, match="only 20 of 24 different puzzles were found"):
+        run_loop(settings, tmp_path / "out", where.settings)
     assert not book_of(tmp_path / "out").published(1).exists()
 
 

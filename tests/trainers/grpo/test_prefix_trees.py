@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from trainers.grpo.rows import Row
 from trainers.grpo.sequences import TokenSequence
 from trainers.grpo.stream import StepBatch
 from trainers.network import load_base
+from trainers.processes import Processes
 from workers.engines.torch.loading import LoadedModel
 
 from .tiny_grpo import settings_of
@@ -91,6 +92,28 @@ def test_a_tree_holds_what_its_rows_begin_with_once(model: LoadedModel) -> None:
     assert piece.sequence.tolist() == [0, 0, 1, 1, 2, 2, 3]
 
 
+def test_an_id_sees_itself_and_what_its_own_rows_have_before_it(model: LoadedModel) -> None:
+    answers = [(3, 4), (3, 5), (6,)]
+    rows = [row((7,), (8,), 0), *(row((1, 2), answer, 1) for answer in answers)]
+    (piece,) = tree_pieces_of(rows, 64, model.device)
+    short, branched = (
+        [[at for at, seen in enumerate(line) if seen] for line in tree]
+        for tree in piece.sees()[:, 0].tolist()
+    )
+    # Of padding only itself, up to the length of 16.
+    assert short == [[0], [0, 1], *([at] for at in range(2, 16))]
+    own = [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 4], [0, 1, 5]]
+    assert branched == [*own, *([at] for at in range(6, 16))]
+
+
+def test_a_piece_is_kept_in_bytes_by_its_tokens_and_not_by_their_square(
+    model: LoadedModel,
+) -> None:
+    (piece,) = tree_pieces_of([row((1,), (2,) * 2_000, 0)], 4_096, model.device)
+    kept = [each for each in vars(piece).values() if isinstance(each, torch.Tensor)]
+    assert sum(each.numel() * each.element_size() for each in kept) < 100 * piece.tokens
+
+
 def test_a_tree_that_is_too_long_is_cut_between_its_rows(model: LoadedModel) -> None:
     prompt = tuple(range(40))
     rows = [row(prompt, (at, 1, 2, 3, 4, 5, 6, 7), at) for at in range(6)]
@@ -141,6 +164,40 @@ def test_a_step_has_the_same_loss_and_the_same_gradients_with_shared_prefixes(
     for name, gradient in alone.items():
         assert torch.allclose(shared_ones[name], gradient, rtol=0, atol=1e-5), name
     assert max(float(each.abs().max()) for each in alone.values()) > 1e-2
+
+
+@dataclass(frozen=True)
+class OneOfTwo(Processes):
+    """A process whose peer is played by another step of the test."""
+
+    number: int = 0
+
+    @property
+    def count(self) -> int:
+        return 2
+
+    @property
+    def index(self) -> int:
+        return self.number
+
+
+def test_a_prompt_goes_through_the_model_once_in_one_of_two_processes(folder: Path) -> None:
+    groups = [with_a_signal(group) for group in played(load_base(str(folder))).groups]
+    chosen = settings_of(
+        piece_tokens=256, truncated="keep", objective={"normalisation": "sequence"}
+    )
+
+    def step(processes: Processes) -> PolicyStep:
+        policies = begun(chosen, ["shared"], load_base(str(folder)), processes)
+        return Learner(policies).step(StepBatch(0, tuple(groups), (), 0))["shared"]
+
+    alone = step(Processes())
+    halves = [step(OneOfTwo(number=number)) for number in range(2)]
+    assert sum(each.learned for each in halves) == alone.learned
+    # Weighed by the length of its own row, whichever process has it.
+    assert sum(each.loss for each in halves) == pytest.approx(alone.loss, abs=1e-6)
+    assert sum(each.tokens for each in halves) < 1.3 * alone.tokens
+    assert all(each.tokens < 0.8 * alone.tokens for each in halves)
 
 
 def with_a_signal(group: Group) -> Group:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agents.records import Outcome, Run
-from bus import BusUnavailable
+from bus import BusUnavailable, Overloaded
 from tests.trainers.prompt_search.local_search import (
     NO_IDEA,
     SOLO,
@@ -219,6 +219,22 @@ async def test_a_refused_admission_and_an_outage_are_outlasted(tmp_path: Path) -
     assert found.adopted
     assert watch.said.count("the bus is away") == 1
     assert watch.runs == watch.expected == found.report.runs
+
+
+async def test_a_run_has_its_whole_time_once_it_is_admitted(tmp_path: Path) -> None:
+    deadlines: dict[str, list[float]] = {}
+
+    class Noting(LocalClient):
+        async def submit(self, run: Run) -> bool:
+            deadlines.setdefault(run.id, []).append(run.deadline)
+            return await super().submit(run)
+
+    deployment = Noting(client([BAD]).pools)
+    deployment.refuse = [Overloaded("full")]
+    await searched(tmp_path, deployment, [GOOD])
+    [(refused, admitted)] = [each for each in deadlines.values() if len(each) > 1]
+    assert admitted > refused
+    assert len(deadlines) == len(deployment.runs), "a refused run is asked for by the same id"
 
 
 async def test_a_run_that_lapsed_while_nobody_waited_is_asked_anew_and_its_tokens_count(

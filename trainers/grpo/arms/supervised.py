@@ -66,8 +66,8 @@ class SupervisedSteps:
             if not math.isfinite(value):
                 raise NotFinite(
                     f"the {what} is {value} at supervised step {number + 1}, whose {len(ids)} "
-                    f"answers are those of the demonstrations of seed {self._first + number}. "
-                    f"Lower the learning rate of supervised steps ({self._rate:.1e})"
+                    f"answers are those of the demonstrations of seed {self._first + number}, at a "
+                    f"learning rate of {self._rate:.1e}"
                 )
         optimizer.step()
         return StepFacts(ids.numel(), len(ids), {"loss": found}, f"loss {found:.3f}")

@@ -135,7 +135,7 @@ def _lead(
             for each in said_of_rounding(settings.policies.values(), deployed.models):
                 shown.say(each)
             limit = deployed.bus.max_message_bytes
-            for each in said_of_size(settings.candidates, settings.max_tokens, limit):
+            for each in said_of_size(settings, limit):
                 shown.say(each)
             watch = LoopWatch(shown.rolled, shown.round, shown.say)
             sealing = sealing_of(grpo, loaded)
@@ -175,16 +175,18 @@ def said_of_rounding(
     )
 
 
-def said_of_size(candidates: int, max_tokens: int, limit: int) -> tuple[str, ...]:
-    """A line where the answers of one step, all as long as they may be, are more bytes than a
-    message of the bus may have: they would be given up after they were sampled."""
-    most = candidates * max_tokens * TOKEN_BYTES
+def said_of_size(settings: LoopSettings, limit: int) -> tuple[str, ...]:
+    """A line where the answers of one step, all as long as they may be, are more than the `limit`
+    in bytes of a message of the bus: they would be given up after they were sampled."""
+    answers = settings.most_candidates
+    most = answers * settings.max_tokens * TOKEN_BYTES
     if most <= limit:
         return ()
+    lower = "--max-tokens" if settings.adaptive is None else "--max-tokens or --sampling-rounds"
     return (
-        f"{candidates} answers of {max_tokens:,} tokens take up to {most / 1e6:.1f} MB, and a "
-        f"message of the bus {limit / 1e6:.1f} MB: a step that takes more is given up. Lower "
-        f"--max-tokens, or `runtime up --set bus.max_message_bytes={most}`",
+        f"{answers} answers of {settings.max_tokens:,} tokens take up to {most / 1e6:.1f} MB, and "
+        f"a message of the bus {limit / 1e6:.1f} MB: a step that takes more is given up. Lower "
+        f"{lower}, or `runtime up --set bus.max_message_bytes={most}`",
     )
 
 

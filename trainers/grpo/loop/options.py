@@ -59,7 +59,8 @@ SamplingRounds = Annotated[
 Success = Annotated[
     float | None,
     typer.Option(
-        help="Of --adaptive: least reward of a success; without it, what solves the task is one."
+        help="Of --adaptive: least reward of a success; without it, what solves the task is one, "
+        "and of a unit tester a right test."
     ),
 ]
 Temperature = Annotated[float | None, typer.Option(help="Of --loop: of rollouts. 1 without it.")]

@@ -19,6 +19,10 @@ from trainers.grpo.loop.settings import LoopSettings
 from trainers.task_files import TeamTasks
 
 
+class TooFewPuzzles(TrainingError):
+    """A difficulty that leaves fewer different puzzles than a round wants."""
+
+
 def planned_wave(
     settings: LoopSettings,
     number: int,
@@ -29,7 +33,7 @@ def planned_wave(
     tasks: Sequence[Task] = (),
 ) -> Wave:
     """`count` further puzzles of a round that has played `played`, all different; or of `tasks`,
-    those of the file, all different where there are so many. Raises `TrainingError` where the
+    those of the file, all different where there are so many. Raises `TooFewPuzzles` where the
     difficulty leaves not so many."""
     seed = zlib.crc32(f"{settings.grpo.seed}:{number}".encode())
     source = settings.source
@@ -40,7 +44,7 @@ def planned_wave(
         try:
             puzzles = drawn_puzzles(source, Split.TRAIN, seed, played + count)[played:]
         except ValueError as error:
-            raise TrainingError(f"--game {settings.game}: {error}") from error
+            raise TooFewPuzzles(f"--game {settings.game}: {error}") from error
         asked = [puzzle.task for puzzle in puzzles]
     runs = [
         PlannedRun(

@@ -75,8 +75,9 @@ class Rollouts:
         )
 
     async def _submit(self, wave: Wave, planned: PlannedRun) -> None:
-        run = self._run(wave, planned)
         while True:
+            # Made anew for each try: its time runs from then, and a full bus takes none of it.
+            run = self._run(wave, planned)
             try:
                 await self.client.submit(run)
             except Overloaded as error:

@@ -46,7 +46,7 @@ from trainers.grpo.loop.clock import Clock
 from trainers.grpo.loop.harvest import Harvest, harvested
 from trainers.grpo.loop.line import Line
 from trainers.grpo.loop.page import render
-from trainers.grpo.loop.planning import further_puzzles, planned_wave
+from trainers.grpo.loop.planning import TooFewPuzzles, further_puzzles, planned_wave
 from trainers.grpo.loop.pruning import give_up_old
 from trainers.grpo.loop.report import LoopReport, RoundFacts, Seconds
 from trainers.grpo.loop.rollouts import Rollouts
@@ -195,7 +195,8 @@ class Loop:
                 # What all of them keep of a round is there when a checkpoint says that it is done.
                 self.line.processes.wait()
         except NotFinite as error:
-            raise NotFinite(f"round {number}: {error}; {self._last_good()}") from error
+            lower = f"Lower --learning-rate ({self.settings.grpo.learning_rate:.1e})"
+            raise NotFinite(f"round {number}: {error}. {lower}; {self._last_good()}") from error
         step = StepFacts(version=version, stale=batch.stale, policies=made)
         records = tuple(record for _, record in rolled.harvest.groups)
         runs = tuple(each.run.id for each in rolled.trajectories)
@@ -335,12 +336,19 @@ class Loop:
 
     def _missing(self, number: int, rolled: _Rolled) -> Wave | None:
         """A further wave where too few groups have a signal. Raises `TrainingError` if none has one
-        and no further puzzle may be played."""
+        and no further puzzle may be played, or is there."""
         played = sum(wave.puzzles for wave in rolled.waves)
         counts = rolled.harvest.counts
         count = further_puzzles(self.settings, played=played, found=counts["trained"])
+        bound = "--most-puzzles"
         if count > 0:
-            return self._plan(number, len(rolled.waves) + 1, played, count)
+            try:
+                return self._plan(number, len(rolled.waves) + 1, played, count)
+            except TooFewPuzzles as error:
+                # Groups that are there are not given up for those that can't be had.
+                if counts["trained"] == 0:
+                    raise
+                bound = str(error)
         if counts["trained"] == 0:
             listed = "".join(
                 f"; {count:,} × {reason}, such as {example}"
@@ -359,7 +367,7 @@ class Loop:
             self.watch.say(
                 f"round {number}: {counted(counts['trained'], 'group')} with a signal of "
                 f"{self.settings.grpo.batch:,} wanted, after "
-                f"{counted(played, self.settings.noun)} (--most-puzzles)"
+                f"{counted(played, self.settings.noun)} ({bound})"
             )
         return None
 

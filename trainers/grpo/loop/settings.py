@@ -136,6 +136,11 @@ class LoopSettings(BaseModel):
         return self.grpo.group_size if self.plays == 1 else 1
 
     @property
+    def most_candidates(self) -> int:
+        """Of an agent's turn, in all rounds of sampling: a step records them together."""
+        return self.candidates * (1 if self.adaptive is None else self.adaptive.rounds)
+
+    @property
     def options(self) -> JsonObject:
         """Of the workflow. Sampling has full support: no top-p, no schema."""
         return {

@@ -1,0 +1,48 @@
+"""Which rows of an update each of several processes puts through the model. All of them deal alike,
+so that none has to be told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainers.grpo.rows import Row
+
+
+def dealt(rows: Sequence[Row], count: int, *, share_prefixes: bool) -> list[list[int]]:
+    """By process, the numbers of its rows, in order.
+
+    They are dealt one by one. Where rows that begin alike go through the model as one tree, those
+    of a prompt stay together instead, or each process would have all the prompts: but not where so
+    few prompts, or such long answers, would leave one process with more to do than that.
+    """
+    one_by_one = [list(range(index, len(rows), count)) for index in range(count)]
+    if count == 1 or not share_prefixes:
+        return one_by_one
+    prompts = [row.prompt for row in rows]
+
+    def most(shares: list[list[int]]) -> int:
+        return max(_tokens(rows, prompts, share) for share in shares)
+
+    return min(_by_prompt(rows, prompts, count), one_by_one, key=most)
+
+
+def _by_prompt(
+    rows: Sequence[Row], prompts: Sequence[tuple[int, ...]], count: int
+) -> list[list[int]]:
+    """The largest trees first, each to the process that has the least so far."""
+    trees: dict[tuple[int, ...], list[int]] = {}
+    for number, prompt in enumerate(prompts):
+        trees.setdefault(prompt, []).append(number)
+    sized = [(_tokens(rows, prompts, tree), tree) for tree in trees.values()]
+    shares, loads = [list[int]() for _ in range(count)], [0] * count
+    for size, tree in sorted(sized, key=lambda each: -each[0]):
+        least = loads.index(min(loads))
+        shares[least] += tree
+        loads[least] += size
+    return [sorted(share) for share in shares]
+
+
+def _tokens(rows: Sequence[Row], prompts: Sequence[tuple[int, ...]], numbers: Sequence[int]) -> int:
+    """That go through the model: of each prompt once, of each answer."""
+    answers = sum(len(rows[each].sequence.ids) - len(prompts[each]) for each in numbers)
+    return answers + sum(map(len, {prompts[each] for each in numbers}))
