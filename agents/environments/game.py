@@ -34,10 +34,10 @@ AGENTS: tuple[Agent, ...] = (TOOL, PLAN)
 Scheme = Literal["paper", "dense", "sparse", "progress"]
 """`paper`: α·team + local, as in the AT-GRPO paper. `dense`: the step rewards of its published
 code, but for what it pays for going there and back. `sparse`: 1 for an action after which the task
-is solved, else 0. `progress`: Φ(after) − Φ(before), the same for both agents, where Φ is the share
-of the way to the solution that is done (potential-based shaping: Ng, Harada and Russell 1999, with
-γ = 1), and a tenth for a text that can be read; as `sparse` in an environment without such a
-measure."""
+is solved, or would be if what it proposes were done, else 0. `progress`: Φ(after) − Φ(before), the
+same for both agents, where Φ is the share of the way to the solution that is done (potential-based
+shaping: Ng, Harada and Russell 1999, with γ = 1), and a tenth for a text that can be read; as
+`sparse` in an environment without such a measure."""
 
 Group = Literal["team", "local", "dense", "sparse", "progress"]
 

@@ -155,6 +155,19 @@ def test_a_test_that_the_statement_tells_says_nothing(
     assert read_test(asked, show_test(test)) == (None if told else test)
 
 
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [("superSize(105)  # 510", True), ("superSize(105)  # [510]", True),
+     ("superSize(105)  # 511", False)],
+)  # fmt: skip
+def test_a_statement_tells_a_test_also_by_another_value_that_is_right(
+    statement: str, told: bool
+) -> None:
+    """APPS has Codewars' outputs in lists of one, which no statement shows."""
+    wrapped = CallTest(function="f", arguments=(105,), expected=[510], also_right=(510,))
+    assert tells(statement, wrapped) is told
+
+
 def test_a_test_of_an_examples_input_and_something_behind_it_says_nothing() -> None:
     """Most programs don't read it."""
     assert read_test(WHOLE, written("1\n9", "2")) is None

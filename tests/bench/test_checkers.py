@@ -16,6 +16,7 @@ from tests.bench.checker_cases import GROUPS
 from workers.judging.math_verify import MathVerifier
 
 LETTERS = "nsfmd"
+NEVER_ENDS = "\\boxed{9^{9^{9^{9}}}}"
 CASES = [
     pytest.param(*case, id=f"{group}-{number}")
     for group, cases in GROUPS.items()
@@ -211,10 +212,19 @@ def test_a_percentage_has_two_readings_and_nothing_else_has() -> None:
     assert numeric.gold_readings("50") == {Fraction(50)}
 
 
+def test_an_expression_that_was_given_up_is_not_tried_again() -> None:
+    """Each try costs all of the patience that there is, and a model repeats itself."""
+    with MathVerifier(patience=1) as verifier:
+        assert [verifier.check(NEVER_ENDS, "9") for _ in range(3)] == [False] * 3
+        assert verifier.abandoned == 1
+        assert not verifier.check(NEVER_ENDS, "8")
+        assert verifier.abandoned == 2
+
+
 def test_an_expression_that_never_ends_is_given_up_and_the_next_one_is_judged() -> None:
     """SymPy works on this for hours; the child is killed and another takes its place."""
     with MathVerifier(patience=5) as verifier:
         assert verifier.check("\\boxed{18}", "18")
-        assert not verifier.check("\\boxed{9^{9^{9^{9}}}}", "9")
+        assert not verifier.check(NEVER_ENDS, "9")
         assert verifier.abandoned == 1
         assert verifier.check("\\boxed{18}", "18")

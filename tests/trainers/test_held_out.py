@@ -19,7 +19,7 @@ from agents.environments.puzzles import (
 from agents.errors import InvalidTask
 from agents.records import Run, Task, Trajectory
 from tests.trainers.grpo.recorded import a_candidate, a_run, a_step, record
-from trainers.data.held_out import HELD_OUT, NOT_REBUILT, require_training
+from trainers.data.held_out import HELD_OUT, NOT_REBUILT, SHOWN, require_training
 from trainers.data.json_files import Unreadable
 from trainers.errors import UnreadableData
 from trainers.grpo.data import read_data
@@ -89,6 +89,27 @@ def test_levels_of_a_published_test_set_are_held_out_though_their_content_would_
 )
 def test_of_other_tasks_the_benchmark_s_tags_say_it(tags: dict[str, str], kept: str | None) -> None:
     assert why(a_run_of(Task(environment="math", prompt="1 + 1?"), **tags)) == kept
+
+
+@pytest.mark.parametrize(
+    ("tags", "kept"),
+    [
+        ({"bench": "code", "item": "code/mbpp/611", "split": "train"}, SHOWN),
+        ({"bench": "code", "item": "code/mbpp/11", "split": "test"}, HELD_OUT),
+        ({"round": "1", "wave": "1"}, None),
+    ],
+)
+def test_programs_are_learned_from_the_loop_s_tasks_and_never_from_the_benchmark_s_problems(
+    tags: dict[str, str], kept: str | None
+) -> None:
+    """`bench code` shows the tests that it counts; tasks of `bench tasks` are paid for others."""
+    assert why(a_run_of(Task(environment="code", prompt="Double it."), **tags)) == kept
+
+
+def test_who_has_runs_of_the_code_benchmark_is_told_what_to_train_on() -> None:
+    run = a_run_of(Task(environment="code", prompt="?"), bench="code", split="train")
+    with pytest.raises(Unreadable, match="`bench tasks`"):
+        require_training(run)
 
 
 def test_a_puzzle_that_its_environment_does_not_know_is_named() -> None:

@@ -11,10 +11,18 @@ import pytest_asyncio
 
 from agents.environments.code import CallTest, CodeProblem, ProgramTest
 from agents.environments.math_team import MathProblem, MathQuestion
-from agents.judging import JudgeOutputs, JudgePrograms, JudgeRequest, JudgeTests
+from agents.judging import (
+    JudgeAnswers,
+    JudgeOutputs,
+    JudgePrograms,
+    JudgeRequest,
+    JudgeTests,
+    RunPrograms,
+)
 from agents.records import JsonObject
-from tests.workers.sandbox.conftest import needs_bubblewrap
+from tests.workers.sandbox.conftest import folder_in_sight, needs_bubblewrap
 from workers.judging.answers import AnswerJudge
+from workers.judging.math_verify_child import calculates
 from workers.judging.problems import ProblemFolder, ProblemUnknown, key_of
 from workers.judging.service import JudgeService, judge_service
 from workers.messages import tool_result
@@ -89,6 +97,20 @@ async def answers() -> AsyncIterator[AnswerJudge]:
         ("0.0", "$10^{-8}$", False), ("x = 0.0", "$\\frac{1}{2^{30}}$", False),
         ("0.0", "0", True), ("10^{-8}", "$\\frac{1}{10^8}$", True),
         ("\\sum_{k=1}^n k", "$\\sum_{j=1}^n j$", True),
+        # A calculation that nobody has done, for a number that anybody could write down.
+        ("(16-3-4) \\times 2", "18", False), ("9 \\cdot 2", "18", False), ("10 + 8", "18", False),
+        ("\\left(9\\right)\\left(2\\right)", "18", False), ("20 \\, - 2", "18", False),
+        ("\\frac{16+20}{2}", "18", False), ("\\binom{20}{3}", "1140", False),
+        ("10!", "3628800", False), ("\\frac{1}{4}+\\frac{1}{4}", "$\\frac{1}{2}$", False),
+        ("9 \\times 2 = 18", "18", True),
+        ("\\ldots = 385", "385", True), ("-\\frac{3}{4}", "$-\\frac{3}{4}$", True),
+        ("1.5 \\times 10^{8}", "150000000", True), ("10^{-2}", "$\\frac{1}{100}$", True),
+        ("1\\frac{1}{2}", "$\\frac{3}{2}$", True), ("\\frac{36}{2}", "18", True),
+        ("(1, -2)", "$(1,-2)$", True), ("[-1, 2]", "$[-1,2]$", True),
+        # Where the gold answer is more than a number, or none that can be written down.
+        ("2^{99} \\cdot 2 - 1", "$2^{100}-1$", True), ("2 \\cdot 2^{99}", "$2^{100}$", True),
+        ("337 \\cdot 505 \\cdot 2021", "$2021 \\cdot 505 \\cdot 337$", True),
+        ("\\sqrt{2} + \\sqrt{2}", "$2\\sqrt{2}$", True), ("1+3\\sqrt{2}", "$3\\sqrt{2}+1$", True),
         # Units that Math-Verify does not know.
         ("18 dollars", "18", True), ("18 people", "18", True), ("18 dollars per day", "18", True),
         ("18 or 19", "18", False), ("19 dollars", "18", False),
@@ -116,7 +138,49 @@ async def test_a_number_of_another_size_is_not_within_the_tolerance(
     assert not await answers.right(answer, problem)
 
 
+@pytest.mark.parametrize(
+    ("text", "calculated"),
+    [
+        ("16 + 2", True), ("3 * -6", True), ("3 \u2212 6", True), ("18 \\div 3", True),
+        ("{10}!", True), ("\\dfrac{4!}{2!}", True), ("20 \\choose 3", True),
+        ("90^\\circ - 30^{\\circ}", True), ("20 \\% + 42.5 \\%", True),
+        ("x = 3 + 4", True), ("1.5 \\times 10^8 + 1", True),
+        ("3 + 4 = 7", False), ("2 \\text{ or } -2", False), ("1, -2", False),
+        ("\\text{It is } -5", False), ("5 \\text{ N} \\cdot \\text{m}", False),
+        ("18 dollars", False), ("That makes 18!", False), ("1.5e-08", False), ("10^{-8}", False),
+        ("1.5*10**8", False), ("\\frac{-1}{-2}", False), ("\\{-1, 2\\}", False), ("1,234", False),
+        ("1\\!000", False), ("\\$18", False), ("36/2", False), ("3:45", False),
+    ],
+)  # fmt: skip
+def test_a_calculation_is_told_from_what_is_a_number_as_it_is_written(
+    text: str, calculated: bool
+) -> None:
+    assert calculates(f"\\boxed{{{text}}}") is calculated
+
+
 # ---- requests ----
+
+
+class CountingJudge(AnswerJudge):
+    """Notes what it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    async def right(self, answer: str, problem: MathProblem) -> bool:
+        self.asked.append(answer)
+        return await super().right(answer, problem)
+
+
+async def test_equal_answers_of_a_request_are_judged_once(tmp_path: Path) -> None:
+    """One that hangs would cost its time for each of them."""
+    folder = ProblemFolder(tmp_path)
+    request = JudgeAnswers(problem=folder.add(MATH), answers=("0.5", "2", "0.5", "", "2"))
+    async with CountingJudge() as judge:
+        service = JudgeService(folder, "no sandbox", None, judge)
+        assert await asked(service, request) == {"right": [True, False, True, False, False]}
+        assert judge.asked == ["0.5", "2", ""]
 
 
 async def test_a_judge_without_bubblewrap_runs_nothing_and_says_what_to_do(
@@ -154,6 +218,18 @@ async def test_a_request_that_is_none_is_answered_with_what_is_wrong(tmp_path: P
         said = await service.call("judge.programs", {"problem": folder.add(CODE), "programs": []})
         assert "judge.programs: programs" in str(said["error"])
         assert "knows no 'calculate'" in str((await service.call("calculate", {}))["error"])
+
+
+@needs_bubblewrap
+async def test_a_program_does_not_see_the_judge_s_problems_wherever_they_lie() -> None:
+    with folder_in_sight() as place:
+        folder = ProblemFolder(place / "problems")
+        program = f"import os\nprint(os.listdir({str(folder.path)!r}))"
+        request = RunPrograms(programs=(program,), seconds=20)
+        async with judge_service(folder, SandboxSettings(parallel=1, ready=1)) as service:
+            folder.add(CODE)
+            said = await asked(service, request)
+    assert said == {"runs": [{"output": "[]\n", "last": "[]", "trouble": ""}]}
 
 
 @needs_bubblewrap

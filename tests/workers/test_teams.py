@@ -129,6 +129,21 @@ async def test_adaptive_sampling_asks_the_judge_round_by_round_and_can_be_replay
     assert (await replay(trajectory)).reproduced
 
 
+@pytest.mark.parametrize("program", [GOOD, ABSOLUTE])
+async def test_a_right_test_is_a_tester_s_success_whatever_the_program_of_its_turn(
+    judge: JudgeService, program: str
+) -> None:
+    """Else all of its tests would be of one kind, and every round would be drawn for nothing."""
+    run = a_team_run(
+        code_task(judge, CodeSetting(turns=1)), candidates=2,
+        adaptive={"exit_when": "balanced", "rounds": 2},
+    )  # fmt: skip
+    trajectory, _ = await play(judge, run, coder=[[program, NONE]] * 2, tester=[[WRONG, RIGHT]] * 2)
+    coder, tester = trajectory.steps
+    assert len(coder.candidates) == (2 if program == GOOD else 4)
+    assert len(tester.candidates) == 2
+
+
 async def test_the_tester_does_not_see_the_program_of_its_turn_and_both_see_it_in_the_next(
     judge: JudgeService,
 ) -> None:

@@ -1,4 +1,5 @@
-"""Which recorded runs are kept away from training: those of tasks that something is measured by."""
+"""Which recorded runs are kept away from training: those of tasks that something is measured by,
+and those that were shown what they are paid for."""
 
 from __future__ import annotations
 
@@ -13,14 +14,17 @@ from trainers.data.json_files import Unreadable
 
 HELD_OUT = "a task that is held out from training"
 NOT_REBUILT = "the task cannot be rebuilt"
+SHOWN = "a task that shows the tests it is judged by"
 _TRAIN = Split.TRAIN.value
+_CODE = "code"
+"""The benchmark whose problems are played as they were published, with tests in the prompt."""
 
 
 def require_training(run: Run) -> None:
-    """Raises `Unreadable` for a run whose task is of a split that is held out, and for a run of a
-    benchmark that was not asked for its split `train`. Of puzzles and of the simulated worlds the
-    task itself says its split, whoever has asked it; of other tasks only the benchmark's tags
-    do."""
+    """Raises `Unreadable` for a run whose task is of a split that is held out, for a run of a
+    benchmark that was not asked for its split `train`, and for any of `bench code`, where a program
+    is paid for tests that it could copy. Of puzzles and of the simulated worlds the task itself
+    says its split, whoever has asked it; of other tasks only the benchmark's tags do."""
     _require_training_task(run.task)
     benchmark = run.tags.get("bench")
     if benchmark is None:
@@ -29,6 +33,12 @@ def require_training(run: Run) -> None:
     said = run.tags.get("split") or run.tags.get("item", "")
     if _TRAIN not in said.split("/"):
         raise Unreadable(HELD_OUT, f"of the benchmark {benchmark}: {said or 'of no known split'}")
+    if benchmark == _CODE:
+        raise Unreadable(
+            SHOWN,
+            "of `bench code`: write the problems with `bench tasks`, which pays for hidden tests "
+            "only, and roll them out with `train grpo --loop --tasks`",
+        )
 
 
 def _require_training_task(task: Task) -> None:

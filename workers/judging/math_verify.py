@@ -15,6 +15,7 @@ import queue
 import subprocess
 import sys
 import threading
+from collections import deque
 from types import TracebackType
 from typing import Self
 
@@ -29,6 +30,10 @@ PATIENCE_SECONDS = 45.0
 
 START_SECONDS = 120.0
 """The child imports SymPy first, on a busy machine perhaps slowly."""
+
+REMEMBERED = 64
+"""Questions that were given up and are not tried again. A model that has found such an answer
+repeats it, and so does a request that comes a second time."""
 
 MEMORY_BYTES = 4 * 1024**3
 
@@ -59,22 +64,30 @@ class MathVerifier:
         """Whether the child has said that it is ready."""
         self.abandoned = 0
         """Predictions that were given up because the child died or did not answer in time."""
+        self._hopeless: deque[tuple[str, str, bool]] = deque(maxlen=REMEMBERED)
+        """What was asked when it did not answer in time."""
 
     def check(self, prediction: str, gold: str, *, strict: bool = False) -> bool:
         """Whether Math-Verify accepts the prediction for the gold answer. Strictly, a number is
-        neither an expression that says how to work it out (a sum, a limit) nor a zero near to it.
-        """
+        neither an expression that says how to work it out (a sum, a limit; a product, if it is
+        rational) nor a zero near to it."""
         if not prediction.strip():
+            return False
+        said = prediction[-MAX_PREDICTION:]
+        if (said, gold, strict) in self._hopeless:
             return False
         child = self._ready()
         assert child.stdin is not None
-        said = prediction[-MAX_PREDICTION:]
         request = json.dumps({"prediction": said, "gold": gold, "strict": strict})
         try:
             child.stdin.write(request + "\n")
             child.stdin.flush()
             reply = self._lines.get(timeout=self._patience)
-        except (OSError, queue.Empty):
+        except queue.Empty:
+            # Not of a child that died: somebody may have killed it, and it costs no time.
+            self._hopeless.append((said, gold, strict))
+            reply = ""
+        except OSError:
             reply = ""
         if not reply:
             self._stop()

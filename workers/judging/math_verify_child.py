@@ -17,6 +17,19 @@ and in C code it hears no alarm and sees no end of its input; then the kernel en
 _COMMANDS = re.compile(
     r"\\(?:[bp]?mod|gcd|lcm|lfloor|lceil|floor|ceil|det|max|min)(?![A-Za-z])|\\[dt]?frac\s*\{\s*d\s*\}"
 )
+_WORDS = re.compile(r"\\(?:text|textbf|textrm|mathrm|mathbf|mbox|operatorname)\s*\{[^{}]*\}")
+_DEGREES = r"\^\s*(?:\\circ(?![A-Za-z])|\{\s*\\circ\s*\})"
+_LAYOUT = re.compile(rf"\\(?:left|right|displaystyle)(?![A-Za-z])|{_DEGREES}")
+_SPACE = re.compile(r"\\[,;:! ]|\\q?quad(?![A-Za-z])|[~$]")
+_WORK = re.compile(
+    # A sign between two numbers; that of 1.5 · 10^8 only writes one.
+    r"(?<=[0-9)}\]!%])\s?(?:[+*·×−-]|\\(?:times|cdot|div)(?![A-Za-z]))(?!\s?10\s?(?:\^|\*\*))"
+    r"\s?[-+−]?\s?(?=\.?[0-9]|[({\\])"
+    r"|[0-9)]\((?=\s?[-+−]?\s?[0-9.(\\])"
+    # One that begins a formula: behind a word the mark may end a sentence.
+    r"|(?:^|[{(])\s?[0-9]++[\s)}]*+!"
+    r"|\\[dt]?binom|\\choose(?![A-Za-z])"
+)
 
 
 def main() -> None:
@@ -36,7 +49,8 @@ def main() -> None:
             gold = parse(request["gold"], parsing_timeout=ALARM_SECONDS)
             said = parse(request["prediction"], parsing_timeout=ALARM_SECONDS)
             unworked = _unworked(request["prediction"]) - _unworked(request["gold"])
-            evades = request["strict"] and _evades(gold, said, unworked)
+            to_do = calculates(request["prediction"]) and not _is_form(request["gold"])
+            evades = request["strict"] and _evades(gold, said, unworked, calculated=to_do)
             verdict = not evades and verify(gold, said, timeout_seconds=ALARM_SECONDS)
         except (Exception, RecursionError, MemoryError):  # noqa: BLE001 - a verdict for any text
             verdict = False
@@ -49,17 +63,36 @@ def _unworked(text: str) -> set[str]:
     return set(_COMMANDS.findall(text.rpartition("=")[2]))
 
 
-def _evades(gold: list[Any], said: list[Any], unworked: set[str]) -> bool:
+def calculates(text: str) -> bool:
+    r"""Whether a text, or what stands behind its last equals sign, calculates with plain numbers,
+    as `(16 - 7) \times 2` and `10!` do. A fraction, a mixed number, a power, a negative number and
+    a list of numbers are numbers as they are written."""
+    return _WORK.search(_bare(text).rpartition("=")[2]) is not None
+
+
+def _is_form(gold: str) -> bool:
+    """Whether a gold answer is itself more than a number (`2^{100} - 1`): the same in another form
+    is an answer then."""
+    return calculates(gold) or any(sign in _bare(gold) for sign in "^!")
+
+
+def _bare(text: str) -> str:
+    r"""Without what only formats. Words stay one, so that no sign behind them comes to stand
+    between numbers, as in `2 \text{ or } -2`."""
+    return " ".join(_SPACE.sub(" ", _LAYOUT.sub("", _WORDS.sub(" x ", text))).split())
+
+
+def _evades(gold: list[Any], said: list[Any], unworked: set[str], *, calculated: bool) -> bool:
     """Whether the gold answer is a number and the other only says how it is worked out (a sum, a
-    limit, a remainder, ...), or is a zero that is near to it. Math-Verify takes both: it works them
-    out itself, and rounds to six decimals."""
+    limit, a remainder, a calculation of rational numbers, ...), or is a zero that is near to it.
+    Math-Verify takes both: it works them out itself, and rounds to six decimals."""
     from sympy import Basic, Derivative, Integral, Limit, Product, Sum
 
     to_do = (Sum, Product, Integral, Limit, Derivative)
     golds = [_value(each) for each in gold if isinstance(each, Basic)]
     if not golds or not all(each.is_number and not each.has(*to_do) for each in golds):
         return False
-    if unworked:
+    if unworked or (calculated and all(each.is_rational or each.is_Float for each in golds)):
         return True
     some = all(each.evalf().is_zero is False for each in golds)
     answers = [_value(each) for each in said if isinstance(each, Basic)]

@@ -98,9 +98,9 @@ class JudgeService:
             case JudgeAnswers():
                 gold = self.problems.math(asked.problem)
                 judge = self._of_answers()
-                return AnswerVerdicts(
-                    right=tuple([await judge.right(answer, gold) for answer in asked.answers])
-                )
+                # Samples of one question often agree, and a single one may cost its whole time.
+                right = {one: await judge.right(one, gold) for one in dict.fromkeys(asked.answers)}
+                return AnswerVerdicts(right=tuple(right[one] for one in asked.answers))
             case JudgeOutputs():
                 gold, judge = self.problems.math(asked.problem), self._of_answers()
                 ran = await judged_outputs(
@@ -142,7 +142,9 @@ async def judge_service(
         sandbox: Sandbox | str
         programs: ProgramJudge | None = None
         try:
-            sandbox = await stack.enter_async_context(Sandbox(settings=settings))
+            sandbox = await stack.enter_async_context(
+                Sandbox(settings=settings, hidden=[problems.path])
+            )
             programs = ProgramJudge(Judge(sandbox))
         except SandboxUnavailable as error:
             sandbox = str(error)

@@ -14,7 +14,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +35,8 @@ ENVIRONMENT = {
     "PYTHONINTMAXSTRDIGITS": "0",
     "OMP_NUM_THREADS": "1",
 }
+_PROJECT = Path(__file__).resolve().parents[2]
+"""Mostly a checkout, with runs in it, and with what decided their problems."""
 NOBODY = 65534
 _IDS = 4096
 """Of the highest user ids, for programs under root; taken in turn."""
@@ -79,7 +81,10 @@ def launcher_command(folder: str, identity: str) -> list[str]:
 class Bubblewrap:
     """Makes command lines. Raises SandboxUnavailable when bubblewrap is not there."""
 
-    def __init__(self, disk_bytes: int) -> None:
+    def __init__(self, disk_bytes: int, hidden: Iterable[Path] = ()) -> None:
+        """`hidden`: folders that programs find empty where they would see them, below `/usr` or
+        beside the standard library; made where they are not there. Raises OSError where they can't
+        be."""
         found = shutil.which(PROGRAM)
         if found is None:
             raise SandboxUnavailable(
@@ -95,6 +100,10 @@ class Bubblewrap:
         self._path = found
         self._disk_bytes = disk_bytes
         self._users = _spare_users()
+        self._covered = in_sight((_PROJECT, *hidden))
+        for folder in self._covered:
+            # One that is made later would be seen by the programs that run by then.
+            folder.mkdir(parents=True, exist_ok=True)
 
     def command(self, filter_fd: int) -> list[str]:
         """One interpreter's command line; the filter is read from the descriptor."""
@@ -110,6 +119,7 @@ class Bubblewrap:
             # Before what could lie in it, as a Python does that somebody built in /tmp.
             *self._place_to_write(),
             *_own_prefix(interpreter().prefix),
+            *(word for folder in self._covered for word in _nothing_at(str(folder))),
             *("--perms", "0755", "--dir", INSIDE),
             *("--ro-bind", str(inside_folder()), INSIDE),
             *("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"),
@@ -189,6 +199,24 @@ def _system_files() -> list[str]:
         elif path.is_dir():
             words += ["--ro-bind", str(path), str(path)]
     return [*words, "--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
+
+
+def in_sight(folders: Iterable[Path]) -> list[Path]:
+    """Those that lie in what a program gets to see: none that lies in another one of them, and none
+    that the interpreter lies in."""
+    bound = (Path("/usr"), Path(interpreter().prefix))
+    found: list[Path] = []
+    # A folder comes before those in it.
+    for folder in sorted(each.resolve() for each in folders):
+        seen = any(folder.is_relative_to(each) for each in bound)
+        needed = any(each.is_relative_to(folder) for each in bound)
+        if seen and not needed and not any(folder.is_relative_to(each) for each in found):
+            found.append(folder)
+    return found
+
+
+def _nothing_at(folder: str) -> list[str]:
+    return ["--perms", "0555", "--tmpfs", folder, "--remount-ro", folder]
 
 
 def _own_prefix(prefix: str) -> Sequence[str]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -36,14 +37,21 @@ class Sandbox:
     """
 
     def __init__(
-        self, limits: Limits | None = None, *, settings: SandboxSettings | None = None
+        self,
+        limits: Limits | None = None,
+        *,
+        settings: SandboxSettings | None = None,
+        hidden: Iterable[Path] = (),
     ) -> None:
-        """`limits` instead of those of the settings. Raises SandboxUnavailable, unless the
-        settings say `unsafe_exec`."""
+        """`limits` instead of those of the settings; `hidden` folders are empty for programs, or
+        not there. Raises SandboxUnavailable, unless the settings say `unsafe_exec`; OSError where
+        a folder that must be there to be hidden can't be made."""
         settings = settings or SandboxSettings()
         self._settings = settings
         self._limits = limits or settings.limits
-        self._bubblewrap = None if settings.unsafe_exec else Bubblewrap(self._limits.disk_bytes)
+        self._bubblewrap = (
+            None if settings.unsafe_exec else Bubblewrap(self._limits.disk_bytes, hidden)
+        )
         self._running = asyncio.Semaphore(settings.parallel)
         self._starting: deque[asyncio.Task[SandboxProcess]] = deque()
         self._discarded: set[asyncio.Task[None]] = set()

@@ -30,7 +30,10 @@ def tells(statement: str, test: CodeTest) -> bool:
     space between. Assertions are the data set's own code, and are not looked for."""
     if isinstance(test, ProgramTest):
         return _tells_program(statement, test)
-    return isinstance(test, CallTest) and _tells_call(statement, test)
+    # A statement says the plain value where a data set holds it in a list of one.
+    return isinstance(test, CallTest) and any(
+        _tells_call(statement, test, right) for right in (test.expected, *test.also_right)
+    )
 
 
 def _tells_program(statement: str, test: ProgramTest) -> bool:
@@ -49,12 +52,12 @@ def _tells_program(statement: str, test: ProgramTest) -> bool:
     return False
 
 
-def _tells_call(statement: str, test: CallTest) -> bool:
+def _tells_call(statement: str, test: CallTest, right: object) -> bool:
     text = _tight(statement)
     given = [_value(each) for each in test.arguments]
     if sum(map(len, given)) > len(text):
         return False
-    wanted, all_given = _whole(_value(test.expected)), _whole(",".join(given))
+    wanted, all_given = _whole(_value(right)), _whole(",".join(given))
     # A call, of whatever name, with its value soon after it, or an arrow from one to the other.
     called = rf"\w\({re.escape(','.join(given))}\)\W{{0,8}}(?:returns?)?"
     if re.search(rf"(?:{called}|{all_given}\W{{0,3}}[-=]+>)\W{{0,8}}{wanted}", text):

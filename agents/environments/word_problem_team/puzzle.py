@@ -60,7 +60,8 @@ class WordProblemPuzzle:
         calls = read_calls(text, _MOST_ITEMS)
         if isinstance(calls, Refusal):
             return calls
-        works = [item.works[-1] for item in proposed or ()]
+        # A program proposes in the form of an answer, and such an item calculates nothing.
+        works = [item.works[-1] for item in proposed or () if item.works]
         items: list[Item] = []
         for call in calls:
             if str(call) == _NOTHING:
@@ -82,8 +83,9 @@ class WordProblemPuzzle:
         return Step(state, action, work, legal, len(refusals), tuple(refusals))
 
     def solved(self, state: Work) -> bool:
-        """The answer is right. A tool agent alone can't give one: its last result counts."""
-        if PLAN in self.setting.team:
+        """The answer is right. A tool agent alone gives one only by a program: of its calls the
+        last result counts."""
+        if PLAN in self.setting.team or state.answer is not None:
             return state.answer == self.instance.answer
         return bool(state.kept) and state.kept[-1].result == self.instance.answer
 
@@ -97,9 +99,11 @@ class WordProblemPuzzle:
         * plan agent: .1 format, .1 share of legal items, .8 for the right answer or, while there is
           none, share of the newly kept equations that are the solution's
         * tool agent: .1 format, .1 share of calls that worked, .8 share of the proposed equations
-          that are the solution's
-        * dense: plan agent 2 for the right answer; tool agent 1 for a last result that is the
-          answer, 0 for another one, −1 for none
+          that are the solution's or, of a program that proposes an answer, for the right one
+        * dense: plan agent 2 for the right answer; tool agent 1 for a last result, or a program's
+          answer, that is the answer, 0 for another one, −1 for none
+        * sparse: 1 for the right answer; tool agent also for a last result that is the answer,
+          since no call can give one
         * progress: share of the solution's equations that are kept, with the right answer as one
           more. One whose result is answered wrongly does not count: if it cost more, a team that is
           mostly wrong would learn never to answer; if less, to answer too early
@@ -107,22 +111,22 @@ class WordProblemPuzzle:
         solved = float(self.solved(step.after))
         read = 0.0 if step.action is None else 1.0
         tried = step.legal + step.illegal
-        good = self._good(step)
+        sound = self._good(step) if step.after.answer is None else solved
+        would = solved
         if agent == PLAN:
             legal = step.legal / tried if tried else 0.0
-            sound = good if step.after.answer is None else solved
             local = {"format": (0.1, read), "legal": (0.1, legal), "sound": (0.8, sound)}
             dense = {"right": (2.0, solved)}
         else:
-            local = {"format": (0.1, read), "executed": (0.1, step.worked), "sound": (0.8, good)}
-            made = step.after.kept[len(step.before.kept) :]
-            own = float(made[-1].result == self.instance.answer) if made else -1.0
+            local = {"format": (0.1, read), "executed": (0.1, step.worked), "sound": (0.8, sound)}
+            own = self._own(step)
             dense = {"right": (1.0, own)}
+            would = max(solved, own)
         parts = (
             *weighted("team", {"solved": (1.0, solved)}),
             *weighted("local", local),
             *weighted("dense", dense),
-            *weighted("sparse", {"solved": (1.0, solved)}),
+            *weighted("sparse", {"solved": (1.0, would)}),
             *progressed(self._done(step.before), self._done(step.after), read),
         )
         return Rewards(parts, mask=read)
@@ -173,6 +177,14 @@ class WordProblemPuzzle:
         known = {equation_key(one) for one in self.instance.solution}
         known -= {one.key for one in step.before.kept}
         return sum(one.key in known for one in new) / len(new) if new else 0.0
+
+    def _own(self, step: Step[Work, Items]) -> float:
+        """Of a tool agent's action: 1 for what is the answer, 0 for something else, −1 for
+        nothing."""
+        if step.after.answer is not None:
+            return float(self.solved(step.after))
+        made = step.after.kept[len(step.before.kept) :]
+        return float(made[-1].result == self.instance.answer) if made else -1.0
 
     def _done(self, state: Work) -> float:
         if state.answer == self.instance.answer:

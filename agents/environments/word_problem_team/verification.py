@@ -22,7 +22,7 @@ from agents.environments.word_problem_team.rules import Items, Worked
 
 def check_work(instance: WordProblemInstance, actions: Sequence[Items]) -> Verdict:
     """Work the solution out anew, and what was kept; compare the answer with it. A tool agent alone
-    can't answer: the last result that it worked out counts as its answer."""
+    answers only by a program: of its calls the last result that it worked out counts."""
     gold = Fraction(0)
     for step in instance.solution:
         gold = _value(step.operator, Fraction(step.left), Fraction(step.right))

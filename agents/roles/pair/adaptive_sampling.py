@@ -15,6 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Exit = Literal["positive", "balanced"]
 
+_RIGHT_TEST = "local.right_test"
+"""Of a unit tester: 1 for a test that a golden program passes, else 0; not there without one."""
+
 
 class AdaptiveSampling(BaseModel):
     """How long sampling goes on."""
@@ -26,12 +29,16 @@ class AdaptiveSampling(BaseModel):
     """At most."""
     success: float | None = Field(default=None, allow_inf_nan=False)
     """A candidate whose reward is at least this is a success. None: one that solves the task, or
-    would; a reward of dense parts has no value that says so."""
+    would, and of a unit tester a right test; a reward of dense parts has no value that says so."""
 
     def succeeds(self, parts: Mapping[str, float]) -> bool:
         """Whether a candidate with these reward parts is a success. Raises KeyError without the
         part that tells."""
-        return parts["sparse"] >= 1.0 if self.success is None else parts["total"] >= self.success
+        if self.success is not None:
+            return parts["total"] >= self.success
+        # No test makes a program right: the sparse part of all tests of a turn is the same.
+        own = parts.get(_RIGHT_TEST)
+        return (parts["sparse"] if own is None else own) >= 1.0
 
     def wants_more(self, successes: Sequence[bool], size: int, done: int) -> bool:
         """Whether an observation whose samples were so in `done` rounds is sampled once more;

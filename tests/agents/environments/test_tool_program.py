@@ -21,6 +21,13 @@ from agents.environments.sokoban import Sokoban, SokobanInstance, SokobanSetting
 from agents.environments.sudoku import Sudoku, SudokuInstance, SudokuSetting
 from agents.environments.team_episode import TeamEpisode
 from agents.environments.tool_program import MAX_LINE, MAX_PROGRAM_CHARS, ProgramRun, last_line
+from agents.environments.word_problem_team import (
+    Equation,
+    WordProblemInstance,
+    WordProblems,
+    WordProblemSetting,
+)
+from agents.environments.word_problem_team.rules import Items, Work
 from agents.records import JsonObject
 
 PROGRAM = "```python\nprint('#### [R, R, D, D, R, R]')\n```"
@@ -43,6 +50,22 @@ def instance(**setting: object) -> JsonObject:
 
 def begun(**setting: object) -> TeamEpisode[Walk, Moves]:
     return PlanPath().reset(instance(**setting))
+
+
+def nuts(**setting: object) -> TeamEpisode[Work, Items]:
+    chosen = WordProblemSetting.model_validate({"python": True, **setting})
+    told = "Ada has 6 boxes with twelve nuts in each. She eats 7 of them. How many nuts are left?"
+    solution = (
+        Equation(left=6, operator="*", right=12, result=72),
+        Equation(left=72, operator="-", right=7, result=65),
+    )
+    one = WordProblemInstance(text=told, solution=solution, setting=chosen)
+    return WordProblems().reset(one.task.instance)
+
+
+def proposing(items: str) -> ProgramRun:
+    """What a sandbox says of a program whose last line is these."""
+    return ProgramRun(output=f"#### [{items}]\n", last=f"#### [{items}]")
 
 
 def test_what_a_program_prints_last_is_scored_as_a_proposal_and_leaves_the_puzzle_as_it_was() -> (
@@ -187,6 +210,46 @@ def test_each_puzzle_reads_a_program_s_last_line_as_it_reads_an_answer(
     rewards, observation, _ = episode.apply(TOOL, PROGRAM, ProgramRun(last=last))
     assert observation.action == action
     assert rewards.total() == pytest.approx(2.0)
+
+
+def test_a_program_s_answer_is_a_proposal_that_the_plan_agent_can_repeat() -> None:
+    episode = nuts()
+    proposed, _, _ = episode.apply(TOOL, PROGRAM, proposing("answer(65)"))
+    assert episode.observe(PLAN).split("\n")[-2] == "It proposes [answer(65)]"
+    rewards, _, done = episode.apply(PLAN, "#### [answer(65)]")
+    assert done
+    assert episode.verify().solved
+    assert proposed.total() == rewards.total() == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("proposed", ["keep(r1)", "answer(r1)", "skip()"])
+def test_a_program_gives_the_plan_agent_no_result_to_keep(proposed: str) -> None:
+    episode = nuts()
+    episode.apply(TOOL, PROGRAM, proposing(proposed))
+    refusals = episode.apply(PLAN, "#### [keep(r1)]").observation.refusals
+    assert [refusal.reason for refusal in refusals] == ["not_calculated"]
+
+
+@pytest.mark.parametrize(("proposed", "right", "dense"), [("65", 1.0, 1.0), ("72", 0.0, 0.0)])
+@pytest.mark.parametrize("team", [["tool_agent"], ["tool_agent", "plan_agent"]])
+def test_the_answer_of_a_program_is_paid_as_what_it_is(
+    team: list[str], proposed: str, right: float, dense: float
+) -> None:
+    rewards, _, _ = nuts(team=team).apply(TOOL, PROGRAM, proposing(f"answer({proposed})"))
+    assert rewards.scores()["team.solved"] == rewards.total("sparse") == right
+    assert rewards.scores()["local.sound"] == right
+    assert rewards.total("dense") == dense
+
+
+@pytest.mark.parametrize("proposed", ["answer(65)", "answer(72)", "keep(r1)"])
+def test_a_tool_agent_alone_that_answers_by_a_program_is_judged_by_its_answer(
+    proposed: str,
+) -> None:
+    episode = nuts(team=["tool_agent"], turns=1)
+    episode.apply(TOOL, PROGRAM, proposing(proposed))
+    assert episode.done
+    assert episode.puzzle.solved(episode.state) == episode.verify().solved
+    assert episode.verify().solved == (proposed == "answer(65)")
 
 
 @pytest.mark.parametrize(

@@ -421,6 +421,22 @@ def test_the_tool_agent_is_paid_locally_for_equations_of_the_solution() -> None:
     assert refused.total("dense") == -1.0
 
 
+def test_a_last_result_that_is_the_answer_is_a_success_though_calls_can_only_keep() -> None:
+    """Else sampling and the sparse scheme could not tell the tool agent's candidates apart."""
+    for text, would in (
+        ("mul(n1, n2), sub(r1, n3)", 1.0), ("mul(n1, n2)", 0.0), ("div(n1, n3)", 0.0),
+    ):  # fmt: skip
+        rewards, _, _ = after().apply(TOOL, f"#### [{text}]")
+        assert rewards.total("sparse") == would
+        assert rewards.scores()["team.solved"] == 0.0
+
+
+def test_a_plan_agent_that_only_keeps_the_answer_has_not_succeeded() -> None:
+    episode = after("mul(n1, n2), sub(r1, n3)")
+    kept, _, _ = episode.apply(PLAN, "#### [keep(r2)]")
+    assert kept.total("sparse") == 0.0
+
+
 def test_keeping_only_the_right_one_of_two_calculations_pays_the_plan_agent() -> None:
     episode = after("mul(n1, n2), add(n1, n2)", calls=2)
     both, _, _ = episode.copy().apply(PLAN, "#### [keep(r1), keep(r2)]")

@@ -4,6 +4,10 @@ two."""
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +30,17 @@ needs_bubblewrap = pytest.mark.skipif(bool(REFUSAL), reason=REFUSAL)
 def settings() -> SandboxSettings:
     """Few interpreters wait, so that a test costs few."""
     return SandboxSettings(parallel=2, ready=1)
+
+
+@contextmanager
+def folder_in_sight() -> Iterator[Path]:
+    """A folder that programs can read: it lies beside the interpreter's own files."""
+    prefix = bubblewrap.interpreter().prefix
+    if not os.access(prefix, os.W_OK):
+        pytest.skip(f"only who may write to {prefix} can have a folder there")
+    with tempfile.TemporaryDirectory(prefix="switchyard-test-", dir=prefix) as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 @pytest.fixture(params=["user namespace", "spare user"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers.sandbox.conftest import needs_bubblewrap
+from tests.workers.sandbox.conftest import folder_in_sight, needs_bubblewrap
 from workers.sandbox import Ending, Limits, Result, Sandbox, SandboxSettings
 from workers.sandbox.limits import MIB
 
@@ -99,6 +99,22 @@ print({tried(lambda: open(place, "w")) for place in places} <=
       {"OSError", "PermissionError", "FileNotFoundError"}, tried(lambda: os.mkdir("/tmp/y")))
 """
     assert (await said(settings, program)).split()[0] == "True"
+
+
+async def test_a_folder_that_is_hidden_is_empty_whatever_comes_into_it(
+    settings: SandboxSettings,
+) -> None:
+    """As a judge's problems are that lie below `/usr`. It need not be there yet."""
+    with folder_in_sight() as folder:
+        hidden = folder / "problems"
+        listed = f"import os\nprint(os.listdir({str(hidden)!r}))"
+        async with Sandbox(TIGHT, settings=settings, hidden=[hidden]) as sandbox:
+            (hidden / "golden.json").write_text("{}")
+            result = await sandbox.run(listed)
+            assert (result.ending, result.stdout) == (Ending.OK, "[]\n")
+            written = await sandbox.run(f"open({str(hidden / 'x')!r}, 'w')")
+            assert written.ending is Ending.ERROR
+        assert await said(settings, listed) == "['golden.json']"
 
 
 async def test_a_disk_is_full_when_it_is_full(settings: SandboxSettings) -> None:

@@ -229,6 +229,8 @@ async def test_a_method_of_a_solution_class_is_called(judge: Judge) -> None:
     asked = problem(*CALLED).model_copy(update={"preamble": "from typing import *"})
     program = "class Solution:\n    def f(self, n: Optional[int]): return 2 * n"
     assert (await judge.judge(asked, program)).solved
+    typed = f"from __future__ import annotations\n\n{program}"
+    assert (await judge.judge(asked, typed)).solved
 
 
 async def test_a_function_is_imported_and_its_file_not_run(judge: Judge) -> None:

@@ -254,6 +254,14 @@ async def test_a_machine_without_a_filter_is_refused(
         Sandbox()
 
 
+def test_folders_are_hidden_where_they_would_be_seen_and_each_only_once() -> None:
+    """Not the interpreter's own, without which nothing would run."""
+    prefix = Path(bubblewrap.interpreter().prefix)
+    app, state = Path("/usr/src/app"), Path("/usr/src/app/state/problems")
+    folders = [state, app, Path("/srv/problems"), Path("/usr"), Path("/"), prefix, prefix / "app"]
+    assert set(bubblewrap.in_sight(folders)) == {app, prefix / "app"}
+
+
 async def test_a_sandbox_that_is_not_entered_runs_nothing() -> None:
     with pytest.raises(SandboxUnavailable, match="async with"):
         await Sandbox(settings=UNSAFE).run("print(1)")
