@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ log = structlog.get_logger("bus.dead_letters")
 
 REPLAY_SECONDS = 600.0
 """A replayed run gets at least this much time."""
+
+_ID = re.compile(r"([0-9]{1,3})/([0-9]{1,19}-[0-9]{1,19})")
+"""Shard and entry. What Redis does not take for an entry's id is none of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +175,10 @@ async def purge(bus: Bus, letter_id: str | None = None) -> int:
 
 
 def _parse(bus: Bus, letter_id: str) -> tuple[Shard, str]:
-    shard, _, entry = letter_id.partition("/")
-    if not shard.isdigit() or int(shard) >= bus.keys.shards or "-" not in entry:
+    found = _ID.fullmatch(letter_id)
+    if found is None or int(found[1]) >= bus.keys.shards:
         raise BusError(f"{letter_id!r} is not a dead letter's id (like 0/1718000000000-0)")
-    return bus.keys.shard(int(shard)), entry
+    return bus.keys.shard(int(found[1])), found[2]
 
 
 def _letter(shard: Shard, entry: bytes, fields: dict[bytes, bytes]) -> DeadLetter:

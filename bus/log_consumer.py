@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from bus import scripts
 from bus.bus import Bus
@@ -49,6 +50,9 @@ class LogConsumer:
         self.name = f"{group}-{uuid.uuid4().hex[:8]}"
         self._handler = handler
         self._batch = batch
+        self._count = batch
+        """Entries of the next read. Where so many don't arrive within the time-out of a
+        connection, they never will: fewer are asked for, then slowly more again."""
         self._linger = linger
         self._draining = asyncio.Event()
         settings = bus.settings
@@ -69,6 +73,7 @@ class LogConsumer:
                 if entries:
                     await self._handler(entries)
                     await self._acknowledge(entries)
+                    self._count = min(self._batch, self._count + 1 + self._count // 8)
                 elif time.monotonic() >= self._next_reap:
                     await self._reap()
                 elif self._draining.is_set():
@@ -78,6 +83,8 @@ class LogConsumer:
                 raise
             except Exception as error:  # noqa: BLE001 - disk full, Redis away: keep the batch, wait
                 failures += 1
+                if isinstance(error, RedisTimeoutError):
+                    self._count = max(1, self._count // 2)
                 if failures & (failures - 1) == 0:
                     log.error(
                         "batch kept on the bus", stream=self.key, error=str(error),
@@ -97,26 +104,26 @@ class LogConsumer:
     async def _next(self) -> list[Entry]:
         # Own unacknowledged entries first (a batch that failed), then those of dead readers.
         own = await self.bus.redis.xreadgroup(
-            self.group, self.name, {self.key: "0"}, count=self._batch
+            self.group, self.name, {self.key: "0"}, count=self._count
         )
         found = own[0][1] if own else []
         if not found:
             _, found, _ = await self.bus.redis.xautoclaim(
                 self.key, self.group, self.name, self.bus.settings.lease_ms, "0-0",
-                count=self._batch,
+                count=self._count,
             )  # fmt: skip
         if not found:
             block = 1 if self._draining.is_set() else int(self.bus.settings.block_seconds * 1000)
             new = await self.bus.blocking.xreadgroup(
-                self.group, self.name, {self.key: ">"}, count=self._batch, block=block
+                self.group, self.name, {self.key: ">"}, count=self._count, block=block
             )
             found = new[0][1] if new else []
-            if found and len(found) < self._batch and self._linger:
+            if found and len(found) < self._count and self._linger:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._linger):
                         await self._draining.wait()
                 more = await self.bus.redis.xreadgroup(
-                    self.group, self.name, {self.key: ">"}, count=self._batch - len(found)
+                    self.group, self.name, {self.key: ">"}, count=self._count - len(found)
                 )
                 found += more[0][1] if more else []
         gone = [entry for entry, fields in found if not fields]

@@ -54,9 +54,16 @@ def explained(error: BaseException) -> int | None:
             return _fail(error, EXIT_UNREACHABLE)
         if isinstance(error, bus_errors.Overloaded):
             return _fail(error, EXIT_OVERLOADED)
+    redis_errors: Any = sys.modules.get("redis.exceptions")
+    if redis_errors is not None and isinstance(error, redis_errors.RedisError):
+        from bus.connection import is_outage, remedy
+
+        if is_outage(error):  # and no script or argument of ours
+            said = f"Redis refused this, or went away meanwhile ({error}): {remedy(error)}"
+            return _fail(said, EXIT_UNREACHABLE)
     return None
 
 
-def _fail(error: BaseException, code: int) -> int:
+def _fail(error: BaseException | str, code: int) -> int:
     print(f"error: {error}", file=sys.stderr)
     return code

@@ -132,7 +132,8 @@ class JobSettings(Section):
     max_jobs: int = Field(default=1, ge=1, le=64)
     """Jobs that one worker runs at once."""
     claim_seconds: float = Field(default=30.0, ge=0.5)
-    """A job whose worker is silent for this long is taken up by another."""
+    """How long a worker's claim on its job lasts unless it is renewed. Once there was none for half
+    as long again, another worker takes the job up."""
 
 
 class PromptFile(Section):

@@ -17,6 +17,7 @@ from typing import Any, cast
 from runtime.errors import Unreachable, UserError
 
 MAX_MESSAGE_BYTES = 1 << 20
+"""Of what is asked. An answer may be longer: it holds the last lines of every broken worker."""
 Handler = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
@@ -79,14 +80,15 @@ def ask_supervisor(path: str | Path, message: dict[str, Any], timeout: float = 1
             connection.connect(str(path))
             connection.sendall(json.dumps(message).encode() + b"\n")
             with connection.makefile("rb") as answers:
-                line = answers.readline(MAX_MESSAGE_BYTES)
+                line = answers.readline()
         except OSError as error:
             raise Unreachable(
                 f"the supervisor does not answer on {path}: {error.strerror or error}",
                 hint="`runtime status` says whether a deployment runs here.",
             ) from error
-    if not line:
-        raise Unreachable("the supervisor closed the connection without an answer")
+    if not line.endswith(b"\n"):
+        # It was killed while it answered, perhaps in the middle of the line.
+        raise Unreachable("the supervisor closed the connection without a whole answer")
     answer = json.loads(line)
     if "error" in answer:
         raise UserError(str(answer["error"]))

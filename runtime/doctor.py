@@ -175,7 +175,7 @@ def _models(settings: Settings, *, online: bool) -> Iterator[Finding]:
 def _endpoint(subject: str, pool: str, model: ModelSettings, *, online: bool) -> Finding:
     where = model.base_url or "OpenAI"
     variable = model.api_key_env or (OPENAI_KEY if model.base_url is None else None)
-    if variable and not os.environ.get(variable):
+    if variable and not _key(variable):
         return Finding(
             "missing",
             subject,
@@ -197,9 +197,24 @@ def _tried(subject: str, pool: str, model: ModelSettings, variable: str | None) 
     import httpx
 
     base = (model.base_url or "https://api.openai.com/v1").rstrip("/")
-    headers = {"Authorization": f"Bearer {os.environ[variable]}"} if variable else {}
+    headers = {"Authorization": f"Bearer {_key(variable)}"} if variable else {}
     try:
         answer = httpx.get(f"{base}/models", headers=headers, timeout=10)
+    except UnicodeEncodeError:
+        return Finding(
+            "missing",
+            subject,
+            f"the key in {variable} holds a character that no key has",
+            f"put the key into {variable} once more, without what was copied along with it.",
+        )
+    except httpx.InvalidURL:
+        # Not quoted: a part of a password may stand where the port should.
+        return Finding(
+            "missing",
+            subject,
+            f"models.{pool}.base_url is no address of an endpoint",
+            "write it as in http://localhost:8000/v1.",
+        )
     except httpx.HTTPError as error:
         return Finding(
             "missing", subject, f"{base} does not answer: {error}", "check base_url and network."
@@ -226,6 +241,11 @@ def _tried(subject: str, pool: str, model: ModelSettings, variable: str | None) 
         )
     key = "key accepted" if variable else "asked without a key"
     return Finding("ok", subject, f"{model.model} at {base}: answers, {key}")
+
+
+def _key(variable: str) -> str:
+    """As the engine reads it: a blank one is none, and the end of a line is no part of it."""
+    return os.environ.get(variable, "").strip()
 
 
 class _Listed(BaseModel):

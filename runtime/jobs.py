@@ -18,6 +18,7 @@ import secrets
 import signal
 import sys
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -322,24 +323,49 @@ async def _keep_claim(redis: ArqRedis, settings: Settings, job_id: str) -> None:
         await asyncio.sleep(settings.jobs.claim_seconds / 3)
 
 
+class Unclaimed:
+    """Since when jobs have been seen without a claim. Pure: time is an argument.
+
+    One look is not enough: a job that starts this moment has its mark before it has its claim, and
+    an outage of Redis may outlast the claims of workers that live. They renew them soon after it.
+    """
+
+    def __init__(self, claim_seconds: float) -> None:
+        self._patience = claim_seconds / 2
+        """Longer than the third of a claim's life that a worker takes to renew it."""
+        self._since: dict[str, float] = {}
+
+    def gone(self, seen: Collection[str], now: float) -> list[str]:
+        """Of the jobs that are seen without a claim at `now` (in seconds, of a clock that never
+        goes back), those that nobody works on any more. Each is named once."""
+        self._since = {job_id: self._since.get(job_id, now) for job_id in seen}
+        found = [job for job, since in self._since.items() if now - since >= self._patience]
+        for job_id in found:
+            del self._since[job_id]
+        return found
+
+    def forget(self) -> None:
+        """What was seen says nothing any more: nobody could renew a claim meanwhile."""
+        self._since.clear()
+
+
 async def _free_unclaimed(bus: Bus, settings: Settings, own: set[str]) -> None:
-    """Jobs that are marked as in progress although their worker died. Seen twice, a claim apart:
-    a job that starts this moment has the mark before it has the claim."""
-    suspects: set[str] = set()
+    """Jobs that are marked as in progress although their worker died."""
+    unclaimed = Unclaimed(settings.jobs.claim_seconds)
     while True:
         try:
             queued = await bus.redis.zrange(queue_name(settings), 0, -1)
-            unclaimed: set[str] = set()
+            seen: set[str] = set()
             for job_id in (entry.decode() for entry in queued):
                 marked = await bus.redis.exists(in_progress_key_prefix + job_id)
                 claimed = await bus.redis.exists(claim_key(settings, job_id))
                 if marked and not claimed and job_id not in own:
-                    unclaimed.add(job_id)
-            for job_id in unclaimed & suspects:
+                    seen.add(job_id)
+            for job_id in unclaimed.gone(seen, time.monotonic()):
                 log.warning("job set free: its worker is gone", job=job_id)
                 await bus.redis.delete(in_progress_key_prefix + job_id)
-            suspects = unclaimed
         except (RedisError, OSError) as error:
+            unclaimed.forget()
             log.warning("claims not checked", error=str(error))
         await asyncio.sleep(min(2.0, settings.jobs.claim_seconds / 3))
 

@@ -87,15 +87,17 @@ class RotatingLog:
 async def pump(stream: asyncio.StreamReader, log: RotatingLog) -> None:
     """Copy a child's output into its log until it ends, line by line."""
     pending = b""
-    while chunk := await stream.read(MAX_LINE_BYTES):
-        *lines, pending = (pending + chunk).split(b"\n")
-        for line in lines:
-            log.write(line[:MAX_LINE_BYTES] + b"\n")
-        if len(pending) > MAX_LINE_BYTES:
-            log.write(pending[:MAX_LINE_BYTES] + b"\n")
-            pending = b""
-    if pending:
-        log.write(pending + b"\n")
+    try:
+        while chunk := await stream.read(MAX_LINE_BYTES):
+            *lines, pending = (pending + chunk).split(b"\n")
+            for line in lines:
+                log.write(line[:MAX_LINE_BYTES] + b"\n")
+            if len(pending) > MAX_LINE_BYTES:
+                log.write(pending[:MAX_LINE_BYTES] + b"\n")
+                pending = b""
+    finally:  # also where nobody waits for its end any more
+        if pending:
+            log.write(pending + b"\n")
 
 
 def tail(path: Path, lines: int) -> list[str]:

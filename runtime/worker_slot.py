@@ -14,11 +14,13 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
 from typing import Literal
 
 import structlog
 
+from bus import tasks
 from runtime.child_death import PARENT_VARIABLE, dies_with_parent
 from runtime.config import SupervisorSettings
 from runtime.errors import EXIT_CONFIG
@@ -27,6 +29,9 @@ from runtime.restarts import RestartPolicy
 from runtime.worker_name import worker_name
 
 log = structlog.get_logger("runtime.supervisor")
+
+LAST_WORDS_SECONDS = 1.0
+"""After a worker's death, for what it wrote to be copied into its log."""
 
 State = Literal[
     "starting", "ready", "silent", "backoff", "broken", "draining", "stopped"
@@ -141,22 +146,50 @@ class WorkerSlot:
     async def _one_life(self) -> int:
         self.enter("starting")
         self.name = worker_name(self.kind, self.index)
-        process = await asyncio.create_subprocess_exec(
-            *self.launch.argv(self.kind, self.name),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
-            # A terminal's Ctrl-C is for the supervisor alone: it drains the workers in order.
-            start_new_session=True,
-            preexec_fn=dies_with_parent(signal.SIGKILL),
+        # A pipe of our own: with one of asyncio's, a process is only seen to be dead once whatever
+        # it started has closed that too.
+        reading, writing = os.pipe()
+        with FileIO(reading) as output:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *self.launch.argv(self.kind, self.name),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=writing,
+                    stderr=asyncio.subprocess.STDOUT,
+                    env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
+                    # A terminal's Ctrl-C is for the supervisor alone: it drains the workers in
+                    # order.
+                    start_new_session=True,
+                    preexec_fn=dies_with_parent(signal.SIGKILL),
+                )
+            finally:
+                os.close(writing)
+            self.process = process
+            if self._stopping.is_set():  # `stop` came between the check and the spawn.
+                process.terminate()
+            return await self._until_dead(process, output)
+
+    async def _until_dead(self, process: asyncio.subprocess.Process, output: FileIO) -> int:
+        """Copy its output into the log until it dies; its exit code.
+
+        What it has started may live on and hold its output open: that is not waited for.
+        """
+        stream = asyncio.StreamReader()
+        pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(stream), output
         )
-        self.process = process
-        if self._stopping.is_set():  # `stop` came between the check and the spawn.
-            process.terminate()
-        assert process.stdout is not None
-        await pump(process.stdout, self._log)
-        return await process.wait()
+        pumping = asyncio.create_task(pump(stream, self._log))
+        dead = asyncio.create_task(process.wait())
+        try:
+            await asyncio.wait({pumping, dead}, return_when=asyncio.FIRST_COMPLETED)
+            if not pumping.done():
+                await asyncio.wait({pumping}, timeout=LAST_WORDS_SECONDS)
+            if pumping.done():
+                pumping.result()
+            return await dead
+        finally:
+            await tasks.end([pumping, dead])
+            pipe.close()
 
     async def _after_death(self, code: int) -> bool:
         """Wait out the backoff; false when the worker is given up."""

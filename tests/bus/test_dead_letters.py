@@ -60,7 +60,13 @@ async def test_many_letters_are_listed_newest_first_each_once(bus: Bus) -> None:
     )
 
 
-@pytest.mark.parametrize("wrong", ["", "x", "0", "0/1", "7/1-1", "-1/1-1"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *("", "x", "0", "0/1", "7/1-1", "-1/1-1"),
+        *("\u00b2/1-1", "0/x-1", "0/1-", "0/1-1-1", f"0/{'9' * 20}-1"),
+    ],
+)
 async def test_an_id_that_is_none_is_refused_with_an_example(bus: Bus, wrong: str) -> None:
     with pytest.raises(BusError, match=r"not a dead letter's id \(like 0/"):
         await dead_letters.show(bus, wrong)

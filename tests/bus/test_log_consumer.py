@@ -6,6 +6,10 @@ import asyncio
 import errno
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from bus import Bus, LogConsumer
 from bus.log_consumer import BatchHandler, Entry
@@ -86,6 +90,26 @@ async def test_a_full_disk_keeps_the_batch_until_there_is_room(bus: Bus) -> None
         await until(lambda: len(shelf.runs) == 5, "all are recorded")
     assert shelf.runs == runs
     assert refusals == [5, 5, 5]
+    assert await length(bus) == 0
+
+
+async def test_a_batch_too_large_for_the_time_out_of_a_connection_is_read_in_smaller_ones(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for client in (bus.redis, bus.blocking):
+
+        async def slow(*args: Any, read: Any = client.xreadgroup, **options: Any) -> Any:
+            found = await read(*args, **options)
+            if found and len(found[0][1]) > 2:  # the server has given them away all the same
+                raise RedisTimeoutError("Timeout reading from the server")
+            return found
+
+        monkeypatch.setattr(client, "xreadgroup", slow)
+    shelf = Shelf()
+    runs = await finished_runs(bus, 7)
+    async with reading(bus, "recorder", shelf, batch=4):
+        await until(lambda: len(shelf.runs) == 7, "all are recorded")
+    assert shelf.runs == runs
     assert await length(bus) == 0
 
 

@@ -128,6 +128,7 @@ KEY_VARIABLE = "TEST_ENDPOINT_KEY"
         ("", True, "ok", "answers, asked without a key"),
         ("sesame", False, "warn", f"(key from {KEY_VARIABLE}): not tried"),
         ("sesame", True, "ok", "answers, key accepted"),
+        ("sesame\n", True, "ok", "answers, key accepted"),
     ],
 )
 async def test_an_endpoint_counts_as_well_only_once_it_was_asked(
@@ -148,6 +149,29 @@ async def test_an_endpoint_counts_as_well_only_once_it_was_asked(
     assert found["level"] == level
     assert says in found["says"]
     assert ("--online asks it" in found["do"]) == (not online)
+
+
+@pytest.mark.parametrize(
+    ("url", "key", "says", "do"),
+    [
+        ("http://127.0.0.1:80O0/v1", "sesame", "llm.base_url is no address", "http://localhost"),
+        ("http://127.0.0.1:1/v1", "sesame…", "holds a character that no key has", KEY_VARIABLE),
+        ("http://127.0.0.1:1/v1", " \n", "needs a key in", f"export {KEY_VARIABLE}"),
+    ],
+    ids=["a port with a letter", "a key with an ellipsis", "a blank key"],
+)
+def test_an_endpoint_that_cannot_be_asked_is_told_with_what_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, key: str, says: str, do: str
+) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, key)
+    chosen = [f"models.llm.base_url={url}", f"models.llm.api_key_env={KEY_VARIABLE}"]
+    chosen.append("models.slm.base_url=http://127.0.0.1:1/v1")
+    settings = load("endpoint", overrides=chosen, environ={})
+    findings = examine(settings, StateDirectory(tmp_path / "state"), online=True)
+    (found,) = (each for each in findings if each.subject == "model llm")
+    assert found.level == "missing"
+    assert says in found.says
+    assert do in found.do
 
 
 async def test_a_model_that_an_endpoint_does_not_list_is_told_with_those_that_it_lists(

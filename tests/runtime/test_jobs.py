@@ -114,6 +114,29 @@ def test_a_job_whose_worker_is_killed_is_resumed_by_the_next_one(
     assert "12" in json.dumps(report)
 
 
+def test_a_job_whose_claim_ran_out_in_an_outage_is_left_to_its_worker_which_renews_it() -> None:
+    unclaimed = jobs.Unclaimed(claim_seconds=30)
+    looks = [unclaimed.gone({"job"}, now) for now in (0.0, 2.0, 4.0, 6.0, 8.0, 10.0)]
+    assert looks == [[]] * 6, "a worker renews its claim every ten seconds"
+    assert unclaimed.gone((), 11.0) == []
+    assert unclaimed.gone({"job"}, 20.0) == [], "another time, counted from its beginning"
+    assert unclaimed.gone({"job"}, 34.0) == []
+
+
+def test_a_job_that_nobody_claims_for_half_the_life_of_a_claim_is_set_free_once() -> None:
+    unclaimed = jobs.Unclaimed(claim_seconds=30)
+    assert unclaimed.gone({"left", "late"}, 0.0) == []
+    assert unclaimed.gone({"left"}, 15.0) == ["left"]
+    assert unclaimed.gone({"left"}, 15.1) == [], "another worker has it, and claims it in a moment"
+
+
+def test_what_was_seen_before_an_outage_sets_no_job_free_after_it() -> None:
+    unclaimed = jobs.Unclaimed(claim_seconds=30)
+    assert unclaimed.gone({"job"}, 0.0) == []
+    unclaimed.forget()
+    assert unclaimed.gone({"job"}, 60.0) == []
+
+
 def test_a_running_job_can_be_cancelled_and_is_stopped(
     deployment: Deployment, tmp_path: Path
 ) -> None:

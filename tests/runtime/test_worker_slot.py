@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -28,6 +30,29 @@ async def test_a_worker_that_cannot_be_started_is_tried_again_and_then_given_up_
     assert "3 deaths" in slot.reason
     await slot.stop()
     await running
+
+
+async def test_a_worker_is_seen_to_die_though_what_it_started_holds_its_output_open(
+    tmp_path: Path,
+) -> None:
+    program = (
+        "import os, subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()'])\n"
+        f"print(child.pid, flush=True); os._exit({EXIT_CONFIG})"
+    )
+    command = (sys.executable, "-c", program)
+    slot = WorkerSlot("tool", 1, Launch(SupervisorSettings(), tmp_path / "set", tmp_path, command))
+    running = asyncio.create_task(slot.run())
+    try:
+        async with asyncio.timeout(20):
+            while slot.state != "broken":  # noqa: ASYNC110 - what we wait for is another process
+                await asyncio.sleep(0.01)
+            assert f"exit code {EXIT_CONFIG}" in slot.reason
+            await slot.stop()
+            await running
+    finally:
+        for child in slot.last_lines:
+            os.kill(int(child), signal.SIGKILL)
 
 
 @pytest.mark.parametrize(

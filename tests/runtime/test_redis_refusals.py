@@ -1,0 +1,41 @@
+"""What a command says when Redis refuses it, or goes away while it asks."""
+
+from __future__ import annotations
+
+import pytest
+import redis.exceptions
+
+from runtime.cli import explained
+from runtime.errors import EXIT_UNREACHABLE
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (redis.exceptions.OutOfMemoryError("command not allowed"), "raise its maxmemory"),
+        (redis.exceptions.ReadOnlyError("no writes here"), "it is a replica"),
+        (redis.exceptions.ConnectionError("Connection closed by server."), "`runtime doctor`"),
+        (redis.exceptions.ResponseError("MISCONF Errors writing to the AOF"), "`runtime doctor`"),
+    ],
+    ids=["full", "a replica", "gone", "its disk is full"],
+)
+def test_a_refusal_of_redis_is_one_message_with_what_to_do(
+    error: Exception, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert explained(error) == EXIT_UNREACHABLE
+    said = capsys.readouterr().err
+    assert said.startswith("error: Redis refused this")
+    assert str(error) in said
+    assert says in said
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        redis.exceptions.ResponseError("user_script:7: a nil value, on @user_script:7."),
+        redis.exceptions.DataError("an argument is neither text, bytes nor number"),
+    ],
+    ids=["a script's fault", "an argument that can't be sent"],
+)
+def test_a_defect_of_ours_keeps_its_traceback(error: Exception) -> None:
+    assert explained(error) is None
