@@ -12,6 +12,9 @@ from workers.engines.protocol import Engine, EngineError
 
 log = structlog.get_logger("workers.policies")
 
+MOST_IDLE = 31
+"""Words from the bus between two tries of what still can't be loaded: some quarter of an hour."""
+
 
 @dataclass
 class Served:
@@ -30,6 +33,13 @@ class Served:
     """A later version that could not be loaded."""
     reason: str = ""
     """Why."""
+    passing: bool = False
+    """What it was refused for may pass, as a want of memory does: so it is tried again at a later
+    word from the bus, which comes at least every half minute."""
+    failures: int = 0
+    """In a row, of such tries."""
+    idle: int = 0
+    """Words to let pass until the next one."""
 
 
 class PolicyFollower:
@@ -66,13 +76,19 @@ class PolicyFollower:
         return {name: vars(served) for name, served in self._served.items()}
 
     async def apply(self, policies: Sequence[Policy]) -> None:
-        """Load what is new. A version that cannot be loaded is refused, and the last one that
-        could be goes on serving."""
+        """Load what is new, and what may not be refused any more. A version that cannot be loaded
+        is refused, and the last one that could be goes on serving."""
         for policy in policies:
             if policy.pool == self._pool:
                 served = self._served.setdefault(policy.name, self._before(policy.name))
                 wanted = (policy.current, policy.published_at(policy.current))
-                if wanted != (served.seen, served.seen_published):
+                new = wanted != (served.seen, served.seen_published)
+                if new:
+                    served.refused, served.reason, served.failures, served.idle = None, "", 0, 0
+                elif served.idle:
+                    served.idle -= 1
+                    continue
+                if new or served.passing:
                     await self._change(policy, served)
                     served.seen, served.seen_published = wanted
 
@@ -81,18 +97,21 @@ class PolicyFollower:
         return Served(version=0 if policy in self._begin_plain else None)
 
     async def _change(self, policy: Policy, served: Served) -> None:
-        served.refused, served.reason = None, ""
         for version in self._wanted(policy):
             published = policy.published_at(version)
-            if (version, published) == (served.version, served.published):
-                return
+            serves = (version, published) == (served.version, served.published)
             try:
-                await self._load(policy, version, served)
+                if not serves:
+                    await self._load(policy, version, served)
             except Exception as error:  # one bad version must not end the worker
                 expected = isinstance(error, EngineError)
                 reason = str(error) if expected else f"{type(error).__name__}: {error}"
                 if version == policy.current:
                     served.refused, served.reason = version, reason
+                    served.passing = isinstance(error, EngineError) and error.retryable
+                    # A whole model is gigabytes to read: more and more rarely.
+                    served.idle = min(2**served.failures - 1, MOST_IDLE)
+                    served.failures += 1
                 log.error(
                     "policy version refused",
                     policy=policy.name,
@@ -101,8 +120,12 @@ class PolicyFollower:
                     exc_info=not expected,
                 )
             else:
-                served.version, served.published = version, published
-                log.info("policy serves", policy=policy.name, version=version)
+                if version == policy.current:
+                    served.refused, served.reason, served.passing = None, "", False
+                    served.failures = 0
+                if not serves:
+                    served.version, served.published = version, published
+                    log.info("policy serves", policy=policy.name, version=version)
                 return
         if served.seen is None and policy.name != self._pool:
             # Nobody chose the plain model: it only stood in until now.

@@ -332,6 +332,53 @@ async def test_the_same_word_from_the_bus_loads_nothing_again(
     assert follower.adapter("slm/red") == "slm/red"
 
 
+@pytest.mark.parametrize("passes", [True, False])
+async def test_what_was_refused_for_want_of_memory_alone_is_tried_again(
+    follower: PolicyFollower,
+    tiny_loras: list[Path],
+    monkeypatch: pytest.MonkeyPatch,
+    passes: bool,
+) -> None:
+    """At the next word from the bus, though that says nothing new."""
+    load = follower._engine.load_adapter  # pyright: ignore[reportPrivateUsage]
+    failures = [EngineError("not now", kind="unavailable", retryable=passes)]
+
+    async def fail_first(name: str, path: str, version: int) -> None:
+        if failures:
+            raise failures.pop()
+        await load(name, path, version)
+
+    monkeypatch.setattr(follower._engine, "load_adapter", fail_first)  # pyright: ignore
+    policy = published("slm/red", tiny_loras[0])
+    await follower.apply([policy])
+    assert follower.state()["slm/red"]["refused"] == 1
+    await follower.apply([policy])
+    state = follower.state()["slm/red"]
+    assert (state["version"], state["refused"]) == ((1, None) if passes else (None, 1))
+
+
+async def test_what_stays_refused_is_tried_more_and_more_rarely(
+    follower: PolicyFollower, tiny_loras: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each try may read gigabytes, between requests that wait for it. A new version is tried at
+    once."""
+    tried: list[int] = []
+    """Versions."""
+
+    async def fail(name: str, path: str, version: int) -> None:
+        tried.append(version)
+        raise EngineError("not now", kind="unavailable", retryable=True)
+
+    monkeypatch.setattr(follower._engine, "load_adapter", fail)  # pyright: ignore
+    policy, tries = published("slm/red", tiny_loras[0]), list[int]()
+    for _ in range(16):
+        await follower.apply([policy])
+        tries.append(len(tried))
+    assert tries == [1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4, 5]
+    await follower.apply([published("slm/red", *tiny_loras[:2])])
+    assert 2 in tried
+
+
 async def written(file: Path, words: str) -> None:
     """Wait until a worker's log says so."""
     async with asyncio.timeout(60):

@@ -49,7 +49,8 @@ class GenerateRequest(Record):
     sampling: SamplingParams = Field(default_factory=SamplingParams)
     previous_ids: tuple[int, ...] = ()
     """Prompt and output ids of the earlier call of this conversation. If the rendered prompt
-    extends their text, only the rest is tokenized; else a new sample starts."""
+    extends their text, only the rest is tokenized; else, and for ids of another model, a new
+    sample starts."""
     resume_ids: tuple[int, ...] = ()
     """Output ids that another worker has already streamed for this very request (n = 1)."""
     resume_version: int = 0

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
+from urllib.parse import urljoin, urlsplit
 
 from pydantic import JsonValue
 
@@ -79,7 +80,7 @@ def operations_of(document: JsonObject, base_url: str) -> Operations:
         try:
             if name in by_name:
                 raise ToolRefused("there are two operations of this name")
-            _refuse_other_servers((shared, node), base_url)
+            _refuse_another_server(document, node if node.get("servers") else shared, base_url)
             operation, schema = _operation(document, method, path, shared, node)
         except ToolRefused as error:
             left_out.append(f"{name[:100]}: {error}")
@@ -105,15 +106,23 @@ def _nodes(document: JsonObject) -> Iterator[tuple[str, str, JsonObject, JsonObj
                 yield method, path, shared, node
 
 
-def _refuse_other_servers(nodes: tuple[JsonObject, ...], base_url: str) -> None:
-    for node in nodes:
-        url = server_url(node) if node.get("servers") else "/"
-        try:
-            elsewhere = "://" in url and origin(url) != origin(base_url)
-        except ValueError:
-            elsewhere = True
-        if elsewhere:
-            raise ToolRefused(f"it is on a server of its own: {url[:100]}")
+def _refuse_another_server(document: JsonObject, node: JsonObject, base_url: str) -> None:
+    """Raises `ToolRefused` for a node that is not where the document's server is, be it on another
+    path of the same host: a call would go to where the others are."""
+    url = server_url(node) if node.get("servers") else server_url(document)
+    if url == server_url(document):
+        return
+    try:
+        whole = urljoin(base_url, url)
+        elsewhere = origin(whole) != origin(base_url) or _path(whole) != _path(base_url)
+    except ValueError:
+        elsewhere = True
+    if elsewhere:
+        raise ToolRefused(f"it is on a server of its own: {url[:100]}")
+
+
+def _path(url: str) -> str:
+    return urlsplit(url).path.rstrip("/")
 
 
 def _told(node: JsonObject, method: str, path: str) -> str:

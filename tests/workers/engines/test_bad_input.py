@@ -15,16 +15,19 @@ import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import httpx2
 import pytest
 import torch
+from huggingface_hub.errors import RevisionNotFoundError
 from safetensors.torch import load_file, save_file
 
 from agents.records import Message
 from tests.workers.engines.asking import ask, failure, request, user
 from tests.workers.engines.tiny_model import CONTEXT
 from workers.engines.factory import build_engine
+from workers.engines.local import model_files
 from workers.engines.local.gguf_header import DamagedHeader, check_header
-from workers.engines.local.model_files import find_gguf, local_folder
+from workers.engines.local.model_files import find_folder, find_gguf, local_folder
 from workers.engines.protocol import Engine, EngineError
 from workers.engines.settings import ModelSettings
 
@@ -444,6 +447,30 @@ async def test_a_token_that_the_embedding_has_no_row_for_is_refused_where_it_sta
 def test_a_micro_models_name_is_no_path(name: str) -> None:
     with pytest.raises(EngineError, match="there is no micro model"):
         local_folder(name)
+
+
+def test_a_revision_that_the_hub_does_not_have_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch(model: str, **_: object) -> str:
+        asked = httpx2.Request("GET", f"https://huggingface.co/api/models/{model}")
+        raise RevisionNotFoundError("404", response=httpx2.Response(404, request=asked))
+
+    monkeypatch.setattr(model_files, "snapshot_download", fetch)
+    with pytest.raises(EngineError, match="it has no revision 'mian'") as caught:
+        find_folder(ModelSettings(engine="torch", model="someone/small", revision="mian"))
+    assert (caught.value.kind, caught.value.retryable) == ("bad_request", False)
+
+
+@pytest.mark.parametrize("error", [httpx2.ProxyError("no way"), httpx2.ReadError("cut")])
+def test_a_download_that_breaks_off_may_work_the_next_time(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fetch(model: str, **_: object) -> str:
+        raise error
+
+    monkeypatch.setattr(model_files, "snapshot_download", fetch)
+    with pytest.raises(EngineError, match="the hub cannot be reached") as caught:
+        find_folder(ModelSettings(engine="torch", model="someone/small"))
+    assert (caught.value.kind, caught.value.retryable) == ("unavailable", True)
 
 
 @pytest.mark.parametrize("name", ["../../x.gguf", "/nowhere/x.gguf", "a/../b.gguf", "a/b\n/x.gguf"])

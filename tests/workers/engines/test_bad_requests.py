@@ -26,14 +26,26 @@ async def test_numbers_that_are_none_are_an_error_and_no_text(torch_engine: Engi
         await torch_engine.score([*done.prompt_ids, *done.output_ids])
 
 
-async def test_ids_of_another_model_are_refused_by_every_engine_that_takes_ids(
+async def test_ids_of_another_model_are_continued_by_no_engine(
     torch_engine: Engine, llama_engine: Engine
 ) -> None:
     scripted = build_engine(ModelSettings(engine="scripted", model="scripted"))
     for engine in (torch_engine, llama_engine, scripted):
-        for asked in (request(previous_ids=(2**30,)), request(resume_ids=(2**30,))):
-            error = await failure(engine, asked)
-            assert (error.kind, error.retryable) == ("bad_request", False), engine.name
+        error = await failure(engine, request(resume_ids=(2**30,)))
+        assert (error.kind, error.retryable) == ("bad_request", False), engine.name
+
+
+@pytest.mark.parametrize("earlier", [(2**30,), (2**40, 1), (-1,)])
+async def test_a_conversation_that_began_with_another_model_goes_on_as_a_new_sample(
+    torch_engine: Engine, llama_engine: Engine, earlier: tuple[int, ...]
+) -> None:
+    """A run is forked to another model, whose vocabulary may be smaller."""
+    scripted = build_engine(ModelSettings(engine="scripted", model="scripted"))
+    for engine in (torch_engine, llama_engine, scripted):
+        expected = await ask(engine, sampling={"max_tokens": 2})
+        done = await ask(engine, sampling={"max_tokens": 2}, previous_ids=earlier)
+        assert not done.extends_previous, engine.name
+        assert done.prompt_ids == expected.prompt_ids, engine.name
 
 
 @pytest.mark.parametrize(

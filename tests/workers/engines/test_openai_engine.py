@@ -377,6 +377,23 @@ async def test_a_body_of_the_wrong_shape_is_garbage(body: bytes) -> None:
         await engine.close()
 
 
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "-1e999"])
+async def test_a_logprob_that_is_no_finite_number_is_garbage(number: str) -> None:
+    body = (
+        '{"choices": [{"index": 0, "message": {"content": "x"}, "finish_reason": "stop",'
+        f'"logprobs": {{"content": [{{"logprob": {number}}}]}}}}],'
+        '"usage": {"prompt_tokens": 1, "completion_tokens": 1}}'
+    )
+    async with replying(body.encode()) as url:
+        settings = ModelSettings(
+            engine="openai", model="m", base_url=url, max_attempts=1, logprobs="processed"
+        )
+        engine = OpenAIEngine(settings)
+        await engine.start()
+        assert (await failure(engine, request())).kind == "garbage"
+        await engine.close()
+
+
 def test_a_refusal_by_a_content_filter_is_about_the_problem_and_not_the_deployment() -> None:
     response = httpx2.Response(400, request=httpx2.Request("POST", "http://127.0.0.1/v1"))
     body = {"code": "content_filter", "message": "no"}

@@ -142,8 +142,8 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
         assert "no system turn" in str(error)
 
     async def test_ids_outside_the_vocabulary_are_refused(self, engine: TorchEngine) -> None:
-        for asked in (request(previous_ids=(10**6,)), request(resume_ids=(-1,))):
-            assert (await failure(engine, asked)).kind == "bad_request"
+        for ids in ((10**6,), (-1,)):
+            assert (await failure(engine, request(resume_ids=ids))).kind == "bad_request"
         with pytest.raises(Exception, match="no token id"):
             await engine.score([1, 10**6])
 

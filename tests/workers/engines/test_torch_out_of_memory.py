@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import re
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +17,7 @@ from tests.workers.engines.asking import ask, completions, events, failure, requ
 from tests.workers.engines.tiny_model import ANSWER
 from workers.engines.protocol import Completion, Delta
 from workers.engines.settings import ModelSettings
-from workers.engines.torch import decoder
+from workers.engines.torch import decoder, kv_cache
 from workers.engines.torch.decoder import TorchDecoder
 from workers.engines.torch.engine import TorchEngine
 from workers.engines.torch.kv_cache import KVCache
@@ -109,6 +110,25 @@ async def test_no_row_is_lost_with_the_cache_that_could_not_grow(
 
     monkeypatch.setattr(KVCache, "fit", fit_some)
     assert [found[-1].output_ids for found in await answers(engine)] == expected
+
+
+@pytest.mark.parametrize("got", [0, 2, 3], ids=["none", "a layer", "a layer and keys"])
+async def test_a_cache_that_did_not_fit_into_the_first_pass_is_made_anew_for_the_next(
+    engine: TorchEngine, monkeypatch: pytest.MonkeyPatch, got: int
+) -> None:
+    """Each layer is allocated when the first pass comes to it."""
+    layer: Any = kv_cache._Layer  # pyright: ignore[reportPrivateUsage]
+    allocated, calls = layer._allocated, itertools.count()
+
+    def allocated_or_not(self: Any, *given: Any) -> torch.Tensor:
+        if next(calls) == got:
+            raise torch.OutOfMemoryError("no room for the cache")
+        return allocated(self, *given)
+
+    monkeypatch.setattr(layer, "_allocated", allocated_or_not)
+    error = await failure(engine, request())
+    assert (error.kind, error.retryable) == ("unavailable", True)
+    assert (await ask(engine)).text == ANSWER
 
 
 async def test_several_completions_of_a_request_are_set_back_one_by_one(

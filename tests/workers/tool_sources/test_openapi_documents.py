@@ -133,6 +133,45 @@ async def test_a_document_from_the_network_cannot_send_calls_elsewhere() -> None
         assert (await seen(sources, "meant__see", place="x"))["place"] == "x"
 
 
+@pytest.mark.parametrize(
+    ("path", "operation", "offered"),
+    [
+        ("/v2", None, False),
+        (None, "/v2", False),
+        (None, "http://127.0.0.1:1/v2", False),
+        ("/v1/", None, True),
+        ("/v2", "http://127.0.0.1:1/v1", True),
+    ],
+)
+async def test_an_operation_on_another_path_of_the_host_is_left_out_and_not_called_elsewhere(
+    tmp_path: Path, path: str | None, operation: str | None, offered: bool
+) -> None:
+    """What an operation says of its server wins over what its path says."""
+    node: dict[str, Any] = {"get": {"operationId": "see"}}
+    for place, url in ((node, path), (node["get"], operation)):
+        if url is not None:
+            place["servers"] = [{"url": url}]
+    file = tmp_path / "town.json"
+    file.write_text(json.dumps({**document("http://127.0.0.1:1/v1"), "paths": {"/seen": node}}))
+    async with joined(town=source(openapi=str(file))) as sources:
+        assert [spec.name for spec in sources.specs] == ["town__see"] * offered
+        left_out = sources.state()["town"]["left_out"]
+    own = operation or path
+    assert left_out == ([] if offered else [f"see: it is on a server of its own: {own}"])
+
+
+async def test_an_operation_that_repeats_the_documents_server_is_where_the_profile_says(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "town.json"
+    async with listening(town_api()) as url:
+        told = document("https://x.example/")
+        told["paths"]["/seen/{place}"]["servers"] = told["servers"]
+        file.write_text(json.dumps(told))
+        async with joined(town=source(openapi=str(file), base_url=f"{url}/v1")) as sources:
+            assert (await seen(sources, "town__see", place="x"))["place"] == "x"
+
+
 async def test_a_document_can_be_a_yaml_file(tmp_path: Path) -> None:
     path = tmp_path / "town.yaml"
     async with listening(town_api()) as url:

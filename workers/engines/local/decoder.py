@@ -390,8 +390,10 @@ class Decoder(ABC, Generic[L]):
                 f"model's context of {self._model.max_context} tokens can hold; shorten it",
                 kind="context_overflow",
             )
-        self._check_ids(request.id, [*request.previous_ids, *request.resume_ids])
-        prompt = build_prompt(rendered, request.previous_ids, self._model.codec)
+        self._check_ids(request.id, request.resume_ids)
+        # Ids that are none of this model's: the conversation began with another one.
+        own = all(0 <= token < self._model.vocabulary for token in request.previous_ids)
+        prompt = build_prompt(rendered, request.previous_ids if own else (), self._model.codec)
         used = len(prompt.ids) + len(request.resume_ids)
         if used >= self._model.max_context:
             raise context_overflow(request.id, used, self._model.max_context)

@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, TypeVar
 
+import httpx2
 from huggingface_hub import snapshot_download
-from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
+from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 from safetensors import SafetensorError, safe_open
 
 from workers.engines.local.gguf_header import DamagedHeader, check_header, read_header
@@ -143,7 +144,11 @@ def _download(model: str, revision: str | None, wanted: list[str]) -> Path:
         raise unusable(
             model, "there is neither such a folder nor such a model on the hub"
         ) from error
-    except (HfHubHTTPError, OSError) as error:
+    except RevisionNotFoundError as error:
+        raise unusable(
+            model, f"on the hub it has no revision {revision!r}: name a branch, tag or commit of it"
+        ) from error
+    except (httpx2.HTTPError, OSError) as error:
         raise EngineError(
             f"the model {model!r} is neither a folder nor in the hub's cache, and the hub cannot "
             f"be reached ({type(error).__name__}); connect, or name a local folder",

@@ -53,7 +53,8 @@ class WireMessage(_Wire):
 
 
 class WireLogprob(_Wire):
-    logprob: float
+    logprob: float = Field(allow_inf_nan=False)
+    """Python's servers write NaN and Infinity as well, which no record can carry as JSON."""
 
 
 class WireLogprobs(_Wire):

@@ -91,8 +91,9 @@ class ScriptedEngine:
         `unavailable`, a hang `timeout`, broken JSON and missing usage `garbage`."""
         refuse_unsupported(request, self.capabilities, self.name)
         rendered = render_chatml(request.messages, request.tools)
+        own = self._codec.knows(request.previous_ids)
         try:
-            prompt = build_prompt(rendered, request.previous_ids, self._codec)
+            prompt = build_prompt(rendered, request.previous_ids if own else (), self._codec)
         except ValueError as error:
             raise EngineError(f"request {request.id}: {error}", kind="bad_request") from error
         limit = self._settings.max_context

@@ -29,9 +29,17 @@ class PackedText:
         """Raises ValueError for a number that is none of this codec's ids."""
         return b"".join(map(_bytes_of, ids)).decode(errors="replace")
 
+    def knows(self, ids: Sequence[int]) -> bool:
+        """Whether all of them are ids of this codec."""
+        return all(map(_is_id, ids))
+
+
+def _is_id(token: int) -> bool:
+    length = token >> 24
+    return 1 <= length <= BYTES_PER_TOKEN and not (token & 0xFFFFFF) >> (8 * length)
+
 
 def _bytes_of(token: int) -> bytes:
-    length, value = token >> 24, token & 0xFFFFFF
-    if not 1 <= length <= BYTES_PER_TOKEN or value >> (8 * length):
+    if not _is_id(token):
         raise ValueError(f"{token} is not a token id of the scripted engine")
-    return value.to_bytes(length, "big")
+    return (token & 0xFFFFFF).to_bytes(token >> 24, "big")

@@ -3,7 +3,7 @@
 A later turn of a conversation brings the ids of the earlier one. If the newly rendered text
 begins with the text of those ids, the prompt is those very ids plus the tokens of the rest, and
 the call extends the earlier sample. If it does not (another history, a template that rewrites
-earlier turns), the prompt is tokenized afresh and a new sample starts.
+earlier turns, ids of another model), the prompt is tokenized afresh and a new sample starts.
 """
 
 from __future__ import annotations

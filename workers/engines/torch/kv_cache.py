@@ -60,6 +60,11 @@ class _Layer(CacheLayerMixin):
         assert self.values is not None
         return self.keys, self.values
 
+    @property
+    def whole(self) -> bool:
+        """Whether both are there."""
+        return self.keys is not None and self.values is not None
+
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         """The first pass tells heads, sizes, type and device."""
         self._like = [key_states[:0, :, :0], value_states[:0, :, :0]]
@@ -127,6 +132,10 @@ class KVCache(Cache):
         """Have room for so many rows and columns, and not for many times as many. Raises
         RuntimeError if memory runs out; then some layers have it and others don't."""
         window = self._window
+        if any(layer.is_initialized and not layer.whole for layer in self._own):
+            # The first allocations are within the first pass. If memory ran out there, what some
+            # layers got may be more than is needed now.
+            self.free()
         rows, columns = -(-rows // ROWS) * ROWS, -(-columns // COLUMNS) * COLUMNS
         enough = rows <= window.rows and columns <= window.columns
         if enough and window.rows * window.columns <= FAR_TOO_LARGE * rows * columns:
@@ -172,5 +181,5 @@ class KVCache(Cache):
             tensor[first:end].zero_()
 
     def _held(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Keys and values of each layer that has an allocation."""
-        return (layer.held for layer in self._own if layer.keys is not None)
+        """Keys and values of each layer that has an allocation of both."""
+        return (layer.held for layer in self._own if layer.whole)
