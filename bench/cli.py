@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import typer
 
 from bench.commands import register_all
-from bench.errors import EXIT_INTERRUPTED, BenchError
+from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, BenchError
 
 app = typer.Typer(
     name="bench",
@@ -57,8 +57,23 @@ def main() -> None:
 
         code = explained(error)
         if code is None:
+            code = _refused(error)
+        if code is None:
             raise
         raise SystemExit(code) from None
+
+
+def _refused(error: Exception) -> int | None:
+    """Print what a trainer or an engine says it can't do, with the model that it was given above
+    all; the exit code, `None` for a defect of ours."""
+    from trainers.errors import TrainingError
+    from workers.engines.protocol import EngineError
+
+    of_engine = isinstance(error, EngineError) and error.kind != "internal"
+    if not of_engine and not isinstance(error, TrainingError):
+        return None
+    print(f"error: {error}", file=sys.stderr)
+    return EXIT_FAILED
 
 
 if __name__ == "__main__":

@@ -11,6 +11,10 @@ from bench.datasets.gsm8k import VARIABLE
 from bench.errors import UsageError
 from bench.session import Asked
 
+_IN_THE_DATA_FOLDER = ("gsm8k", "aime24", "aime25")
+"""Data sets that are looked for in the folder of the environment. One of a user's package need not
+take that folder by --data."""
+
 
 def enqueue(asked: Asked) -> str:
     """Put the benchmark on the queue, say where its results will be; the job's id."""
@@ -62,7 +66,8 @@ def argv_of(asked: Asked, output: Path) -> list[str]:
     ]
     if request.samples is not None:
         argv += ["--samples", str(request.samples)]
-    data = request.data or (os.environ.get(VARIABLE) if asked.benchmark == "gsm8k" else None)
+    named = os.environ.get(VARIABLE) if asked.benchmark in _IN_THE_DATA_FOLDER else None
+    data = request.data or named
     if data:
         argv += ["--data", str(Path(data).absolute())]
     if asked.budget_dollars is not None:

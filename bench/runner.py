@@ -285,8 +285,10 @@ class Runner:
 
     def _lapsed(self, trajectory: Trajectory) -> bool:
         """Whether the run's time ran out while no bench waited for it (a reboot, a long pause):
-        that says nothing of the model, so the question is asked anew."""
-        return trajectory.outcome is Outcome.DEADLINE and trajectory.ended < self._began
+        that says nothing of the model, so the question is asked anew. Where no worker was there
+        either, it is ended later, when one is back."""
+        over = min(trajectory.run.deadline, trajectory.ended)
+        return trajectory.outcome is Outcome.DEADLINE and over < self._began
 
     async def _record(self, job: Job, trajectory: Trajectory, entries: list[UsageEntry]) -> None:
         async with self._judging:

@@ -26,7 +26,7 @@ from pathlib import Path
 from agents.records import Call, Message, SamplingParams, UsageEntry
 from bench.bus_bench.redis_process import running
 from bench.bus_bench.worker_processes import worker
-from bench.engine_bench.models import prepare
+from bench.engine_bench.models import prepare, require
 from bench.errors import BenchError
 from bus import Admission, Bus, BusSettings, Envelope, Inbox
 from workers.engines.settings import ModelSettings
@@ -36,6 +36,8 @@ from workers.settings import GpuWorkerSettings
 IN_FLIGHT = 16
 MOST_OVER_LEASE = 2.0
 """The bar: the last answer comes this many seconds after a lease's length, at most."""
+PRECISION = "bf16"
+"""Of the GGUF file."""
 POOL = "slm"
 STREAM = inference_stream(POOL)
 SAMPLING = SamplingParams(temperature=0.0, max_tokens=256)
@@ -76,11 +78,13 @@ def measure(
 ) -> dict[str, list[Round]]:
     """Kill a worker `rounds` times for each engine.
 
-    Raises `BenchError` if an answer is billed twice, or a follower reads anything but its text.
+    Raises `BenchError` if an answer is billed twice, or a follower reads anything but its text, and
+    for a model that is not there.
     """
+    require(model, PRECISION)
     found: dict[str, list[Round]] = {engine: [] for engine in engines}
     with tempfile.TemporaryDirectory(prefix="bench-takeover-") as scratch:
-        weights = prepare(model, "bf16", Path(scratch), with_gguf="llama_cpp" in engines)
+        weights = prepare(model, PRECISION, Path(scratch), with_gguf="llama_cpp" in engines)
         with running(Path(scratch) / "redis", "none") as server:
             settings = BusSettings(redis_url=server.url, lease_seconds=lease_seconds)
             for number, engine in itertools.product(range(rounds), engines):

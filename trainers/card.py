@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agents.environments.word_problems import SCHEMES
+from runtime.whole_files import write_whole
 from trainers.errors import UnreadableModel
 from trainers.recipes import Recipe
 from trainers.skills import SKILLS, markdown, read_skills
@@ -47,7 +48,9 @@ def read_facts(folder: Path) -> TrainingFacts | None:
 
 
 def write_facts(folder: Path, facts: TrainingFacts) -> None:
-    (folder / FACTS).write_text(facts.model_dump_json(indent=1) + "\n")
+    """Whole or not at all: half of it would be taken for a finished training that is damaged.
+    Raises OSError."""
+    write_whole(folder / FACTS, facts.model_dump_json(indent=1) + "\n")
 
 
 def remove_facts(folder: Path) -> None:

@@ -27,6 +27,7 @@ from trainers.checkpoints import (
 )
 from trainers.dialogues import dialogues, render
 from trainers.errors import TrainingError
+from trainers.full_disks import writing
 from trainers.interruption import Interruption, deferred_interrupt
 from trainers.memory import keep_freed_memory
 from trainers.models import export_model, new_model
@@ -117,9 +118,11 @@ def train(
 
     with deferred_interrupt() as interruption:
         _loop(training, tokenizer, losses, checkpoint_every, on_progress, save, interruption)
-    export_model(model, tokenizer, output, context=recipe.context)
     facts = _facts(training, losses, output)
-    write_facts(output, facts)
+    # The last step's checkpoint is there still: where the disk is full, nothing is lost.
+    with writing(output):
+        export_model(model, tokenizer, output, context=recipe.context)
+        write_facts(output, facts)
     remove_checkpoints(output)
     return facts
 

@@ -88,7 +88,7 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\(?:dfrac|tfrac|cfrac)(?![A-Za-z])", r"\\frac"),
         (r"\\(?:times|cdot)(?![A-Za-z])", "×"),
         (r"\\(?:approx|simeq)(?![A-Za-z])", "≈"),
-        (r"\^\s*\{?\s*\\circ\s*\}?", " "),
+        (r"\^\s*(?:\{\s*)?\\circ\s*\}?", " "),
         (r"\\(?:quad|qquad|enspace)(?![A-Za-z])", " "),
         (r"\\\$", "$"),
         (r"\\%", "%"),

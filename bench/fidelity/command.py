@@ -21,6 +21,7 @@ from bench.fidelity import torch_side
 from bench.fidelity.reference import Reference, random_adapter
 from runtime.tables import figures
 from workers.engines.local.model_files import local_folder
+from workers.engines.protocol import EngineError
 from workers.installation import how_to_install
 
 if TYPE_CHECKING:
@@ -101,7 +102,10 @@ def measure(plan: Plan, *, as_json: bool) -> None:
         raise UsageError(
             f"llama-cpp-python is not installed; {how_to_install('gguf')}; or --only torch"
         )
-    folder = local_folder(plan.model)
+    try:
+        folder = local_folder(plan.model)
+    except EngineError as error:
+        raise UsageError(f"--model {plan.model}: {error}") from error
     if not (folder / "config.json").is_file():
         raise UsageError(f"--model {plan.model}: there is no folder with a config.json")
     with tempfile.TemporaryDirectory(prefix="bench-fidelity-") as scratch:

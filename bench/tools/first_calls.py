@@ -12,7 +12,7 @@ from pathlib import Path
 from agents.roles.umi.output import Action
 from bench.datasets import toolalpaca
 from trainers.data.json_files import Reading, Unreadable
-from trainers.data.trajectories import Step, Trajectory
+from trainers.data.trajectories import Step, Trajectory, require_writable
 
 NAME = "toolalpaca"
 
@@ -38,7 +38,7 @@ def _trajectory(question: toolalpaca.Question) -> Trajectory:
         raise Unreadable("the first call is optional", first.name)
     if first.arguments is None:
         raise Unreadable("the first call has a placeholder", first.written)
-    return Trajectory(
+    made = Trajectory(
         source=NAME,
         id=question.id,
         instruction_id=question.id,
@@ -46,3 +46,5 @@ def _trajectory(question: toolalpaca.Question) -> Trajectory:
         tools=toolalpaca.tools_of(question),
         steps=(Step("", "call", Action(first.name, first.arguments)),),
     )
+    require_writable(made)
+    return made

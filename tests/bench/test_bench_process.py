@@ -7,12 +7,16 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from bench.cli import app
+from tests.bench.command_line import bench
+from trainers.errors import TrainingError
+from workers.engines.protocol import EngineError
 
 COMMAND = [sys.executable, "-c", "from bench.cli import main; main()"]
 
@@ -83,6 +87,42 @@ def test_the_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
     assert process.returncode == 130, errors
     lines = (tmp_path / "out" / "items.jsonl").read_text().splitlines()
     assert [json.loads(line)["type"] for line in lines] == ["admitted", "admitted"]
+
+
+@pytest.mark.parametrize("command", ["fidelity", "takeover"])
+def test_a_model_that_is_not_there_is_one_line(command: str) -> None:
+    done = bench(command, "--only", "torch", "--model", "micro:none")
+    assert done.returncode == 2
+    assert "no micro model 'micro:none'; shipped" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TrainingError("m: a model of type 'mamba' cannot be exported"),
+        EngineError("the model 'm' cannot be loaded: it is a file", kind="bad_request"),
+    ],
+)
+def test_what_is_said_of_a_model_that_cannot_be_used_is_the_message(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bench.cli.app", raising(error))
+    done = bench("engine")
+    assert (done.returncode, done.stderr) == (1, f"error: {error}\n")
+
+
+def test_a_defect_of_an_engine_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.cli.app", raising(EngineError("a row has no end")))
+    with pytest.raises(EngineError, match="a row has no end"):
+        bench("engine")
+
+
+def raising(error: Exception) -> Callable[[], None]:
+    def app() -> None:
+        raise error
+
+    return app
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:

@@ -157,6 +157,7 @@ def test_trailing_noughts_never_matter(value: object) -> None:
         "1 and " * 20_000,
         "\\frac" * 30_000,
         "12," * 30_000,
+        "5^" + " " * 100_000,
     ],
     ids=lambda text: text[:8],
 )

@@ -267,13 +267,19 @@ def test_without_a_deployment_the_error_says_how_to_start_one(
     assert "runtime up" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "file"), [("gsm8k", "test.jsonl"), ("aime24", "aime24/test.jsonl")]
+)
 def test_a_job_is_told_outright_what_this_terminal_knows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The data folder of the environment, for one; and the command line can be parsed again."""
-    (tmp_path / "test.jsonl").write_text('{"question": "q", "answer": "#### 1"}\n')
+    answer = "#### 1" if name == "gsm8k" else "1"
+    path = tmp_path / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"question": "q", "answer": answer}) + "\n")
     monkeypatch.setenv("SWITCHYARD_DATA", str(tmp_path))
-    asked = Asked("gsm8k", parse_arms("llm"), Request(samples=5), budget_dollars=2.0)
+    asked = Asked(name, parse_arms("llm"), Request(samples=5), budget_dollars=2.0)
     argv = argv_of(asked, tmp_path / "out")
     assert argv[argv.index("--data") + 1] == str(tmp_path)
     assert argv[argv.index("--budget-usd") + 1] == "2.0"

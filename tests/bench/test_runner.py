@@ -157,11 +157,12 @@ async def test_an_interruption_after_the_budget_is_used_up_waits_no_longer_than_
         assert await asyncio.wait_for(running, 20) is Ending.INTERRUPTED
 
 
+@pytest.mark.parametrize("ended", [1.0, 1e11], ids=["at once", "when a worker was back"])
 async def test_a_question_whose_time_ran_out_while_no_bench_waited_is_asked_anew(
-    tmp_path: Path, scorer: Scorer
+    ended: float, tmp_path: Path, scorer: Scorer
 ) -> None:
     """Its calls stay in the books."""
-    directory, client = await asked_anew(tmp_path, scorer)
+    directory, client = await asked_anew(tmp_path, scorer, ended=ended)
     facts = facts_of(directory)
     assert facts.notices == []
     assert facts.results["arms"]["llm"]["accuracy"]["numeric"]["right"] == 2
@@ -170,15 +171,24 @@ async def test_a_question_whose_time_ran_out_while_no_bench_waited_is_asked_anew
     assert len(booked) == 3
 
 
-async def asked_anew(path: Path, scorer: Scorer) -> tuple[OutputDirectory, LocalClient]:
-    """A benchmark that was killed, and resumed after the deadline of what was in flight."""
+async def asked_anew(
+    path: Path, scorer: Scorer, *, ended: float = 1.0
+) -> tuple[OutputDirectory, LocalClient]:
+    """A benchmark that was killed, and resumed after the deadline of what was in flight, which was
+    ended then."""
     directory = created(path, manifest(items(2), arms=("llm",)))
     client = LocalClient()
     lapsed = client.new_run("What is 3 * 5 + 0?", workflow="solo")
     await client.submit(lapsed)
     whole = await client.wait(lapsed.id)
     client.ended[lapsed.id] = whole.model_copy(
-        update={"outcome": Outcome.DEADLINE, "answer": None, "steps": (), "ended": 1.0}
+        update={
+            "run": lapsed.model_copy(update={"deadline": 1.0}),
+            "outcome": Outcome.DEADLINE,
+            "answer": None,
+            "steps": (),
+            "ended": ended,
+        }
     )
     line = {"type": "admitted", "run_id": lapsed.id, "arm": "llm", "item": "sums/test/0"}
     directory.items_path.write_text(json.dumps(line) + "\n")

@@ -21,6 +21,7 @@ from trainers.data.datasets import DataSet, build, content_hash, read, write
 from trainers.data.examples import SETS, SetName, Span
 from trainers.data.sources import Source, from_toolbench, from_worlds
 from trainers.data.toolbench import FOLDERS
+from trainers.data.trajectories import HALF_A_PAIR
 from trainers.errors import UnreadableData
 
 OPTIONS = UmiOptions()
@@ -182,6 +183,28 @@ def test_an_observation_that_is_only_an_error_is_told_as_one(tmp_path: Path) -> 
     write_answer(tmp_path, CHAIN[0], says("function", '{"error": "late", "response": ""}'), FINISH)
     made = build([from_toolbench(tmp_path)], OPTIONS)
     assert "observation: error: late</s>" in made.sets["summarizer"][0].input
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        (0, call(NAME, '{"city": "Oslo \\ud83d"}', "I need it.")),
+        (1, says("function", '{"error": "", "response": "sunny \\ud83d"}')),
+        (2, call("Finish", '{"final_answer": "Sunny \\ud83d."}', "Done.")),
+    ],
+)
+def test_half_a_character_costs_its_own_answer_alone(
+    place: int, message: dict[str, Any], tmp_path: Path
+) -> None:
+    """An escape of JSON can write it; nothing that is written as UTF-8 can hold it."""
+    write_answer(tmp_path, *CHAIN)
+    write_answer(tmp_path, *CHAIN[:place], message, *CHAIN[place + 1 :], name="8_DFS.json")
+    source = from_toolbench(tmp_path)
+    assert [one.id for one in source.trajectories] == ["G1/7"]
+    [skipped] = source.skipped
+    assert (skipped.where, skipped.reason) == ("G1/8", HALF_A_PAIR)
+    assert skipped.detail.endswith(r"\ud83d'")
+    write(build([source], OPTIONS), tmp_path / "set")
 
 
 def test_a_function_is_called_by_the_end_of_its_name_that_is_offered(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from trainers.checkpoints import load_checkpoint
 from trainers.data.datasets import build, write
 from trainers.data.examples import SETS
 from trainers.data.sources import from_worlds
-from trainers.errors import TrainingError, UnreadableModel
+from trainers.errors import NotEnoughDisk, TrainingError, UnreadableModel
 from trainers.glpft.pipeline import Watch, train
 from trainers.glpft.report import Report
 from trainers.glpft.rows import StageRows, TokenRow, rows_of, token_row
@@ -33,6 +33,7 @@ from trainers.network import Network, load_base, network_of
 from workers.engines.text.chat_prompt import build_prompt
 from workers.engines.torch.lora import LoraLayers
 
+from .full_disk import no_file_larger_than
 from .tiny_glpft import DATA, SETTINGS, SIZE, changed
 
 
@@ -265,6 +266,27 @@ def test_what_is_no_number_ends_a_stage_at_its_last_good_checkpoint(
 
 def endless(gradient: torch.Tensor) -> torch.Tensor:
     return gradient * math.inf
+
+
+def test_a_disk_that_is_full_at_a_stage_s_end_costs_no_step_and_leaves_no_half_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, out = Network.write, tmp_path / "out"
+
+    def write_cut_short(self: Network, folder: Path, base: Path) -> None:
+        with no_file_larger_than(512):
+            plain(self, folder, base)
+
+    monkeypatch.setattr(Network, "write", write_cut_short)
+    said = r"out/copying can't be written \(.*free some space, then go on with the same command"
+    with pytest.raises(NotEnoughDisk, match=said):
+        train(SETTINGS, DATA, out)
+    found = load_checkpoint(out / "checkpoints/copying", StageState)
+    assert found is not None
+    assert found.state.ended
+    assert sorted(path.name for path in out.iterdir()) == [
+        "checkpoints", "curves", "initial", "settings.json",
+    ]  # fmt: skip
 
 
 def test_other_settings_are_refused_with_their_names(trained: tuple[Path, Report]) -> None:

@@ -11,11 +11,12 @@ import sys
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.forked import TRAIN, forked
-from trainers.card import FACTS, read_facts
+from trainers.card import FACTS, read_facts, write_facts
 from trainers.checkpoints import TrainingState, load_checkpoint, require_disk
 from trainers.errors import (
     CorruptCheckpoint,
@@ -24,11 +25,12 @@ from trainers.errors import (
     UnknownModel,
     UnreadableModel,
 )
-from trainers.models import WEIGHTS, load_model
+from trainers.models import WEIGHTS, export_model, load_model
 from trainers.recipes import recipe
 from trainers.sft import Progress, train
 from trainers.skills import Skill, Task, add_skills, read_skills, splits
 
+from .full_disk import no_file_larger_than
 from .tiny import TINY
 
 pytestmark = pytest.mark.timeout(400)
@@ -208,6 +210,31 @@ def test_a_half_written_checkpoint_is_not_mistaken_for_one(tmp_path: Path) -> No
 def test_too_little_disk_is_said_before_training(tmp_path: Path) -> None:
     with pytest.raises(NotEnoughDisk, match=r"are needed; free some space and go on"):
         require_disk(tmp_path / "not" / "there", 10**15)
+
+
+@pytest.mark.parametrize("cut_short", ["model", "facts"])
+def test_a_disk_that_is_full_at_the_end_costs_no_step(
+    cut_short: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def model(*given: Any, **named: Any) -> None:
+        with no_file_larger_than(16):
+            export_model(*given, **named)
+
+    def facts(*given: Any) -> None:
+        with no_file_larger_than(16):
+            write_facts(*given)
+
+    if cut_short == "model":
+        monkeypatch.setattr("trainers.sft.export_model", model)
+    else:
+        monkeypatch.setattr("trainers.sft.write_facts", facts)
+    with pytest.raises(NotEnoughDisk, match=r"can't be written \(.*go on with the same command"):
+        train(TINY, tmp_path)
+    monkeypatch.undo()
+    again: list[Progress] = []
+    assert train(TINY, tmp_path, on_progress=again.append) == read_facts(tmp_path)
+    assert again == []
+    assert load_model(tmp_path).context == TINY.context
 
 
 def test_an_unknown_recipe_is_refused_with_the_names_that_there_are() -> None:

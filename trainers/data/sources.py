@@ -29,7 +29,7 @@ from trainers.data import toolbench
 from trainers.data.held_out import NOT_REBUILT, require_training
 from trainers.data.json_files import Reading, Skipped, document, parse
 from trainers.data.json_files import Unreadable as UnreadableJson
-from trainers.data.trajectories import Step, Trajectory
+from trainers.data.trajectories import Step, Trajectory, require_writable
 from trainers.errors import UnreadableData
 from trainers.store import read_trajectories
 
@@ -147,7 +147,7 @@ def _of_answer(answer: toolbench.Trajectory) -> Trajectory:
     except ValidationError as error:
         named = error.errors(include_url=False)[0]["input"]
         raise UnreadableJson("a tool has a name that cannot be offered", str(named)) from error
-    return Trajectory(
+    made = Trajectory(
         source="toolbench",
         id=answer.id,
         instruction_id=answer.id,
@@ -155,6 +155,8 @@ def _of_answer(answer: toolbench.Trajectory) -> Trajectory:
         tools=tools,
         steps=tuple(_of_answer_step(step) for step in answer.steps),
     )
+    require_writable(made)
+    return made
 
 
 _NEXT: dict[toolbench.Decision, Next] = {

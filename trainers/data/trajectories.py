@@ -6,6 +6,7 @@ are made by the functions of `agents.roles.umi.transcript` that the served roles
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,6 +15,9 @@ from pydantic import JsonValue
 from agents.records import ToolSpec
 from agents.roles.umi.output import Action, Next, written_call, written_plan
 from agents.roles.umi.transcript import Turn, observation_text
+from trainers.data.json_files import Unreadable
+
+HALF_A_PAIR = "half a surrogate pair"
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,31 @@ class Trajectory:
     def offers(self, name: str) -> bool:
         """Whether a function is one of the tools."""
         return any(tool.name == name for tool in self.tools)
+
+
+def require_writable(trajectory: Trajectory) -> None:
+    """Raises `Unreadable` for one with half a surrogate pair in a text: an escape of JSON can write
+    that, UTF-8 cannot, and so no file could hold a data set that this one is in."""
+    said = [
+        trajectory.instruction,
+        [tool.model_dump() for tool in trajectory.tools],
+        [
+            [
+                step.rationale,
+                step.call and [step.call.name, step.call.arguments],
+                step.raw_call,
+                step.output,
+                step.answer,
+                step.asked_again,
+            ]
+            for step in trajectory.steps
+        ],
+    ]
+    try:
+        json.dumps(said, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        shown = ascii(error.object[max(0, error.start - 40) : error.start + 1])
+        raise Unreadable(HALF_A_PAIR, shown) from error
 
 
 def histories(

@@ -31,6 +31,7 @@ from trainers.checkpoints import (
 )
 from trainers.data.datasets import DataSet, write
 from trainers.errors import TrainingError
+from trainers.full_disks import writing
 from trainers.glpft.copying import copying_rows
 from trainers.glpft.facts import FACTS, StageFacts, read_facts
 from trainers.glpft.from_scratch import write_new_model
@@ -210,10 +211,11 @@ class _Pipeline:
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir()
         try:
-            network.write(part, base)
-            if self.processes.is_first:
-                (part / FACTS).write_text(facts.model_dump_json(indent=1) + "\n")
-                part.rename(folder)
+            with writing(folder):
+                network.write(part, base)
+                if self.processes.is_first:
+                    (part / FACTS).write_text(facts.model_dump_json(indent=1) + "\n")
+                    part.rename(folder)
         finally:
             shutil.rmtree(part, ignore_errors=True)
         if self.processes.is_first:
