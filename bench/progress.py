@@ -39,7 +39,8 @@ class RunProgress:
         self._cost = dict.fromkeys(arms, 0)
         self._earlier = 0
         self._finished = 0
-        self._flying = 0
+        self._flying: set[tuple[str, str]] = set()
+        """Arm and question. A run that is submitted again after an outage is the same one."""
         self._spent = 0
         self._spent_here = 0
         self._began = time.monotonic()
@@ -88,10 +89,10 @@ class RunProgress:
             self.notice(f"{len(done):,} of {jobs:,} runs are stored already")
 
     def admitted(self, job: Job) -> None:
-        self._flying += 1
+        self._flying.add(job.key)
 
     def finished(self, result: Result, micro_dollars: int) -> None:
-        self._flying = max(0, self._flying - 1)
+        self._flying.discard((result.arm, result.item))
         self._finished += 1
         self._spent += micro_dollars
         self._spent_here += micro_dollars
@@ -155,7 +156,7 @@ class RunProgress:
         tokens = sum(self._tokens.values())
         parts = [
             f"{self._earlier + self._finished:,} of {self._jobs:,} runs",
-            f"{self._flying:,} in flight",
+            f"{len(self._flying):,} in flight",
             f"{tokens:,} tokens",
         ]
         if self._spent:

@@ -103,36 +103,39 @@ def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
     names = gguf.get_tensor_name_map(ARCHITECTURES[kind], int(config["num_hidden_layers"]))
     output.parent.mkdir(parents=True, exist_ok=True)
     partial = output.with_name(f"{output.name}.partial")
-    writer = gguf.GGUFWriter(partial, gguf.MODEL_ARCH_NAMES[ARCHITECTURES[kind]])
-    writer.add_type(gguf.GGUFType.ADAPTER)
-    writer.add_string(gguf.Keys.Adapter.TYPE, "lora")
-    writer.add_string(BASE_KEY, own)
-    # llama.cpp divides by the rank; rank-stabilized LoRA is scaled by alpha / sqrt(rank).
-    scaled = alpha * math.sqrt(rank) if settings.use_rslora else alpha
-    writer.add_float32(gguf.Keys.Adapter.LORA_ALPHA, scaled)
-    with safe_open(adapter / "adapter_model.safetensors", framework="pt") as weights:
-        for name in weights.keys():  # noqa: SIM118 - not a mapping
-            module, found, part = name.removeprefix("base_model.model.").partition(".lora_")
-            new = names.get_name(module)
-            if not found or new is None:
-                raise TrainingError(f"{adapter}: GGUF has no place for the tensor {name!r}")
-            tensor = weights.get_tensor(name).to(torch.float32)
-            height, width = shapes.get(f"{module}.weight", (0, 0))
-            wanted = (rank, width) if part == "A.weight" else (height, rank)
-            if tuple(tensor.shape) != wanted:
-                raise TrainingError(
-                    f"{adapter}: its tensor {name!r} has the shape {tuple(tensor.shape)}, and "
-                    f"{base} wants {wanted}: it is of another model"
-                )
-            if kind == "llama" and part == "B.weight":
-                tensor = _permuted(f"{module}.weight", tensor, config)
-            suffix = "lora_a" if part == "A.weight" else "lora_b"
-            writer.add_tensor(f"{new}.weight.{suffix}", tensor.contiguous().numpy())
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    partial.replace(output)
+    try:
+        writer = gguf.GGUFWriter(partial, gguf.MODEL_ARCH_NAMES[ARCHITECTURES[kind]])
+        writer.add_type(gguf.GGUFType.ADAPTER)
+        writer.add_string(gguf.Keys.Adapter.TYPE, "lora")
+        writer.add_string(BASE_KEY, own)
+        # llama.cpp divides by the rank; rank-stabilized LoRA is scaled by alpha / sqrt(rank).
+        scaled = alpha * math.sqrt(rank) if settings.use_rslora else alpha
+        writer.add_float32(gguf.Keys.Adapter.LORA_ALPHA, scaled)
+        with safe_open(adapter / "adapter_model.safetensors", framework="pt") as weights:
+            for name in weights.keys():  # noqa: SIM118 - not a mapping
+                module, found, part = name.removeprefix("base_model.model.").partition(".lora_")
+                new = names.get_name(module)
+                if not found or new is None:
+                    raise TrainingError(f"{adapter}: GGUF has no place for the tensor {name!r}")
+                tensor = weights.get_tensor(name).to(torch.float32)
+                height, width = shapes.get(f"{module}.weight", (0, 0))
+                wanted = (rank, width) if part == "A.weight" else (height, rank)
+                if tuple(tensor.shape) != wanted:
+                    raise TrainingError(
+                        f"{adapter}: its tensor {name!r} has the shape {tuple(tensor.shape)}, and "
+                        f"{base} wants {wanted}: it is of another model"
+                    )
+                if kind == "llama" and part == "B.weight":
+                    tensor = _permuted(f"{module}.weight", tensor, config)
+                suffix = "lora_a" if part == "A.weight" else "lora_b"
+                writer.add_tensor(f"{new}.weight.{suffix}", tensor.contiguous().numpy())
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        partial.replace(output)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 @contextmanager

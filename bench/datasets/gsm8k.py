@@ -124,7 +124,7 @@ def _rows(path: Path) -> Iterator[tuple[str, Any]]:
     for number, line in _lines(path):
         try:
             yield f"{path}:{number}", json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{path}:{number}: not a line of JSON ({error})") from error
 
 

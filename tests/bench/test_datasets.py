@@ -139,6 +139,7 @@ def test_the_gold_is_the_number_after_the_marker(answer: str, gold: str | None) 
     ("line", "said"),
     [
         (b"{broken", "not a line of JSON"),
+        (b"[" * 100_000, "not a line of JSON"),
         (b"[1]", "expected an object"),
         (b'{"answer": "#### 1"}', "`question` must be"),
         (b'{"question": " ", "answer": "#### 1"}', "`question` must be"),

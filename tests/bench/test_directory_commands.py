@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.arms import parse_arms
+from bench.arms import named, parse_arms
 from bench.checkers import Scorer
 from bench.comparison import compare_directories
 from bench.datasets import Request
@@ -21,7 +21,7 @@ from bench.output import OutputDirectory
 from bench.progress import RunProgress
 from bench.queued import argv_of
 from bench.rescoring import rescore_all
-from bench.runner import Ending
+from bench.runner import Ending, Job
 from bench.session import Asked, brief, conduct, manifest_of
 from tests.bench.benchmarks import connected, created, items, manifest, run
 from tests.bench.command_line import bench
@@ -165,6 +165,24 @@ def test_progress_speaks_of_money_only_where_something_has_a_price(
         said = capsys.readouterr().err
         assert ("$0.0200" in said) == ("/h" in said) == bool(spent)
         assert " left" not in said
+
+
+def test_a_run_that_is_submitted_again_is_in_flight_once(
+    capsys: pytest.CaptureFixture[str], finished: Path
+) -> None:
+    """As after an outage of Redis."""
+    directory = OutputDirectory(finished)
+    results, asked = list(directory.stored().results.values()), directory.manifest()
+    progress = RunProgress(asked.arms)
+    progress.started(len(results), [], 0)
+    jobs = [
+        Job(arm, item) for arm in named(asked.arms, asked.benchmark) for item in asked.items[:2]
+    ]
+    for job in (*jobs, *jobs):
+        progress.admitted(job)
+    progress.finished(results[0], 0)
+    progress.stop()
+    assert f"{len(jobs) - 1} in flight" in capsys.readouterr().err
 
 
 def test_compare_refuses_what_cannot_be_paired(finished: Path, tmp_path: Path) -> None:

@@ -208,7 +208,9 @@ class _Pipeline:
         )
         part = self.output / f".{stage.name}.{os.getpid()}.part"
         if self.processes.is_first:
-            shutil.rmtree(part, ignore_errors=True)
+            # Of a process that was killed while it wrote.
+            for left in self.output.glob(f".{stage.name}.*.part"):
+                shutil.rmtree(left, ignore_errors=True)
             part.mkdir()
         try:
             with writing(folder):

@@ -53,6 +53,16 @@ def about(topic: int) -> tuple[Message, ...]:
     return (user(f"{topic} " * 40),)
 
 
+async def test_a_gpu_that_llama_cpp_was_not_built_for_is_refused(
+    tiny_gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would run on the CPU without a word."""
+    monkeypatch.setattr("llama_cpp.llama_supports_gpu_offload", lambda: False)
+    with pytest.raises(EngineError, match=r"device is 'cuda:1'.*GGML_CUDA=on") as caught:
+        await started(tiny_gguf, device="cuda:1")
+    assert not caught.value.retryable
+
+
 class TestLlamaCppEngine(EngineConformance, AdapterConformance):
     schema_answer = None
 

@@ -122,14 +122,25 @@ class LoadedGguf:
 def load_gguf(settings: ModelSettings) -> LoadedGguf:
     """Read the model into memory. Takes seconds, blocks.
 
-    Raises EngineError: `bad_request` for a file that is not there or not whole, `unavailable`
-    (retryable) if the hub cannot be reached.
+    Raises EngineError: `bad_request` for a file that is not there or not whole, or a GPU that
+    llama.cpp was not built for; `unavailable` (retryable) if the hub cannot be reached.
     """
+    kind, _, number = settings.device.partition(":")
+    if kind == "cuda" and not llama.llama_supports_gpu_offload():
+        raise unusable(
+            settings.model,
+            f"device is {settings.device!r}, and llama-cpp-python was built without a GPU: build "
+            "it with CMAKE_ARGS=-DGGML_CUDA=on, or leave device out",
+        )
     path = find_gguf(settings)
     begin_listening()
     llama.llama_backend_init()
     parameters = llama.llama_model_default_params()
-    parameters.n_gpu_layers = 0 if settings.device == "cpu" else -1
+    parameters.n_gpu_layers = 0 if kind == "cpu" else -1
+    if number:
+        # Else llama.cpp takes all there are.
+        parameters.split_mode = llama.LLAMA_SPLIT_MODE_NONE
+        parameters.main_gpu = int(number)
     model = llama.llama_model_load_from_file(str(path).encode(), parameters)
     if model is None:
         raise unusable(settings.model, f"llama.cpp refuses {path.name}: {last_error()}")
