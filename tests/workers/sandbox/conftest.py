@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def settings() -> SandboxSettings:
 
 
 @contextmanager
-def folder_in_sight() -> Iterator[Path]:
+def folder_in_sight() -> Generator[Path]:
     """A folder that programs can read: it lies beside the interpreter's own files."""
     prefix = bubblewrap.interpreter().prefix
     if not os.access(prefix, os.W_OK):
