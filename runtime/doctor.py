@@ -31,6 +31,7 @@ from runtime.errors import UserError
 from runtime.findings import Finding, Level
 from runtime.state import MAX_SOCKET_PATH, StateDirectory
 from workers.engines.factory import engine_names
+from workers.engines.openai.keys import key_in, what_is_wrong
 from workers.engines.settings import ModelSettings
 from workers.installation import how_to_install
 from workers.sandbox import SandboxUnavailable
@@ -175,19 +176,28 @@ def _models(settings: Settings, *, online: bool) -> Iterator[Finding]:
 def _endpoint(subject: str, pool: str, model: ModelSettings, *, online: bool) -> Finding:
     where = model.base_url or "OpenAI"
     variable = model.api_key_env or (OPENAI_KEY if model.base_url is None else None)
-    if variable and not _key(variable):
+    key = key_in(variable) if variable else ""
+    if variable and not key:
         return Finding(
             "missing",
             subject,
             f"{model.model} at {where} needs a key in {variable}, which is not set",
             f"export {variable}=… before `runtime up`; the gpu worker reads it there.",
         )
-    key = f"key from {variable}" if variable else "no key"
+    wrong = what_is_wrong(key)
+    if wrong:
+        return Finding(
+            "missing",
+            subject,
+            f"the key in {variable} {wrong}",
+            f"put the key into {variable} once more, without what was copied along with it.",
+        )
+    said = f"key from {variable}" if variable else "no key"
     if not online:
         return Finding(
             "warn",
             subject,
-            f"{model.model} at {where} ({key}): not tried",
+            f"{model.model} at {where} ({said}): not tried",
             "--online asks it, free of charge.",
         )
     return _tried(subject, pool, model, variable)
@@ -197,24 +207,9 @@ def _tried(subject: str, pool: str, model: ModelSettings, variable: str | None) 
     import httpx
 
     base = (model.base_url or "https://api.openai.com/v1").rstrip("/")
-    headers = {"Authorization": f"Bearer {_key(variable)}"} if variable else {}
+    headers = {"Authorization": f"Bearer {key_in(variable)}"} if variable else {}
     try:
         answer = httpx.get(f"{base}/models", headers=headers, timeout=10)
-    except UnicodeEncodeError:
-        return Finding(
-            "missing",
-            subject,
-            f"the key in {variable} holds a character that no key has",
-            f"put the key into {variable} once more, without what was copied along with it.",
-        )
-    except httpx.InvalidURL:
-        # Not quoted: a part of a password may stand where the port should.
-        return Finding(
-            "missing",
-            subject,
-            f"models.{pool}.base_url is no address of an endpoint",
-            "write it as in http://localhost:8000/v1.",
-        )
     except httpx.HTTPError as error:
         return Finding(
             "missing", subject, f"{base} does not answer: {error}", "check base_url and network."
@@ -241,11 +236,6 @@ def _tried(subject: str, pool: str, model: ModelSettings, variable: str | None) 
         )
     key = "key accepted" if variable else "asked without a key"
     return Finding("ok", subject, f"{model.model} at {base}: answers, {key}")
-
-
-def _key(variable: str) -> str:
-    """As the engine reads it: a blank one is none, and the end of a line is no part of it."""
-    return os.environ.get(variable, "").strip()
 
 
 class _Listed(BaseModel):

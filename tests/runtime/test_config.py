@@ -162,8 +162,13 @@ def test_a_wrong_value_of_a_model_names_its_key_and_what_it_may_be(setting: str,
     assert says in error_of("micro", setting)
 
 
-def test_an_endpoint_without_http_is_refused_without_a_word_of_its_password() -> None:
-    said = error_of("delegate", "models.llm.base_url=user:secret@host/v1")
+@pytest.mark.parametrize(
+    "url", ["user:secret@host/v1", "http://user:secret/v1", "http://host:0/v1", "http://[::1/v1"]
+)
+def test_what_is_no_address_of_an_endpoint_is_refused_without_a_word_of_its_password(
+    url: str,
+) -> None:
+    said = error_of("delegate", f"models.llm.base_url={url}")
     assert "models.llm: base_url is no address of an endpoint" in said
     assert "secret" not in said
 

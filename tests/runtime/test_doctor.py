@@ -154,11 +154,10 @@ async def test_an_endpoint_counts_as_well_only_once_it_was_asked(
 @pytest.mark.parametrize(
     ("url", "key", "says", "do"),
     [
-        ("http://127.0.0.1:80O0/v1", "sesame", "llm.base_url is no address", "http://localhost"),
         ("http://127.0.0.1:1/v1", "sesame…", "holds a character that no key has", KEY_VARIABLE),
         ("http://127.0.0.1:1/v1", " \n", "needs a key in", f"export {KEY_VARIABLE}"),
     ],
-    ids=["a port with a letter", "a key with an ellipsis", "a blank key"],
+    ids=["a key with an ellipsis", "a blank key"],
 )
 def test_an_endpoint_that_cannot_be_asked_is_told_with_what_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, key: str, says: str, do: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
@@ -198,7 +199,7 @@ class ModelSettings(SettingsModel):
 
     @model_validator(mode="after")
     def _an_endpoint_has_an_address(self) -> Self:
-        if self.base_url is not None and not re.match(r"https?://[^/\s]", self.base_url):
+        if self.base_url is not None and not _is_address(self.base_url):
             # Not quoted: a password may be part of it.
             raise ValueError(
                 "base_url is no address of an endpoint; it looks like http://localhost:8000/v1"
@@ -270,3 +271,10 @@ def cost_micro_dollars(usage: Usage, price: Price) -> int:
         + usage.completion * price.completion
     )
     return int(exact.quantize(Decimal(1), rounding=ROUND_HALF_UP))
+
+
+def _is_address(url: str) -> bool:
+    try:
+        return urlsplit(url).port != 0 and re.match(r"https?://[^/\s]", url) is not None
+    except ValueError:  # a port that is no number, half of a pair of brackets
+        return False

@@ -229,6 +229,16 @@ async def test_a_missing_key_names_its_variable(monkeypatch: pytest.MonkeyPatch)
     assert caught.value.kind == "auth"
 
 
+async def test_a_key_that_no_header_can_hold_is_named_by_its_variable_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sesame…")
+    engine = OpenAIEngine(ModelSettings(engine="openai", model="gpt-4o"))
+    with pytest.raises(EngineError, match="OPENAI_API_KEY holds a character that no") as caught:
+        await engine.start()
+    assert (caught.value.kind, "sesame" in str(caught.value)) == ("auth", False)
+
+
 async def test_a_refused_key_is_an_auth_error_that_does_not_show_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
@@ -23,6 +22,7 @@ import openai
 from workers.engines.in_flight import InFlight, Ticket
 from workers.engines.openai.assembly import Assembly
 from workers.engines.openai.errors import engine_error, quote
+from workers.engines.openai.keys import key_in, what_is_wrong
 from workers.engines.openai.retry import RetryPolicy, retry_after_seconds
 from workers.engines.openai.wire import request_body
 from workers.engines.protocol import (
@@ -152,10 +152,11 @@ class OpenAIEngine:
             if self._settings.base_url is not None:
                 return ""
             variable = "OPENAI_API_KEY"
-        key = os.environ.get(variable, "").strip()
-        if not key:
+        key = key_in(variable)
+        wrong = what_is_wrong(key) if key else "is not set"
+        if wrong:
             raise EngineError(
-                f"{self._endpoint}: the environment variable {variable} is not set; put the "
+                f"{self._endpoint}: the environment variable {variable} {wrong}; put the "
                 "endpoint's API key into it",
                 kind="auth",
             )
