@@ -39,7 +39,7 @@ TRAINING = Training(
     network=NetworkSize(layers=3, context=384),
     supervised=Supervised(steps=1500, batch=32, learning_rate=3e-3),
     reinforced=Reinforced(
-        steps=200, episodes=48, limit=40, minibatch=16, entropy=0.05, scheme="progress"
+        steps=160, episodes=48, limit=40, minibatch=16, entropy=0.05, scheme="progress"
     ),
 )
 _SIDE = range(1, 5)
