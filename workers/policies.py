@@ -82,15 +82,15 @@ class PolicyFollower:
             if policy.pool == self._pool:
                 served = self._served.setdefault(policy.name, self._before(policy.name))
                 wanted = (policy.current, policy.published_at(policy.current))
-                new = wanted != (served.seen, served.seen_published)
-                if new:
+                if wanted != (served.seen, served.seen_published):
                     served.refused, served.reason, served.failures, served.idle = None, "", 0, 0
+                elif not served.passing:
+                    continue
                 elif served.idle:
                     served.idle -= 1
                     continue
-                if new or served.passing:
-                    await self._change(policy, served)
-                    served.seen, served.seen_published = wanted
+                await self._change(policy, served)
+                served.seen, served.seen_published = wanted
 
     def _before(self, policy: str) -> Served:
         """What serves a policy before its first version."""
