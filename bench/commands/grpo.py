@@ -27,14 +27,15 @@ def grpo(
             "swapped-policies, tool-agent-alone, best-of-k; those that these need are done as well."
         ),
     ] = "all",
-    rates: Annotated[
+    trials: Annotated[
         str,
         typer.Option(
-            help="Comma-separated, times the learning rate of the game: each arm that learns is "
-            "tried at all of them on the first seed, and takes the one that is best by the "
-            "validation split. One alone is taken without trials."
+            help="Comma-separated, own (the game's settings) or factors of its learning rate, its "
+            "entropy bonus, its puzzles per version (answers per supervised step), joined by +: "
+            "each arm that learns is tried in all these ways on the first seed, and takes the one "
+            "that is best by the validation split. One alone is taken without trials."
         ),
-    ] = "0.3,1,3",
+    ] = "own,rate=0.3,rate=3,entropy=0,batch=0.33",
     changes: Annotated[
         list[str] | None,
         typer.Option(
@@ -50,10 +51,10 @@ def grpo(
 ) -> None:
     """Train AT-GRPO and its peers on one game from random weights, and measure them.
 
-    All arms of a seed play the same puzzles with as many samples, each at the learning rate that
-    as many trials found best for it; what they solve of held-out puzzles is printed as it comes
-    out. Run it again to go on after a crash or Ctrl-C; what is finished is not done again, and
-    further seeds, arms and rates may be asked of the folder.
+    All arms of a seed play the same puzzles with as many samples, each tuned as the same trials
+    found best for it; what they solve of held-out puzzles is printed as it comes out. Run it
+    again to go on after a crash or Ctrl-C; what is finished is not done again, and further seeds,
+    arms and trials may be asked of the folder.
     """
     from bench.grpo.command import measure
     from bench.grpo.plan import plan_of
@@ -63,7 +64,7 @@ def grpo(
         game=game,
         seeds=seeds,
         arms=arms,
-        rates=rates,
+        trials=trials,
         held_out=held_out,
         jobs=jobs,
         changes=changes or (),

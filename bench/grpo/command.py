@@ -16,8 +16,8 @@ from bench.errors import EXIT_INTERRUPTED, BenchError
 from bench.grpo.figures import GrpoReport, report_of
 from bench.grpo.plan import Plan, with_needed
 from bench.grpo.published import said
-from bench.grpo.rates import Trial, chosen_of, lower, trial_of
 from bench.grpo.report import last_line, show, write
+from bench.grpo.trials import Trial, chosen_of, lower, trial_of
 from bench.output import OutputDirectory
 from runtime.whole_files import write_whole
 from trainers.errors import TrainingError
@@ -87,7 +87,7 @@ def _done(plan: Plan) -> GrpoReport | None:
 
 
 def _trained(plan: Plan) -> tuple[tuple[Trial, ...], list[Arm]] | None:
-    """The trials, and the arms of the table at the rates that these have chosen; None if it was
+    """The trials, and the arms of the table, tuned as these have chosen; None if it was
     stopped."""
     with JobProgress("trainings") as progress:
 

@@ -15,7 +15,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from bench.grpo.rates import Trial
+from bench.grpo.trials import Trial
 from bench.statistics import (
     Interval,
     bootstrap_difference,
@@ -41,6 +41,7 @@ from trainers.grpo.arms.kinds import (
 )
 from trainers.grpo.arms.results import ArmResult, Point
 from trainers.grpo.arms.settings import ArmSettings
+from trainers.grpo.arms.tuning import Tuning
 
 ROWS: tuple[ArmName, ...] = (
     WARM_START, CONTINUED, SINGLE, SINGLE_GRPO, MAS_GRPO_TOKENS, MAS_GRPO, AT_GRPO, PER_ROLE,
@@ -96,8 +97,7 @@ class ArmFigures(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     arm: ArmName
-    rate: float
-    """Times the learning rate of its game."""
+    tuning: Tuning
     success: Bounds
     by_seed: dict[int, Bounds]
     gain: Bounds | None
@@ -140,7 +140,7 @@ class GrpoReport(BaseModel):
     baselines: dict[str, Bounds]
     """Players by hand on the same puzzles, with Wilson's interval."""
     trials: tuple[Trial, ...] = ()
-    """By which each arm's learning rate was chosen; none where it is the game's."""
+    """By which each arm's tuning was chosen; none where it is the game's."""
     stopped: dict[str, str] = {}
     """Trainings that ended early, by name, and why."""
     published: str
@@ -211,7 +211,7 @@ def _arm(name: ArmName, own: Sequence[ArmResult], warm: Sequence[ArmResult] | No
     agreement = [one.agreement for one in own if one.agreement is not None]
     return ArmFigures(
         arm=name,
-        rate=own[0].rate,
+        tuning=own[0].tuning,
         success=Bounds.of(mean_share(_by_puzzle(own))),
         by_seed={one.seed: Bounds.of(wilson(one.solved, len(one.outcomes))) for one in own},
         gain=None if warm is None or name == WARM_START else _gap(own, warm),

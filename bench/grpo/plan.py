@@ -3,12 +3,11 @@
     OUTPUT/baselines.json                    what players by hand solve
     OUTPUT/report.md, report.html, report.json
 
-Further seeds, arms and rates may be asked of the same folder; what is there is not done again.
+Further seeds, arms and trials may be asked of the same folder; what is there is not done again.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from trainers.grpo.arms.games.known import GAMES
 from trainers.grpo.arms.kinds import KINDS, ArmName, slug
 from trainers.grpo.arms.results import Arm
 from trainers.grpo.arms.settings import ArmSettings
+from trainers.grpo.arms.tuning import OWN, Tuning
 
 TEST_SEED = 2027
 """Not that of the demonstration: its puzzles were looked at when the games' settings were
@@ -42,27 +42,27 @@ class Plan:
     kinds: tuple[ArmName, ...]
     """With those that they need, in the order of work."""
     jobs: int
-    rates: tuple[float, ...] = (1.0,)
-    """That each arm which learns is tried at, times the learning rate of its game. One alone is
-    not tried, but taken."""
+    tunings: tuple[Tuning, ...] = (OWN,)
+    """In which each arm that learns is tried, as far as they concern it. One alone is not tried,
+    but taken."""
 
     @property
     def trials(self) -> list[Arm]:
         """Of the first seed."""
-        tried = self.rates if len(self.rates) > 1 else ()
+        tried = self.tunings if len(self.tunings) > 1 else ()
         return [
-            Arm(kind=kind, seed=self.settings.seeds[0], rate=rate)
+            Arm(kind=kind, seed=self.settings.seeds[0], tuning=tuning)
             for kind in self.kinds
             if KINDS[kind].learns
-            for rate in tried
+            for tuning in dict.fromkeys(each.of(KINDS[kind]) for each in tried)
         ]
 
     @property
     def certain(self) -> list[Arm]:
         """What the table needs whatever the trials choose, in the order of work: no core need wait
         for the last trial."""
-        at_each = [with_needed(self.arms(dict.fromkeys(self.kinds, rate))) for rate in self.rates]
-        return [arm for arm in at_each[0] if all(arm in others for others in at_each)]
+        by_each = [with_needed(self._all_by(tuning)) for tuning in self.tunings]
+        return [arm for arm in by_each[0] if all(arm in others for others in by_each)]
 
     @property
     def first(self) -> list[Arm]:
@@ -71,28 +71,31 @@ class Plan:
 
     @property
     def behind(self) -> int:
-        """How many come after the first ones, at least. Which rates are chosen changes that only
-        for AT-GRPO, by one for each further seed: what others spend is measured by it at its
-        game's own."""
+        """How many come after the first ones, at least. What is chosen changes that only for
+        AT-GRPO, by one for each further seed: what others spend is measured by it as its game has
+        it."""
         first = set(self.first)
-        tables = (self.arms(dict.fromkeys(self.kinds, rate)) for rate in self.rates)
+        tables = map(self._all_by, self.tunings)
         return min(len(set(with_needed(each)) - first) for each in tables)
 
-    def arms(self, chosen: Mapping[ArmName, float]) -> list[Arm]:
-        """Those of the table, at the rates that were chosen for them: seed by seed, so that what
-        was done before a stop compares."""
+    def arms(self, chosen: Mapping[ArmName, Tuning]) -> list[Arm]:
+        """Those of the table, tuned as was chosen for them: seed by seed, so that what was done
+        before a stop compares."""
 
-        def rate(kind: ArmName) -> float:
+        def tuning(kind: ArmName) -> Tuning:
             what = KINDS[kind]
             if what.learns:
-                return chosen.get(kind, self.rates[0])
-            return 1.0 if what.begins is None else rate(what.begins)
+                return chosen.get(kind, self.tunings[0]).of(what)
+            return OWN if what.begins is None else tuning(what.begins)
 
         return [
-            Arm(kind=kind, seed=seed, rate=rate(kind))
+            Arm(kind=kind, seed=seed, tuning=tuning(kind))
             for seed in self.settings.seeds
             for kind in self.kinds
         ]
+
+    def _all_by(self, tuning: Tuning) -> list[Arm]:
+        return self.arms(dict.fromkeys(self.kinds, tuning))
 
 
 def with_needed(arms: Sequence[Arm]) -> list[Arm]:
@@ -109,7 +112,7 @@ def plan_of(
     game: str,
     seeds: str,
     arms: str,
-    rates: str,
+    trials: str,
     held_out: int,
     jobs: int,
     changes: Sequence[str] = (),
@@ -131,7 +134,7 @@ def plan_of(
         supervised=known.training.supervised,
         reinforced=known.training.reinforced,
     )
-    return Plan(output, _changed(settings, changes), _kinds(arms), jobs, _rates(rates))
+    return Plan(output, _changed(settings, changes), _kinds(arms), jobs, _tunings(trials))
 
 
 def _changed(settings: ArmSettings, changes: Sequence[str]) -> ArmSettings:
@@ -163,14 +166,23 @@ def seeds_of(text: str) -> tuple[int, ...]:
     return found
 
 
-def _rates(text: str) -> tuple[float, ...]:
+def _tunings(text: str) -> tuple[Tuning, ...]:
+    return tuple(dict.fromkeys(_tuning(part.strip()) for part in text.split(",")))
+
+
+def _tuning(text: str) -> Tuning:
+    if text == str(OWN):
+        return OWN
+    where, names = f"--trials {text}", ", ".join(Tuning.model_fields)
+    parts = [part.partition("=") for part in text.split("+")]
+    factors = {name: factor for name, _, factor in parts}
+    if not set(factors) <= set(Tuning.model_fields) or len(factors) < len(parts):
+        raise UsageError(f"{where}: {OWN}, or factors of {names}, as in rate=0.3 or rate=3+batch=2")
     try:
-        found = tuple(dict.fromkeys(float(part) for part in text.split(",")))
-    except ValueError as error:
-        raise UsageError(f"--rates {text}: numbers, as in 0.3,1,3") from error
-    if not all(0 < rate < math.inf for rate in found):
-        raise UsageError(f"--rates {text}: each is finite and above 0")
-    return found
+        return Tuning.model_validate(factors)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise UsageError(f"{where}: {first['msg']}") from error
 
 
 def _kinds(text: str) -> tuple[ArmName, ...]:

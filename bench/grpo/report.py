@@ -66,7 +66,7 @@ def last_line(report: GrpoReport) -> dict[str, object]:
                 "seeds": [round(found.estimate, 4) for found in each.by_seed.values()],
                 "samples": round(each.samples),
                 "tokens": round(each.tokens),
-                "rate": each.rate,
+                "tuning": str(each.tuning),
             }
             for each in report.arms
         },

@@ -11,6 +11,7 @@ from trainers.checkpoints import changed_settings
 from trainers.grpo.arms.games.known import GAMES
 from trainers.grpo.arms.games.word_problems import LearnedWordProblems
 from trainers.grpo.arms.kinds import KINDS
+from trainers.grpo.arms.tuning import OWN
 from trainers.grpo.settings import LORA_RATE
 
 Table = tuple[list[str], list[list[str]]]
@@ -24,8 +25,8 @@ _BUDGET = (
     "no prompts."
 )
 _TRIED = (
-    "them but for the learning rate, which was tried at the same rates in every arm on the first "
-    "seed, and chosen by puzzles of the validation split"
+    "them but for what was tried in the same ways in every arm on the first seed, and chosen by "
+    "puzzles of the validation split"
 )
 
 REWARDED: dict[Scheme, str] = {
@@ -101,7 +102,7 @@ def tables(report: GrpoReport) -> dict[str, Table]:
         "One arm less another, in points, puzzle by puzzle": differences(report),
         "Players by hand, on the same puzzles": by_hand(report),
         "Solved by seed, with Wilson's interval": by_seed(report),
-        "Learning rates, and what arms solve with them, first seed": rates(report),
+        "Ways to tune the arms, and what these solve by them, first seed": trials(report),
         "Ended early, and measured with the weights before": stopped(report),
         "Compute, mean over seeds, since the arm's beginning": compute(report),
         "What failures are made of, all seeds": failures(report),
@@ -171,20 +172,21 @@ def by_seed(report: GrpoReport) -> Table:
     return ["arm", *(f"seed {seed}" for seed in seeds)], rows
 
 
-def rates(report: GrpoReport) -> Table:
-    """Every trial. Rates are times that of the game, adapters' times ten as ever."""
-    chosen = {each.arm: each.rate for each in report.arms}
+def trials(report: GrpoReport) -> Table:
+    """Every trial: factors of the game's settings, of which `batch` is the puzzles per version or
+    the answers per supervised step."""
+    chosen = {each.arm: each.tuning for each in report.arms}
     rows = [
         [
             each.arm,
-            f"× {each.rate:g}",
+            str(each.tuning),
             say.share(each.validation),
             say.share(each.held_out),
-            "chosen" if chosen[each.arm] == each.rate else "ended early" if each.stopped else "",
+            "chosen" if chosen[each.arm] == each.tuning else "ended early" if each.stopped else "",
         ]
         for each in report.trials
     ]
-    return ["arm", "rate", "validation, last looks", "held out", ""], rows
+    return ["arm", "tuning", "validation, last looks", "held out", ""], rows
 
 
 def stopped(report: GrpoReport) -> Table:
@@ -232,7 +234,8 @@ def settings(report: GrpoReport) -> Table:
     size, imitated, rewarded = chosen.network, chosen.supervised, chosen.reinforced
     whole_runs = max(1, rewarded.minibatch // chosen.game.turns)
     weak = ", ".join(f"{name} {value:g}" for name, value in chosen.game.weak_team)
-    own = " times the arm's own" if any(each.rate != 1 for each in report.arms) else ""
+    tuned = any(each.tuning != OWN for each in report.arms)
+    own = "; each times the arm's own factor" if tuned else ""
     rows = [
         ["model", f"{size.layers} layers, {size.hidden} wide, {size.feed_forward} inside, "
          f"{size.heads} heads, {size.context} tokens"],
@@ -242,7 +245,7 @@ def settings(report: GrpoReport) -> Table:
         ["rewards", f"{rewarded.scheme}: {REWARDED[rewarded.scheme]}"],
         ["from rewards", f"{rewarded.steps:,} versions of AT-GRPO, {rewarded.episodes} puzzles "
          f"each, K = {rewarded.candidates}, at most {rewarded.limit} tokens an answer; learning "
-         f"rate {rewarded.learning_rate:g}{own}, entropy {rewarded.entropy:g}"],
+         f"rate {rewarded.learning_rate:g}, entropy {rewarded.entropy:g}{own}"],
         ["an update", f"{rewarded.minibatch} groups of answers; {whole_runs} of whole runs, "
          "which have as many answers"],
         ["adapters", f"rank {rewarded.rank}, {LORA_RATE:g} times the learning rate"],

@@ -19,9 +19,9 @@ from bench.grpo.figures import CLAIMS, ROWS, GrpoReport, at_equal_tokens, report
 from bench.grpo.page import render
 from bench.grpo.plan import Plan, plan_of, with_needed
 from bench.grpo.published import said
-from bench.grpo.rates import Trial, chosen_of, lower, trial_of
 from bench.grpo.report import last_line, markdown, show, write
 from bench.grpo.tables import tables
+from bench.grpo.trials import Trial, chosen_of, lower, trial_of
 from bench.statistics import wilson
 from tests.trainers.grpo.tiny_puzzles import GAME, TINY
 from trainers.errors import UnreadableModel
@@ -41,8 +41,12 @@ from trainers.grpo.arms.kinds import (
 )
 from trainers.grpo.arms.results import Arm, ArmResult, Point, read_result
 from trainers.grpo.arms.settings import ArmSettings
+from trainers.grpo.arms.tuning import OWN, Tuning
 
 SETTINGS = ArmSettings(game=GAME, seeds=(1, 2), held_out=8)
+SLOW, FAST = Tuning(rate=0.3), Tuning(rate=3)
+NO_BONUS = Tuning(entropy=0)
+SMALL = Tuning(batch=0.33)
 
 
 def a_result(
@@ -52,12 +56,12 @@ def a_result(
     *,
     agreement: float | None = None,
     text: str = "#### [U]",
-    rate: float = 1.0,
+    tuning: Tuning = OWN,
     looks: Sequence[float] | None = None,
 ) -> ArmResult:
     failures = {"refused": outcomes.count("0")}
     return ArmResult(
-        arm=arm, seed=seed, rate=rate, steps=3, tokens=1_000 * seed, samples=100,
+        arm=arm, seed=seed, tuning=tuning, steps=3, tokens=1_000 * seed, samples=100,
         train_cpu_seconds=60.0, cpu_seconds=90.0, outcomes=outcomes, failures=failures,
         agreement=agreement,
         said={"plan_agent": {text: 7}},
@@ -71,14 +75,16 @@ def a_result(
 def report(*results: ArmResult, trials: tuple[Trial, ...] = ()) -> GrpoReport:
     return report_of(
         SETTINGS, results, {"random": 0, "oracle": 8}, said("plan_path"), 12.5,
-        cpu_minutes=9, trials=trials, stopped={"seed 1, MAS + GRPO × 3": "step 2: the loss is nan"},
+        cpu_minutes=9, trials=trials,
+        stopped={"seed 1, MAS + GRPO, rate × 3": "step 2: the loss is nan"},
     )  # fmt: skip
 
 
 @pytest.fixture
 def found() -> GrpoReport:
     """AT-GRPO solves more than the warm start, and what continued SFT solves."""
-    slow, fast = (Trial(arm=AT_GRPO, rate=r, validation=r / 4, held_out=r / 5) for r in (0.3, 1))
+    slow = Trial(arm=AT_GRPO, tuning=SLOW, validation=0.075, held_out=0.06)
+    own = Trial(arm=AT_GRPO, tuning=OWN, validation=0.25, held_out=0.2)
     return report(
         a_result(WARM_START, 1, "10000000"),
         a_result(WARM_START, 2, "00000000"),
@@ -86,7 +92,7 @@ def found() -> GrpoReport:
         a_result(AT_GRPO, 1, "11111110", agreement=1.0, text="<script>alert(1)</script>"),
         a_result(CONTINUED, 1, "11111000"),
         a_result(CONTINUED, 2, "11111110"),
-        trials=(slow, fast),
+        trials=(slow, own),
     )
 
 
@@ -123,35 +129,38 @@ def test_a_game_with_few_demonstrations_says_of_how_many_ways_of_telling_they_ar
     assert "wordings" not in markdown(plain)
 
 
-def test_an_arm_takes_the_rate_at_which_its_last_looks_are_best() -> None:
+def test_an_arm_takes_the_tuning_by_which_its_last_looks_are_best() -> None:
     tried = [
-        a_result(AT_GRPO, 1, "00000000", rate=0.3, looks=(0.0, 0.4, 0.4, 0.4)),
-        a_result(AT_GRPO, 1, "10000000", rate=1, looks=(0.0, 0.5, 0.3, 0.5)),
+        a_result(AT_GRPO, 1, "00000000", tuning=SLOW, looks=(0.0, 0.4, 0.4, 0.4)),
+        a_result(AT_GRPO, 1, "10000000", tuning=NO_BONUS, looks=(0.0, 0.5, 0.3, 0.5)),
         # Ahead in between, and fallen back.
-        a_result(AT_GRPO, 1, "11111111", rate=3, looks=(0.0, 0.9, 0.9, 0.3, 0.0)),
-        a_result(MAS_GRPO, 1, "00000000", rate=0.3, looks=(0.0, 0.2)),
-        a_result(MAS_GRPO, 1, "00000000", rate=1, looks=(0.0, 0.2)),
-        a_result(MAS_GRPO, 1, "00000000", rate=3, looks=(0.0, 0.2)),
+        a_result(AT_GRPO, 1, "11111111", tuning=FAST, looks=(0.0, 0.9, 0.9, 0.3, 0.0)),
+        # As good as each other: the game's own, or the one that is named first.
+        a_result(MAS_GRPO, 1, "00000000", tuning=SLOW, looks=(0.0, 0.2)),
+        a_result(MAS_GRPO, 1, "00000000", looks=(0.0, 0.2)),
+        a_result(PER_ROLE, 1, "00000000", tuning=SMALL, looks=(0.0, 0.2)),
+        a_result(PER_ROLE, 1, "00000000", tuning=FAST, looks=(0.0, 0.2)),
+        a_result(PER_ROLE, 1, "00000000", looks=(0.0, 0.1)),
     ]
     trials = [trial_of(each) for each in tried]
     assert [each.validation for each in trials[:3]] == pytest.approx([0.4, 1.3 / 3, 0.4])
     assert [each.held_out for each in trials[:3]] == [0, 1 / 8, 1]
-    assert chosen_of(trials) == {AT_GRPO: 1, MAS_GRPO: 1}
+    assert chosen_of(trials) == {AT_GRPO: NO_BONUS, MAS_GRPO: OWN, PER_ROLE: SMALL}
 
 
-def test_a_rate_at_which_a_training_ended_early_is_taken_only_where_it_did_at_every_one() -> None:
-    def early(arm: ArmName, rate: float, looks: Sequence[float]) -> Trial:
-        result = a_result(arm, 1, "11111111", rate=rate, looks=looks)
+def test_a_tuning_by_which_a_training_ended_early_is_taken_only_where_all_did() -> None:
+    def early(arm: ArmName, looks: Sequence[float]) -> Trial:
+        result = a_result(arm, 1, "11111111", tuning=FAST, looks=looks)
         return trial_of(result.model_copy(update={"stopped": "step 2: the loss is nan"}))
 
-    whole = trial_of(a_result(AT_GRPO, 1, "00000000", rate=0.3, looks=(0.0, 0.1)))
-    trials = [whole, early(AT_GRPO, 3, (0.0, 0.9)), early(MAS_GRPO, 3, (0.0, 0.2))]
-    assert chosen_of(trials) == {AT_GRPO: 0.3, MAS_GRPO: 3}
+    whole = trial_of(a_result(AT_GRPO, 1, "00000000", tuning=SLOW, looks=(0.0, 0.1)))
+    trials = [whole, early(AT_GRPO, (0.0, 0.9)), early(MAS_GRPO, (0.0, 0.2))]
+    assert chosen_of(trials) == {AT_GRPO: SLOW, MAS_GRPO: FAST}
 
 
 def test_what_ended_early_is_told_with_the_options_that_its_rate_has() -> None:
     by_set = "by --set reinforced.learning_rate=… in another folder"
-    assert lower(Arm(kind=AT_GRPO, seed=1)) == f"Lower its learning rate by --rates, or {by_set}"
+    assert lower(Arm(kind=AT_GRPO, seed=1)) == f"Lower its learning rate by --trials, or {by_set}"
     # Nobody tries rates of what others begin with.
     assert "rate by --set supervised.learning_rate=" in lower(Arm(kind=WARM_START, seed=1))
 
@@ -290,11 +299,18 @@ def plan(
     game: str = "plan_path",
     seeds: str = "1,2",
     arms: str = "all",
-    rates: str = "0.3,1",
+    trials: str = "rate=0.3,own",
     changes: Sequence[str] = (),
 ) -> Plan:
     return plan_of(
-        output, game=game, seeds=seeds, arms=arms, rates=rates, held_out=10, jobs=2, changes=changes
+        output,
+        game=game,
+        seeds=seeds,
+        arms=arms,
+        trials=trials,
+        held_out=10,
+        jobs=2,
+        changes=changes,
     )
 
 
@@ -307,61 +323,73 @@ def test_an_arm_brings_with_it_what_it_needs(tmp_path: Path) -> None:
     assert [arm.seed for arm in plan(tmp_path, arms="warm-start").arms({})] == [1, 2]
 
 
-def test_every_arm_that_learns_is_tried_at_every_rate_on_the_first_seed(tmp_path: Path) -> None:
-    trials = plan(tmp_path).trials
-    learning = {name for name, kind in KINDS.items() if kind.learns}
-    assert len(learning) == 7
-    assert {(arm.kind, arm.rate) for arm in trials} == {
-        (name, rate) for name in learning for rate in (0.3, 1)
+def test_every_arm_that_learns_is_tried_in_every_way_that_concerns_it(tmp_path: Path) -> None:
+    trials = plan(tmp_path, trials="own,rate=0.3,rate=3,entropy=0,batch=0.33").trials
+    rewarded = {name for name, kind in KINDS.items() if kind.way == "reinforced"}
+    assert len(rewarded) == 6
+    assert {(arm.kind, arm.tuning) for arm in trials} == {
+        *((name, tuning) for name in rewarded for tuning in (OWN, SLOW, FAST, NO_BONUS, SMALL)),
+        # Imitation has no entropy bonus.
+        *((CONTINUED, tuning) for tuning in (OWN, SLOW, FAST, SMALL)),
     }
+    assert len(trials) == len(set(trials))
     assert {arm.seed for arm in trials} == {1}
-    assert plan(tmp_path, rates="0.5").trials == []
+    assert plan(tmp_path, trials="rate=0.5").trials == []
     assert plan(tmp_path, arms="best-of-k").trials == []
 
 
-def test_what_the_table_needs_at_any_rate_is_done_beside_the_trials(tmp_path: Path) -> None:
-    asked = plan(tmp_path, arms="mas-grpo,swapped-policies", seeds="1,2", rates="0.3,1")
-    sure = {(arm.kind, arm.seed, arm.rate) for arm in asked.certain}
+def test_what_the_table_needs_whatever_is_chosen_is_done_beside_the_trials(tmp_path: Path) -> None:
+    asked = plan(tmp_path, arms="mas-grpo,swapped-policies", seeds="1,2", trials="rate=0.3,own")
+    sure = {(arm.kind, arm.seed, arm.tuning) for arm in asked.certain}
     kinds = (WARM_START, AT_GRPO)
-    assert sure == {(kind, seed, 1.0) for kind in kinds for seed in (1, 2)}
-    table = with_needed(asked.arms({MAS_GRPO: 0.3, PER_ROLE: 1.0}))
+    assert sure == {(kind, seed, OWN) for kind in kinds for seed in (1, 2)}
+    table = with_needed(asked.arms({MAS_GRPO: SLOW, PER_ROLE: OWN}))
     assert set(asked.certain) <= set(table)
 
 
-def test_how_many_trainings_there_are_is_known_before_the_rates_are(tmp_path: Path) -> None:
-    asked = plan(tmp_path, seeds="1,2,3", rates="0.3,1,3")
-    ways: list[tuple[dict[ArmName, float], int]] = [
-        ({AT_GRPO: 1.0, PER_ROLE: 0.3}, 0),
-        ({AT_GRPO: 3.0, PER_ROLE: 1.0}, 2),
+def test_how_many_trainings_there_are_is_known_before_anything_is_chosen(tmp_path: Path) -> None:
+    asked = plan(tmp_path, seeds="1,2,3", trials="own,rate=0.3,rate=3,entropy=0,batch=0.33")
+    ways: list[tuple[dict[ArmName, Tuning], int]] = [
+        ({AT_GRPO: OWN, PER_ROLE: SLOW, CONTINUED: FAST}, 0),
+        ({AT_GRPO: NO_BONUS, PER_ROLE: OWN, MAS_GRPO: SMALL}, 2),
     ]
     for chosen, more in ways:
         every = with_needed([*asked.first, *asked.arms(chosen)])
         assert len(every) == len(asked.first) + asked.behind + more
     assert asked.behind > 0
-    alone = plan(tmp_path, rates="0.5")
+    alone = plan(tmp_path, trials="rate=0.5")
     assert (len(alone.first), alone.behind) == (0, len(with_needed(alone.arms({}))))
 
 
-def test_an_arm_has_the_rate_that_was_chosen_and_what_plays_it_too(tmp_path: Path) -> None:
+def test_an_arm_is_tuned_as_was_chosen_and_what_plays_it_too(tmp_path: Path) -> None:
     asked = plan(tmp_path, seeds="2")
-    found = {arm.kind: arm.rate for arm in asked.arms({PER_ROLE: 0.3, MAS_GRPO: 3.0, AT_GRPO: 1.0})}
-    assert (found[PER_ROLE], found[PROPOSER], found[SWAPPED]) == (0.3, 0.3, 0.3)
-    assert (found[MAS_GRPO], found[AT_GRPO]) == (3, 1)
-    assert (found[WARM_START], found[SINGLE], found[BEST_OF_K]) == (1, 1, 1)
-    alone = {arm.kind: arm.rate for arm in plan(tmp_path, rates="0.5").arms({})}
-    assert (alone[AT_GRPO], alone[PROPOSER], alone[WARM_START]) == (0.5, 0.5, 1)
+    chosen: dict[ArmName, Tuning] = {PER_ROLE: SLOW, MAS_GRPO: FAST, AT_GRPO: OWN}
+    found = {arm.kind: arm.tuning for arm in asked.arms(chosen)}
+    assert (found[PER_ROLE], found[PROPOSER], found[SWAPPED]) == (SLOW, SLOW, SLOW)
+    assert (found[MAS_GRPO], found[AT_GRPO]) == (FAST, OWN)
+    assert (found[WARM_START], found[SINGLE], found[BEST_OF_K]) == (OWN, OWN, OWN)
 
 
-def test_what_an_arm_spends_is_measured_by_at_grpo_at_the_games_own_rate(tmp_path: Path) -> None:
-    fast = Arm(kind=AT_GRPO, seed=2, rate=3)
+def test_one_tuning_alone_is_taken_as_far_as_it_concerns_an_arm(tmp_path: Path) -> None:
+    both = Tuning(rate=0.5, entropy=0)
+    asked = plan(tmp_path, trials="rate=0.5+entropy=0")
+    alone = {arm.kind: arm.tuning for arm in asked.arms({})}
+    assert (alone[AT_GRPO], alone[PROPOSER], alone[WARM_START]) == (both, both, OWN)
+    assert alone[CONTINUED] == Tuning(rate=0.5)
+
+
+def test_what_an_arm_spends_is_measured_by_at_grpo_as_its_game_has_it(tmp_path: Path) -> None:
+    fast = Arm(kind=AT_GRPO, seed=2, tuning=FAST)
     own = Arm(kind=AT_GRPO, seed=2)
     warm = Arm(kind=WARM_START, seed=2)
     assert (fast.spends, fast.needs) == ("samples", (warm, own))
     assert (own.spends, own.needs) == (None, (warm,))
-    assert with_needed([Arm(kind=PROPOSER, seed=2, rate=3)]) == [
-        warm, own, Arm(kind=PER_ROLE, seed=2, rate=3), Arm(kind=PROPOSER, seed=2, rate=3),
+    assert with_needed([Arm(kind=PROPOSER, seed=2, tuning=FAST)]) == [
+        warm, own, Arm(kind=PER_ROLE, seed=2, tuning=FAST),
+        Arm(kind=PROPOSER, seed=2, tuning=FAST),
     ]  # fmt: skip
-    assert fast.folder(tmp_path) != own.folder(tmp_path)
+    tunings = (OWN, FAST, NO_BONUS, SMALL, Tuning(rate=3, entropy=0))
+    assert len({Arm(kind=AT_GRPO, seed=2, tuning=each).folder(tmp_path) for each in tunings}) == 5
 
 
 @pytest.mark.parametrize("game", list(GAMES))
@@ -398,9 +426,13 @@ def test_a_setting_in_place_of_the_games_own_is_that_of_all_arms_and_named_in_th
         ({"game": "chess"}, "--game: there is no 'chess'; there are: plan_path"),
         ({"arms": "at-grpo,ppo"}, "--arms: there is no 'ppo'; there are: warm-start"),
         ({"arms": ""}, "--arms: there is no ''"),
-        ({"rates": "1,fast"}, "--rates 1,fast: numbers"),
-        ({"rates": "0.3,0"}, "each is finite and above 0"),
-        ({"rates": "nan"}, "each is finite and above 0"),
+        ({"trials": "own,fast"}, "--trials fast: own, or factors of rate, entropy, batch"),
+        ({"trials": "steps=2"}, "--trials steps=2: own, or factors of rate, entropy, batch"),
+        ({"trials": "rate=1+rate=3"}, "--trials rate=1.rate=3: own, or factors"),
+        ({"trials": "own,rate=0"}, "--trials rate=0: .* greater than 0"),
+        ({"trials": "entropy=-1"}, "--trials entropy=-1: .* greater than or equal to 0"),
+        ({"trials": "batch=nan"}, "--trials batch=nan: .* finite number"),
+        ({"trials": "rate"}, "--trials rate: .* a valid number"),
         ({"seeds": "1,x"}, "--seeds 1,x: whole numbers"),
         ({"seeds": "0"}, "--seeds 0: from 1 to 4294967295"),
         ({"seeds": "1,99999999999999"}, "from 1 to 4294967295"),
@@ -467,26 +499,27 @@ def test_the_command_does_what_is_left_and_ends_with_its_line(
     assert read_result(Arm(kind=WARM_START, seed=1).folder(output)) == first
 
 
-def test_the_table_is_of_the_rates_that_trials_have_chosen(
+def test_the_table_is_of_what_trials_have_chosen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = ArmSettings.model_validate(TINY.model_dump() | {"seeds": (1, 2)})
     output = tmp_path / "out"
-    measure(Plan(output, settings, (WARM_START, AT_GRPO), 2, rates=(1.0, 2.0)), as_json=True)
+    measure(Plan(output, settings, (WARM_START, AT_GRPO), 2, tunings=(OWN, SMALL)), as_json=True)
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
     found = GrpoReport.model_validate_json((output / "report.json").read_bytes())
-    assert [(each.arm, each.rate) for each in found.trials] == [(AT_GRPO, 1), (AT_GRPO, 2)]
+    assert [(each.arm, each.tuning) for each in found.trials] == [(AT_GRPO, OWN), (AT_GRPO, SMALL)]
     chosen = chosen_of(found.trials)[AT_GRPO]
-    assert line["arms"][AT_GRPO]["rate"] == chosen
+    assert line["arms"][AT_GRPO]["tuning"] == str(chosen)
     of = {
-        (seed, rate): read_result(Arm(kind=AT_GRPO, seed=seed, rate=rate).folder(output))
+        (seed, tuning): read_result(Arm(kind=AT_GRPO, seed=seed, tuning=tuning).folder(output))
         for seed in (1, 2)
-        for rate in (1.0, 2.0)
+        for tuning in (OWN, SMALL)
     }
-    own, fast = of[1, 1.0], of[1, 2.0]
+    own, small = of[1, OWN], of[1, SMALL]
     assert own is not None
-    assert fast is not None
-    # As many samples as at the game's own rate, up to the end of a step.
-    assert own.samples <= fast.samples
+    assert small is not None
+    # As many samples as by the game's own settings, up to the end of a step, and so more steps.
+    assert own.samples <= small.samples
+    assert own.steps < small.steps
     # Trials are of the first seed.
-    assert (of[2, 2.0] is not None) == (chosen == 2)
+    assert (of[2, SMALL] is not None) == (chosen == SMALL)

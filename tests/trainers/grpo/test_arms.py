@@ -40,7 +40,9 @@ from trainers.grpo.arms.measured import played
 from trainers.grpo.arms.models import as_written, at_beginning
 from trainers.grpo.arms.reinforced import grpo_settings
 from trainers.grpo.arms.results import Arm, ArmResult, read_result
+from trainers.grpo.arms.settings import ArmSettings
 from trainers.grpo.arms.supervised import SupervisedSteps
+from trainers.grpo.arms.tuning import OWN, Tuning
 from trainers.grpo.in_process import Prompter
 from trainers.grpo.learner import Learner, NotFinite
 from trainers.grpo.report import PolicyStep
@@ -181,7 +183,7 @@ def test_an_arm_that_breaks_off_ends_with_the_weights_of_one_that_does_not(
 def test_a_training_that_comes_to_no_number_ends_with_the_weights_before_it_and_says_so(
     whole: Path, tmp_path: Path, name: ArmName
 ) -> None:
-    steep = Arm(kind=name, seed=1, rate=1e30)
+    steep = Arm(kind=name, seed=1, tuning=Tuning(rate=1e30))
     for needed in steep.needs:
         shutil.copytree(needed.folder(whole), needed.folder(tmp_path))
 
@@ -243,6 +245,21 @@ def test_an_update_by_whole_runs_is_of_as_many_completions(tmp_path: Path) -> No
         assert found[name].objective == found[AT_GRPO].objective
 
 
+def test_a_tuning_changes_what_it_names_and_nothing_else() -> None:
+    settings = ArmSettings(game=LEARNING.game)
+    tuned = Tuning(rate=2, entropy=0, batch=0.25).applied(settings)
+    rewarded, imitated = settings.reinforced, settings.supervised
+    expected = settings.model_dump()
+    expected["reinforced"] |= {
+        "learning_rate": 2 * rewarded.learning_rate, "entropy": 0.0, "episodes": 12,
+    }  # fmt: skip
+    expected["supervised"] |= {"learning_rate": 2 * imitated.learning_rate, "batch": 16}
+    assert tuned.model_dump() == expected
+    assert (rewarded.episodes, imitated.batch, rewarded.entropy > 0) == (48, 64, True)
+    assert OWN.applied(settings) == settings
+    assert Tuning(batch=1e-9).applied(settings).reinforced.episodes == 1
+
+
 @pytest.mark.parametrize(("value", "said"), [(math.nan, "nan"), (-math.inf, "inf")])
 def test_a_supervised_loss_that_is_no_number_changes_no_weight(
     value: float, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -280,7 +297,7 @@ def refused(
 ) -> None:
     """The third supervised step of seed 1, with these logits."""
     playing = at_beginning(arm(WARM_START), folder, LEARNING)
-    steps = SupervisedSteps(LEARNING, 1, 1.0, 0, None, playing.policies, playing.prompter)
+    steps = SupervisedSteps(LEARNING, 1, 0, None, playing.policies, playing.prompter)
     before = {k: v.detach().clone() for k, v in playing.policies.network.trained()}
     monkeypatch.setattr(Network, "learned_logits", logits)
     with pytest.raises(

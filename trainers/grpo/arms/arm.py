@@ -52,8 +52,10 @@ class ArmState(CheckpointState):
 def work(arm: Arm, output: Path, settings: ArmSettings, tell: Tell) -> ArmResult:
     """Train the arm from its checkpoint, if there is one, measure it and write its result.
 
-    Ctrl-C ends the step, saves a checkpoint and raises KeyboardInterrupt. Raises `TrainingError`.
+    `settings` are those of all arms. Ctrl-C ends the step, saves a checkpoint and raises
+    KeyboardInterrupt. Raises `TrainingError`.
     """
+    settings = arm.tuning.applied(settings)
     found = read_result(arm.folder(output))
     if found is not None:
         return found
@@ -183,7 +185,7 @@ class _ArmTraining:
         # What is imitated later was not imitated before.
         first = 0 if arm.begins is None else settings.supervised.steps
         return SupervisedSteps(
-            settings, arm.seed, arm.rate, first, arm.what.team, playing.policies, playing.prompter
+            settings, arm.seed, first, arm.what.team, playing.policies, playing.prompter
         )
 
     def _restore(self) -> None:

@@ -93,7 +93,7 @@ def base_of(arm: Arm, output: Path, settings: ArmSettings) -> Path:
 
 
 def _settings(arm: Arm, base: Path, settings: ArmSettings) -> GrpoSettings:
-    return grpo_settings(settings, arm.what, weights_sha256(base), arm.seed, rate=arm.rate)
+    return grpo_settings(settings, arm.what, weights_sha256(base), arm.seed)
 
 
 def _names(grpo: GrpoSettings, arm: Arm) -> list[str]:

@@ -40,10 +40,9 @@ def grpo_settings(
     base_sha256: str,
     seed: int,
     *,
-    rate: float = 1.0,
     correction: Correction = "token",
 ) -> GrpoSettings:
-    """What the updates follow from; `rate` is times the learning rate of the settings."""
+    """What the updates follow from."""
     chosen = settings.reinforced
     whole_runs = kind.grouping == "trajectory"
     lora = kind.weights == "lora"
@@ -61,7 +60,7 @@ def grpo_settings(
             "policies": kind.policies,
             "weights": kind.weights,
             "rank": chosen.rank,
-            "learning_rate": chosen.learning_rate * rate * (LORA_RATE if lora else 1.0),
+            "learning_rate": chosen.learning_rate * (LORA_RATE if lora else 1.0),
             "objective": {"entropy": chosen.entropy, "correction": correction},
             "piece_tokens": _PIECE_TOKENS,
             "seed": seed,

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from runtime.whole_files import write_whole
 from trainers.errors import UnreadableModel
 from trainers.grpo.arms.kinds import AT_GRPO, KINDS, ArmName, Kind, Spent, slug
+from trainers.grpo.arms.tuning import OWN, Tuning
 from trainers.grpo.in_process import Evaluated
 
 RESULT = "result.json"
@@ -22,17 +23,16 @@ class Arm(BaseModel):
 
     kind: ArmName
     seed: int
-    rate: float = Field(default=1.0, gt=0)
-    """Times the learning rate of its game. Of one that plays what another has learned: of that."""
+    tuning: Tuning = OWN
+    """Of one that plays what another has learned: of that."""
 
     @property
     def name(self) -> str:
-        return f"seed {self.seed}, {self.kind}{'' if self.rate == 1 else f' × {self.rate:g}'}"
+        return f"seed {self.seed}, {self.kind}{'' if self.tuning == OWN else f', {self.tuning}'}"
 
     def folder(self, output: Path) -> Path:
         """Where it is written."""
-        rate = "" if self.rate == 1 else f"-rate-{self.rate:g}"
-        return output / f"seed-{self.seed}" / f"{slug(self.kind)}{rate}"
+        return output / f"seed-{self.seed}" / f"{slug(self.kind)}{self.tuning.suffix}"
 
     @property
     def what(self) -> Kind:
@@ -43,17 +43,17 @@ class Arm(BaseModel):
         """Whose model it begins with, or plays; None: random weights."""
         if self.what.begins is None:
             return None
-        rate = self.rate if self.what.way == "measured" else 1.0
-        return Arm(kind=self.what.begins, seed=self.seed, rate=rate)
+        tuning = self.tuning if self.what.way == "measured" else OWN
+        return Arm(kind=self.what.begins, seed=self.seed, tuning=tuning)
 
     @property
     def spends(self) -> Spent | None:
         """What it has as much of as `budgeted_by`; None: as many steps as the settings say."""
-        return "samples" if self.kind == AT_GRPO and self.rate != 1 else self.what.spends
+        return "samples" if self.kind == AT_GRPO and self.tuning != OWN else self.what.spends
 
     @property
     def budgeted_by(self) -> Arm:
-        """AT-GRPO at the rate of the game: whatever rates others have, all spend as much."""
+        """AT-GRPO by the settings of the game: however others are tuned, all spend as much."""
         return Arm(kind=AT_GRPO, seed=self.seed)
 
     @property
@@ -86,7 +86,7 @@ class ArmResult(BaseModel):
 
     arm: ArmName
     seed: int
-    rate: float = 1.0
+    tuning: Tuning = OWN
     steps: int
     tokens: int
     """Through the model in training, padding included; those only read to sample count as well."""
@@ -126,7 +126,7 @@ class ArmResult(BaseModel):
         return cls(
             arm=arm.kind,
             seed=arm.seed,
-            rate=arm.rate,
+            tuning=arm.tuning,
             steps=steps,
             tokens=tokens,
             samples=samples,

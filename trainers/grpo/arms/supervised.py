@@ -22,15 +22,13 @@ _SEEDS = 1_000_003
 
 
 class SupervisedSteps:
-    """Steps that follow from the settings, the seed, the rate and the step's number alone. `first`
-    is the number of the first demonstrations: those of the control are not those of its warm start;
-    `rate` is times the learning rate of the settings."""
+    """Steps that follow from the settings, the seed and the step's number alone. `first` is the
+    number of the first demonstrations: those of the control are not those of its warm start."""
 
     def __init__(
         self,
         settings: ArmSettings,
         seed: int,
-        rate: float,
         first: int,
         team: Team | None,
         policies: Policies,
@@ -38,7 +36,7 @@ class SupervisedSteps:
     ) -> None:
         self._settings = settings
         self._team = team
-        self._rate = settings.supervised.learning_rate * rate
+        self._rate = settings.supervised.learning_rate
         self._first = seed * _SEEDS + first
         self._policies = policies
         self._prompter = prompter

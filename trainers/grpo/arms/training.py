@@ -1,5 +1,5 @@
 """The numbers that a training follows from. They are a game's own: what is learned in minutes in
-one is not in another. All arms of a game have the same ones, but for an arm's own `rate`."""
+one is not in another. All arms of a game have the same ones, but for an arm's own `tuning`."""
 
 from __future__ import annotations
 

@@ -1,33 +1,32 @@
-"""Which learning rate each arm has: every arm that learns is tried at the same rates, on the first
-seed, and takes the one at which it solved most puzzles of the validation split.
+"""How each arm is tuned: every arm that learns is tried in the same ways, on the first seed, and
+takes the one by which it solved most puzzles of the validation split.
 
-A trial is as long as the arm itself, so that one at which it falls back later is not chosen. Those
-of the first seed at the chosen rates are in the table as they are.
+A trial is as long as the arm itself, so that one by which it falls back later is not chosen. Those
+of the first seed that were chosen are in the table as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import log
 from statistics import fmean
 
 from pydantic import BaseModel, ConfigDict
 
 from trainers.grpo.arms.kinds import ArmName
 from trainers.grpo.arms.results import Arm, ArmResult
+from trainers.grpo.arms.tuning import OWN, Tuning
 
 LOOKS_COUNTED = 3
 """The last ones of a trial: one alone is of few puzzles."""
 
 
 class Trial(BaseModel):
-    """An arm at a rate."""
+    """An arm, tuned in one way."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     arm: ArmName
-    rate: float
-    """Times the learning rate of its game."""
+    tuning: Tuning
     validation: float
     """Greedy success, mean of the last looks: what is chosen by."""
     held_out: float
@@ -40,28 +39,28 @@ def trial_of(result: ArmResult) -> Trial:
     """From what a trial came to."""
     return Trial(
         arm=result.arm,
-        rate=result.rate,
+        tuning=result.tuning,
         validation=fmean(point.success for point in result.curve[-LOOKS_COUNTED:]),
         held_out=result.success,
         stopped=bool(result.stopped),
     )
 
 
-def chosen_of(trials: Sequence[Trial]) -> dict[ArmName, float]:
-    """Each arm's best rate; of equal ones that which is nearest to the game's own, or the lower.
-    One at which the training ended early is taken only where it did at every rate."""
+def chosen_of(trials: Sequence[Trial]) -> dict[ArmName, Tuning]:
+    """The best for each arm; of equal ones the game's own, or the one that was named first. One
+    by which the training ended early is taken only where it did so by every one."""
 
-    def better(trial: Trial) -> tuple[bool, float, float, float]:
-        return not trial.stopped, trial.validation, -abs(log(trial.rate)), -trial.rate
+    def better(trial: Trial) -> tuple[bool, float, bool]:
+        return not trial.stopped, trial.validation, trial.tuning == OWN
 
     best: dict[ArmName, Trial] = {}
     for trial in trials:
         best[trial.arm] = max(best.get(trial.arm, trial), trial, key=better)
-    return {name: trial.rate for name, trial in best.items()}
+    return {name: trial.tuning for name, trial in best.items()}
 
 
 def lower(arm: Arm) -> str:
     """What can be asked for where an arm ended early."""
     part = "supervised" if arm.what.way == "supervised" else "reinforced"
-    tried = "by --rates, or " if arm.what.learns else ""
+    tried = "by --trials, or " if arm.what.learns else ""
     return f"Lower its learning rate {tried}by --set {part}.learning_rate=… in another folder"

@@ -1,0 +1,63 @@
+"""In what one training of an arm differs from its game's settings."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from trainers.grpo.arms.kinds import Kind
+from trainers.grpo.arms.settings import ArmSettings
+
+
+class Tuning(BaseModel):
+    """Each is a factor; of 1 all, the game's own settings."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    rate: float = Field(default=1.0, gt=0)
+    """Of the learning rate."""
+    entropy: float = Field(default=1.0, ge=0)
+    """Of the entropy bonus."""
+    batch: float = Field(default=1.0, gt=0)
+    """Of the puzzles per version, or of the answers per supervised step. What an arm has to spend
+    stays the same, so that of smaller ones it makes more."""
+
+    def __str__(self) -> str:
+        """`rate × 0.3`; of the game's own settings `own`."""
+        return ", ".join(f"{name} × {value:g}" for name, value in self._changed()) or "own"
+
+    @property
+    def suffix(self) -> str:
+        """Of a folder's name: `-rate-0.3`."""
+        return "".join(f"-{name}-{value:g}" for name, value in self._changed())
+
+    def of(self, kind: Kind) -> Tuning:
+        """What of it concerns such an arm: imitation has no entropy bonus."""
+        return self if kind.way == "reinforced" else self.model_copy(update={"entropy": 1.0})
+
+    def applied(self, settings: ArmSettings) -> ArmSettings:
+        """The settings of such a training."""
+        reinforced, supervised = settings.reinforced, settings.supervised
+        return settings.model_copy(
+            update={
+                "reinforced": reinforced.model_copy(
+                    update={
+                        "learning_rate": reinforced.learning_rate * self.rate,
+                        "entropy": reinforced.entropy * self.entropy,
+                        "episodes": max(1, round(reinforced.episodes * self.batch)),
+                    }
+                ),
+                "supervised": supervised.model_copy(
+                    update={
+                        "learning_rate": supervised.learning_rate * self.rate,
+                        "batch": max(1, round(supervised.batch * self.batch)),
+                    }
+                ),
+            }
+        )
+
+    def _changed(self) -> list[tuple[str, float]]:
+        found: dict[str, float] = self.model_dump()
+        return [(name, value) for name, value in found.items() if value != 1]
+
+
+OWN = Tuning()
