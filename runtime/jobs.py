@@ -124,7 +124,13 @@ def _pool(settings: Settings) -> ArqRedis:
     """By redis-py's reading of the URL: arq's own leaves a password percent-encoded, and drops
     what is said of certificates."""
     return ArqRedis(
-        ConnectionPool.from_url(settings.bus.redis_url, socket_connect_timeout=5),
+        ConnectionPool.from_url(
+            settings.bus.redis_url,
+            socket_connect_timeout=5,
+            # Well within the life of a claim, which a wait for another end that has gone without a
+            # word would outlast.
+            socket_timeout=max(1.0, settings.jobs.claim_seconds / 6),
+        ),
         job_serializer=to_json,
         job_deserializer=json.loads,
         default_queue_name=queue_name(settings),

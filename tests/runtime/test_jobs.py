@@ -13,8 +13,9 @@ import psutil
 import pytest
 import redis
 
+from bus.connection import OUTAGE
 from runtime import jobs
-from runtime.config import resolved_file
+from runtime.config import Settings, resolved_file
 from runtime.errors import InputError
 from tests.forked import BENCH, forked
 from tests.redis_process import RedisProcess
@@ -264,6 +265,22 @@ def test_an_error_of_a_job_goes_on_the_queue_as_text() -> None:
 def test_a_program_that_is_not_ours_is_no_job() -> None:
     with pytest.raises(ValueError, match="program"):
         jobs.JobRequest.model_validate({"program": "sh", "argv": ["-c", "true"], "cwd": "/"})
+
+
+async def test_a_server_that_takes_a_command_and_never_answers_is_away(
+    own_server: RedisProcess,
+) -> None:
+    """As behind a network that drops packets: a claim is renewed over a new connection in time."""
+    settings = Settings.model_validate(
+        {"bus": {"redis_url": own_server.url}, "jobs": {"claim_seconds": 0.5}}
+    )
+    pool = await jobs.connect(settings)
+    own_server.pause()
+    with pytest.raises(OUTAGE, match="Timeout reading"):
+        await pool.ping()
+    own_server.resume()
+    await pool.ping()
+    await pool.aclose(close_connection_pool=True)
 
 
 async def test_cancelling_an_unknown_job_is_one_clear_error(shared: Deployment) -> None:
