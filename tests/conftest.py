@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -16,6 +17,10 @@ from bus import Bus, BusSettings
 from tests.redis_process import RedisProcess, running, servers
 
 FLAVOURS = ("valkey", "redis")
+
+# Torch's threads wait for each other by spinning. Where tests run side by side, on no more cores
+# than there are tests, that takes as much time again as what they compute.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # How long an example takes depends on what else the machine does: no test asserts it.
 hypothesis.settings.register_profile(
