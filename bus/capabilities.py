@@ -39,8 +39,6 @@ class Server:
     version: str
     appendonly: bool
     appendfsync: str
-    maxmemory_policy: str
-    cluster: bool
 
     @property
     def durability(self) -> str:
@@ -78,8 +76,6 @@ async def probe(redis: Redis) -> Server:
         version=str(info.get("valkey_version") or info.get("redis_version")),
         appendonly=config.get("appendonly") == "yes" or info.get("aof_enabled") == 1,
         appendfsync=config.get("appendfsync", "unknown"),
-        maxmemory_policy=policy,
-        cluster=bool(info.get("cluster_enabled")),
     )
 
 

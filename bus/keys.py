@@ -23,11 +23,12 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p}:workers` | sorted set: worker names by last beat | stream life |
 | `{p}:policies` | hash: versions of each policy, and the one in use | policy life |
 | `{p}:policy-changes` | stream: names of policies that changed | policy life |
-| `{p}:control` | hash: wishes of the operator (wanted worker counts) | stream life |
+| `{p}:probe` | string: whether the server takes writes | a second |
 
-*Stream life* is renewed by every writer and by every sweep, and is longer than any run may last,
-so it can't take away a message of a live run. *Request life* ends a minute after the step that
-asked is committed or its run has ended; where a replay may wake that run, with its journal.
+*Stream life* is renewed by every writer and by every sweep, of what several groups read by every
+read, and is longer than any run may last, so it can't take away a message of a live run. *Request
+life* ends a minute after the step that asked is committed or its run has ended; where a replay may
+wake that run, with its journal.
 """
 
 from __future__ import annotations
@@ -146,7 +147,3 @@ class Keys:
     @property
     def policy_changes(self) -> str:
         return f"{{{self.prefix}}}:policy-changes"
-
-    @property
-    def control(self) -> str:
-        return f"{{{self.prefix}}}:control"

@@ -102,6 +102,8 @@ class LogConsumer:
         await scripts.call(self.bus.redis, "group", [self.key], [self.group])
 
     async def _next(self) -> list[Entry]:
+        # Also of a stream that nothing is written to while its batches can't be made durable.
+        await self.bus.redis.pexpire(self.key, STREAM_LIFE_MS)
         # Own unacknowledged entries first (a batch that failed), then those of dead readers.
         own = await self.bus.redis.xreadgroup(
             self.group, self.name, {self.key: "0"}, count=self._count
@@ -139,7 +141,6 @@ class LogConsumer:
         async def acknowledge() -> None:
             await self.bus.redis.xack(self.key, self.group, *(entry for entry, _ in entries))
             await scripts.call(self.bus.redis, "trim", [self.key], [])
-            await self.bus.redis.pexpire(self.key, STREAM_LIFE_MS)
 
         await outlast("acknowledge", acknowledge)
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import structlog
 
 from bus import scripts
+from bus.bus import Bus
 from bus.connection import OUTAGE
 from bus.keys import GROUP, Shard
-
-if TYPE_CHECKING:
-    from bus.consumer import Consumer
 
 log = structlog.get_logger("bus.recovery")
 
@@ -30,10 +28,35 @@ length is seen whole at every sweep; on a very long one without an expired entry
 half as many as the last, so that a million idle entries don't keep the server busy."""
 
 
+class Swept(Protocol):
+    """Of a consumer, what sweeping needs."""
+
+    @property
+    def bus(self) -> Bus: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def streams(self) -> tuple[str, ...]: ...
+
+    @property
+    def free(self) -> int:
+        """Deliveries that it can take now."""
+        ...
+
+    @property
+    def draining(self) -> bool: ...
+
+    def take(self, shard: Shard, stream: str, entry: str, body: bytes, count: int) -> None:
+        """Start handling a delivery that this consumer now holds."""
+        ...
+
+
 class Sweeper:
     """The sweeping of one consumer's streams."""
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: Swept) -> None:
         self._consumer = consumer
         self._bus = consumer.bus
         self._cursors: dict[str, bytes] = {}

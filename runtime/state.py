@@ -13,9 +13,10 @@ import hashlib
 import json
 import os
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import IO, Self
 
 import pydantic
 from pydantic import BaseModel, ConfigDict
@@ -26,6 +27,8 @@ DEFAULT_STATE = ".switchyard"
 MAX_SOCKET_PATH = 100
 """Linux allows 107 bytes in `sun_path` and macOS 103; a path beyond this goes to a short
 directory instead."""
+_LOOK_SECONDS = 0.001
+"""More than a look at the lock takes."""
 
 
 class RunFile(BaseModel):
@@ -162,9 +165,7 @@ class StateLock:
         self._state = state
         self._handle = state.lock_file.open("a+")
         os.chmod(state.lock_file, 0o600)
-        try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _owned(self._handle):
             self._handle.seek(0)
             owner = self._handle.read().strip() or "unknown"
             self._handle.close()
@@ -172,7 +173,7 @@ class StateLock:
                 f"a deployment already runs in {state.path} (pid {owner})",
                 hint="`runtime status` shows it and `runtime down` stops it; for a second one set"
                 " SWITCHYARD_STATE to another directory.",
-            ) from None
+            )
         # Of a supervisor that was killed: from now on the lock is held, and would vouch for it.
         state.run_file.unlink(missing_ok=True)
         self._handle.truncate(0)
@@ -186,6 +187,23 @@ class StateLock:
         self._state.run_file.unlink(missing_ok=True)
         self._handle.truncate(0)
         self._handle.close()
+
+
+def _owned(lock: IO[str]) -> bool:
+    """Take the lock; False where another supervisor has it. Whoever only looks (`running`,
+    `holder`) shares it for an instant, which must not be taken for a supervisor."""
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return False
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            time.sleep(_LOOK_SECONDS)
+        else:
+            return True
 
 
 def write_private(path: Path, text: str) -> None:

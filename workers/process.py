@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack, aclosing
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,7 +29,7 @@ from bus import (
     announce,
     policies,
 )
-from bus.connection import pause_before
+from bus.connection import outlast, pause_before
 from bus.consumer import Handler
 from bus.tasks import end
 from workers.engines import build_engine
@@ -247,7 +248,8 @@ class Worker:
     async def _follow_policies(self, pool: Pool, stack: AsyncExitStack) -> None:
         """Serve what is published now before the first request, and every change from then on."""
         for name, path in pool.settings.adapters.items():
-            await policies.publish_first(self._bus, f"{pool.name}/{name}", path)
+            publish = partial(policies.publish_first, self._bus, f"{pool.name}/{name}", path)
+            await outlast("policy", publish)
         async with aclosing(policies.follow(self._bus)) as changes:
             await pool.policies.apply(await anext(changes))
 

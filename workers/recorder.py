@@ -3,7 +3,9 @@ acknowledged.
 
 A file is written whole under another name, flushed to the disk and then renamed, so a reader
 never sees half of one. A batch that comes again after a crash, here or at another recorder, is
-recognised by the ids of its entries, which stand in every row. Layout:
+recognised by the ids of its entries, which stand in every row. From the look for them to the new
+file a recorder locks the folder: one that stood still for longer than its lease finds what
+another has written meanwhile, and does not write it again. Layout:
 `<store>/trajectories/*.parquet` and `<store>/usage/*.parquet`, a file per batch:
 `<shard>-<its first entry>-<its last entry>-<rows>.parquet`.
 """
@@ -12,12 +14,15 @@ recognised by the ids of its entries, which stand in every row. Layout:
 # pyright: reportUnknownParameterType=false
 from __future__ import annotations
 
+import asyncio
 import errno
+import fcntl
 import hashlib
 import os
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +41,10 @@ _Place = tuple[int, int]
 """Of an entry in its stream."""
 _Span = tuple[_Place, _Place]
 """Of a file: its first entry and its last."""
+
+LOCK_SECONDS = 5.0
+"""A batch is written in a fraction of one."""
+_LOCK_PAUSE = 0.02
 
 _FILE_NAME = re.compile(r"([0-9]+)-([0-9]+-[0-9]+)-([0-9]+-[0-9]+)-[0-9]+\.parquet")
 """Shard, first entry and last entry."""
@@ -113,16 +122,41 @@ class Table:
 
     async def write(self, entries: Sequence[Entry]) -> None:
         """Make a batch durable. Raises OSError with the folder and the remedy if the disk
-        refuses, and ValueError if a file that may hold part of the batch is damaged: the batch
-        stays on the bus."""
+        refuses or another recorder keeps the lock, and ValueError if a file that may hold part of
+        the batch is damaged: the batch stays on the bus."""
         try:
-            self._write(entries)
+            async with self._locked():
+                self._write(entries)
+        except BlockingIOError:
+            raise
         except OSError as error:
             raise OSError(
                 error.errno or errno.EIO,
                 f"{self._folder} can't be written to ({error.strerror or error}): free some space "
                 "or mend its rights; until then the batch stays on the bus",
             ) from error
+
+    @asynccontextmanager
+    async def _locked(self) -> AsyncGenerator[None]:
+        lock = os.open(self._folder, os.O_RDONLY)
+        try:
+            waited = 0.0
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError as error:
+                    if waited >= LOCK_SECONDS:
+                        raise BlockingIOError(
+                            error.errno,
+                            f"another recorder has locked {self._folder} for {LOCK_SECONDS:g} s: "
+                            "if it stands still, end it; until then the batch stays on the bus",
+                        ) from error
+                waited += _LOCK_PAUSE
+                await asyncio.sleep(_LOCK_PAUSE)
+            yield
+        finally:
+            os.close(lock)
 
     def _write(self, entries: Sequence[Entry]) -> None:
         written = self._on_disk([entry for entry, _ in entries])
@@ -177,7 +211,10 @@ class Table:
         places = sorted(map(_place, entries))
         names = os.listdir(self._folder)
         for name in names:
-            if name not in self._known:
+            if name.endswith(".part"):
+                # Of a recorder that was killed: whoever has the lock is the only one that writes.
+                (self._folder / name).unlink()
+            elif name not in self._known:
                 self._learn(name)
         if places[0] > self._end:
             return set()  # new entries come behind all others, so this is how it mostly ends

@@ -338,7 +338,6 @@ async def test_the_server_describes_itself(own_server: RedisProcess) -> None:
         assert server.name.lower() == own_server.binary.flavour
         assert server.appendonly
         assert server.durability.startswith("appendonly yes, appendfsync no: a power failure can")
-        assert not server.cluster
 
 
 async def test_what_a_server_keeps_is_not_guessed_where_it_does_not_say(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,19 @@ def test_a_second_lock_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> N
     assert "runtime down" in str(caught.value)
     lock.release()
     StateLock(state).release()
+
+
+def test_who_only_looks_is_not_taken_for_an_owner(tmp_path: Path) -> None:
+    """A look shares the lock for an instant, in which a supervisor may want it."""
+    state = StateDirectory(tmp_path)
+    state.create()
+    state.lock_file.touch()
+    with ThreadPoolExecutor(1) as threads, state.lock_file.open("rb") as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        taking = threads.submit(StateLock, state)
+        assert not wait([taking], timeout=0.1).done
+        fcntl.flock(looking, fcntl.LOCK_UN)
+        taking.result().release()
 
 
 def test_a_killed_owner_leaves_no_lock_behind(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
+import os
 import resource
 import time
 from collections.abc import Generator, Sequence
@@ -86,6 +88,51 @@ def test_recorders_that_share_a_folder_write_each_entry_once(
             asyncio.run(recorders[which].write([entry(number) for number in sorted(numbers)]))
         wanted = set[int]().union(*(numbers for _, numbers in batches))
         assert (written(Path(folder)) if wanted else []) == [str(each) for each in sorted(wanted)]
+
+
+@contextmanager
+def standing_still(folder: Path) -> Generator[None]:
+    """Another recorder, between its look at what is written and its own file."""
+    lock = os.open(folder / "usage", os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+async def test_a_recorder_waits_for_another_that_is_writing(tmp_path: Path) -> None:
+    """One that was paused for longer than its lease goes on where it was: what both have would
+    stand twice."""
+    late, next_one = table(tmp_path), table(tmp_path)
+    with standing_still(tmp_path):
+        waiting = asyncio.create_task(next_one.write([entry(1), entry(2), entry(3)]))
+        await asyncio.wait([waiting], timeout=0.1)
+        assert not waiting.done()
+        late._write([entry(1), entry(2)])  # pyright: ignore[reportPrivateUsage]
+    await waiting
+    assert written(tmp_path) == ["1", "2", "3"]
+
+
+async def test_a_recorder_that_stands_still_for_long_is_named_and_the_batch_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.recorder.LOCK_SECONDS", 0.05)
+    waiting = table(tmp_path)
+    with (
+        standing_still(tmp_path),
+        pytest.raises(BlockingIOError, match=r"another recorder has locked .*the batch stays"),
+    ):
+        await waiting.write([entry(1)])
+
+
+async def test_what_a_killed_recorder_was_writing_goes(tmp_path: Path) -> None:
+    left = tmp_path / "usage" / ".000-1-0-2-0-2.4711.part"
+    left.parent.mkdir()
+    left.touch()
+    await table(tmp_path).write([entry(1)])
+    assert not left.exists()
+    assert written(tmp_path) == ["1"]
 
 
 async def test_a_file_that_was_moved_away_holds_no_entry_any_more(tmp_path: Path) -> None:

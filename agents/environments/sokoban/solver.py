@@ -17,7 +17,7 @@ from agents.environments.grid import MIRRORED, STEPS, Cell, beside
 from agents.environments.sokoban.level import Level, Moves, Play
 
 MAX_STATES = 100_000
-"""Some seconds of search."""
+"""About a minute of search on the largest board."""
 
 _Key = tuple[Cell, frozenset[Cell]]
 _Push = tuple[Cell, str]
@@ -28,8 +28,22 @@ class SearchLimit(Exception):
     """The search was given up: whether there is a solution is not known."""
 
 
+def standing(level: Level, play: Play) -> set[Cell]:
+    """Every cell that the player can walk to without a push."""
+    found = {play.player}
+    left = [play.player]
+    while left:
+        cell = left.pop()
+        for move in STEPS:
+            other = beside(cell, move)
+            if other not in found and other in level.floor and other not in play.boxes:
+                found.add(other)
+                left.append(other)
+    return found
+
+
 def reach(level: Level, play: Play) -> dict[Cell, Moves]:
-    """Every cell that the player can walk to without a push, with the shortest way."""
+    """The same cells, each with the shortest way."""
     ways: dict[Cell, Moves] = {play.player: ()}
     queue = deque([play.player])
     while queue:
@@ -96,12 +110,12 @@ def solve(level: Level, play: Play, most_states: int = MAX_STATES) -> Moves | No
 
 def successors(level: Level, play: Play) -> Iterator[tuple[_Push, Play]]:
     """Every push that is possible now, and what it leads to."""
-    standing = reach(level, play)
+    cells = standing(level, play)
     for box in sorted(play.boxes):
         for move in STEPS:
             to = beside(box, move)
             free = to in level.floor and to not in play.boxes
-            if free and beside(box, MIRRORED[move]) in standing:
+            if free and beside(box, MIRRORED[move]) in cells:
                 yield (box, move), Play(box, (play.boxes - {box}) | {to})
 
 
@@ -116,6 +130,8 @@ def nearest_by_pushes(level: Level, play: Play, pushes: int, most_states: int) -
     for _ in range(pushes):
         wave: list[_Key] = []
         for key in frontier:
+            if len(came) >= most_states:
+                break
             for push, after in successors(level, Play(*key)):
                 found = _key(level, after)
                 if found in came or len(came) >= most_states:
@@ -134,7 +150,7 @@ def _to_go(bounds: Mapping[Cell, int], boxes: frozenset[Cell]) -> int:
 
 
 def _key(level: Level, play: Play) -> _Key:
-    return min(reach(level, play)), play.boxes
+    return min(standing(level, play)), play.boxes
 
 
 def _way(came: Mapping[_Key, tuple[_Key, _Push] | None], key: _Key) -> list[_Push]:

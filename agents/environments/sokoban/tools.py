@@ -15,7 +15,7 @@ Scratch = tuple[Play, Moves]
 Run = Callable[[Scratch, tuple[Argument, ...]], Answer[Scratch]]
 
 MAX_SEARCHED = 2_000
-"""States that one search may see: a tenth of a second."""
+"""States that one search may see: some tenths of a second on the largest board."""
 
 
 def functions(instance: SokobanInstance) -> Mapping[str, ToolFunction[Scratch]]:

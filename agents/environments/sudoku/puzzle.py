@@ -96,7 +96,7 @@ class SudokuPuzzle:
         * plan agent: .1 format, .1 share of legal writes, .8 newly filled / N². A digit that
           contradicts another one fills nothing; the published code refuses it
         * tool agent: .1 format, .1 share of calls that worked, .8 share of the proposed digits
-          that contradict none
+          that contradict none, of those that can be written at all
         * dense: 2 − .01 if solved, else .5 Δfilled (share of all cells) + .02 Δconstraints; −.5 if
           anything was illegal
         * progress: of the cells to fill, those with the solution's digit, less those with another
@@ -106,9 +106,7 @@ class SudokuPuzzle:
         read = 0.0 if step.action is None else 1.0
         tried = step.legal + step.illegal
         clashing = conflicts(after)
-        wrote = {
-            (r, c) for r, c, _ in step.action or () if refusal(self.instance, (r, c, 1)) is None
-        }
+        wrote = {write[:2] for write in step.action or () if refusal(self.instance, write) is None}
         if agent == PLAN:
             new = [(r, c) for r, c in wrote - clashing if not before[r][c] and after[r][c]]
             legal = step.legal / tried if tried else 0.0

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.environments.game import PLAN, TOOL, replayed
+from agents.environments.grid import Cell
 from agents.environments.puzzle_splits import Split
 from agents.environments.sokoban import (
     Difficulty,
@@ -23,7 +24,10 @@ from agents.environments.sokoban import (
     pushes,
     read_boxoban,
     solve,
+    solver,
 )
+from agents.environments.sokoban.level import Level, Play
+from agents.environments.sokoban.solver import nearest_by_pushes, standing
 from agents.errors import InvalidTask
 from agents.records import JsonObject
 from tests.agents.environments.box_pushing import fewest_pushes
@@ -371,3 +375,20 @@ def test_progress_pays_for_the_way_done_and_takes_back_what_is_undone() -> None:
     unread, _, _ = episode.apply(PLAN, "no answer")
     assert gone.total("progress") == pytest.approx(-1.0 + 0.1)
     assert unread.total("progress") == 0.0
+
+
+def test_a_search_ends_where_it_has_seen_as_many_states_as_it_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of each state that it looks at it makes at most four pushes per box."""
+    level, play = sample(3)[0].parsed
+    walks = 0
+
+    def counted(level: Level, play: Play) -> set[Cell]:
+        nonlocal walks
+        walks += 1
+        return standing(level, play)
+
+    monkeypatch.setattr(solver, "standing", counted)
+    nearest_by_pushes(level, play, 20, 30)
+    assert walks <= 1 + 30 * (1 + 4 * 3)

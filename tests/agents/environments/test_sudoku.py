@@ -24,6 +24,7 @@ from agents.environments.sudoku import (
 )
 from agents.environments.sudoku.rules import conflicts
 from agents.environments.sudoku.solver import Grid, blank, completions
+from agents.environments.tool_program import ProgramRun
 from agents.errors import InvalidTask
 from agents.records import JsonObject
 from tests.agents.environments.exact_cover import solutions
@@ -239,6 +240,16 @@ def test_the_tool_agent_s_local_reward_is_for_digits_that_contradict_none() -> N
         "candidates(2, 1): 3 4",
     ]
     assert rewards.total() == pytest.approx(0.1 + 0.1 * 0.75 + 0.8 * 0.5)
+
+
+@pytest.mark.parametrize("digit", [0, 9])
+def test_a_program_is_not_paid_for_digits_that_no_cell_takes(digit: int) -> None:
+    episode = Sudoku().reset(small(python=True).task.instance)
+    line = cells((1, 2, digit))
+    rewards, _, _ = episode.apply(
+        TOOL, f"```python\nprint({line!r})\n```", ProgramRun(output=f"{line}\n", last=line)
+    )
+    assert rewards.total() == pytest.approx(0.1 + 0.1)
 
 
 def test_singles_write_no_more_than_the_setting_allows() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.workers.engines.asking import DELEGATE, ask, completions, events, request
 from tests.workers.engines.endpoints import counted, replying
+from workers.engines.openai import engine as openai_engine
 from workers.engines.openai.engine import OpenAIEngine, sse_lines
 from workers.engines.protocol import Completion, EngineError
 from workers.engines.settings import ModelSettings
@@ -138,3 +139,19 @@ async def test_a_line_that_never_ends_is_garbage_and_fills_no_memory() -> None:
     with pytest.raises(EngineError, match="without a line's end"):
         async for _ in sse_lines(parts()):
             pass
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_answer_without_an_end_is_garbage_and_fills_no_memory(
+    stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openai_engine, "MAX_ANSWER_BYTES", 100_000)
+    line = b'data: {"choices": [{"index": 0, "delta": {"content": "x"}}]}\n\n'
+    async with replying(line * 10_000) as url:
+        engine = OpenAIEngine(
+            ModelSettings(engine="openai", model="m", base_url=url, max_attempts=1)
+        )
+        await engine.start()
+        with pytest.raises(EngineError, match="more than 100000 bytes"):
+            await completions(engine, request(stream=stream))
+        await engine.close()

@@ -298,6 +298,17 @@ async def test_out_of_memory_gives_up_what_is_kept(
     await assert_right(engine, await ask(engine, [ROLE, user("Hi")]))
 
 
+async def test_a_cache_that_gave_its_memory_back_holds_none_of_the_first_prompt(
+    engine: TorchEngine,
+) -> None:
+    await ask(engine, [ROLE, user("Hi")], sampling={"max_tokens": 3})
+    cache = _decoder(engine)._batch._cache  # pyright: ignore[reportPrivateUsage]
+    cache.free()
+    tensors = [each for layer in cache._own for each in layer._like]  # pyright: ignore[reportPrivateUsage]
+    assert tensors
+    assert sum(each.untyped_storage().nbytes() for each in tensors) == 0
+
+
 async def test_requests_wait_while_their_tokens_have_no_room(start: Start) -> None:
     """Of 512 tokens 128 are for finished requests; a request may need about 75."""
     engine = await start(max_tokens_in_flight=512)

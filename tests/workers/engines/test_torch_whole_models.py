@@ -4,6 +4,7 @@ engine, several of them in one batch."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import shutil
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -18,8 +19,11 @@ from tests.workers.engines.adapter_conformance import AdapterConformance, alike_
 from tests.workers.engines.asking import ask
 from workers.engines.factory import build_engine
 from workers.engines.local.adapter_base import require_base_on_disk
+from workers.engines.local.engine import LocalEngine
 from workers.engines.protocol import Engine, EngineError
 from workers.engines.settings import ModelSettings
+from workers.engines.torch.loading import load_model
+from workers.engines.torch.whole_models import WholeModel, WholeModels, read_whole_model
 
 LONG = {"max_tokens": 30}
 
@@ -55,6 +59,11 @@ def shaken(model: Path, folder: Path, seed: int) -> Path:
 def shaken_models(tiny_model: Path) -> list[Path]:
     """Three models that could have come of training all weights of the tiny one."""
     return [shaken(tiny_model, tiny_model.parent / f"whole-{seed}", seed) for seed in range(3)]
+
+
+def whole_models_in_memory() -> int:
+    gc.collect()
+    return sum(type(each) is WholeModel for each in gc.get_objects())
 
 
 class TestWholeModels(AdapterConformance):
@@ -96,6 +105,21 @@ class TestWholeModels(AdapterConformance):
         after = await ask(engine, sampling=LONG)
         assert (after.output_ids, after.logprobs) == (before.output_ids, before.logprobs)
 
+    async def test_one_that_was_given_back_after_the_last_pass_is_out_of_memory(
+        self, engine: Engine, shaken_models: list[Path]
+    ) -> None:
+        """Of a batch of several, the network holds one and the pass the others."""
+        before = whole_models_in_memory()
+        for name, folder in zip(("red", "green"), shaken_models, strict=False):
+            await engine.load_adapter(name, str(folder), 1)
+        names = ("red", "green", "red", "green", "red")
+        await asyncio.gather(*(ask(engine, adapter=name, sampling=LONG) for name in names))
+        for name in ("red", "green"):
+            await engine.unload_adapter(name)
+        assert isinstance(engine, LocalEngine)
+        assert not any((await engine.in_work()).values())
+        assert whole_models_in_memory() <= before
+
     async def test_plain_logprobs_are_those_of_the_rows_own_model(
         self, tiny_model: Path, shaken_models: list[Path]
     ) -> None:
@@ -112,6 +136,23 @@ class TestWholeModels(AdapterConformance):
         for each in found:
             assert each.adapter is not None
             assert each.logprobs == alone[each.adapter].logprobs
+
+
+def test_a_model_is_read_whole_while_the_network_changes_its_own(
+    tiny_model: Path, shaken_models: list[Path]
+) -> None:
+    """The thread that decodes may be between two layers of an exchange."""
+    loaded = load_model(settings(tiny_model))
+    models = WholeModels(loaded.model, loaded.device)
+    red = read_whole_model(str(shaken_models[0]), loaded, models.own)
+    embedding = "model.embed_tokens"
+    loaded.model.get_submodule(embedding).weight = red.layers[embedding]["weight"]
+    again = read_whole_model(str(shaken_models[0]), loaded, models.own)
+    assert all(
+        torch.equal(again.layers[layer][part], tensor)
+        for layer, parts in red.layers.items()
+        for part, tensor in parts.items()
+    )
 
 
 def edited(file: str, change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:

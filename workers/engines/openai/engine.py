@@ -47,6 +47,8 @@ END_SECONDS = 0.1
 """For the mark of a stream's end behind its last event: servers send both at once."""
 MAX_LINE_BYTES = 16 * 1024 * 1024
 """Of a stream's event: far above any completion, far below what would fill the memory."""
+MAX_ANSWER_BYTES = 128 * 1024 * 1024
+"""Of one answer, each token of a stream in an event of its own."""
 
 
 class OpenAIEngine:
@@ -235,13 +237,14 @@ class OpenAIEngine:
             yield completion
 
     async def _fetch(self, request: GenerateRequest, body: dict[str, Any]) -> bytes:
-        response = await self._connected.chat.completions.with_raw_response.create(
-            **body, extra_headers={REQUEST_ID_HEADER: request.id}
-        )
-        return response.content
+        response = await self._open(request, body)
+        try:
+            return b"".join([part async for part in bounded(response.iter_bytes())])
+        finally:
+            await response.close()
 
     async def _open(self, request: GenerateRequest, body: dict[str, Any]) -> Any:
-        """A streaming response whose head has arrived. The request is built in here, so that a
+        """A response whose head has arrived. The request is built in here, so that a
         task that is cancelled before its first step leaves nothing half begun."""
         return await self._connected.chat.completions.with_streaming_response.create(
             **body, extra_headers={REQUEST_ID_HEADER: request.id}
@@ -257,7 +260,7 @@ class OpenAIEngine:
 
         response = await ticket.guard(self._open(request, body), timeout=left())
         try:
-            lines = sse_lines(response.iter_bytes())
+            lines = sse_lines(bounded(response.iter_bytes()))
             while True:
                 line = await ticket.guard(_next_line(lines), timeout=left())
                 if line is None:
@@ -291,6 +294,18 @@ class OpenAIEngine:
         if self._client is None:
             raise EngineError("the openai engine is not started", kind="internal")
         return self._client
+
+
+async def bounded(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
+    """The parts of one answer. Raises EngineError where they come to more than any should."""
+    left = MAX_ANSWER_BYTES
+    async for part in parts:
+        left -= len(part)
+        if left < 0:
+            raise EngineError(
+                f"the endpoint answered with more than {MAX_ANSWER_BYTES} bytes", kind="garbage"
+            )
+        yield part
 
 
 async def sse_lines(parts: AsyncIterator[bytes]) -> AsyncGenerator[str]:

@@ -399,17 +399,17 @@ class TorchDecoder(Decoder[LoadedModel]):
     def read_adapter(self, path: str) -> str | WholeModel:
         """See `Decoder.read_adapter`; of a whole model, everything."""
         if holds_whole_model(path):
-            return read_whole_model(path, self._model)
+            return read_whole_model(path, self._model, self._models.own)
         return super().read_adapter(path)
 
     def _adapter_from(self, read: str | WholeModel) -> Lora | WholeModel:
         return read if isinstance(read, WholeModel) else self._loras.read(read)
 
     def _forget_adapter(self, adapter: AdapterVersion) -> None:
-        """What was computed with it goes; its tensors go with the last reference to them."""
+        """What was computed with it goes; its tensors go with the last reference to them, and the
+        last pass may have left one here."""
         self._prefixes.forget(adapter)
-        if isinstance(adapter.weights, WholeModel):
-            self._models.forget(adapter.weights)
+        self._use([None])
 
     def _use(self, adapters: Sequence[AdapterVersion | None]) -> None:
         """What each row of the passes that come now is computed with."""

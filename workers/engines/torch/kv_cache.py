@@ -67,7 +67,11 @@ class _Layer(CacheLayerMixin):
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         """The first pass tells heads, sizes, type and device."""
-        self._like = [key_states[:0, :, :0], value_states[:0, :, :0]]
+        # New ones: a slice of no element would hold all of the first prompt's for ever.
+        self._like = [
+            states.new_empty((0, states.shape[1], 0, states.shape[3]))
+            for states in (key_states, value_states)
+        ]
         self.is_initialized = True
 
     def allocate(self) -> None:

@@ -36,9 +36,10 @@ class WholeModel:
     layers: dict[str, Layer]
 
 
-def read_whole_model(path: str, base: LoadedModel) -> WholeModel:
+def read_whole_model(path: str, base: LoadedModel, own: WholeModel) -> WholeModel:
     """A model that can take the place of `base`, on its device and in its dtype. Takes seconds;
-    may be called beside the thread that decodes with `base`.
+    may be called beside the thread that decodes with `base`: `own` are the weights that it was
+    loaded with, whichever its network holds by now.
 
     Raises EngineError: `bad_request` for one that is not there, not safe, not whole, or of another
     architecture or tokenizer; `unavailable` if memory runs out.
@@ -53,7 +54,7 @@ def read_whole_model(path: str, base: LoadedModel) -> WholeModel:
         tensors: dict[str, torch.Tensor] = {}
         for file in sorted(folder.glob("*.safetensors")):
             tensors |= load_file(file)
-        return _placed(path, base, tensors)
+        return _placed(path, base, own.layers, tensors)
 
 
 def _configuration(folder: Path) -> dict[str, Any]:
@@ -63,8 +64,9 @@ def _configuration(folder: Path) -> dict[str, Any]:
     return {key: each for key, each in config.to_dict().items() if key not in _SAYS_NOTHING}
 
 
-def _placed(path: str, base: LoadedModel, tensors: Mapping[str, torch.Tensor]) -> WholeModel:
-    own = _layers(base.model)
+def _placed(
+    path: str, base: LoadedModel, own: Mapping[str, Layer], tensors: Mapping[str, torch.Tensor]
+) -> WholeModel:
     parameters = {f"{layer}.{part}": own[layer][part] for layer in own for part in own[layer]}
     if not all(each.is_floating_point() for each in parameters.values()):
         raise unusable(
@@ -108,10 +110,10 @@ class WholeModels:
 
     def __init__(self, model: torch.nn.Module, device: torch.device) -> None:
         self._device = device
-        self._own = WholeModel(_layers(model))
+        self.own = WholeModel(_layers(model))
         """That the network was loaded with."""
-        self._modules = {name: model.get_submodule(name) for name in self._own.layers}
-        self._present = self._own
+        self._modules = {name: model.get_submodule(name) for name in self.own.layers}
+        self._present = self.own
         """Whose weights the network holds."""
         self._others: list[tuple[WholeModel, torch.Tensor]] = []
         """The further models of the batch, with the places of their rows."""
@@ -119,7 +121,7 @@ class WholeModels:
 
     def use(self, rows: Sequence[WholeModel | None]) -> None:
         """The model of each row of the batches that come now; None is the network's own."""
-        models = [each or self._own for each in rows]
+        models = [each or self.own for each in rows]
         counted = Counter(models)
         # Of several that are as frequent, the present one stays.
         most = max(counted, key=lambda each: (counted[each], each is self._present))
@@ -143,11 +145,6 @@ class WholeModels:
                 # Before those that add an adapter's part to what the row's own model says.
                 module.register_forward_hook(self._hook(name), prepend=True)
             self._hooked = True
-
-    def forget(self, model: WholeModel) -> None:
-        """Let go of a model that no row has any more."""
-        if self._present is model:
-            self.use([None])
 
     def _hook(self, name: str) -> Any:
         def replace(
