@@ -9,6 +9,7 @@ import typer
 
 from bench.commands import register_all
 from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, BenchError
+from workers.garbage import end_quickly
 
 app = typer.Typer(
     name="bench",
@@ -43,6 +44,7 @@ register_all(
 
 def main() -> None:
     """Run a command; an error that the user can mend is one message and an exit code."""
+    end_quickly()
     try:
         app()
     except BenchError as error:

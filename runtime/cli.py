@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from runtime.commands import COMMANDS
+from workers.garbage import end_quickly
 
 app = typer.Typer(
     name="runtime",
@@ -28,6 +29,7 @@ for register in COMMANDS:
 
 def main() -> None:
     """Run a command; an error that the user can mend is one message and an exit code."""
+    end_quickly()
     try:
         app()
     except BrokenPipeError:

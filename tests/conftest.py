@@ -21,6 +21,8 @@ FLAVOURS = ("valkey", "redis")
 # Torch's threads wait for each other by spinning. Where tests run side by side, on no more cores
 # than there are tests, that takes as much time again as what they compute.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# The suite starts hundreds of processes: each would compile all that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # How long an example takes depends on what else the machine does: no test asserts it.
 hypothesis.settings.register_profile(

@@ -8,6 +8,7 @@ environment, files and signals, and ends as any interpreter ends.
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import json
 import os
@@ -30,6 +31,8 @@ TRAIN = ("trainers.cli", "trainers.sft", "transformers.models.qwen2.modeling_qwe
 WORKERS = ("workers.__main__", "workers.gpu", "workers.judging", "workers.recorder", "workers.role",
            "workers.tool", "workers.engines.openai.engine", "workers.engines.scripted.engine",
            )  # fmt: skip
+TORCH_WORKERS = (*WORKERS, "workers.engines.torch.engine", "workers.engines.torch.decoder",
+                 "transformers.models.qwen2.modeling_qwen2")  # fmt: skip
 
 
 def forked(
@@ -177,6 +180,9 @@ def _become(told: dict[str, Any]) -> None:
 if __name__ == "__main__":
     for _name in sys.argv[2:]:
         importlib.import_module(_name)
+    gc.collect()
+    # What was imported is garbage in no fork, and none need look at it, which would copy it too.
+    gc.freeze()
     _told = _next_start(int(sys.argv[1]))
     if _told is not None:
         _become(_told)

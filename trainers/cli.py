@@ -16,6 +16,7 @@ from trainers.errors import TrainingError
 from trainers.glpft.command import glpft
 from trainers.grpo.command import grpo
 from trainers.prompt_search.command import prompts
+from workers.garbage import end_quickly
 
 if TYPE_CHECKING:
     from trainers.skills import Skill
@@ -203,6 +204,7 @@ def _show(skills: Sequence[Skill]) -> None:
 
 def main() -> None:
     """Entry point: user errors end in one line and an exit code, never in a traceback."""
+    end_quickly()
     try:
         app()
     except TrainingError as error:

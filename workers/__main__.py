@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from bus import BusUnavailable
 from workers.engines.protocol import EngineError
+from workers.garbage import end_quickly
 from workers.process import Worker
 from workers.settings import worker_settings
 
@@ -18,6 +19,7 @@ JOIN_SECONDS = 60.0
 
 
 def main() -> int:
+    end_quickly()
     if len(sys.argv) != 2:
         print("usage: python -m workers SETTINGS.json", file=sys.stderr)
         return 2

@@ -1,7 +1,8 @@
-"""When a worker process looks for cyclic garbage."""
+"""When a process looks for cyclic garbage, and that it does not at its end."""
 
 from __future__ import annotations
 
+import atexit
 import gc
 
 THRESHOLDS = (10_000, 20, 20)
@@ -12,3 +13,10 @@ def collect_rarely() -> None:
     then finds is alive, and it is looked at over and over: that was a fifth of a busy worker's
     processor time. Deliveries make next to no cycles, so little piles up meanwhile."""
     gc.set_threshold(*THRESHOLDS)
+
+
+def end_quickly() -> None:
+    """At its end Python looks for garbage in all that was ever imported, of torch for a second or
+    two, though the system is about to take the memory back. To be called first, so that it comes
+    behind all that ends otherwise."""
+    atexit.register(gc.freeze)

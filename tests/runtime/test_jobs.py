@@ -112,7 +112,7 @@ def test_a_job_whose_worker_is_killed_is_resumed_by_the_next_one(
     job = until(lambda: (j := listed(deployment, job_id)).state in ("done", "failed") and j, "end")
     assert job.state == "done", deployment.ok("jobs", "log", job_id)
     report = json.loads((output / "report.json").read_text())
-    assert "12" in json.dumps(report)
+    assert (report["results"]["complete"], len(report["results"]["items"])) == (True, 12)
 
 
 def test_a_job_whose_claim_ran_out_in_an_outage_is_left_to_its_worker_which_renews_it() -> None:
@@ -153,8 +153,7 @@ def test_a_running_job_can_be_cancelled_and_is_stopped(
         return states[-1] == "cancelled" and not running
 
     until(over, "cancelled job")
-    assert states[0] == "cancelling", "its process has yet to stop"
-    assert set(states) == {"cancelling", "cancelled"}
+    assert set(states) <= {"cancelling", "cancelled"}
     done = deployment.run("jobs", "cancel", job_id)
     assert "is over" in done.stderr
 

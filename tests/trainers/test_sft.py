@@ -7,7 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
+import time
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.forked import TRAIN, forked
+from tests.forked import TRAIN, Forked, forked
 from trainers.card import FACTS, read_facts, write_facts
 from trainers.checkpoints import TrainingState, load_checkpoint, require_disk
 from trainers.errors import (
@@ -31,40 +31,41 @@ from trainers.sft import Progress, train
 from trainers.skills import Skill, Task, add_skills, read_skills, splits
 
 from .full_disk import no_file_larger_than
+from .quick_train import DIALOGUES
 from .tiny import TINY
 
 pytestmark = pytest.mark.timeout(400)
 
-COMMAND = (sys.executable, "-m", "trainers.cli", "sft")
 SHORT = ("micro-slm", "--steps", "12", "--batch", "2", "--checkpoint-every", "4", "--samples", "0")
 STOPPED = "stopped; go on with the same command, without --restart\n"
 
 
+@pytest.fixture(autouse=True)
+def few_dialogues(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each training still learns a tokenizer of its own: that is part of `bit for bit`."""
+    monkeypatch.setattr("trainers.sft.TOKENIZER_DIALOGUES", DIALOGUES)
+
+
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return forked("trainers.cli", TRAIN, ("sft", *arguments), timeout=100)
+    return forked("tests.trainers.quick_train", TRAIN, ("sft", *arguments), timeout=100)
 
 
 def stop_after_first_checkpoint(
-    arguments: Sequence[str], number: signal.Signals
+    arguments: Sequence[str], number: signal.Signals, folder: Path
 ) -> tuple[int, str]:
     """Start the command, send the signal once it says that a checkpoint is written; how it ended
     and what it said on stderr."""
     # Unbuffered, so that the line is here when the checkpoint is.
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(
-        [*COMMAND, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if line.startswith("checkpoint"):
-                process.send_signal(number)
-                break
-        _, said = process.communicate(timeout=100)
-    return process.returncode, said
+    output, errors = folder / "stdout", folder / "stderr"
+    process = Forked(
+        "tests.trainers.quick_train", TRAIN, ("sft", *arguments),
+        env=environment, stdout=output, stderr=errors,
+    )  # fmt: skip
+    while process.poll() is None and "\ncheckpoint" not in output.read_text():
+        time.sleep(0.002)
+    process.send_signal(number)
+    return process.wait(100), errors.read_text()
 
 
 @pytest.fixture(scope="module")
@@ -89,29 +90,31 @@ def test_a_short_run_lowers_the_loss(tmp_path: Path) -> None:
 def test_a_run_killed_with_minus_9_and_resumed_has_the_same_weights_bit_for_bit(
     tmp_path: Path, uninterrupted: Path
 ) -> None:
-    arguments = [*SHORT, "--output", str(tmp_path)]
-    assert stop_after_first_checkpoint(arguments, signal.SIGKILL)[0] == -signal.SIGKILL
-    assert not (tmp_path / WEIGHTS).exists()
+    folder = tmp_path / "model"
+    arguments = [*SHORT, "--output", str(folder)]
+    assert stop_after_first_checkpoint(arguments, signal.SIGKILL, tmp_path)[0] == -signal.SIGKILL
+    assert not (folder / WEIGHTS).exists()
     done = run(*arguments)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("learning the tokenizer from 8,000 dialogues…\n")
+    assert done.stdout.startswith(f"learning the tokenizer from {DIALOGUES} dialogues…\n")
     assert re.search(r"^training goes on from step \d+, 12 steps in all$", done.stdout, re.M)
-    assert (tmp_path / WEIGHTS).read_bytes() == (uninterrupted / WEIGHTS).read_bytes()
+    assert (folder / WEIGHTS).read_bytes() == (uninterrupted / WEIGHTS).read_bytes()
 
 
 def test_a_run_stopped_by_ctrl_c_and_resumed_has_the_same_weights_bit_for_bit(
     tmp_path: Path, uninterrupted: Path
 ) -> None:
-    arguments = [*SHORT, "--output", str(tmp_path)]
-    assert stop_after_first_checkpoint(arguments, signal.SIGINT) == (130, STOPPED)
+    folder = tmp_path / "model"
+    arguments = [*SHORT, "--output", str(folder)]
+    assert stop_after_first_checkpoint(arguments, signal.SIGINT, tmp_path) == (130, STOPPED)
     done = run(*arguments)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / WEIGHTS).read_bytes() == (uninterrupted / WEIGHTS).read_bytes()
+    assert (folder / WEIGHTS).read_bytes() == (uninterrupted / WEIGHTS).read_bytes()
 
 
 def test_a_run_that_is_terminated_says_in_one_line_how_to_go_on(tmp_path: Path) -> None:
-    arguments = [*SHORT, "--output", str(tmp_path)]
-    assert stop_after_first_checkpoint(arguments, signal.SIGTERM)[1] == STOPPED
+    arguments = [*SHORT, "--output", str(tmp_path / "model")]
+    assert stop_after_first_checkpoint(arguments, signal.SIGTERM, tmp_path)[1] == STOPPED
 
 
 def test_a_finished_run_is_not_repeated(tmp_path: Path) -> None:

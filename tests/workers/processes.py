@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 from bus import BusSettings
-from tests.forked import WORKERS, Forked
+from tests.forked import TORCH_WORKERS, WORKERS, Forked
 from workers.engines.settings import ModelSettings
 from workers.settings import (
     GpuWorkerSettings,
@@ -47,7 +47,9 @@ def deployment(
 def spawn(settings: WorkerBase, folder: Path) -> Forked:
     """Start a worker; its output goes to a file in `folder`."""
     path, log = _written(settings, folder)
-    return Forked("workers.__main__", WORKERS, [str(path)], stdout=log, stderr=log)
+    models = settings.models.values() if isinstance(settings, GpuWorkerSettings) else ()
+    preload = TORCH_WORKERS if any(each.engine == "torch" for each in models) else WORKERS
+    return Forked("workers.__main__", preload, [str(path)], stdout=log, stderr=log)
 
 
 def spawn_faulty(settings: WorkerBase, folder: Path, fault: str) -> subprocess.Popen[bytes]:

@@ -1,0 +1,107 @@
+"""`bench grpo`: what is done is not done again, and what can't be done is said first."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agents.environments import puzzle_splits
+from bench.errors import BenchError
+from bench.grpo.command import measure
+from bench.grpo.figures import GrpoReport
+from bench.grpo.plan import Plan
+from bench.grpo.trials import chosen_of
+from tests.bench.grpo_results import SETTINGS, SMALL, plan
+from tests.trainers.grpo.tiny_puzzles import TINY
+from trainers.errors import UnreadableModel
+from trainers.grpo.arms.kinds import (
+    AT_GRPO,
+    BEST_OF_K,
+    WARM_START,
+    ArmName,
+)
+from trainers.grpo.arms.results import Arm, read_result
+from trainers.grpo.arms.settings import ArmSettings
+from trainers.grpo.arms.tuning import OWN
+
+
+def test_a_damaged_result_is_named_with_the_folder_that_has_to_go(tmp_path: Path) -> None:
+    folder = tmp_path / "seed-1" / "at-grpo"
+    folder.mkdir(parents=True)
+    (folder / "result.json").write_text('{"arm": "AT-GRPO"}')
+    with pytest.raises(UnreadableModel, match=rf"result.json is damaged .*; remove {folder}, then"):
+        read_result(folder)
+
+
+def test_more_held_out_puzzles_than_there_are_is_said_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(puzzle_splits, "_PATIENCE", 0)
+    asked = plan(tmp_path / "out", game="sokoban", arms="warm-start")
+    asked = replace(asked, settings=asked.settings.model_copy(update={"held_out": 1_000}))
+    with pytest.raises(BenchError, match=r"--held-out 1000: only \d+ of 1000 different puzzles"):
+        measure(asked, as_json=False)
+    assert not (tmp_path / "out").exists(), "a smaller number would be other settings"
+
+
+def test_a_folder_of_other_settings_is_not_touched(tmp_path: Path) -> None:
+    tiny = TINY.model_dump()
+    mine = Plan(tmp_path / "out", ArmSettings.model_validate(tiny), (WARM_START,), 1)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/settings.json").write_text(SETTINGS.model_dump_json())
+    with pytest.raises(BenchError, match="was begun with other settings"):
+        measure(mine, as_json=False)
+    (tmp_path / "out/settings.json").write_text("{")
+    with pytest.raises(BenchError, match="damaged"):
+        measure(mine, as_json=False)
+    (tmp_path / "out/settings.json").unlink()
+    (tmp_path / "out/notes").write_text("mine")
+    with pytest.raises(BenchError, match="holds something else"):
+        measure(mine, as_json=False)
+
+
+def test_the_command_does_what_is_left_and_ends_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = ArmSettings.model_validate(TINY.model_dump())
+    output = tmp_path / "out"
+    kinds: tuple[ArmName, ...] = (WARM_START, BEST_OF_K)
+    measure(Plan(output, settings, kinds, 1), as_json=True)
+    line = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert set(line["arms"]) == set(kinds)
+    assert (output / "report.html").exists()
+    first = read_result(Arm(kind=WARM_START, seed=1).folder(output))
+    # Everything is there: nothing is done again, and the table is the same.
+    measure(Plan(output, settings, kinds, 1), as_json=True)
+    again = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert again["arms"] == line["arms"]
+    assert read_result(Arm(kind=WARM_START, seed=1).folder(output)) == first
+
+
+def test_the_table_is_of_what_trials_have_chosen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = ArmSettings.model_validate(TINY.model_dump() | {"seeds": (1, 2)})
+    output = tmp_path / "out"
+    measure(Plan(output, settings, (WARM_START, AT_GRPO), 2, tunings=(OWN, SMALL)), as_json=True)
+    line = json.loads(capsys.readouterr().out.splitlines()[-1])
+    found = GrpoReport.model_validate_json((output / "report.json").read_bytes())
+    assert [(each.arm, each.tuning) for each in found.trials] == [(AT_GRPO, OWN), (AT_GRPO, SMALL)]
+    chosen = chosen_of(found.trials)[AT_GRPO]
+    assert line["arms"][AT_GRPO]["tuning"] == str(chosen)
+    of = {
+        (seed, tuning): read_result(Arm(kind=AT_GRPO, seed=seed, tuning=tuning).folder(output))
+        for seed in (1, 2)
+        for tuning in (OWN, SMALL)
+    }
+    own, small = of[1, OWN], of[1, SMALL]
+    assert own is not None
+    assert small is not None
+    # As many samples as by the game's own settings, up to the end of a step, and so more steps.
+    assert own.samples <= small.samples
+    assert own.steps < small.steps
+    # Trials are of the first seed.
+    assert (of[2, SMALL] is not None) == (chosen == SMALL)

@@ -1,0 +1,170 @@
+"""`bench grpo`: which arms are trained, how each is tried, and which options are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.errors import UsageError
+from bench.grpo.figures import report_of
+from bench.grpo.plan import with_needed
+from bench.grpo.report import markdown
+from tests.bench.grpo_results import FAST, NO_BONUS, SLOW, SMALL, a_result, plan
+from trainers.grpo.arms.games.known import GAMES
+from trainers.grpo.arms.kinds import (
+    AT_GRPO,
+    BEST_OF_K,
+    CONTINUED,
+    KINDS,
+    MAS_GRPO,
+    PER_ROLE,
+    PROPOSER,
+    SINGLE,
+    SWAPPED,
+    WARM_START,
+    ArmName,
+)
+from trainers.grpo.arms.results import Arm
+from trainers.grpo.arms.tuning import OWN, Tuning
+
+
+def test_an_arm_brings_with_it_what_it_needs(tmp_path: Path) -> None:
+    assert plan(tmp_path, arms="tool-agent-alone").kinds == (
+        WARM_START, AT_GRPO, PER_ROLE, PROPOSER,
+    )  # fmt: skip
+    assert plan(tmp_path, arms="best-of-k, single-agent").kinds == (WARM_START, SINGLE, BEST_OF_K)
+    assert plan(tmp_path).kinds == tuple(KINDS)
+    assert [arm.seed for arm in plan(tmp_path, arms="warm-start").arms({})] == [1, 2]
+
+
+def test_every_arm_that_learns_is_tried_in_every_way_that_concerns_it(tmp_path: Path) -> None:
+    trials = plan(tmp_path, trials="own,rate=0.3,rate=3,entropy=0,batch=0.33").trials
+    rewarded = {name for name, kind in KINDS.items() if kind.way == "reinforced"}
+    assert len(rewarded) == 6
+    assert {(arm.kind, arm.tuning) for arm in trials} == {
+        *((name, tuning) for name in rewarded for tuning in (OWN, SLOW, FAST, NO_BONUS, SMALL)),
+        # Imitation has no entropy bonus.
+        *((CONTINUED, tuning) for tuning in (OWN, SLOW, FAST, SMALL)),
+    }
+    assert len(trials) == len(set(trials))
+    assert {arm.seed for arm in trials} == {1}
+    assert plan(tmp_path, trials="rate=0.5").trials == []
+    assert plan(tmp_path, arms="best-of-k").trials == []
+
+
+def test_what_the_table_needs_whatever_is_chosen_is_done_beside_the_trials(tmp_path: Path) -> None:
+    asked = plan(tmp_path, arms="mas-grpo,swapped-policies", seeds="1,2", trials="rate=0.3,own")
+    sure = {(arm.kind, arm.seed, arm.tuning) for arm in asked.certain}
+    kinds = (WARM_START, AT_GRPO)
+    assert sure == {(kind, seed, OWN) for kind in kinds for seed in (1, 2)}
+    table = with_needed(asked.arms({MAS_GRPO: SLOW, PER_ROLE: OWN}))
+    assert set(asked.certain) <= set(table)
+
+
+def test_how_many_trainings_there_are_is_known_before_anything_is_chosen(tmp_path: Path) -> None:
+    asked = plan(tmp_path, seeds="1,2,3", trials="own,rate=0.3,rate=3,entropy=0,batch=0.33")
+    ways: list[tuple[dict[ArmName, Tuning], int]] = [
+        ({AT_GRPO: OWN, PER_ROLE: SLOW, CONTINUED: FAST}, 0),
+        ({AT_GRPO: NO_BONUS, PER_ROLE: OWN, MAS_GRPO: SMALL}, 2),
+    ]
+    for chosen, more in ways:
+        every = with_needed([*asked.first, *asked.arms(chosen)])
+        assert len(every) == len(asked.first) + asked.behind + more
+    assert asked.behind > 0
+    alone = plan(tmp_path, trials="rate=0.5")
+    assert (len(alone.first), alone.behind) == (0, len(with_needed(alone.arms({}))))
+
+
+def test_an_arm_is_tuned_as_was_chosen_and_what_plays_it_too(tmp_path: Path) -> None:
+    asked = plan(tmp_path, seeds="2")
+    chosen: dict[ArmName, Tuning] = {PER_ROLE: SLOW, MAS_GRPO: FAST, AT_GRPO: OWN}
+    found = {arm.kind: arm.tuning for arm in asked.arms(chosen)}
+    assert (found[PER_ROLE], found[PROPOSER], found[SWAPPED]) == (SLOW, SLOW, SLOW)
+    assert (found[MAS_GRPO], found[AT_GRPO]) == (FAST, OWN)
+    assert (found[WARM_START], found[SINGLE], found[BEST_OF_K]) == (OWN, OWN, OWN)
+
+
+def test_one_tuning_alone_is_taken_as_far_as_it_concerns_an_arm(tmp_path: Path) -> None:
+    both = Tuning(rate=0.5, entropy=0)
+    asked = plan(tmp_path, trials="rate=0.5+entropy=0")
+    alone = {arm.kind: arm.tuning for arm in asked.arms({})}
+    assert (alone[AT_GRPO], alone[PROPOSER], alone[WARM_START]) == (both, both, OWN)
+    assert alone[CONTINUED] == Tuning(rate=0.5)
+
+
+def test_what_an_arm_spends_is_measured_by_at_grpo_as_its_game_has_it(tmp_path: Path) -> None:
+    fast = Arm(kind=AT_GRPO, seed=2, tuning=FAST)
+    own = Arm(kind=AT_GRPO, seed=2)
+    warm = Arm(kind=WARM_START, seed=2)
+    assert (fast.spends, fast.needs) == ("samples", (warm, own))
+    assert (own.spends, own.needs) == (None, (warm,))
+    assert with_needed([Arm(kind=PROPOSER, seed=2, tuning=FAST)]) == [
+        warm, own, Arm(kind=PER_ROLE, seed=2, tuning=FAST),
+        Arm(kind=PROPOSER, seed=2, tuning=FAST),
+    ]  # fmt: skip
+    tunings = (OWN, FAST, NO_BONUS, SMALL, Tuning(rate=3, entropy=0))
+    assert len({Arm(kind=AT_GRPO, seed=2, tuning=each).folder(tmp_path) for each in tunings}) == 5
+
+
+@pytest.mark.parametrize("game", list(GAMES))
+def test_all_arms_of_a_game_have_its_settings(tmp_path: Path, game: str) -> None:
+    settings = plan(tmp_path, game=game).settings
+    assert settings.game == GAMES[game].game
+    assert (settings.network, settings.supervised, settings.reinforced) == tuple(
+        getattr(GAMES[game].training, name) for name in ("network", "supervised", "reinforced")
+    )
+
+
+def test_a_setting_in_place_of_the_games_own_is_that_of_all_arms_and_named_in_the_report(
+    tmp_path: Path,
+) -> None:
+    changed = plan(tmp_path, changes=["reinforced.entropy=0", "network.layers=1"]).settings
+    own = plan(tmp_path).settings
+    assert changed == own.model_copy(
+        update={
+            "reinforced": own.reinforced.model_copy(update={"entropy": 0}),
+            "network": own.network.model_copy(update={"layers": 1}),
+        }
+    )
+    results = [a_result(WARM_START, seed, "10000000") for seed in (1, 2)]
+    as_changed, as_own = (
+        markdown(report_of(each, results, {}, "", 1.0, cpu_minutes=1)) for each in (changed, own)
+    )
+    assert "settings: network.layers (2 → 1), reinforced.entropy (0.003 → 0.0)." in as_changed
+    assert "In place of" not in as_own
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"game": "chess"}, "--game: there is no 'chess'; there are: plan_path"),
+        ({"arms": "at-grpo,ppo"}, "--arms: there is no 'ppo'; there are: warm-start"),
+        ({"arms": ""}, "--arms: there is no ''"),
+        ({"trials": "own,fast"}, "--trials fast: own, or factors of rate, entropy, batch"),
+        ({"trials": "steps=2"}, "--trials steps=2: own, or factors of rate, entropy, batch"),
+        ({"trials": "rate=1+rate=3"}, "--trials rate=1.rate=3: own, or factors"),
+        ({"trials": "own,rate=0"}, "--trials rate=0: .* greater than 0"),
+        ({"trials": "entropy=-1"}, "--trials entropy=-1: .* greater than or equal to 0"),
+        ({"trials": "batch=nan"}, "--trials batch=nan: .* finite number"),
+        ({"trials": "rate"}, "--trials rate: .* a valid number"),
+        ({"seeds": "1,x"}, "--seeds 1,x: whole numbers"),
+        ({"seeds": "0"}, "--seeds 0: from 1 to 4294967295"),
+        ({"seeds": "1,99999999999999"}, "from 1 to 4294967295"),
+        ({"changes": ["network.heads=0"]}, "--set network.heads: .* than or equal to 1; got 0"),
+        ({"changes": ["network.heads=3"]}, "hidden 64 is no multiple of 2 × heads, which is 6"),
+        ({"changes": ["entropy=0"]}, r"--set entropy: .* there are: reinforced.steps,"),
+        ({"changes": ["reinforced.foo=0"]}, "--set reinforced.foo: there is no such setting"),
+        (
+            {"changes": ["reinforced.steps=0"]},
+            "--set reinforced.steps: .* than or equal to 1; got 0",
+        ),
+        ({"changes": ["seeds=1"]}, "--set seeds: there is no such setting"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(
+    tmp_path: Path, changes: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(UsageError, match=why):
+        plan(tmp_path, **changes)

@@ -1,0 +1,238 @@
+"""`bench grpo`: the table says what the results say, nulls included."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from bench.grpo.figures import CLAIMS, ROWS, GrpoReport, at_equal_tokens, report_of
+from bench.grpo.page import render
+from bench.grpo.published import said
+from bench.grpo.report import last_line, markdown, show, write
+from bench.grpo.tables import tables
+from bench.grpo.trials import Trial, chosen_of, lower, trial_of
+from bench.statistics import wilson
+from tests.bench.grpo_results import FAST, NO_BONUS, SETTINGS, SLOW, SMALL, a_result, report
+from trainers.grpo.arms.games.known import GAMES
+from trainers.grpo.arms.kinds import (
+    AT_GRPO,
+    CONTINUED,
+    KINDS,
+    MAS_GRPO,
+    PER_ROLE,
+    SINGLE,
+    WARM_START,
+    ArmName,
+)
+from trainers.grpo.arms.results import Arm
+from trainers.grpo.arms.tuning import OWN
+
+
+@pytest.fixture
+def found() -> GrpoReport:
+    """AT-GRPO solves more than the warm start, and what continued SFT solves."""
+    slow = Trial(arm=AT_GRPO, tuning=SLOW, validation=0.075, held_out=0.06)
+    own = Trial(arm=AT_GRPO, tuning=OWN, validation=0.25, held_out=0.2)
+    return report(
+        a_result(WARM_START, 1, "10000000"),
+        a_result(WARM_START, 2, "00000000"),
+        a_result(AT_GRPO, 2, "11111000", agreement=0.5),
+        a_result(AT_GRPO, 1, "11111110", agreement=1.0, text="<script>alert(1)</script>"),
+        a_result(CONTINUED, 1, "11111000"),
+        a_result(CONTINUED, 2, "11111110"),
+        trials=(slow, own),
+    )
+
+
+def test_a_success_is_the_mean_over_seeds_with_each_seeds_own_interval(found: GrpoReport) -> None:
+    assert [each.arm for each in found.arms] == [WARM_START, CONTINUED, AT_GRPO]
+    learned = found.arms[2]
+    assert learned.success.estimate == pytest.approx(12 / 16)
+    # Of puzzles solved by both seeds, by one, by none: 5, 2, 1.
+    assert 0.5 <= learned.success.low < 0.75 < learned.success.high <= 1.0
+    assert {seed: each.estimate for seed, each in learned.by_seed.items()} == {1: 7 / 8, 2: 5 / 8}
+    # Wilson's interval of 7 of 8.
+    assert learned.by_seed[1].low == pytest.approx(0.5291, abs=1e-4)
+    assert learned.by_seed[1].high == pytest.approx(0.9776, abs=1e-4)
+    assert learned.agreement == pytest.approx(0.75)
+    assert learned.failures == {"refused": 4}
+    assert learned.tokens == pytest.approx(1_500)
+    assert learned.train_cpu_minutes == pytest.approx(1.0)
+    assert found.cpu_minutes == pytest.approx(9.0)
+    assert found.baselines["oracle"].estimate == 1.0
+
+
+def test_an_arm_that_solves_no_puzzle_has_wilson_s_interval_over_the_puzzles() -> None:
+    (arm,) = report(*(a_result(SINGLE, seed, "00000000") for seed in (1, 2))).arms
+    assert arm.success.interval == wilson(0, 8)
+
+
+def test_a_game_with_few_demonstrations_says_of_how_many_ways_of_telling_they_are() -> None:
+    results = [a_result(WARM_START, seed, "10000000") for seed in (1, 2)]
+    words = SETTINGS.model_copy(update={"game": GAMES["word_problems"].game})
+    few = report_of(words, results, {}, said("word_problems"), 1.0, cpu_minutes=1)
+    assert "one in 8 of the training wordings" in markdown(few)
+    assert "on word problems" in markdown(few)
+    plain = report_of(SETTINGS, results, {}, said("plan_path"), 1.0, cpu_minutes=1)
+    assert "wordings" not in markdown(plain)
+
+
+def test_an_arm_takes_the_tuning_by_which_its_last_looks_are_best() -> None:
+    tried = [
+        a_result(AT_GRPO, 1, "00000000", tuning=SLOW, looks=(0.0, 0.4, 0.4, 0.4)),
+        a_result(AT_GRPO, 1, "10000000", tuning=NO_BONUS, looks=(0.0, 0.5, 0.3, 0.5)),
+        # Ahead in between, and fallen back.
+        a_result(AT_GRPO, 1, "11111111", tuning=FAST, looks=(0.0, 0.9, 0.9, 0.3, 0.0)),
+        # As good as each other: the game's own, or the one that is named first.
+        a_result(MAS_GRPO, 1, "00000000", tuning=SLOW, looks=(0.0, 0.2)),
+        a_result(MAS_GRPO, 1, "00000000", looks=(0.0, 0.2)),
+        a_result(PER_ROLE, 1, "00000000", tuning=SMALL, looks=(0.0, 0.2)),
+        a_result(PER_ROLE, 1, "00000000", tuning=FAST, looks=(0.0, 0.2)),
+        a_result(PER_ROLE, 1, "00000000", looks=(0.0, 0.1)),
+    ]
+    trials = [trial_of(each) for each in tried]
+    assert [each.validation for each in trials[:3]] == pytest.approx([0.4, 1.3 / 3, 0.4])
+    assert [each.held_out for each in trials[:3]] == [0, 1 / 8, 1]
+    assert chosen_of(trials) == {AT_GRPO: NO_BONUS, MAS_GRPO: OWN, PER_ROLE: SMALL}
+
+
+def test_a_tuning_by_which_a_training_ended_early_is_taken_only_where_all_did() -> None:
+    def early(arm: ArmName, looks: Sequence[float]) -> Trial:
+        result = a_result(arm, 1, "11111111", tuning=FAST, looks=looks)
+        return trial_of(result.model_copy(update={"stopped": "step 2: the loss is nan"}))
+
+    whole = trial_of(a_result(AT_GRPO, 1, "00000000", tuning=SLOW, looks=(0.0, 0.1)))
+    trials = [whole, early(AT_GRPO, (0.0, 0.9)), early(MAS_GRPO, (0.0, 0.2))]
+    assert chosen_of(trials) == {AT_GRPO: SLOW, MAS_GRPO: FAST}
+
+
+def test_what_ended_early_is_told_with_the_options_that_its_rate_has() -> None:
+    by_set = "by --set reinforced.learning_rate=… in another folder"
+    assert lower(Arm(kind=AT_GRPO, seed=1)) == f"Lower its learning rate by --trials, or {by_set}"
+    # Nobody tries rates of what others begin with.
+    assert "rate by --set supervised.learning_rate=" in lower(Arm(kind=WARM_START, seed=1))
+
+
+def test_success_at_equal_tokens_is_that_of_the_first_look_with_as_many_as_at_grpo() -> None:
+    short = a_result(AT_GRPO, 1, "11111111", looks=(0.0, 0.8)).model_copy(update={"tokens": 300})
+    long = a_result(MAS_GRPO, 1, "11111111", looks=(0.0, 0.1, 0.9))
+    few = a_result(PER_ROLE, 1, "11111111", looks=(0.0,))
+    arms = report(short, long, few, a_result(CONTINUED, 1, "11111111")).arms
+    assert at_equal_tokens(arms) == {AT_GRPO: 0.8, MAS_GRPO: 0.1, PER_ROLE: 0.0}
+    assert at_equal_tokens(report(long).arms) == {}
+
+
+def test_where_nothing_is_published_the_report_says_so() -> None:
+    assert "nothing to stand beside" in said("word_problems")
+    assert all(said(name) for name in GAMES)
+
+
+def test_a_difference_is_paired_over_puzzles_and_a_null_is_printed_as_one(
+    found: GrpoReport,
+) -> None:
+    gaps = {(each.first, each.second): each for each in found.differences}
+    assert set(gaps) == {(CONTINUED, WARM_START), (AT_GRPO, CONTINUED)}
+    null = gaps[AT_GRPO, CONTINUED]
+    assert (null.gap.estimate, null.gap.low, null.gap.high) == (0, 0, 0)
+    assert null.by_seed == {1: pytest.approx(0.25), 2: pytest.approx(-0.25)}
+    assert null.verdict == "no difference found"
+    gain = gaps[CONTINUED, WARM_START]
+    assert gain.gap.estimate == pytest.approx(11 / 16)
+    assert gain.verdict == "more"
+    assert found.arms[2].gain == gain.gap
+    assert "no difference found" in markdown(found)
+
+
+def test_an_arm_that_solves_less_is_said_to_do_so() -> None:
+    worse = report(
+        *(a_result(AT_GRPO, seed, "00000000") for seed in (1, 2)),
+        *(a_result(MAS_GRPO, seed, "11111111") for seed in (1, 2)),
+    )
+    (gap,) = worse.differences
+    assert (gap.first, gap.second, gap.verdict) == (AT_GRPO, MAS_GRPO, "less")
+    assert gap.gap.estimate == -1.0
+    assert worse.arms[0].gain is None
+
+
+def test_a_difference_that_a_seed_contradicts_is_said_to_be_so() -> None:
+    mixed = report(
+        a_result(AT_GRPO, 1, "11111111"), a_result(MAS_GRPO, 1, "00000000"),
+        a_result(AT_GRPO, 2, "01111111"), a_result(MAS_GRPO, 2, "11111111"),
+    )  # fmt: skip
+    assert mixed.differences[0].verdict == "more, not in every seed"
+
+
+def test_a_curve_is_the_mean_of_the_seeds_with_their_range(found: GrpoReport) -> None:
+    begin, end = found.arms[0].curve
+    assert (begin.success, begin.low, begin.high) == (0, 0, 0)
+    assert (end.samples, end.tokens) == (30, 300)
+    assert (end.success, end.low, end.high) == (
+        pytest.approx(0.45), pytest.approx(0.3), pytest.approx(0.6),
+    )  # fmt: skip
+
+
+def test_a_seed_that_ended_early_stays_in_the_curve_where_it_was() -> None:
+    ended = a_result(AT_GRPO, 1, "00000000", looks=(0.0, 0.2))
+    other = a_result(AT_GRPO, 2, "11111111", looks=(0.0, 0.4, 0.8))
+    curve = report(ended, other).arms[0].curve
+    assert [point.success for point in curve] == pytest.approx([0.0, 0.3, 0.5])
+
+
+def test_every_table_stands_in_every_form_of_the_report(found: GrpoReport, tmp_path: Path) -> None:
+    write(found, tmp_path)
+    console = Console(file=StringIO(), width=140)
+    show(found, tmp_path, console)
+    assert isinstance(console.file, StringIO)
+    forms = [
+        console.file.getvalue(),
+        *((tmp_path / f"report.{e}").read_text() for e in ("md", "html")),
+    ]
+    for heading, (_, rows) in tables(found).items():
+        assert rows
+        for form in forms:
+            assert heading in form.replace("&#x27;", "'")
+    for form in forms:
+        assert "Qwen3-1.7B" in form
+    back = GrpoReport.model_validate_json((tmp_path / "report.json").read_bytes())
+    assert back == found
+
+
+def test_what_a_model_wrote_is_text_in_the_page(found: GrpoReport) -> None:
+    whole = render(found)
+    assert "<script>alert" not in whole
+    assert "&lt;script&gt;alert" in whole
+
+
+def test_the_last_line_holds_the_table(found: GrpoReport) -> None:
+    line = json.loads(json.dumps(last_line(found)))
+    assert line["arms"][AT_GRPO]["solved"] == 0.75
+    assert line["arms"][AT_GRPO]["seeds"] == [0.875, 0.625]
+    assert line["differences"][f"{AT_GRPO} - {CONTINUED}"]["finding"] == "no difference found"
+    assert line["minutes"] == 12.5
+
+
+def test_seeds_stand_everywhere_in_the_order_in_which_they_were_asked_for() -> None:
+    """The first is the one by which rates are chosen."""
+    settings = SETTINGS.model_copy(update={"seeds": (2, 1)})
+    results = [
+        a_result(CONTINUED, 1, "10000000"),
+        a_result(CONTINUED, 2, "00000000"),
+        a_result(AT_GRPO, 1, "11111110", text="said by seed 1"),
+        a_result(AT_GRPO, 2, "11000000", text="said by seed 2"),
+    ]
+    made = report_of(settings, results, {}, "", 1.0, cpu_minutes=1)
+    line = json.loads(json.dumps(last_line(made)))
+    assert (line["seeds"], line["arms"][AT_GRPO]["seeds"]) == ([2, 1], [0.25, 0.875])
+    [difference] = tables(made)["One arm less another, in points, puzzle by puzzle"][1]
+    assert difference[2] == "+25.0, +75.0"
+    assert "said by seed 2" in markdown(made)
+
+
+def test_every_arm_has_a_row_and_every_claim_two_of_them() -> None:
+    assert set(ROWS) == set(KINDS)
+    assert {name for claim in CLAIMS for name in claim} == set(KINDS)
