@@ -121,13 +121,14 @@ def _report(status: dict[str, Any], state: StateDirectory) -> None:
     for worker in workers:
         if worker["state"] == "ready":
             continue
-        print(f"\n{worker['name']}: {worker['state']}: {worker['reason']}")
+        print(f"\n{': '.join(filter(None, (worker['name'], worker['state'], worker['reason'])))}")
         for line in worker["last_lines"][-8:]:
             print(f"    {line}")
-    if status["phase"] != "ready":
+    if ready < len(workers):
         raise UserError(
             "not every worker came up",
-            hint="`runtime logs KIND` shows more, `runtime scale KIND=1` tries again, and"
-            " `runtime down` stops the rest.",
+            hint="`runtime status` shows whether one still loads (supervisor.ready_seconds says how"
+            " long to wait), `runtime logs KIND` shows more, `runtime scale KIND=1` tries again,"
+            " and `runtime down` stops the rest.",
             exit_code=EXIT_FAILED,
         )

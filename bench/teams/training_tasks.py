@@ -47,6 +47,9 @@ def load(request: Request) -> Dataset:
 def write(dataset: Dataset, path: Path, problems: Path) -> str:
     """The tasks in `path`, a JSON line each, and what decides them in `problems`, the judge's
     folder. Gives the file's SHA-256. Raises OutputError."""
+    if path.is_dir() or not path.parent.is_dir():
+        why = "is a folder" if path.is_dir() else "is in a folder that does not exist"
+        raise OutputError(f"{path} {why}: name the file to write")
     tasks = [_task(item) for item in dataset.items]
     content = "".join(f"{task.model_dump_json()}\n" for task in tasks)
     known = ProblemFolder(problems)

@@ -75,7 +75,7 @@ def register(app: typer.Typer) -> None:
     def publish(  # pyright: ignore[reportUnusedFunction]
         name: Name,
         weights: Annotated[
-            Path,
+            str,
             typer.Argument(
                 help="Folder of a LoRA (PEFT) or of a whole model that was trained from the "
                 "pool's, or a LoRA's GGUF file for llama_cpp."
@@ -92,9 +92,10 @@ def register(app: typer.Typer) -> None:
 
         from runtime.errors import InputError
 
-        if not weights.exists():
-            raise InputError(f"{weights} does not exist", hint="name a folder, or a .gguf file.")
-        path = str(weights.resolve())
+        # Of an empty name Path makes the folder that one stands in.
+        if not weights or not Path(weights).exists():
+            raise InputError(f"{weights!r} does not exist", hint="name a folder, or a .gguf file.")
+        path = str(Path(weights).resolve())
         _require_base(name, path, redis_url)
         change(name, redis_url, wait, lambda policy: policy.published(path, time.time()))
 

@@ -162,12 +162,20 @@ def test_what_is_kept_for_measuring_or_can_not_be_meant_is_refused_and_nothing_w
     assert not problems.path.exists()
 
 
-def test_a_file_that_can_not_be_written_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "none" / "tasks.jsonl"
-    done = bench("tasks", "wordproblems", str(path), "--samples", "1")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("none/tasks.jsonl", "none/tasks.jsonl is in a folder that does not exist"),
+        (".", " is a folder: name the file to write"),
+    ],
+)
+def test_a_file_that_can_not_be_written_is_named(
+    tmp_path: Path, problems: ProblemFolder, name: str, said: str
+) -> None:
+    done = bench("tasks", "wordproblems", str(tmp_path / name), "--samples", "1")
     assert done.returncode == 1
-    assert f"{tmp_path}/none" in done.stderr
-    assert "can't be written: No such file or directory" in done.stderr
+    assert said in done.stderr
+    assert not problems.path.exists()
 
 
 @pytest.mark.skipif("SWITCHYARD_DATA" not in os.environ, reason="SWITCHYARD_DATA is not set")

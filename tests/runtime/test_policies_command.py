@@ -45,7 +45,8 @@ def test_an_adapter_of_another_base_is_refused_before_anything_is_published(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("publish", "slm", "/nowhere/at/all"), "/nowhere/at/all does not exist"),
+        (("publish", "slm", "/nowhere/at/all"), "'/nowhere/at/all' does not exist"),
+        (("publish", "slm", ""), "'' does not exist"),
         (("publish", "pink", "."), "there is no pool 'pink'"),
         (("publish", "slm", "/etc"), "holds neither an adapter nor a model"),
         (("pin", "llm", "7"), "no version 7; there are: 0"),

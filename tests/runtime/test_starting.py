@@ -1,4 +1,4 @@
-"""What is said and done while a supervisor starts where another one was killed."""
+"""What is said and done while a deployment starts."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from runtime.errors import EXIT_UNREACHABLE
+from runtime.errors import EXIT_FAILED, EXIT_UNREACHABLE
 from runtime.state import RunFile, StateLock, write_private
-from tests.runtime.conftest import Deployment
+from tests.runtime.conftest import Deployment, changes
 
 
 @pytest.fixture
@@ -54,3 +54,11 @@ def test_a_deployment_that_is_just_starting_is_told_from_none(
     done = starting.run(*command)
     assert done.returncode == EXIT_UNREACHABLE
     assert f"just starting in {starting.state.path} (pid {os.getpid()})" in done.stderr
+
+
+def test_an_up_whose_workers_still_load_says_so_and_fails(deployment: Deployment) -> None:
+    words = changes(("slm",), "supervisor.ready_seconds=0.1")
+    done = deployment.run("up", "--detach", "--profile", "scripted", *words)
+    assert done.returncode == EXIT_FAILED
+    assert "0 of 1 workers ready" in done.stdout
+    assert "`runtime status` shows whether one still loads" in done.stderr

@@ -116,7 +116,9 @@ def prompts(
     from trainers.prompt_search.preparation import Asked, options_of, prepared
     from trainers.prompt_search.report import read_report
 
-    where = find(redis_url=redis_url, profile=profile if redis_url else None)
+    if profile is not None and redis_url is None:
+        raise TrainingError("--profile only applies with --redis-url: add that, or leave it out")
+    where = find(redis_url=redis_url, profile=profile)
     try:
         chosen = parse_policies(policy or [], where.settings)
         made = prepared(

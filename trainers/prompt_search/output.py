@@ -47,6 +47,10 @@ def claim(
         except ValidationError as error:
             why = error.errors(include_url=False)[0]["msg"]
             raise UnreadableData(f"{path} is damaged ({why}); --restart searches anew") from error
+        except OSError as error:
+            raise UnreadableData(
+                f"{path} can't be read ({error.strerror}): remove it, or search in another folder"
+            ) from error
         require_same_recipe(found, settings, output)
         return
     if path.exists():

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from agents.environments.game import AGENTS
 from agents.environments.puzzles import Game
 from agents.prompts import replacement
 from agents.records import JsonObject
 from agents.roles import roles
-from agents.workflows import policies_for, prompts_of, workflows
+from agents.workflows import offers_tools, policies_for, prompts_of, workflows
 from agents.workflows.pair import PairWorkflow
 from bus import pool_of
 from runtime.config import Settings
@@ -72,8 +73,9 @@ def prepared(asked: Asked, deployment: Settings) -> Prepared:
     """Raises `TrainingError`, and `AgentError` for names that nobody knows."""
     shipped = prompts_of(asked.workflow)
     _require_one_source(asked)
+    _require_playable(asked)
     tasks = _tasks(asked, deployment)
-    playing = tasks.about.team if tasks else workflows.get(asked.workflow).roles
+    playing = _playing(asked, tasks)
     files = {file: text for file, text in deployment.prompt_files.items() if file in shipped}
     candidates = _candidates(asked, playing, files)
     proposer = asked.limits["proposer"]
@@ -145,6 +147,32 @@ def _require_one_source(asked: Asked) -> None:
         raise TrainingError(f"{given[0]} and {given[1]} name different questions: give one")
 
 
+def _require_playable(asked: Asked) -> None:
+    """Raises `TrainingError` for questions that no run of the workflow could solve."""
+    pair = asked.workflow == PairWorkflow.name
+    if asked.game is not None and not pair:
+        raise TrainingError(
+            f"--game: {asked.workflow!r} plays no puzzles: give --workflow {PairWorkflow.name}"
+        )
+    if pair and (asked.dataset is not None or asked.data is not None):
+        option = "--data" if asked.dataset is None else "--dataset"
+        raise TrainingError(
+            f"{option}: {asked.workflow!r} answers no questions: give --game or --tasks"
+        )
+    if asked.dataset == "worlds" and not offers_tools(asked.workflow):
+        raise TrainingError(
+            f"--dataset worlds: the workflow {asked.workflow!r} offers its models no tools of a "
+            "task: give --workflow umi"
+        )
+
+
+def _playing(asked: Asked, tasks: TaskFile | None) -> Sequence[str]:
+    """The roles that act in its runs: of `pair`, which has three teams, one alone."""
+    if tasks is not None:
+        return tasks.about.team
+    return AGENTS if asked.workflow == PairWorkflow.name else workflows.get(asked.workflow).roles
+
+
 def _tasks(asked: Asked, deployment: Settings) -> TaskFile | None:
     """The file, where one is played. Raises `TrainingError` where nobody could play it."""
     if asked.tasks is None:
@@ -170,7 +198,8 @@ def _candidates(
     shipped = {prompt.name: prompt for role in playing for prompt in roles.get(role).prompts}
     for name in asked.prompts:
         if name not in shipped:
-            who = "the team of --tasks" if asked.tasks else f"the workflow {asked.workflow!r}"
+            pair = asked.workflow == PairWorkflow.name
+            who = "the team that plays" if pair else f"the workflow {asked.workflow!r}"
             raise TrainingError(
                 f"--prompt {name}: {who} has no such prompt; it has: {', '.join(shipped)}"
             )
@@ -232,7 +261,7 @@ def _questions(asked: Asked, tasks: TaskFile | None, settings: SearchSettings) -
     needed = questions_needed(settings)
     path, held_out = asked.tasks or asked.data, settings.held_out
     of_game = asked.workflow == PairWorkflow.name and path is None and asked.dataset is None
-    game = asked.game or ("plan_path" if of_game else None)
+    game = "plan_path" if of_game and asked.game is None else asked.game
     if game is None and (asked.size is not None or asked.difficulty or asked.setting):
         raise TrainingError(
             "--size, --difficulty and --setting are of generated puzzles: name a --game, or leave "
@@ -251,8 +280,9 @@ def _questions(asked: Asked, tasks: TaskFile | None, settings: SearchSettings) -
             train=needed,
             held_out=held_out,
         )
-    worlds = asked.workflow.startswith("umi")
-    dataset = asked.dataset or ("worlds" if worlds else "wordproblems")
+    dataset = asked.dataset
+    if dataset is None:
+        dataset = "worlds" if offers_tools(asked.workflow) else "wordproblems"
     return generated(_dataset(dataset), settings.seed, needed, held_out)
 
 

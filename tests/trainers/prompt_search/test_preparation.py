@@ -118,8 +118,10 @@ def test_a_hostile_candidate_is_refused_by_name(tmp_path: Path, content: bytes, 
         ({"alpha": 1.0}, "--alpha"),
         ({"tokens": 0}, "--tokens"),
         ({"seed": -1}, "--seed"),
-        ({"game": "chess"}, "games: plan_path"),
+        ({"game": "plan_path"}, "--game: 'solo' plays no puzzles: give --workflow pair"),
         ({"dataset": "gsm"}, "worlds, wordproblems"),
+        ({"dataset": ""}, "worlds, wordproblems"),
+        ({"dataset": "worlds"}, "'solo' offers its models no tools of a task"),
         ({"dataset": "worlds", "game": "sudoku"}, "--dataset and --game"),
         ({"size": 4}, "name a --game"),
         ({"data": Path("sums.jsonl"), "size": 4}, "name a --game"),
@@ -140,6 +142,37 @@ def test_prompts_of_a_team_are_judged_by_greedy_play_unless_something_else_is_as
     prompt_file(tmp_path / "plan.md", "Plan.", name="plan_agent")
     chosen = {"workflow": "pair", "game": "plan_path", "profile": "petting", "options": options}
     assert prepare(tmp_path, **chosen).settings.options["greedy"] is greedy  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"game": "chess"}, "games: plan_path"),
+        ({"game": ""}, "games: plan_path"),
+        ({"dataset": "wordproblems"}, "--dataset: 'pair' answers no questions"),
+        ({"data": Path("sums.jsonl")}, "--data: 'pair' answers no questions"),
+        ({"prompts": ("coder",)}, "the team that plays has no such prompt; it has: tool_agent"),
+    ],
+)
+def test_what_no_team_could_play_is_named(
+    tmp_path: Path, changes: dict[str, object], says: str
+) -> None:
+    plan = prompt_file(tmp_path / "plan.md", "Plan.", name="plan_agent")
+    with pytest.raises(TrainingError, match=says):
+        prepare(plan, workflow="pair", profile="petting", **changes)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_deployment_without_the_other_teams_searches_prompts_of_puzzles(tmp_path: Path) -> None:
+    profile = tmp_path / "puzzles.toml"
+    profile.write_text(
+        'extends = "petting"\n'
+        + "".join(
+            f'[workers.{kind}]\nroles = ["plan_agent"]\n' for kind in ("code_team", "math_team")
+        )
+    )
+    plan = prompt_file(tmp_path / "plan.md", "Plan.", name="plan_agent")
+    made = prepare(plan, workflow="pair", game="plan_path", profile=str(profile))
+    assert list(made.candidates) == ["plan_agent"]
 
 
 def test_a_search_without_a_candidate_says_where_to_get_some() -> None:
@@ -167,6 +200,9 @@ def test_a_folder_of_another_search_is_left_alone_until_it_is_told_to_forget(
         with pytest.raises(TrainingError, match=r"begun with other settings: .*seed"):
             claim(tmp_path / "out", other.settings, other.candidates, restart=False)
         claim(tmp_path / "out", other.settings, other.candidates, restart=True)
+    (tmp_path / "other" / "search.json").mkdir(parents=True)
+    with pytest.raises(TrainingError, match=r"search\.json can't be read .*: remove it"):
+        claim(tmp_path / "other", one.settings, one.candidates, restart=False)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("keep")
     with pytest.raises(TrainingError, match="holds something else"):
