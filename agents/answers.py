@@ -112,6 +112,7 @@ _UNIT_WORD = (
 )
 # Behind a currency sign short forms say millions: "$5m", "$5 mil".
 _UNIT = rf"(?:(?ai:{_UNIT_WORD})|(?(currency)(?!)|(?:{_SHORT_UNIT})))(?:[²³]|\^\{{?[23]\}}?|\b)"
+_PER = rf"\s*/\s*{_UNIT}"
 _OF_A_UNIT = r"(?ai:per|an?|each|every|square|sq\.?|cubic)\s+"
 _QUANTITY = (
     r"times|equals|[a-z]*(?:ths|illions)|halves|thirds|quarters|pairs|couples|tens|dozens|scores"
@@ -126,7 +127,9 @@ _NUMBER = re.compile(
     rf"(?:\s*/\s*(?P<over>[0-9]+)|\s+(?P<top>[0-9]+)/(?P<bottom>[0-9]+))?)"
     rf"(?:\s*(?P<scale>(?ai:{'|'.join(SCALES)}|(?(currency)k|(?!))))\b)?"
     rf"(?:\s*(?P<percent>%|percent\b))?"
-    rf"(?:\s+{_COUNTED}|\s*(?:{_OF_A_UNIT})*{_UNIT})?(?:\s+(?:{_OF_A_UNIT})+{_UNIT})*(?:\s+each)?",
+    # Behind a bare number a slash divides: "5/m".
+    rf"(?:(?:\s+{_COUNTED}|\s*(?:{_OF_A_UNIT})*{_UNIT})(?:{_PER})?|(?(currency)(?:{_PER})?))"
+    rf"(?:\s+(?:{_OF_A_UNIT})+{_UNIT})*(?:\s+each)?",
 )
 _NUMERAL = r"\s*(?:\{\s*([0-9]+)\s*\}|([0-9]))"
 _FRACTION = re.compile(rf"\\[dtc]?frac{_NUMERAL}{_NUMERAL}")
@@ -137,7 +140,8 @@ def parse_number(text: str) -> Number | None:
 
     Read are sign, currency, commas, decimals, `a/b`, mixed numbers, LaTeX and vulgar fractions,
     `million` and the like, a percent sign; `x = 5` is 5. Behind it may stand units of the lists
-    above ("miles per hour", "cm^2"), or one counted noun, a plural in small letters ("12 apples").
+    above ("miles per hour", "km/h", "cm^2"), or one counted noun, a plural in small letters ("12
+    apples").
 
     Refused is all else: a variable or function (`5x`, "3 pi"), a unit that is not listed, more
     words ("5 or more apples", "12 red apples"), a noun that is no plural with s or may be a

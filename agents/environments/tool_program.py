@@ -12,12 +12,9 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from agents.environments.code import extract_code
+from agents.environments.code import MAX_PROGRAM_CHARS, extract_code
 from agents.records import Record
 
-MAX_PROGRAM_CHARS = 60_000
-"""A longer program counts as none. The longest golden one of the code team's data sets has 20 kB,
-and a step with its candidates must fit into a message."""
 MAX_OUTPUT = 2_000
 """Of what a program wrote, in what agents see; its end."""
 MAX_SHOWN = 4_000

@@ -38,6 +38,12 @@ _PLACEHOLDER = re.compile(
 _SPACED_THOUSANDS = re.compile(r"(?<![0-9.,])([0-9]{1,3}(?: [0-9]{3})+)(?![0-9])")
 _LEADING_MINUS = re.compile(r"^\s*-\s+")
 _OPERATOR = re.compile(r"[+*×÷^√/]|\\[A-Za-z]")
+# A slash of a unit is no calculation: "km/h", "g/ml", "$5/hour". Single letters are variables but
+# for these few, and behind a bare number a slash divides.
+_PER = re.compile(
+    r"(?:(?<=[A-Za-z]{2})\s?/\s?(?=[A-Za-z])|(?:(?<=[A-Za-z])\s?|(?<=\$)\s{0,3})/\s?(?=[A-Za-z]{2})"
+    r"|(?<=\b[mglL])\s?/\s?(?=[smhlL]\b))(?!\s?[xyz]\b)"
+)
 _VARIABLE = re.compile(r"\s?[xyz]\b")
 _PREPOSITION = re.compile(
     r"\b(?:in|per|for|after|of|over|from|every|each|on|at|by|within|during|with|among|between)\b",
@@ -135,7 +141,7 @@ def _number_of_box(content: str) -> Number | None:
         return None
     first = numbers[0]
     if len(numbers) == 1:
-        rest = f"{part[: first.start]} {part[first.end :]}"
+        rest = _PER.sub(" ", f"{part[: first.start]} {part[first.end :]}")
         unfinished = _OPERATOR.search(rest) or _VARIABLE.match(part, first.end)
         return None if unfinished else first
     second = numbers[1]

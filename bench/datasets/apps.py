@@ -8,7 +8,9 @@ each with `question.txt`, `input_output.json` (with `fn_name` where a function i
 with `input_output` and `solutions` as JSON inside of JSON; both are empty where there are none.
 
 A problem without tests is left out. APPS' judge puts a program into a function, so a few solutions
-`return` at their top level; such a one is no program.
+`return` at their top level; such a one is no program. Where all keys of a function's only argument
+are whole numbers written as text, as JSON has them, that judge makes numbers of them; here they are
+text, and a program that counts on numbers fails.
 """
 
 from __future__ import annotations
@@ -47,12 +49,18 @@ _LIMITS = Limits(file_bytes=4 * 2**30, line_bytes=256 * 2**20)
 """The published test.jsonl has 1.3 gigabytes, and single problems have megabytes of tests."""
 
 PREAMBLE = (
-    "from typing import *\nfrom collections import *\nfrom functools import *\n"
-    "from itertools import *\nfrom heapq import *\nfrom bisect import *\nimport collections\n"
-    "import functools\nimport heapq\nimport itertools\nimport math\nimport re\nimport string\n"
-    "import sys"
+    "import sys\nimport time\nimport itertools\n"
+    "from itertools import accumulate, product, permutations, combinations\nimport collections\n"
+    "from collections import Counter, OrderedDict, deque, defaultdict, ChainMap\n"
+    "from functools import lru_cache\nimport math\n"
+    "from math import sqrt, sin, cos, tan, ceil, fabs, floor, gcd, exp, log, log2\n"
+    "import fractions\nfrom typing import List, Tuple\nimport random\nimport heapq\n"
+    "from heapq import *"
 )
-"""What APPS' judge puts before a program that is called."""
+"""What APPS' judge puts before every program (eval/testing_util.py), but for NumPy: a sandbox has
+none."""
+_STREAMS = "\nstdin = sys.stdin\nstdout = sys.stdout"
+"""What it adds for one that is run as a whole."""
 
 
 class _InputOutput(BaseModel):
@@ -153,7 +161,7 @@ def _problem(
         id=name,
         statement=question,
         starter_code=starter,
-        preamble=PREAMBLE if asked.fn_name else "",
+        preamble=PREAMBLE if asked.fn_name else PREAMBLE + _STREAMS,
         tests=tuple(
             _called(asked.fn_name, given, wanted, wrapped=wrapped)
             if asked.fn_name

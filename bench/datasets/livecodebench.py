@@ -9,7 +9,6 @@ out of it, by the reader of pickled opcodes, and a pickle of anything else is re
 from __future__ import annotations
 
 import base64
-import binascii
 import pickletools
 import zlib
 from datetime import datetime
@@ -31,6 +30,19 @@ MAX_TEXT = 500_000
 MAX_UNPACKED_BYTES = 256 * 2**20
 _LIMITS = Limits(file_bytes=4 * 2**30, line_bytes=256 * 2**20)
 """The published files have 0.1 to 1.3 gigabytes, and a line has all tests of its problem."""
+_IMPORTED = (
+    "string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random",
+    "statistics", "itertools", "functools", "operator", "io", "sys", "json",
+)  # fmt: skip
+PREAMBLE = "\n".join(
+    (
+        *(f"from {name} import *" for name in (*_IMPORTED, "builtins", "typing")),
+        *(f"import {name}" for name in _IMPORTED),
+        "sys.setrecursionlimit(50000)",
+    )
+)
+"""What its judge puts before every program (lcb_runner/evaluation/testing_util.py). The order
+counts: `builtins` takes `pow` and `open` back, which others have as well."""
 _STRINGS = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"})
 _AROUND_A_STRING = frozenset({"PROTO", "FRAME", "MEMOIZE", "BINPUT", "LONG_BINPUT", "STOP"})
 
@@ -72,7 +84,7 @@ def _problem(value: Any) -> CodeProblem:
         id=f"livecodebench/{row.question_id}",
         statement=row.question_content,
         starter_code=row.starter_code,
-        preamble="from typing import *\nimport collections\nimport heapq\nimport math",
+        preamble=PREAMBLE,
         examples=public,
         tests=(*public, *private),
         difficulty=row.difficulty,
@@ -110,7 +122,7 @@ def _unpacked(content: str) -> str:
         packed = base64.b64decode(content, validate=True)
         unpacker = zlib.decompressobj()
         pickled = unpacker.decompress(packed, MAX_UNPACKED_BYTES)
-    except (binascii.Error, zlib.error) as error:
+    except (ValueError, zlib.error) as error:
         raise Unreadable("the private tests cannot be unpacked", str(error)) from error
     if unpacker.unconsumed_tail:
         raise Unreadable("the private tests are too large", f"over {MAX_UNPACKED_BYTES:,} bytes")

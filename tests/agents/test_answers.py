@@ -84,6 +84,11 @@ def test_a_final_answer_is_plain_text(text: str, answer: str) -> None:
         ("9 sq ft", "9"),
         ("9 square feet", "9"),
         ("60 miles per hour", "60"),
+        ("60 km/h", "60"),
+        ("60 miles/hour", "60"),
+        (r"60 \text{ miles}/\text{hour}", "60"),
+        (r"\$5/hour", "5"),
+        ("12 words/minute", "12"),
         ("2 dollars each", "2"),
         ("3 eggs a day", "3"),
         ("5th", "5"),
@@ -127,6 +132,7 @@ def test_a_number_has_the_size_that_a_scale_word_or_a_vulgar_fraction_gives_it(
         "$5 mil", "$5m", "$5 mm", "4 billionths", "4 fifths", "3 pairs", "3 halves", "3 fives",
         "6 times", "5 plus", "5 minus", "5 less", "5 more", "5 squared", "5 sin", "5 a", "5 per",
         "5 half", "5apples", "5 Apples", "5 red apples", "6 miles in two hours", "5 kΩ",
+        "5/x", "5/m", "5/hour", "5 km/x", "5 km/2", "5 km/", "$5/x", "5 a/b",
     ],
 )  # fmt: skip
 def test_what_is_more_than_a_number_with_its_unit_is_none(text: str) -> None:
@@ -164,6 +170,8 @@ def test_every_integer_survives_commas_and_currency(value: int, currency: bool) 
         " " * 300_000,
         "\n" * 300_000 + "42",
         "5 ^" + " " * 300_000,
+        "5 " + "km/" * 100_000,
+        "5 " + "m / " * 100_000,
     ],
     ids=lambda text: repr(text[:8]),
 )

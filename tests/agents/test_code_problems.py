@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.environments.code import (
+    MAX_PROGRAM_CHARS,
     AssertionTest,
     CallTest,
     CodeProblem,
@@ -46,6 +47,15 @@ JSON = st.recursive(
 )
 def test_the_program_is_the_last_block_of_python(completion: str, code: str) -> None:
     assert extract_code(completion) == code
+
+
+def test_a_text_without_a_fence_is_no_program_where_it_would_take_long_to_parse() -> None:
+    """Some are short to write: this one takes a hundred times its length."""
+    short = "a = 1;" * 1_000
+    assert extract_code(short) == short
+    long = "a = 1;" * (MAX_PROGRAM_CHARS // 6 + 1)
+    assert extract_code(long) == ""
+    assert extract_code(f"```\n{long}\n```") == f"{long}\n"
 
 
 @given(st.text(alphabet="`pyton \n1=()", max_size=60))
@@ -125,54 +135,8 @@ def test_a_body_continues_the_starter_code_and_a_whole_function_stands_alone() -
         tests=(AssertionTest(source="assert double(2) == 4"),), preamble="import math",
     )  # fmt: skip
     whole = "def double(n):\n    return 2 * n\n"
-    assert assembled(problem, whole) == "import math\n\n" + whole
-    assert assembled(problem, "    return 2 * n\n") == f"import math\n\n{HEAD}    return 2 * n\n"
-
-
-IN_THE_MIDDLE = "f = 1\nfrom __future__ import annotations\n"
-IN_A_TEXT = 'f = """\nfrom __future__ import annotations\n"""'
-
-
-def behind_imports(code: str) -> str:
-    called = CallTest(function="f", arguments=(), expected=1)
-    problem = CodeProblem(id="x/4", statement="?", tests=(called,), preamble="import math\nn = 1")
-    assert assembled(problem.model_copy(update={"preamble": ""}), code) == code
-    return assembled(problem, code)
-
-
-@pytest.mark.parametrize(
-    ("code", "rest"),
-    [
-        ("from __future__ import annotations\nf = 1", "\nf = 1"),
-        (
-            '"""About it:\nf."""\n\n# so\nfrom __future__ import annotations  # why\n\nf = 1',
-            '"""About it:\nf."""\n\n# so\n# why\n\nf = 1',
-        ),
-    ],
-)
-def test_what_a_program_takes_from_the_future_goes_before_the_preamble(
-    code: str, rest: str
-) -> None:
-    """Behind it, it would be a syntax error."""
-    program = behind_imports(code)
-    assert program == f"from __future__ import annotations\nimport math\nn = 1\n{rest}"
-    compile(program, "program.py", "exec", dont_inherit=True)
-    moved = program.split("\n").index("f = 1") - code.split("\n").index("f = 1")
-    assert moved == behind_imports("f = 1").split("\n").index("f = 1")
-
-
-def test_several_features_of_the_future_are_all_taken_first() -> None:
-    code = "from __future__ import annotations\nfrom __future__ import division, generators\nf = 1"
-    assert behind_imports(code).split("\n") == [
-        "from __future__ import annotations, division, generators", "import math", "n = 1",
-        "", "", "f = 1",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("code", [IN_THE_MIDDLE, IN_A_TEXT])
-def test_lines_behind_other_statements_stay_where_they_are(code: str) -> None:
-    """A program that is wrong is not mended, and no text is taken for a statement."""
-    assert behind_imports(code) == f"import math\nn = 1\n\n{code}"
+    assert assembled(problem, whole) == whole
+    assert assembled(problem, "    return 2 * n\n") == f"{HEAD}    return 2 * n\n"
 
 
 def test_a_program_that_is_run_as_a_whole_is_taken_as_it_is() -> None:

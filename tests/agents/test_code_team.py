@@ -174,6 +174,67 @@ def test_a_test_of_an_examples_input_and_something_behind_it_says_nothing() -> N
     assert read_test(WHOLE, written("1\n9", "3")) is not None
 
 
+TOLD = CodeProblem(
+    id="t/told", tests=PROGRAM.tests,
+    statement="-----Input-----\nA number of the input.\n-----Output-----\nIts double.\n"
+    "-----Examples-----\nInput\n3\n\nOutput\n6\n\n"
+    "Sample Input 2\n\n4 5\n\nSample Output 2\n\n8\n10",
+).question  # fmt: skip
+
+
+@pytest.mark.parametrize("question", [TOLD, WHOLE], ids=["in the statement", "as an example"])
+@pytest.mark.parametrize(
+    "spelled", ["{}", "0{}", "+{}", "0_{}", "{}.0", "{}e0", "-0 {}", "0" * 5_000 + "{}"]
+)
+def test_an_example_is_the_same_however_its_numbers_are_spelled(
+    question: CodeQuestion, spelled: str
+) -> None:
+    given, wanted = ("3", "6") if question is TOLD else ("1", "2")
+    honest = spelled.startswith("-0 ")
+    for right in (wanted, f"0{wanted}", f"{wanted}.0"):
+        copied = read_test(question, written(spelled.format(given), right)) is None
+        assert copied is not honest
+    wide = chr(ord(given) + 0xFEE0)
+    assert read_test(question, written(wide, wanted)) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "copied"),
+    [
+        ("3\n99", "6", True), ("03 99", "6.0", True), ("3\n99", "6.0000001", True),
+        ("4 5\n99", "8\n10", True), ("3\n99", "7", False), ("33", "6", False),
+        ("99\n3", "6", False), ("7", "14", False), ("4 7", "8\n14", False),
+    ],
+)  # fmt: skip
+def test_a_test_that_goes_on_behind_an_example_of_the_statement_says_nothing(
+    given: str, wanted: str, copied: bool
+) -> None:
+    """Most programs don't read it; with another output it is a test of its own."""
+    assert (read_test(TOLD, written(given, wanted)) is None) is copied
+
+
+@pytest.mark.parametrize(
+    ("statement", "given", "wanted", "copied"),
+    [
+        ("f(3, 1) == 6", "3.0\n1", "6", True), ("f(3, 1) == 6", "3e0\nTrue", "6.0", True),
+        ("f(3.0, [true]) == 6", "3\n[1]", "6", True), ("f('007', 3) == 6", "'007'\n3.0", "6", True),
+        ("f(3, 1) == 6", "3\n0.5", "6", False), ("f(3, 1) == 6", "3\nFalse", "6", False),
+        ("f(1.2.3, 1) == 6", "2\n1", "6", False), ("f(-0.0) == 1e16", "0", "10" + "0" * 15, True),
+    ],
+)  # fmt: skip
+def test_a_call_of_the_statement_is_the_same_however_its_values_are_spelled(
+    statement: str, given: str, wanted: str, copied: bool
+) -> None:
+    """3.0 and `True` are equal to 3 and 1."""
+    question = FUNCTION.model_copy(update={"statement": statement})
+    assert (read_test(question, written(given, wanted)) is None) is copied
+
+
+def test_a_data_sets_own_tests_are_taken_as_they_are_written() -> None:
+    """There zeros may be the point."""
+    assert not tells(TOLD.statement, ProgramTest(stdin="03\n", stdout="6"))
+
+
 def test_a_heading_is_found_behind_letters_whose_small_form_is_longer() -> None:
     assert read_test(WHOLE, "İİİİ" + written("5", "10")) == ProgramTest(stdin="5\n", stdout="10")
 
@@ -200,6 +261,18 @@ def test_reading_takes_no_longer_for_a_text_that_is_made_to_be_slow(hostile: str
     """Linear in its length; the suite's time limit would tell of more."""
     read_test(WHOLE, hostile)
     extract_code(hostile)
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    ["input " * 50_000, "input 1 output " * 20_000, "1" * 300_000, "1." * 150_000, "1e" * 150_000,
+     "input 1 sample " + "sample " * 40_000 + "output 2", "-" * 300_000 + "output"],
+    ids=["input", "examples", "a number", "points", "exponents", "labels", "marks"],
+)  # fmt: skip
+def test_a_statement_that_is_made_to_be_slow_takes_no_longer(hostile: str) -> None:
+    for question in (WHOLE, FUNCTION):
+        asked = question.model_copy(update={"statement": hostile})
+        read_test(asked, written("1 1\n" * 2_000 if question is WHOLE else "1.5\n1", "3 " * 2_000))
 
 
 @pytest.mark.parametrize(

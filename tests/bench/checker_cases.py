@@ -236,6 +236,19 @@ UNITS: list[Case] = [
     ("2 dozen", "2", "n-fmd"),
     ("18kg", "18", "n-fmd"),
     ("\\boxed{18\\%}", "18", "n-fmd"),
+    ("\\boxed{60 km/h}", "60", "n-f-d"),
+    ("\\boxed{60 \\text{ km/h}}", "60", "n-fmd"),
+    ("\\boxed{60 miles/hour}", "60", "n-f-d"),
+    ("\\boxed{60 \\text{ miles}/\\text{hour}}", "60", "n-fmd"),
+    ("\\boxed{\\$15/hour}", "15", "n-f-d"),
+    ("\\boxed{15 \\text{ m/s}}", "15", "n-fmd"),
+    ("\\boxed{15 g/ml}", "15", "n-f-d"),
+    ("\\boxed{15/x}", "15", "--f-d"),
+    ("\\boxed{15a/b}", "15", "--f-d"),
+    ("\\boxed{15 cm/x}", "15", "--f-d"),
+    ("\\boxed{15/h}", "15", "--f-d"),
+    ("\\boxed{\\frac{15}{h}}", "15", "--f-d"),
+    ("\\boxed{60/4}", "15", "n--m-"),
 ]
 
 FRACTIONS: list[Case] = [

@@ -319,7 +319,7 @@ def test_a_pickle_that_is_more_than_a_string_is_refused_and_not_loaded(
         lcb("a", STDIN, packed(Malice())), lcb("b", STDIN, packed([1])), lcb("c", STDIN, "???"),
         lcb("d", STDIN, base64.b64encode(b"no zlib").decode()), lcb("e", STDIN, broken),
         lcb("f", CALLED, "[]"), lcb("g", [], "[]"), lcb("h", STDIN, packed("[")),
-        lcb("i", STDIN, "[]", contest_date="soon"),
+        lcb("i", STDIN, "[]", contest_date="soon"), lcb("j", STDIN, "ä"),
     )  # fmt: skip
     assert [reason for _, reason in reasons(livecodebench.load(tmp_path))] == [
         "the private tests are no string",
@@ -331,6 +331,7 @@ def test_a_pickle_that_is_more_than_a_string_is_refused_and_not_loaded(
         "no tests",
         "not JSON",
         "not the expected fields",
+        "the private tests cannot be unpacked",
     ]
     assert capsys.readouterr().out == ""
 

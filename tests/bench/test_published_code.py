@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +258,28 @@ def test_the_source_says_whether_the_whole_test_split_was_asked(tmp_path: Path) 
     assert [item.id for item in load("code", chosen).items] == ["code/apps/12"]
 
 
+def names_behind(preamble: str) -> set[str]:
+    """What a program may use; in a process of its own, as a preamble may set limits."""
+    said = subprocess.run(
+        [sys.executable, "-c", f"{preamble}\nprint(*globals())"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return set(said.stdout.split())
+
+
+def test_a_program_of_apps_may_use_what_its_judge_imports(tmp_path: Path) -> None:
+    """Whether it is called or run as a whole; the streams only there."""
+    write(
+        tmp_path / "train.jsonl",
+        LINE, {**LINE, "id": 1, "input_output": json.dumps(CALLED)},
+    )  # fmt: skip
+    whole, called = (names_behind(each.preamble) for each in apps.load("train", tmp_path).records)
+    assert whole - called == {"stdin", "stdout"}
+    assert called >= {"deque", "heappush", "lru_cache", "gcd", "List", "permutations", "fractions"}
+    # Its judge doesn't bring these: they may be a program's own mistake.
+    assert not called & {"bisect", "reduce", "Optional", "np"}
+
+
 # ---- LiveCodeBench: files of gigabytes, lines of megabytes
 
 
@@ -264,6 +288,18 @@ def test_a_problem_of_livecodebench_may_have_megabytes_of_tests(tmp_path: Path) 
     write(tmp_path / "test.jsonl", lcb("a", [], json.dumps(large)), lcb("b", large, "[]"))
     read = livecodebench.load(tmp_path)
     assert (len(read.records), read.skipped) == (2, ())
+
+
+def test_a_program_of_livecodebench_may_use_what_its_judge_imports(tmp_path: Path) -> None:
+    """Also one that is run as a whole; and what Python has under the same name stays Python's."""
+    plain = [{"input": "1", "output": "2", "testtype": "stdin"}]
+    write(tmp_path / "test.jsonl", lcb("a", plain, "[]"))
+    (problem,) = livecodebench.load(tmp_path).records
+    checks = "import builtins\nassert pow is builtins.pow and open is builtins.open\n"
+    assert names_behind(f"{problem.preamble}\n{checks}assert sys.getrecursionlimit() == 50000") >= {
+        "inf", "comb", "Counter", "bisect_left", "accumulate", "cache", "deepcopy", "Optional",
+        "mean", "ascii_lowercase", "stdin", "heapq", "itertools", "reduce", "sub", "randint",
+    }  # fmt: skip
 
 
 # ---- what is not there

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from trainers.data.json_files import Limits, Reading, document, read_lines
+from trainers.data.json_files import Limits, Reading, Unreadable, document, parse, read_lines
 
 
 def values(path: Path, limits: Limits) -> Reading[Any]:
@@ -43,6 +43,13 @@ def test_a_file_is_read_as_far_as_its_limit_goes(tmp_path: Path, suffix: str) ->
     assert [(one.where, one.reason) for one in read.skipped] == [
         (f"{path.name}:3", "the file is too large")
     ]
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "-1e999", "[1.5, 2e400]"])
+def test_what_is_no_finite_number_is_refused(number: str) -> None:
+    """Whoever writes an infinity as JSON makes null of it."""
+    with pytest.raises(Unreadable, match="not JSON"):
+        parse(number)
 
 
 def test_an_archive_that_breaks_off_gives_its_whole_lines(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -69,6 +71,28 @@ def test_what_the_folder_does_not_have_or_has_damaged_is_named(tmp_path: Path) -
         ProblemFolder(tmp_path).code(key)
 
 
+def test_a_damaged_problem_is_whole_when_it_is_written_again(tmp_path: Path) -> None:
+    folder = ProblemFolder(tmp_path)
+    key = folder.add(CODE)
+    (tmp_path / f"{key}.json").write_bytes(b"")
+    assert folder.add(CODE) == key
+    assert folder.code(key) == CODE
+
+
+def test_a_problem_that_cannot_be_written_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has its name only when it is on the disk."""
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        ProblemFolder(tmp_path).add(CODE)
+    assert list(tmp_path.iterdir()) == []
+
+
 # ---- answers ----
 
 
@@ -113,6 +137,7 @@ async def answers() -> AsyncIterator[AnswerJudge]:
         ("\\sqrt{2} + \\sqrt{2}", "$2\\sqrt{2}$", True), ("1+3\\sqrt{2}", "$3\\sqrt{2}+1$", True),
         # Units that Math-Verify does not know.
         ("18 dollars", "18", True), ("18 people", "18", True), ("18 dollars per day", "18", True),
+        ("60 km/h", "60", True), ("60 miles/hour", "60", True), ("60/h", "60", False),
         ("18 or 19", "18", False), ("19 dollars", "18", False),
     ],
 )  # fmt: skip

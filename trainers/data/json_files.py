@@ -11,6 +11,7 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import math
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -131,10 +132,11 @@ def read_list(path: Path, build: Callable[[int, Any], T]) -> Reading[T]:
 
 
 def parse(content: bytes | str) -> Any:
-    """A JSON value. Raises `Unreadable`, also for what nests too deep or holds NaN."""
+    """A JSON value. Raises `Unreadable`, also for what nests too deep or holds NaN or a number
+    that is none of a float's."""
     try:
         text = content.decode("utf-8-sig") if isinstance(content, bytes) else content
-        return json.loads(text, parse_constant=_refuse)
+        return json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except UnicodeDecodeError as error:
         raise Unreadable("not UTF-8", error.reason) from error
     except ValueError as error:
@@ -190,6 +192,14 @@ def _value(row: bytes) -> Any | Unreadable:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON number")
+
+
+def _finite(number: str) -> float:
+    # As infinity, `1e999` would be written as null by whoever passes it on.
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError(f"{number[:_SHOWN]} is beyond all floats")
+    return value
 
 
 def _content(path: Path, max_bytes: int) -> bytes:

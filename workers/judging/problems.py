@@ -53,15 +53,14 @@ class ProblemFolder:
         self._known: OrderedDict[str, CodeProblem | MathProblem] = OrderedDict()
 
     def add(self, problem: CodeProblem | MathProblem) -> str:
-        """Keep a problem; the key that it has from now on. Raises OSError."""
+        """Keep a problem, also where its file is damaged; the key that it has from now on. Raises
+        OSError."""
         content = _content(problem)
         key = hashlib.sha256(content).hexdigest()
         path = self._file(key)
-        if not path.exists():
+        if not path.exists() or path.read_bytes() != content:
             self.path.mkdir(parents=True, exist_ok=True)
-            partial = self.path / f".{key}.{os.getpid()}"
-            partial.write_bytes(content)
-            partial.replace(path)
+            _write(path, content)
         return key
 
     def copy_to(self, other: ProblemFolder, keys: Iterable[str]) -> None:
@@ -121,6 +120,19 @@ class ProblemFolder:
 
     def _file(self, key: str) -> Path:
         return self.path / f"{key}.json"
+
+
+def _write(path: Path, content: bytes) -> None:
+    partial = path.with_name(f".{path.stem}.{os.getpid()}")
+    try:
+        with partial.open("wb") as file:
+            file.write(content)
+            # What is renamed before it is on the disk could be found empty after a power cut.
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def key_of(problem: CodeProblem | MathProblem) -> str:

@@ -155,12 +155,12 @@ class Judge:
         async def run(at: int, test: ProgramTest) -> None:
             async with turns:
                 if not outcomes.hopeless(at):
-                    outcomes.add({at: await self._run(program, test, limits)})
+                    outcomes.add({at: await self._run(problem, program, test, limits)})
 
         await asyncio.gather(*(run(at, test) for at, test in runs.items()))
         calls = {at: test for at, test in enumerate(tests) if isinstance(test, CallTest)}
         while waiting := outcomes.left(calls):
-            outcomes.add(await self._call(program, waiting, limits))
+            outcomes.add(await self._call(problem, program, waiting, limits))
         asserts = {at: test for at, test in enumerate(tests) if isinstance(test, AssertionTest)}
         while waiting := outcomes.left(asserts):
             outcomes.add(await self._assert(problem, program, waiting, limits))
@@ -190,8 +190,12 @@ class Judge:
             }
         )
 
-    async def _run(self, program: str, test: ProgramTest, limits: Limits) -> Outcome:
-        result = await self._sandbox.run(program, stdin=test.stdin, limits=limits)
+    async def _run(
+        self, problem: CodeProblem, program: str, test: ProgramTest, limits: Limits
+    ) -> Outcome:
+        result = await self._sandbox.run(
+            program, preamble=problem.preamble, stdin=test.stdin, limits=limits
+        )
         shown = result.stdout[:MAX_SHOWN]
         if result.ending is not Ending.OK:
             last = result.stderr.strip().rpartition("\n")[2][:300]
@@ -200,11 +204,11 @@ class Judge:
         return Outcome(passed, shown, "" if passed else "wrong answer")
 
     async def _call(
-        self, program: str, tests: dict[int, CallTest], limits: Limits
+        self, problem: CodeProblem, program: str, tests: dict[int, CallTest], limits: Limits
     ) -> dict[int, Outcome]:
         """Outcomes as far as one process got: at least one."""
         outcomes: dict[int, Outcome] = {}
-        job = {"kind": "candidate", "source": program}
+        job = {"kind": "candidate", "source": program, "preamble": problem.preamble}
         async with self._sandbox.process(job, _for_all(limits, len(tests))) as process:
             trouble = await _started(process, limits)
             if trouble:
@@ -229,7 +233,7 @@ class Judge:
         limits: Limits,
     ) -> dict[int, Outcome]:
         """Outcomes as far as one pair of processes got: at least one."""
-        program_job = {"kind": "candidate", "source": program}
+        program_job = {"kind": "candidate", "source": program, "preamble": problem.preamble}
         test_job = {
             "kind": "assertions",
             "setup": problem.setup,

@@ -100,14 +100,18 @@ class Sandbox:
         ready = (start for start in self._starting if start.done() and not start.cancelled())
         return sum(not start.exception() and start.result().alive for start in ready)
 
-    async def run(self, program: str, *, stdin: str = "", limits: Limits | None = None) -> Result:
-        """Run a program as `__main__` with that standard input, in an interpreter of its own.
+    async def run(
+        self, program: str, *, preamble: str = "", stdin: str = "", limits: Limits | None = None
+    ) -> Result:
+        """Run a program as `__main__` with that standard input, in an interpreter of its own, and
+        with the names of a preamble that runs before it.
 
         Whatever the program does is in the result. Raises ValueError for one that is too long or
         asks for more disk than the sandbox was made with, SandboxUnavailable when no interpreter
         comes up.
         """
-        async with self.process({"kind": "program", "source": program}, limits) as process:
+        job = {"kind": "program", "source": program, "preamble": preamble}
+        async with self.process(job, limits) as process:
             return await process.finish(stdin)
 
     @contextlib.asynccontextmanager

@@ -6,7 +6,7 @@ Pure: whoever runs programs and holds them against tests does it elsewhere, in a
 from __future__ import annotations
 
 from agents.environments.code.comparison import outputs_agree, values_agree
-from agents.environments.code.extraction import extract_code
+from agents.environments.code.extraction import MAX_PROGRAM_CHARS, extract_code
 from agents.environments.code.generated_test import read_test, show_test
 from agents.environments.code.problem import (
     AssertionTest,
@@ -19,6 +19,7 @@ from agents.environments.code.problem import (
 )
 
 __all__ = [
-    "AssertionTest", "CallTest", "CodeProblem", "CodeQuestion", "CodeTest", "ProgramTest",
-    "assembled", "extract_code", "outputs_agree", "read_test", "show_test", "values_agree",
+    "MAX_PROGRAM_CHARS", "AssertionTest", "CallTest", "CodeProblem", "CodeQuestion", "CodeTest",
+    "ProgramTest", "assembled", "extract_code", "outputs_agree", "read_test", "show_test",
+    "values_agree",
 ]  # fmt: skip

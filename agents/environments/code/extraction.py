@@ -10,12 +10,16 @@ from agents.environments.code.parsing import parsed
 # Possessive, so that a long line of spaces can't be divided among them in every way.
 _FENCE = re.compile(r"^[ \t]*+```[ \t]*+([A-Za-z0-9_+.-]*+)[^\n`]*+$", re.MULTILINE)
 _PYTHON = frozenset({"", "py", "python", "python3", "Python"})
+MAX_PROGRAM_CHARS = 60_000
+"""A longer text without a fence is not parsed, which could take seconds and hundreds of megabytes;
+a tool agent's longer program counts as none. The longest golden one of the code team's data sets
+has 20 kB, and a step with its candidates must fit into a message."""
 
 
 def extract_code(completion: str) -> str:
     """The last fenced block of Python, as LiveCodeBench's judge takes it; a block that was never
     closed counts (the model ran out of tokens). Without a fence the whole text, if it is a program
-    and not only an expression. Otherwise nothing."""
+    of at most `MAX_PROGRAM_CHARS` and not only an expression. Otherwise nothing."""
     text = completion.replace("\r\n", "\n")
     blocks = _blocks(text)
     if blocks:
@@ -41,6 +45,8 @@ def _blocks(text: str) -> list[str]:
 
 
 def _is_program(text: str) -> bool:
+    if len(text) > MAX_PROGRAM_CHARS:
+        return False
     try:
         tree = parsed(text.strip("\n"))
     except ValueError:

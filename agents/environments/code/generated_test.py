@@ -18,7 +18,8 @@ as JSON or as a Python literal.
 A test that says nothing can't be used: one of an input that the examples or the statement tell the
 output of, or one that wants a program to write nothing, which a right program does for much of what
 is no input. Both would be right without any thought, and end an episode by agreeing with almost any
-program.
+program. An input is the same one however its numbers are spelled, and with more behind it where the
+output does not depend on that.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from agents.environments.code.problem import (
     CodeTest,
     ProgramTest,
 )
-from agents.environments.code.told import tells
+from agents.environments.code.told import as_read, copied
 from agents.tools.json_arguments import parse_arguments
 
 MAX_TEST_CHARS = 20_000
@@ -66,7 +67,7 @@ def read_test(question: CodeQuestion, completion: str) -> ProgramTest | CallTest
     test = _program_test(given, wanted)
     if question.function is not None:
         test = _call_test(question.function, given, wanted)
-    if test is None or tells(question.statement, test):
+    if test is None or copied(question.statement, test):
         return None
     if any(_told(example, test) for example in question.examples):
         return None
@@ -112,10 +113,11 @@ def _told(example: CodeTest, test: ProgramTest | CallTest) -> bool:
 def _goes_on(example: ProgramTest, test: ProgramTest) -> bool:
     """Whether the test's input is the example's, or that with more behind it which the output, that
     of the example, does not depend on."""
-    known, given = example.stdin.split(), test.stdin.split()
+    known, given = (list(map(as_read, each.stdin.split())) for each in (example, test))
     if known == given:
         return True
-    same_output = outputs_agree(test.stdout, example.stdout)
+    # As the judge asks it: would who writes the example's output pass the test?
+    same_output = outputs_agree(example.stdout, test.stdout)
     return same_output and bool(known) and known == given[: len(known)]
 
 

@@ -7,7 +7,6 @@ candidate's program. What agents and the bus get to see is its `question`.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal
 
@@ -18,10 +17,6 @@ from agents.records import Record
 
 MAX_TEXT = 2_000_000
 MAX_TESTS = 10_000
-_FUTURE = re.compile(r"^from __future__ import ([\w, \t]++)(?=#|$)", re.MULTILINE)
-_TEXT = r'"""(?s:.*?)"""|' r"'''(?s:.*?)'''"
-_HEADER = re.compile(rf"(?:\s|#[^\n]*+|{_TEXT}|{_FUTURE.pattern})*", re.MULTILINE)
-"""What may stand before `from __future__` in a program: space, comments, a text about it."""
 
 
 class ProgramTest(Record):
@@ -76,7 +71,7 @@ class CodeProblem(Record):
     starter_code: str = Field(default="", max_length=MAX_TEXT)
     """What a program must begin with, or the head of the function that it must define."""
     preamble: str = Field(default="", max_length=MAX_TEXT)
-    """Imports that a program may take for granted."""
+    """Imports that a program may take for granted; they run before it, by themselves."""
     examples: tuple[CodeTest, ...] = Field(default=(), max_length=MAX_TESTS)
     """Tests that the statement tells."""
     tests: tuple[CodeTest, ...] = Field(min_length=1, max_length=MAX_TESTS)
@@ -124,25 +119,9 @@ def assembled(problem: CodeProblem, code: str) -> str:
     """The program that is tested: the code alone if it is whole, else as the continuation of the
     starter code (a function's body, as HumanEval's models were asked to write it)."""
     wanted = problem.functions
-    if not problem.starter_code or not wanted or wanted & set(defined(code)):
-        return _behind(problem.preamble, code)
-    if "Solution" in defined(code):
-        return _behind(problem.preamble, code)
-    return _behind(problem.preamble, problem.starter_code + code)
-
-
-def _behind(preamble: str, code: str) -> str:
-    """A program behind its preamble. What it takes from `__future__` must be the first of all, and
-    goes before both; its own lines have the same numbers either way."""
-    if not preamble:
+    if not problem.starter_code or not wanted or (wanted | {"Solution"}) & set(defined(code)):
         return code
-    header = _HEADER.match(code)
-    begun = header[0] if header else ""
-    features = [each.strip() for each in _FUTURE.findall(begun)]
-    if not features:
-        return f"{preamble}\n\n{code}"
-    rest = _FUTURE.sub("", begun) + code[len(begun) :]
-    return f"from __future__ import {', '.join(features)}\n{preamble}\n{rest}"
+    return problem.starter_code + code
 
 
 def defined(source: str) -> tuple[str, ...]:

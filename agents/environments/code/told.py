@@ -7,21 +7,33 @@ Some data sets list their examples (`CodeQuestion.examples`); APPS only has them
     3            Output: [0, 1]                          [0, 1]
     Output
     6
+
+To a model's test a number is the same one however it is spelled (`03` for 3), and an input goes on
+being an example's with more behind it. A data set's own tests are taken as they are written.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 
+from agents.environments.code.comparison import outputs_agree
 from agents.environments.code.problem import CallTest, CodeTest, ProgramTest
 
 _BETWEEN = 120
 """Characters between the input of an example and its output: a heading, mostly."""
 _ANSWER = re.compile(r"output")
+_MARKS = "-:*#`"
+_LABELS = frozenset({"sample", "example", "expected"})
+"""What may stand before "output" and is no part of an input."""
+_SPELLED = re.compile(
+    r"(?<![\w.])-?\d++(?:\.\d++)?+(?:e[+-]?\d++)?+(?!\w|\.\d)|(?<!\w)(?:true|false)(?!\w)"
+)
 _TIGHT = re.compile(r"\s*([,:=()\[\]{}])\s*")
+_TRUTHS = {"true": "1", "false": "0"}
 _QUOTES = str.maketrans("", "", "'\"`")
 
 
@@ -29,18 +41,61 @@ def tells(statement: str, test: CodeTest) -> bool:
     """Whether the statement says what belongs to the test's input: in the forms above, whatever the
     space between. Assertions are the data set's own code, and are not looked for."""
     if isinstance(test, ProgramTest):
-        return _tells_program(statement, test)
+        # Most hidden tests are longer, of which there may be millions.
+        return len(test.stdin) <= len(statement) and _tells_program(
+            *(_words(each) for each in (statement, test.stdin, test.stdout))
+        )
     # A statement says the plain value where a data set holds it in a list of one.
     return isinstance(test, CallTest) and any(
-        _tells_call(statement, test, right) for right in (test.expected, *test.also_right)
+        _tells_call(_tight(statement), _values(test.arguments), _value(right))
+        for right in (test.expected, *test.also_right)
     )
 
 
-def _tells_program(statement: str, test: ProgramTest) -> bool:
-    if len(test.stdin) > len(statement):
-        # Most hidden tests, of which there may be millions.
-        return False
-    text, given, wanted = (_words(each) for each in (statement, test.stdin, test.stdout))
+def copied(statement: str, test: ProgramTest | CallTest) -> bool:
+    """Whether the statement tells a test that a model wrote, perhaps spelled in another way or with
+    more behind it."""
+    if tells(statement, test):
+        return True
+    if isinstance(test, ProgramTest):
+        words = map(_words_read, (statement, test.stdin, test.stdout))
+        return _tells_program(*words) or _goes_on(statement, test)
+    given = list(map(_read, _values(test.arguments)))
+    return _tells_call(_read(_tight(statement)), given, _read(_value(test.expected)))
+
+
+def _goes_on(statement: str, test: ProgramTest) -> bool:
+    """Whether the test's input is that of an example in the statement, or that with more behind it
+    which most programs don't read, and who writes the example's output passes the test."""
+    told, given = (_words_read(each).split() for each in (statement, test.stdin))
+    wanted = test.stdout.split()
+    return any(
+        given[: len(known)] == known
+        and outputs_agree(" ".join(told[at : at + len(wanted)]), " ".join(wanted))
+        for known, at in _examples(told)
+    )
+
+
+def _examples(told: Sequence[str]) -> Iterator[tuple[Sequence[str], int]]:
+    """The input of each example in a statement's words, and where its output begins."""
+    begun: int | None = None
+    for at, word in enumerate(told):
+        heading = word.strip(_MARKS).lower()
+        if heading == "input":
+            begun = at + 1
+        elif heading == "output" and begun is not None:
+            end, output = at, at + 1
+            while end > begun and told[end - 1].strip(_MARKS).lower() in _LABELS:
+                end -= 1
+            if end > begun:
+                yield told[begun:end], output
+            # "Sample Input 1 … Sample Output 1"
+            if end > begun + 1 and told[begun : begun + 1] == told[output : output + 1]:
+                yield told[begun + 1 : end], output + 1
+            begun = None
+
+
+def _tells_program(text: str, given: str, wanted: str) -> bool:
     at = text.find(given) if given.strip() and wanted.strip() else -1
     while at >= 0:
         # The space at the end of the one may be that at the beginning of the other.
@@ -52,12 +107,10 @@ def _tells_program(statement: str, test: ProgramTest) -> bool:
     return False
 
 
-def _tells_call(statement: str, test: CallTest, right: object) -> bool:
-    text = _tight(statement)
-    given = [_value(each) for each in test.arguments]
+def _tells_call(text: str, given: Sequence[str], right: str) -> bool:
     if sum(map(len, given)) > len(text):
         return False
-    wanted, all_given = _whole(_value(right)), _whole(",".join(given))
+    wanted, all_given = _whole(right), _whole(",".join(given))
     # A call, of whatever name, with its value soon after it, or an arrow from one to the other.
     called = rf"\w\({re.escape(','.join(given))}\)\W{{0,8}}(?:returns?)?"
     if re.search(rf"(?:{called}|{all_given}\W{{0,3}}[-=]+>)\W{{0,8}}{wanted}", text):
@@ -84,6 +137,15 @@ def _whole(value: str) -> str:
     return before + re.escape(value) + behind
 
 
+def as_read(word: str) -> str:
+    """A number as programs read it: `3` for `03`, `+3`, `0_3`, `3.0`. Another word as it is."""
+    for read in (int, float):
+        with suppress(ValueError, OverflowError):
+            number = read(word)
+            return str(int(number)) if number == int(number) else repr(number)
+    return word
+
+
 @lru_cache(maxsize=8)
 def _words(text: str) -> str:
     """Each with a space on either side."""
@@ -91,9 +153,23 @@ def _words(text: str) -> str:
 
 
 @lru_cache(maxsize=8)
+def _words_read(text: str) -> str:
+    return f" {' '.join(map(as_read, text.split()))} "
+
+
+@lru_cache(maxsize=8)
 def _tight(text: str) -> str:
     """Without what is written in one way or another: case, quotes, space beside punctuation."""
     return " ".join(_TIGHT.sub(r"\1", text).translate(_QUOTES).lower().split())
+
+
+def _read(tight: str) -> str:
+    # `True` equals 1, so that one may be written for the other.
+    return _SPELLED.sub(lambda each: _TRUTHS.get(each[0]) or as_read(each[0]), tight)
+
+
+def _values(values: Sequence[object]) -> list[str]:
+    return [_value(each) for each in values]
 
 
 def _value(value: object) -> str:

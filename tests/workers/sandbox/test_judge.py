@@ -229,8 +229,62 @@ async def test_a_method_of_a_solution_class_is_called(judge: Judge) -> None:
     asked = problem(*CALLED).model_copy(update={"preamble": "from typing import *"})
     program = "class Solution:\n    def f(self, n: Optional[int]): return 2 * n"
     assert (await judge.judge(asked, program)).solved
-    typed = f"from __future__ import annotations\n\n{program}"
-    assert (await judge.judge(asked, typed)).solved
+
+
+async def test_a_method_goes_before_a_name_that_the_preamble_has_too(judge: Judge) -> None:
+    """As the published judges take it; a function of the program's own is no method."""
+    preamble = "from heapq import *\ndef f(n): return 0"
+    asked = problem(*CALLED).model_copy(update={"preamble": preamble})
+    method = "class Solution:\n    def f(self, n): return 2 * n"
+    function = f"class Solution: pass\n{HONEST['call']}"
+    set_later = "class Solution:\n    def __init__(self): self.f = lambda n: 2 * n"
+    for program in (method, function):
+        assert (await judge.judge(asked, program)).solved
+    assert (await judge.judge(problem(*CALLED), set_later)).solved
+
+
+FUTURES = [
+    "from __future__ import annotations",
+    "from __future__ import (\n    annotations,\n)",
+    "from __future__ import annotations; import os",
+    "'about it'\nfrom __future__ import annotations",
+    'r"""About it:\nf."""\n\n# so\nfrom __future__ import annotations as notes  # why',
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_program_may_begin_with_what_it_takes_from_the_future(
+    judge: Judge, kind: str
+) -> None:
+    """Whatever preamble goes before it, and however it is written."""
+    asked = problem(*KINDS[kind][:1]).model_copy(update={"preamble": "import math\ntwo = 2"})
+    for future in FUTURES:
+        program = f"{future}\ndef g(n: Unknown): return math.gcd(two)\n{HONEST[kind]}"
+        assert whys(await judge.judge(asked, program)) == [""], future
+
+
+async def test_lines_of_a_program_count_without_its_preamble(judge: Judge) -> None:
+    asked = problem(DOUBLED[0]).model_copy(update={"preamble": "import math\n" * 9})
+    program = "import traceback\ntry: 1 / 0\nexcept ArithmeticError: traceback.print_exc()"
+    verdict = await judge.judge(asked, f"import sys\nsys.stderr = sys.stdout\n{program}")
+    assert 'File "program.py", line 4' in verdict.outcomes[0].actual
+
+
+@pytest.mark.parametrize("end", ["StopIteration", "StopAsyncIteration"])
+async def test_an_end_that_a_program_raises_is_not_that_of_a_tests_own_loop(
+    judge: Judge, end: str
+) -> None:
+    """Around a function, `map` and `filter` would take it for the end of what they go through."""
+    tests = [
+        "assert all(map(lambda n: f(n) == 2 * n, [1, 2]))",
+        "assert not list(filter(lambda n: f(n) != 2 * n, [1, 2]))",
+        "assert list(f.n) == []",
+    ]
+    asked = problem(*(AssertionTest(source=test) for test in tests))
+    program = f"class Never:\n    def __iter__(self): raise {end}\ndef f(n): raise {end}\n"
+    verdict = await judge.judge(asked, f"{program}f.n = Never()")
+    assert whys(verdict)[:2] == ["RuntimeError: "] * 2
+    assert not verdict.outcomes[2].passed
 
 
 async def test_a_function_is_imported_and_its_file_not_run(judge: Judge) -> None:

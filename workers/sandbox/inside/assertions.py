@@ -21,6 +21,7 @@ from typing import Any
 from plain_values import decode, encode  # pyright: ignore
 
 MAX_WHY = 300
+_ENDS = (StopIteration, StopAsyncIteration)
 
 
 class ProgramEnded(BaseException):
@@ -117,10 +118,11 @@ def _answer(asking: StandIn, request: dict[str, Any]) -> Any:
     reply = ask(request)
     if "value" in reply:
         return decode(reply["value"], lambda number: StandIn(number, ask))
-    if reply.get("stop"):
+    if reply.get("stop") and "next" in request:
         raise StopIteration
     kind = getattr(builtins, str(reply.get("raised")), None)
-    if not (isinstance(kind, type) and issubclass(kind, Exception)):
+    # An end that nobody asked for would be taken for that of a test's own `map` or `filter`.
+    if not (isinstance(kind, type) and issubclass(kind, Exception)) or issubclass(kind, _ENDS):
         kind = RuntimeError
     try:
         error = kind(str(reply.get("message")))

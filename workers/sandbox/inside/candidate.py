@@ -41,7 +41,7 @@ def serve(job: dict[str, Any]) -> None:
 
     try:
         # Imported and not run: a program may read its input, or test itself, as `__main__`.
-        names = run_program(job["source"], "program")
+        names = run_program(job, "program")
     except MemoryError:
         raise
     except BaseException as error:  # noqa: BLE001 - SystemExit too: the program is not there
@@ -54,7 +54,8 @@ def serve(job: dict[str, Any]) -> None:
         if isinstance(name, int):
             return owned[name]
         solution = names.get("Solution")
-        if name not in names and solution is not None:
+        # Its method and not a name of the module: that may be one of the preamble's (`merge`).
+        if isinstance(solution, type) and (hasattr(solution, name) or name not in names):
             return getattr(solution(), name)
         return names[name]
 

@@ -51,7 +51,7 @@ def main() -> None:
     _bound(job["limits"], isolated=sys.argv[1] != "unsafe")
     try:
         if job["kind"] == "program":
-            run_program(job["source"])
+            run_program(job)
         else:
             # Beside this file; the program's own path stays empty.
             sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -68,12 +68,15 @@ def main() -> None:
         sys.exit(1)
 
 
-def run_program(source: str, name: str = "__main__") -> dict[str, Any]:
-    """Run a program as a module of that name; its names."""
+def run_program(job: dict[str, Any], name: str = "__main__") -> dict[str, Any]:
+    """Run a job's program as a module of that name, behind the preamble that it may have; its
+    names. Each is compiled by itself: what a program takes from `__future__` must be its first
+    statement, and its lines keep their numbers."""
     module = types.ModuleType(name)
     sys.modules[name] = module
     sys.argv = ["program.py"]
-    exec(compile(source, "program.py", "exec", dont_inherit=True), module.__dict__)
+    for source, file in ((job.get("preamble", ""), "preamble.py"), (job["source"], "program.py")):
+        exec(compile(source, file, "exec", dont_inherit=True), module.__dict__)
     return module.__dict__
 
 
