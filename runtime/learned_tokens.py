@@ -17,6 +17,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from runtime.errors import InputError
+from runtime.whole_files import flush
 
 LEARNED_TOKENS = "learned-tokens"
 """Folder of a training's record."""
@@ -70,7 +71,7 @@ class LearnedSequence(BaseModel):
 
 
 def write_learned(path: Path, sequences: Sequence[LearnedSequence]) -> None:
-    """Write a file of the record, whole or not at all. Raises OSError."""
+    """Write a file of the record, whole or not at all, and onto the disk. Raises OSError."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -79,9 +80,11 @@ def write_learned(path: Path, sequences: Sequence[LearnedSequence]) -> None:
     table = pa.Table.from_pylist([each.model_dump() for each in sequences], schema=_schema())
     try:
         pq.write_table(table, part, compression="zstd")
+        flush(part)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+    flush(path.parent)
 
 
 def read_learned(training: Path, run_id: str) -> tuple[LearnedSequence, ...]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 TENSORS = "tensors.safetensors"
 STATE = "state.json"
 _PREFIX = "checkpoint-"
+_ASIDE = ".old"
 
 
 class CheckpointState(BaseModel):
@@ -87,7 +88,7 @@ def save_checkpoint(
             _write(partial / STATE, described.model_dump_json(indent=1).encode())
             if final.exists():
                 # The same step once more: until the new one has its name, the old one has another.
-                aside = final.with_name(f"{final.name}.old")
+                aside = final.with_name(f"{final.name}{_ASIDE}")
                 shutil.rmtree(aside, ignore_errors=True)
                 final.rename(aside)
             partial.rename(final)
@@ -133,6 +134,15 @@ def require_disk(folder: Path, needed: int) -> None:
             f"{folder} has {free / 1e6:.0f} MB of free disk, but {(needed + reserve) / 1e6:.0f} MB "
             "are needed; free some space and go on with the same command, or choose another folder"
         )
+
+
+def require_room_for_two(folder: Path, size: int, beside: int = 0) -> None:
+    """Raises `NotEnoughDisk` unless two checkpoints of `size` bytes have room in `folder`, and
+    `beside` them so many bytes. What one takes that lies there already is not asked for again: a
+    training that had room to begin has room to go on."""
+    files = (path for old in _folders(folder) for path in old.rglob("*"))
+    there = sum(path.stat().st_size for path in files if path.is_file())
+    require_disk(folder, 2 * size - min(size, there) + beside)
 
 
 def claimed_settings(path: Path, kind: type[ModelT]) -> ModelT:
@@ -186,19 +196,26 @@ def changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[
 def remove_checkpoints(folder: Path) -> None:
     """Forget every checkpoint in `folder`. What was made of them is on the disk before: whenever
     the power fails, one or the other is there."""
-    os.sync()
-    for old in _folders(folder):
+    found = _folders(folder)
+    if found:
+        os.sync()
+    for old in found:
         shutil.rmtree(old)
 
 
 def forget_work(work: Path) -> None:
-    """Remove the whole folder of a finished training's checkpoints, in the same order."""
-    os.sync()
-    shutil.rmtree(work, ignore_errors=True)
+    """Remove the whole folder of a finished training's checkpoints, in the same order. A kill may
+    have come before: whoever finds a training finished does it again."""
+    if work.exists():
+        os.sync()
+        shutil.rmtree(work, ignore_errors=True)
 
 
 def _folders(folder: Path) -> list[Path]:
-    return sorted(folder.glob(f"{_PREFIX}*"))
+    """The oldest first. One that was set aside is older than the one that took its name, and a
+    kill may have left half of it."""
+    found = folder.glob(f"{_PREFIX}*")
+    return sorted(found, key=lambda path: (path.name.removesuffix(_ASIDE), path.suffix != _ASIDE))
 
 
 def _corrupt(where: Path, why: str) -> CorruptCheckpoint:

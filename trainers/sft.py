@@ -21,7 +21,7 @@ from trainers.checkpoints import (
     TrainingState,
     load_checkpoint,
     remove_checkpoints,
-    require_disk,
+    require_room_for_two,
     require_same_recipe,
     save_checkpoint,
 )
@@ -87,6 +87,7 @@ def train(
     finished = None if restart else read_facts(output)
     if finished is not None:
         require_same_recipe(finished.recipe, recipe, output)
+        remove_checkpoints(output)
         say(f"the model in {output} is finished; --restart trains it anew")
         return finished
     say(f"learning the tokenizer from {TOKENIZER_DIALOGUES:,} dialogues…")
@@ -94,8 +95,8 @@ def train(
     import torch
 
     torch.set_num_threads(1)
-    # Parameters, two moments and the exported weights, with room for two checkpoints.
-    require_disk(output, 2 * 12 * _parameters_of(recipe))
+    # Parameters and two moments; the exported weights take less than the second checkpoint.
+    require_room_for_two(output, 12 * _parameters_of(recipe))
     output.mkdir(parents=True, exist_ok=True)
     if restart:
         remove_checkpoints(output)

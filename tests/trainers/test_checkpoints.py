@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ from trainers.checkpoints import (
     forget_work,
     load_checkpoint,
     remove_checkpoints,
+    require_room_for_two,
     require_unused,
     save_checkpoint,
 )
@@ -56,6 +59,54 @@ def test_one_that_is_killed_as_the_next_takes_its_name_leaves_the_one_before(
     saved(tmp_path, step, 3.0)
     assert read(tmp_path) == (step, 3.0)
     assert len(list(tmp_path.glob("checkpoint-*"))) == 1
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_a_kill_before_or_within_the_removal_of_the_one_of_the_same_step_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, within: bool
+) -> None:
+    saved(tmp_path, 10, 1.0)
+    plain = shutil.rmtree
+
+    def remove(path: Path, ignore_errors: bool = False) -> None:
+        if path.suffix == ".old" and path.exists():
+            if within:
+                (path / "state.json").unlink()
+            raise Killed
+        plain(path, ignore_errors=ignore_errors)
+
+    monkeypatch.setattr("trainers.checkpoints.shutil.rmtree", remove)
+    with pytest.raises(Killed):
+        saved(tmp_path, 10, 2.0)
+    monkeypatch.undo()
+    assert len(list(tmp_path.glob("checkpoint-*"))) == 2
+    assert read(tmp_path) == (10, 2.0)
+    saved(tmp_path, 10, 3.0)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-00000010"]
+    assert read(tmp_path) == (10, 3.0)
+
+
+def test_one_that_lies_there_already_is_not_asked_room_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As files take it from a disk with room for two of a megabyte, and what is beside them."""
+    size, beside, reserve = 10**6, 10**5, 16 * 2**20
+
+    def usage(path: Path) -> SimpleNamespace:
+        taken = sum(each.stat().st_size for each in tmp_path.rglob("*") if each.is_file())
+        return SimpleNamespace(free=2 * size + beside + reserve - taken)
+
+    monkeypatch.setattr("trainers.checkpoints.shutil.disk_usage", usage)
+    require_room_for_two(tmp_path, size, beside)
+    weights = torch.zeros(size // 4 - 1_000)
+    save_checkpoint(tmp_path, CheckpointState(step=10), {"weights": weights})
+    require_room_for_two(tmp_path, size, beside)
+    for name in ("policies", "checkpoint-00000010/more", "checkpoint-00000010.old"):
+        # Neither what others have taken nor a second one counts for more than one checkpoint.
+        (tmp_path / name).write_bytes(bytes(10**5))
+        with pytest.raises(NotEnoughDisk):
+            require_room_for_two(tmp_path, size, beside)
+        (tmp_path / name).unlink()
 
 
 def test_one_that_a_full_disk_cuts_short_leaves_the_one_before_and_nothing_of_itself(

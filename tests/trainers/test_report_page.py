@@ -14,7 +14,7 @@ from tests.runtime.parsed_page import ParsedPage
 from trainers.errors import TrainingError
 from trainers.grpo.page import render
 from trainers.grpo.pipeline import train
-from trainers.grpo.report import PolicyStep, Report, StepFacts
+from trainers.grpo.report import PolicyStep, Report, StepFacts, summaries
 from trainers.report_page import share
 
 from .grpo.recorded import record
@@ -79,6 +79,26 @@ def test_each_policy_has_a_line_and_each_step_a_point() -> None:
     assert "tester: 0.75 at step 2" in page
     assert "coder: 25 % at step 1" in page, "zero-variance share"
     assert page.count('<path d="M') >= 2 * 10
+
+
+def test_groups_of_equal_rewards_count_for_a_policy_that_learns_nothing_in_a_step() -> None:
+    """Of facts that were recorded before they were counted so, what the policies' own steps say."""
+    own = a_step(groups=2, flat=0)
+    one = StepFacts(version=0, stale=0, flat={"tester": 6}, policies={"coder": own})
+    two = StepFacts(version=1, stale=0, policies={"coder": own, "tester": own})
+    assert one.curves()["tester"] == {"zero-variance share": 1.0}
+    assert one.curves()["coder"] == own.curves()
+    found = summaries([one, two])
+    assert {name: each.zero_variance_share for name, each in found.items()} == {
+        "coder": 0.0, "tester": 0.75,
+    }  # fmt: skip
+    page = render(a_report(steps=(one, two)))
+    assert "tester: 100 % at step 1" in page
+    assert "75 %" in ParsedPage(page).text
+    before = a_report(a_step(flat=1)).model_dump()
+    for step in before["steps"]:
+        del step["flat"], step["truncated"]
+    assert summaries(Report.model_validate(before).steps)["coder"].zero_variance_share == 0.25
 
 
 def test_bands_are_the_quantiles_of_ratios_and_the_oldest_groups() -> None:

@@ -55,4 +55,4 @@ def read_facts(folder: Path) -> StageFacts | None:
         return StageFacts.model_validate_json(path.read_bytes())
     except ValidationError as error:
         why = error.errors()[0]["msg"]
-        raise UnreadableModel(f"{path} is damaged ({why}); --restart trains anew") from error
+        raise UnreadableModel(f"{path} is damaged ({why}): remove it to train anew") from error

@@ -108,6 +108,8 @@ def train(
             done = _Pipeline(settings, data, output, first, watch, processes).stage(
                 stage, round(budget * stage.share), checkpoint_every
             )
+        elif processes.is_first:
+            forget_work(output / CHECKPOINTS / stage.name)
         facts.append(done)
     report = Report(
         settings=settings,

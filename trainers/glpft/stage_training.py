@@ -15,7 +15,7 @@ from trainers.checkpoints import (
     Checkpoint,
     CheckpointState,
     load_checkpoint,
-    require_disk,
+    require_room_for_two,
     save_checkpoint,
 )
 from trainers.curves import Curves
@@ -106,8 +106,9 @@ class StageTraining:
         one of them is told so. Raises `TrainingError`s; a step whose loss or gradient is no number
         raises one before it changes weights.
         """
-        # Parameters and two moments, in two checkpoints.
-        require_disk(self.work, 2 * 12 * sum(each.numel() for _, each in self.network.trained()))
+        # Parameters and two moments.
+        trained = sum(each.numel() for _, each in self.network.trained())
+        require_room_for_two(self.work, 12 * trained)
         self.work.mkdir(parents=True, exist_ok=True)
         optimizers = self._optimizers()
         checkpoint = load_checkpoint(self.work, StageState)
@@ -231,7 +232,7 @@ class StageTraining:
         if not math.isfinite(value):
             raise TrainingError(
                 f"{self.stage}: the {what} is {value} at step {self.state.step + 1}, which is not "
-                f"taken; the rate {rate:.1e} is too high: lower it by --rate, and --restart"
+                f"taken; the rate {rate:.1e} is too high: train anew with a lower one"
             )
 
     def _losses(

@@ -466,10 +466,11 @@ def _show(report: Report, output: Path) -> None:
     from trainers.grpo.page import PAGE
 
     Console(highlight=False, width=None if sys.stdout.isatty() else 140).print(table(report))
+    cut = f"{report.truncated:,} with nothing but cut completions, " if report.truncated else ""
     typer.echo(
         f"version {report.settings.base_version} → {report.version}; "
         f"{counted(report.groups, 'group')} of {counted(report.runs, 'run')}, "
-        f"{report.flat:,} with all rewards the same, {report.stale:,} too old; "
+        f"{report.flat:,} with all rewards the same, {cut}{report.stale:,} too old; "
         f"{report.trained_parameters:,} of {report.parameters:,} parameters, "
         f"{report.peak_memory_mb:,.0f} MB, {report.seconds / 60:.1f} minutes; "
         f"policies in {output / 'policies'}, curves in {output / PAGE}"
@@ -485,6 +486,7 @@ def _last_line(report: Report) -> dict[str, object]:
         "runs": report.runs,
         "groups": report.groups,
         "zero_variance_groups": report.flat,
+        "truncated_groups": report.truncated,
         "stale_groups": report.stale,
         "skipped": report.skipped,
         "minutes": round(report.seconds / 60, 3),

@@ -58,6 +58,8 @@ class GrpoData:
         digest = hashlib.sha256()
         for group in self.groups:
             digest.update(f"{group.id} {group.policy.version} {group.key.agent}\n".encode())
+            if group.round is not None:
+                digest.update(f"round {group.round.number} of {group.round.loop}\n".encode())
             if group.sampled is not None:
                 digest.update(json.dumps([group.sampled.rewards, group.sampled.kept]).encode())
             for member in group.members:
@@ -131,13 +133,14 @@ def read_data(
 
 
 def _require_agents(runs: Iterable[Trajectory], sealing: Sealing, store: Path) -> None:
-    """Raises `UnreadableData` where none of the agents that are wanted has acted."""
+    """Raises `UnreadableData` where one of the agents that are wanted has not acted."""
     if sealing.agents is not None:
         acted = {step.agent for run in runs for step in run.steps if step.calls}
-        if acted and not acted & sealing.agents:
+        unknown = sorted(sealing.agents - acted)
+        if acted and unknown:
             raise UnreadableData(
-                f"--agent {', '.join(sorted(sealing.agents))}: nobody of that name acted in the "
-                f"runs of {store}; who did: {', '.join(sorted(acted))}"
+                f"--agent {', '.join(unknown)}: nobody of that name acted in the runs of {store}; "
+                f"who did: {', '.join(sorted(acted))}"
             )
 
 

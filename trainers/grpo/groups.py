@@ -31,9 +31,9 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from agents.records import Call, Candidate, PolicyRef, Step, Trajectory
+from agents.records import Call, Candidate, PolicyRef, Run, Step, Trajectory
 from agents.roles.pair.adaptive_sampling import AdaptiveSampling
 from trainers.data.json_files import Reading, Skipped, Unreadable
 from trainers.grpo.adaptive_groups import adaptive_of, keep, succeeds
@@ -44,6 +44,9 @@ from trainers.grpo.usable_runs import require_usable
 
 Grouping = Literal["at-grpo", "trajectory", "single"]
 
+
+LOOP_TAG, ROUND_TAG = "loop", "round"
+"""Tags of a run that a loop has played: its id, and the number of the round."""
 
 MIXED = "mixed policy versions"
 MIXED_TEAMS = "mixed versions of team-mates, or prompts"
@@ -90,6 +93,13 @@ class Sampled:
     """Places of the group's members in it."""
 
 
+class Round(NamedTuple):
+    """One round of one loop."""
+
+    loop: str
+    number: int
+
+
 @dataclass(frozen=True)
 class Group:
     """A sealed group."""
@@ -100,6 +110,8 @@ class Group:
     members: tuple[Member, ...]
     sampled: Sampled | None = None
     """None: nothing but the members."""
+    round: Round | None = None
+    """That it was played in; None: in no loop's, or one that did not say."""
 
     @property
     def id(self) -> str:
@@ -156,6 +168,7 @@ class _Open:
     beside: dict[str, str] = field(default_factory=dict[str, str])
     """Of all members."""
     members: list[Member] = field(default_factory=list[Member])
+    round: Round | None = None
 
     def fits(self, sample: _Sample) -> bool:
         return all(self.beside.get(name, by) == by for name, by in sample.beside.items())
@@ -196,14 +209,18 @@ class Sealer:
         if adaptive is not None and self.sealing.grouping == "at-grpo":
             return self._steps(trajectory, adaptive)
         sealed: list[Group] = []
+        played = _round(trajectory.run)
         for sample in self._new_samples(trajectory):
             opened = self._open.setdefault(sample.key, {}).setdefault(sample.policy, [])
-            group = next((each for each in opened if each.fits(sample)), None)
+            # A loop seals each round for itself, also where a late worker played in two alike.
+            own = (each for each in opened if each.round == played)
+            group = next((each for each in own if each.fits(sample)), None)
             if group is None:
-                opened.append(group := _Open())
+                opened.append(group := _Open(round=played))
             group.add(sample)
             if len(group.members) == self.sealing.size:
-                sealed.append(Group(sample.key, sample.policy, tuple(group.members)))
+                members = tuple(group.members)
+                sealed.append(Group(sample.key, sample.policy, members, round=played))
                 opened.remove(group)
         return sealed
 
@@ -229,7 +246,8 @@ class Sealer:
                 successes = [good[member.origin] for member in members]
                 kept = keep(successes, size, f"{trajectory.run.id}/{key}")
                 chosen = tuple(members[at] for at in kept)
-                sealed.append(Group(key, policy, chosen, Sampled(rewards, kept)))
+                of = Sampled(rewards, kept)
+                sealed.append(Group(key, policy, chosen, of, _round(trajectory.run)))
             self.skipped += self._incomplete(key, list(by_policy.items()))
         return sealed
 
@@ -271,7 +289,7 @@ class Sealer:
             for policy, each in left
         )
         reason = INCOMPLETE
-        if len(left) > 1 and count >= size:
+        if (mixed or teams) and count >= size:
             reason = MIXED if mixed else MIXED_TEAMS
         yield Skipped(str(key), reason, f"{count} of {size} members: {versions}")
 
@@ -362,6 +380,16 @@ def _ids(candidates: Iterable[Candidate]) -> frozenset[str]:
 
 def _wanted(agent: str, sealing: Sealing) -> bool:
     return sealing.agents is None or agent in sealing.agents
+
+
+def _round(run: Run) -> Round | None:
+    # A fork has its parent's tags, and is of no round.
+    if run.parent is not None or LOOP_TAG not in run.tags:
+        return None
+    try:
+        return Round(run.tags[LOOP_TAG], int(run.tags[ROUND_TAG]))
+    except (KeyError, ValueError):
+        return None
 
 
 def _instance(trajectory: Trajectory) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,7 +22,7 @@ from trainers.grpo.losses import Tokens, divergences, policy_losses, shares, wit
 from trainers.grpo.policies import Policies
 from trainers.grpo.prefix_trees import tree_pieces_of
 from trainers.grpo.ratios import effective_sample_size, ratio_quantiles
-from trainers.grpo.report import PolicyStep
+from trainers.grpo.report import PolicyStep, StepFacts
 from trainers.grpo.rows import Piece, Row, pieces_of, rows_of
 from trainers.grpo.settings import GrpoSettings
 from trainers.grpo.staleness import counts_by_age
@@ -103,12 +104,12 @@ class Learner:
         by_policy: dict[str, list[Group]] = {name: [] for name in self.policies.names}
         for group in batch.groups:
             by_policy[self.settings.policy_of(group.key.agent)].append(group)
-        flat = [self.settings.policy_of(group.key.agent) for group in batch.flat]
+        flat = self._flat(batch)
         # A single update is refused before it changes anything: nothing to copy.
         before = self.policies.copied() if self._updates(by_policy.values()) > 1 else None
         try:
             return {
-                name: self._policy_step(name, groups, batch.version, flat.count(name))
+                name: self._policy_step(name, groups, batch.version, flat[name])
                 for name, groups in by_policy.items()
                 if groups
             }
@@ -116,6 +117,21 @@ class Learner:
             if before is not None:
                 self.policies.restore(before)
             raise
+
+    def facts(self, batch: StepBatch, made: dict[str, PolicyStep]) -> StepFacts:
+        """What is known of a step that `made` this of a batch."""
+        flat = dict(self._flat(batch))
+        return StepFacts(
+            version=batch.version,
+            stale=batch.stale,
+            truncated=batch.truncated,
+            flat=flat,
+            policies=made,
+        )
+
+    def _flat(self, batch: StepBatch) -> Counter[str]:
+        """Groups by policy, also of one that learns nothing in the step."""
+        return Counter(self.settings.policy_of(group.key.agent) for group in batch.flat)
 
     def _updates(self, groups_of_policies: Iterable[Sequence[Group]]) -> int:
         """How often a step changes weights, at most."""

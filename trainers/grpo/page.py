@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from runtime.pages.curves import Curve, Point
 from runtime.words import counted
+from trainers.grpo.learnable import TRUNCATED
 from trainers.grpo.report import PolicyStep, PolicySummary, Report, StepFacts, summaries
 from trainers.report_page import Plot, over_steps, share, training_page
 from workers.engines.local.model_files import model_name
@@ -19,6 +20,7 @@ def render(report: Report) -> str:
     """The whole page."""
     found = summaries(report.steps)
     names = ", ".join(found) or "no policy"
+    left_out = {**report.skipped, **({TRUNCATED: report.truncated} if report.truncated else {})}
     about = (
         f"{names}: version {report.settings.base_version} → {report.version} of "
         f"{model_name(report.settings.base)} in {counted(len(report.steps), 'step')}; "
@@ -30,7 +32,7 @@ def render(report: Report) -> str:
         f"AT-GRPO: {names}",
         about,
         step_plots(report.steps, report.settings.clip),
-        {"Policies": policy_table(found), "Left out": left_out_table(report.skipped)},
+        {"Policies": policy_table(found), "Left out": left_out_table(left_out)},
         _seconds(report),
         report.settings,
     )
@@ -50,7 +52,7 @@ def step_plots(steps: Sequence[StepFacts], clip: float) -> list[Plot]:
         Plot(
             "Zero-variance groups",
             "Share of the groups whose rewards are all the same: nothing can be learned from them.",
-            _by_policy(steps, lambda step: step.flat / (step.flat + step.groups)),
+            _zero_variance(steps),
             share, 0.0,
         ),
         Plot(
@@ -139,6 +141,15 @@ def _by_policy(
         known = [(at, found) for at, step in own if (found := value(step)) is not None]
         curves.append(over_steps(name, known))
     return curves
+
+
+def _zero_variance(steps: Sequence[StepFacts]) -> list[Curve]:
+    """Also at steps in which a policy learned nothing."""
+    found: dict[str, list[tuple[int, float]]] = {name: [] for name in _own_steps(steps)}
+    for at, step in enumerate(steps, start=1):
+        for name, value in step.zero_variance.items():
+            found.setdefault(name, []).append((at, value))
+    return [over_steps(name, values) for name, values in found.items()]
 
 
 def _ratios(steps: Sequence[StepFacts]) -> list[Curve]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -34,12 +35,12 @@ from trainers.checkpoints import (
     require_unused,
 )
 from trainers.curves import Curves
-from trainers.errors import TrainingError
-from trainers.grpo.advantages import has_signal
+from trainers.errors import NotEnoughDisk, TrainingError
 from trainers.grpo.begins import begun_weights
 from trainers.grpo.data import RUNS, GrpoData, RecordedRuns
 from trainers.grpo.facts import PolicyFacts
 from trainers.grpo.kept_ratios import KeptRatios
+from trainers.grpo.learnable import TRUNCATED, worth
 from trainers.grpo.learner import Learner, NotFinite
 from trainers.grpo.page import PAGE, render
 from trainers.grpo.policies import Policies
@@ -63,6 +64,7 @@ SETTINGS = "settings.json"
 CHECKPOINTS = "checkpoints"
 POLICIES = "policies"
 LAST_GOOD = "last-good"
+_LONGER = "roll out with a higher limit (--max-tokens), or learn from them by --truncated keep"
 
 
 class GrpoState(CheckpointState):
@@ -122,8 +124,13 @@ def train(
             raise unshared(output, processes)
     finished = read_report(output)
     if finished is not None:
+        if processes.is_first:
+            forget_work(output / CHECKPOINTS)
         watch.say(f"the training in {output} is finished; --restart trains anew")
         return finished
+    cut = sum(worth(group, settings) == "truncated" for group in data.groups)
+    if cut:
+        watch.say(f"left out: {cut:,} × {TRUNCATED}; {_LONGER}")
     keep_freed_memory()
     import torch
 
@@ -249,9 +256,9 @@ class _Training:
             said = f"step {number}: {error}. {lower}, or leave those runs out"
             raise NotFinite(said if saved is None else f"{said}; {saved}") from error
         self.kept.write(self.state.step + 1)
-        facts = StepFacts(version=batch.version, stale=batch.stale, policies=made)
-        for name, each in made.items():
-            curves[name].add(self.state.step + 1, each.curves())
+        facts = self.learner.facts(batch, made)
+        for name, drawn in facts.curves().items():
+            curves[name].add(self.state.step + 1, drawn)
         self.state = self.state.model_copy(
             update={
                 "step": self.state.step + 1,
@@ -264,15 +271,17 @@ class _Training:
 
     def _save_last_good(self) -> str:
         """Writes the last good version, which the bad step has left in place, and says which one it
-        is and where."""
+        is and where, or why it is not there."""
         if self.state.step == 0:
             return "nothing was trained before it"
-        self._save()
-        self._write(LAST_GOOD, self._report())
-        return (
-            f"version {self.state.version}, after step {self.state.step}, is the last good one: it "
-            f"is in {self.output / LAST_GOOD}"
-        )
+        good = f"version {self.state.version}, after step {self.state.step}, is the last good one"
+        try:
+            self._save()
+            self._write(LAST_GOOD, self._report())
+        except NotEnoughDisk as error:
+            # What was no number, and of which runs, is not to be lost over it.
+            return f"{good}, and could not be kept: {error}"
+        return f"{good}: it is in {self.output / LAST_GOOD}"
 
     def _save(self) -> None:
         if self.processes.is_first:
@@ -283,12 +292,14 @@ class _Training:
 
     def _report(self, stale: int = 0) -> Report:
         network = self.policies.network
+        found = Counter(worth(group, self.settings) for group in self.data.groups)
         return Report(
             settings=self.settings,
             version=self.state.version,
             runs=len(self.data.runs),
             groups=len(self.data.groups),
-            flat=sum(not has_signal(group.rewards) for group in self.data.groups),
+            flat=found["flat"],
+            truncated=found["truncated"],
             stale=sum(step.stale for step in self.state.history) + stale,
             skipped=self.data.skipped,
             seconds=round(self.state.seconds, 1),
@@ -310,6 +321,13 @@ def require_possible(settings: GrpoSettings, data: GrpoData) -> None:
     """Raises `TrainingError` if settings and data don't go together."""
     require_known(settings, policy_names(settings, data))
     if next(step_batches(data.groups, settings), None) is None:
+        found = Counter(worth(group, settings) for group in data.groups)
+        if not found["trained"] and found["truncated"]:
+            raise TrainingError(
+                f"there is nothing to learn from: of {len(data.groups):,} groups {found['flat']:,} "
+                f"have equal rewards, and of the other {found['truncated']:,} all completions ran "
+                f"into their limit; {_LONGER}"
+            )
         newest = max(group.policy.version for group in data.groups)
         raise TrainingError(
             f"no group with a signal is fresh enough for --staleness {settings.staleness} and "

@@ -51,14 +51,20 @@ def served_policies(
 
 
 def require_publishable(
-    settings: GrpoSettings, served: Mapping[str, str], base: Path, folder: Path, deployed: Settings
+    settings: GrpoSettings,
+    served: Mapping[str, str],
+    base: Path,
+    folder: Path,
+    deployed: Settings,
+    *,
+    option: str = "--publish",
 ) -> None:
-    """Raises `TrainingError`, before the training, for what would keep the policies in `folder`
-    from being published after it."""
-    for each in publications(settings, served, folder):
+    """Raises `TrainingError`, which blames `option`, before the training, for what would keep the
+    policies in `folder` from being published after it."""
+    for each in publications(settings, served, folder, option=option):
         # A whole model is held against the pool's by its tokenizer, which is its base's.
         there = replace(each, folder=base) if settings.weights == "full" else each
-        require_base(there, deployed.models)
+        require_base(there, deployed.models, option=option)
 
 
 def publications(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trainers.errors import UnreadableModel
 from trainers.grpo.ratios import QUANTILES
@@ -83,7 +83,35 @@ class StepFacts(BaseModel):
     """Of the weights that it began with."""
     stale: int
     """Groups that were too old to be learned from."""
+    truncated: int = 0
+    """Passed over: all completions ran into their limit."""
+    flat: dict[str, int] = Field(default_factory=dict[str, int])
+    """By policy, groups that were passed over because all rewards are the same; of a policy that
+    learned nothing this is all that is known. Empty of steps that were recorded without it."""
     policies: dict[str, PolicyStep]
+    """That learned something."""
+
+    def flat_of(self, policy: str) -> int:
+        own = self.policies.get(policy)
+        return self.flat.get(policy, 0 if own is None else own.flat)
+
+    @property
+    def zero_variance(self) -> dict[str, float]:
+        """By policy that had any group, the share of those whose rewards are all the same."""
+        shares: dict[str, float] = {}
+        for name in dict.fromkeys([*self.policies, *self.flat]):
+            own, flat = self.policies.get(name), self.flat_of(name)
+            shares[name] = flat / (flat + (0 if own is None else own.groups))
+        return shares
+
+    def curves(self) -> dict[str, dict[str, float]]:
+        """By policy, values by the name of their curve."""
+        return {
+            name: {"zero-variance share": share}
+            if (own := self.policies.get(name)) is None
+            else own.curves()
+            for name, share in self.zero_variance.items()
+        }
 
 
 class Report(BaseModel):
@@ -99,6 +127,8 @@ class Report(BaseModel):
     """Sealed."""
     flat: int
     """Of these, with all rewards the same."""
+    truncated: int = 0
+    """Of the others, those whose completions all ran into their limit, where these are masked."""
     stale: int
     """Left out, of all epochs, because they were too old, those after the last step included."""
     skipped: dict[str, int]
@@ -138,7 +168,7 @@ def summaries(steps: Sequence[StepFacts]) -> dict[str, PolicySummary]:
     for name in dict.fromkeys(name for step in steps for name in step.policies):
         own = [step.policies[name] for step in steps if name in step.policies]
         groups, learned = sum(each.groups for each in own), sum(each.learned for each in own)
-        flat = sum(each.flat for each in own)
+        flat = sum(step.flat_of(name) for step in steps)
         made[name] = PolicySummary(
             steps=len(own),
             groups=groups,

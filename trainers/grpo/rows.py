@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trainers.grpo.groups import Group
+from trainers.grpo.learnable import in_loss
 from trainers.grpo.sequences import TokenSequence
 from trainers.grpo.settings import GrpoSettings
 from trainers.network import Network
@@ -80,7 +81,7 @@ def rows_of(groups: Sequence[Group], settings: GrpoSettings) -> list[Row]:
             rows += [
                 Row(sequence, advantage, member.origin, group.policy.version)
                 for sequence in member.sequences
-                if settings.truncated == "keep" or not sequence.truncated
+                if in_loss(sequence, settings)
             ]
     # Stable: the order of the groups decides between rows of one length.
     return sorted(rows, key=lambda row: len(row.sequence.ids))

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import BaseModel
 
 from runtime.whole_files import flush, flush_all
-from trainers.checkpoints import CheckpointState, load_checkpoint, require_disk, save_checkpoint
+from trainers.checkpoints import (
+    CheckpointState,
+    load_checkpoint,
+    require_room_for_two,
+    save_checkpoint,
+)
 from trainers.errors import NotEnoughDisk
 from trainers.full_disks import writing
 from trainers.grpo.policies import Policies
@@ -30,7 +35,7 @@ def require_room(work: Path, policies: Policies, versions: int = 0) -> None:
     trained = policies.network.trained()
     weights = 4 * len(policies.names) * sum(each.numel() for _, each in trained)
     # A checkpoint has two moments besides, of the same size.
-    require_disk(work, (2 * 3 + versions) * weights)
+    require_room_for_two(work, 3 * weights, versions * weights)
 
 
 def restore(work: Path, kind: type[StateT], policies: Policies) -> StateT | None:

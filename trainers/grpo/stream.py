@@ -3,21 +3,24 @@ number of steps done, and the loop that trains while it rolls out has the batche
 
 A recorded store is a log of versions. At version v those groups are taken that v or an earlier
 version sampled and that are not too old, oldest versions first, those of one version in an order
-that the seed decides. After each batch the policies have another version. A group whose rewards
-are all the same is passed over, counted, and takes no place in a batch.
+that the seed decides. After each batch the policies have another version. A group that nothing can
+be learned from is passed over, counted, and takes no place in a batch.
+
+What a worker sampled that was late to load a version is older than its round. Where the runs say
+of which round they are, it is taken with that round: too old there, if it was in the loop.
 """
 
 from __future__ import annotations
 
 import random
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
-from trainers.grpo.advantages import has_signal
 from trainers.grpo.groups import Group
+from trainers.grpo.learnable import worth
 from trainers.grpo.settings import GrpoSettings
 from trainers.grpo.staleness import too_old
 
@@ -33,6 +36,8 @@ class StepBatch:
     """Passed over on the way: all rewards the same."""
     stale: int
     """Groups that were too old when the batch was made."""
+    truncated: int = 0
+    """Passed over: all completions ran into their limit."""
 
 
 class Batches(NamedTuple):
@@ -57,28 +62,26 @@ def step_batches(
     groups: Sequence[Group], settings: GrpoSettings
 ) -> Generator[StepBatch, None, int]:
     """One after the other, and in the end `Batches.stale`."""
-    version, done = settings.base_version, 0
-    stale, flat = 0, list[Group]()
+    version, done, passed = settings.base_version, 0, _Passed()
+    dues = _by_due(groups)
     for epoch in range(settings.epochs):
-        waiting = deque(ordered(groups, settings.seed, epoch))
+        waiting = deque(
+            (due, group) for due, same in dues for group in ordered(same, settings.seed, epoch)
+        )
         while waiting:
-            while waiting and too_old(waiting[0], version, settings.staleness):
-                waiting.popleft()
-                stale += 1
-            taken = _taken(waiting, version, settings.batch)
-            flat += [group for group in taken if not has_signal(group.rewards)]
-            learned = tuple(group for group in taken if has_signal(group.rewards))
+            learned = _taken(waiting, version, settings, passed)
             if learned:
-                yield StepBatch(version, learned, tuple(flat), stale)
-                stale, flat = 0, []
+                flat, stale, truncated = tuple(passed.flat), passed.stale, passed.truncated
+                yield StepBatch(version, tuple(learned), flat, stale, truncated)
+                passed = _Passed()
                 done += 1
                 version += 1
                 if done == settings.steps:
                     return 0
             elif waiting:
                 # Somebody else has trained in between: the log goes on with a later version.
-                version = max(version, waiting[0].policy.version)
-    return stale
+                version = max(version, waiting[0][0])
+    return passed.stale
 
 
 def ordered(groups: Sequence[Group], seed: int, epoch: int) -> list[Group]:
@@ -93,10 +96,60 @@ def ordered(groups: Sequence[Group], seed: int, epoch: int) -> list[Group]:
     return ordered
 
 
-def _taken(waiting: deque[Group], version: int, count: int) -> list[Group]:
-    """From the front, of this version and earlier ones, until `count` have a signal."""
-    taken: list[Group] = []
-    while count and waiting and waiting[0].policy.version <= version:
-        taken.append(waiting.popleft())
-        count -= has_signal(taken[-1].rewards)
-    return taken
+@dataclass
+class _Passed:
+    """What was passed over since the last batch."""
+
+    flat: list[Group] = field(default_factory=list[Group])
+    stale: int = 0
+    truncated: int = 0
+
+
+def _taken(
+    waiting: deque[tuple[int, Group]], version: int, settings: GrpoSettings, passed: _Passed
+) -> list[Group]:
+    """From the front, of what is due at this version and earlier ones, until a batch can be
+    learned from."""
+    learned: list[Group] = []
+    while len(learned) < settings.batch and waiting and waiting[0][0] <= version:
+        _, group = waiting.popleft()
+        if too_old(group, version, settings.staleness):
+            passed.stale += 1
+            continue
+        match worth(group, settings):
+            case "trained":
+                learned.append(group)
+            case "flat":
+                passed.flat.append(group)
+            case "truncated":
+                passed.truncated += 1
+    return learned
+
+
+def _by_due(groups: Sequence[Group]) -> list[tuple[int, list[Group]]]:
+    """By the version that is to learn from them, the earliest first: the one that sampled them; of
+    a loop's round, the newest that sampled any of it. If that is the one of the round before, then
+    all of the round was sampled late: each round makes a version."""
+    # Of each loop and policy, whose versions a deployment counts by themselves.
+    newest: defaultdict[tuple[str, str], dict[int, int]] = defaultdict(dict)
+    for group in groups:
+        if group.round is not None:
+            rounds, number = newest[group.round.loop, _name(group)], group.round.number
+            rounds[number] = max(group.policy.version, rounds.get(number, 0))
+    for rounds in newest.values():
+        before = None
+        for number in sorted(rounds):
+            if before is not None:
+                rounds[number] = max(rounds[number], rounds[before] + number - before)
+            before = number
+    found: defaultdict[int, list[Group]] = defaultdict(list)
+    for group in groups:
+        due = group.policy.version
+        if group.round is not None:
+            due = newest[group.round.loop, _name(group)][group.round.number]
+        found[due].append(group)
+    return sorted(found.items())
+
+
+def _name(group: Group) -> str:
+    return group.policy.adapter or group.policy.name

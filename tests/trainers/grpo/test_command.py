@@ -142,6 +142,11 @@ def sampled_by(run: Trajectory, **policy: str) -> Trajectory:
         (("--base-version", 9, "--staleness", 2), "the newest is of version 3"),
         (("--agent", "nobody"), "--agent nobody: nobody of that name acted in the runs of"),
         (
+            ("--agent", "coder", "--agent", "testr"),
+            "--agent testr: nobody of that name acted in the runs of",
+        ),
+        (("--agent", "coder", "--agent", "testr"), "who did: coder, tester"),
+        (
             ("--publish", "--profile", "petting"),
             "--profile only applies with --redis-url: add that",
         ),

@@ -12,6 +12,7 @@ import torch
 
 from agents.records import PolicyRef
 from runtime.learned_tokens import LEARNED_TOKENS, LearnedSequence, read_learned
+from runtime.whole_files import flush
 from trainers.errors import NotEnoughDisk
 from trainers.grpo.data import GrpoData
 from trainers.grpo.groups import Group, GroupKey, Member
@@ -175,6 +176,29 @@ def test_a_record_that_can_not_be_written_stops_before_the_step_counts(
     with pytest.raises(NotEnoughDisk, match="leave --keep-ratios out"):
         train(settings, data, load(base), tmp_path / "out", keep_ratios=ALL, watch=watch)
     assert steps == []
+
+
+def test_a_record_is_on_the_disk_before_it_has_its_name_and_its_name_before_the_step_counts(
+    base: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, flushed = tmp_path / LEARNED_TOKENS, list[tuple[str, int]]()
+
+    def noted(path: Path) -> None:
+        flushed.append((path.name, len(list(folder.glob("*.parquet")))))
+        flush(path)
+
+    def done(now: Progress) -> None:
+        flushed.append(("step", now.step))
+
+    monkeypatch.setattr("runtime.learned_tokens.flush", noted)
+    train(
+        settings_of(steps=2), data_of(store, base), load(base), tmp_path, keep_ratios=ALL,
+        watch=Watch(progress=done),
+    )  # fmt: skip
+    assert flushed == [
+        (".00000001-0.parquet.part", 0), (LEARNED_TOKENS, 1), ("step", 1),
+        (".00000002-0.parquet.part", 1), (LEARNED_TOKENS, 2), ("step", 2),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -320,10 +320,13 @@ def test_the_command_trains_a_policy_for_each_role_and_ends_with_a_table_and_a_l
     assert not same(adapter(book, 2, "tool_agent"), adapter(book, 2, "plan_agent"))
     tool = on_bus(where.settings.bus, "pair/tool")
     assert tool.path_of(said["served"]["pair/tool"]) == str(book.published(2) / "tool_agent")
+    # As one leaves it that is killed before it has removed the last checkpoint.
+    (tmp_path / "out/checkpoints/checkpoint-00000002").mkdir(parents=True)
     code, again, err = command(*arguments)
     assert code == 0
     assert "is finished; --restart trains anew" in err
     assert again == out
+    assert not (tmp_path / "out/checkpoints").exists()
 
 
 def test_a_loop_plays_by_the_policies_and_prompts_of_the_deployment(

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
 from agents.environments.plan_path import PlanPathInstance
 from agents.environments.puzzle_splits import Split
 from agents.records import Outcome, PolicyRef, Run, Trajectory
+from bench.grpo_faults.driver import write_profile
 from bus import BusSettings, Overloaded
 from runtime.admission_notice import AdmissionNotice
 from runtime.client import Client
-from trainers.errors import UnreadableModel
+from trainers.errors import TrainingError, UnreadableModel
 from trainers.grpo.groups import Sealing
 from trainers.grpo.loop.book import Book, Wave
 from trainers.grpo.loop.command import TOKEN_BYTES, said_of_size
 from trainers.grpo.loop.harvest import Harvest, harvested
 from trainers.grpo.loop.planning import TooFewPuzzles, further_puzzles, planned_wave
 from trainers.grpo.loop.rollouts import Rollouts
+from trainers.grpo.loop.rounds import Loop
 from trainers.grpo.loop.settings import LoopSettings
 from trainers.grpo.rewards import RewardChoice
+from workers.engines.settings import ModelSettings
 
 from .recorded import a_call, a_candidate, a_run, a_step
 from .test_command import command
@@ -104,9 +109,10 @@ async def test_a_run_has_its_whole_time_once_it_is_admitted() -> None:
     wave = plan(settings(), count=1)
     notice = AdmissionNotice(lambda text: None)
     client = FullAtFirst(BusSettings())
-    await Rollouts(client, settings(), lambda wave, ended: None, notice).begin(wave)
+    await Rollouts(client, settings(), lambda wave, ended: None, notice, "one").begin(wave)
     refused, admitted = tried
     assert refused.id == admitted.id == wave.runs[0].id
+    assert admitted.tags == {"loop": "one", "round": "1", "wave": "1"}
     assert admitted.deadline > refused.deadline
 
 
@@ -235,6 +241,38 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 LOOP = ("--loop", "--game", "plan_path", "--weights", "lora", "--redis-url", "redis://127.0.0.1:1")
 
 
+def test_all_weights_are_held_against_the_pool_s_by_their_tokenizer(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a training from the store is: each round's whole model takes the place of the pool's."""
+
+    def begin(self: Loop) -> None:
+        raise TrainingError("it has begun")
+
+    monkeypatch.setattr(Loop, "run", begin)
+    url, pool = "redis://127.0.0.1:1", tmp_path / "pool"
+    shutil.copytree(base, pool)
+    weights = load_file(pool / "model.safetensors")
+    save_file({name: each + 1 for name, each in weights.items()}, pool / "model.safetensors")
+    served = ModelSettings(engine="torch", model=str(pool))
+    profile = write_profile(tmp_path / "profile.toml", BusSettings(redis_url=url), served)
+    arguments = (
+        tmp_path / "out", "--base", base, "--loop", "--game", "plan_path", "--redis-url", url,
+        "--profile", profile,
+    )  # fmt: skip
+    code, _, answer = command(*arguments, "--weights", "lora")
+    assert code == 1
+    assert "--loop: " in answer
+    assert "is an adapter of another base than" in answer
+    code, _, answer = command(*arguments)
+    assert (code, answer) == (1, "it has begun")
+    (pool / "tokenizer.json").write_text("{}")
+    code, _, answer = command(*arguments)
+    assert code == 1
+    assert answer.removeprefix("error: ").startswith("--loop: ")
+    assert "tokenizer.json" in answer
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -269,7 +307,10 @@ LOOP = ("--loop", "--game", "plan_path", "--weights", "lora", "--redis-url", "re
         ((*LOOP, "--begin", "sharde=micro:slm"), "--begin sharde: no such policy is trained"),
         ((*LOOP, "--grouping", "single"), "--grouping single is of runs in which one agent acts"),
         ((*LOOP, "--temperature", 0), "--temperature: Input should be greater than 0"),
-        ((*LOOP, "--agent", "nobody"), "--agent: nobody of the team (tool_agent, plan_agent)"),
+        (
+            (*LOOP, "--agent", "plan_agent", "--agent", "tool_agnt"),
+            "--agent: nobody of the team (tool_agent, plan_agent) is called tool_agnt",
+        ),
         (
             (*LOOP, "--pool", "pink"),
             "--loop: the deployment has no pool 'pink'; pools: pair. Start one with `runtime up "

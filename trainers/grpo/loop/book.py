@@ -26,11 +26,12 @@ from agents.records import Task, Trajectory
 from runtime.whole_files import write_whole
 from trainers.errors import UnreadableModel
 from trainers.full_disks import writing
+from trainers.grpo.learnable import Worth
 from trainers.grpo.loop.settings import LoopSettings
 
-Fate = Literal["trained", "flat", "stale", "foreign"]
-"""`flat`: all rewards are the same. `stale`: sampled by a version too old. `foreign`: by weights
-that this loop has not published."""
+Fate = Literal[Worth, "stale", "foreign"]
+"""Or, whatever it is worth, `stale`: sampled by a version too old. `foreign`: by weights that this
+loop has not published."""
 
 
 class _Page(BaseModel):

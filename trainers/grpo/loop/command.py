@@ -105,14 +105,15 @@ def _lead(
     """As the first process, or the only one."""
     from runtime.deployment import find
     from runtime.errors import UserError
+    from trainers.checkpoints import forget_work
     from trainers.grpo.data import sealing_of
     from trainers.grpo.loop.line import Start
     from trainers.grpo.loop.report import read_loop_report
     from trainers.grpo.loop.rounds import Loop, LoopWatch
-    from trainers.grpo.publishing import publications
-    from trainers.network import load_base
+    from trainers.grpo.pipeline import CHECKPOINTS
+    from trainers.grpo.publishing import require_publishable
+    from trainers.network import base_folder, load_base
     from trainers.output_lock import locked
-    from trainers.publishing import require_base
 
     file = _tasks(options)
     try:
@@ -120,13 +121,16 @@ def _lead(
     except UserError as error:
         raise TrainingError(f"--loop: {error}") from error
     settings = _settings(grpo, options, file, deployed, target)
-    for each in publications(grpo, settings.policies, output, option="--loop"):
-        _require_pool(each.policy, deployed)
-        require_base(each, deployed.models, option="--loop")
+    for policy in settings.policies.values():
+        _require_pool(policy, deployed)
+    require_publishable(
+        grpo, settings.policies, base_folder(grpo.base), output, deployed, option="--loop"
+    )
     with locked(output):
         book = claim(output, settings, restart=restart)
         report = read_loop_report(output)
         if report is not None:
+            forget_work(output / CHECKPOINTS)
             typer.echo(f"the loop in {output} is finished; --restart trains anew", err=True)
             return report
         line.say(Start(book.training))
@@ -281,9 +285,10 @@ def _settings(
     except UserError as error:
         raise TrainingError(str(error)) from error
     agents = [each for each in made.team if grpo.agents is None or each in grpo.agents]
-    if not agents:
+    unknown = sorted(set(grpo.agents or ()) - set(made.team))
+    if unknown:
         raise TrainingError(
-            f"--agent: nobody of the team ({', '.join(made.team)}) would be trained"
+            f"--agent: nobody of the team ({', '.join(made.team)}) is called {', '.join(unknown)}"
         )
     require_known(grpo, tuple(dict.fromkeys(map(grpo.policy_of, agents))))
     others = [each for each in made.team if each not in agents]

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from agents.records import Trajectory
 from trainers.data.json_files import Skipped
-from trainers.grpo.advantages import has_signal
 from trainers.grpo.groups import Group, Sealing, seal
+from trainers.grpo.learnable import worth
 from trainers.grpo.loop.book import Fate, GroupRecord
 from trainers.grpo.settings import GrpoSettings
 from trainers.grpo.stream import StepBatch, ordered
@@ -61,13 +61,17 @@ class Harvest:
 
     def batch(self, version: int, seed: int) -> StepBatch:
         """Of the step that learns from it: the same groups in the same order as in a training
-        from the store, whose batch is not smaller."""
-        fresh = ordered([*self.of("trained"), *self.of("flat")], seed, 0)
+        from the store with the same staleness, whose batch is not smaller."""
+        fates = {record.id: record.fate for _, record in self.groups}
+        # With those that are passed over, which have a place in the order of a replay too.
+        fresh = [*self.of("trained"), *self.of("flat"), *self.of("truncated")]
+        by_fate = [(fates[group.id], group) for group in ordered(fresh, seed, 0)]
         return StepBatch(
             version=version,
-            groups=tuple(group for group in fresh if has_signal(group.rewards)),
-            flat=tuple(group for group in fresh if not has_signal(group.rewards)),
+            groups=tuple(group for fate, group in by_fate if fate == "trained"),
+            flat=tuple(group for fate, group in by_fate if fate == "flat"),
             stale=self.counts["stale"] + self.counts["foreign"],
+            truncated=self.counts["truncated"],
         )
 
 
@@ -88,7 +92,7 @@ def harvested(
     for group in reading.records:
         policy = group.policy.adapter or group.policy.name
         came_of = rounds.get((policy, group.policy.version))
-        fate: Fate = "trained" if has_signal(group.rewards) else "flat"
+        fate: Fate = worth(group, settings)
         if came_of is None:
             fate = "foreign"
         elif number - 1 - came_of > limit:

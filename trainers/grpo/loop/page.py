@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from runtime.words import counted
+from trainers.grpo.learnable import TRUNCATED
 from trainers.grpo.loop.report import LoopReport
 from trainers.grpo.page import left_out_table, policy_table, step_plots
 from trainers.grpo.report import summaries
@@ -49,6 +50,7 @@ def _left_out(report: LoopReport) -> dict[str, int]:
     """By its reason: what was not sealed, runs that broke off among it, and groups that were but
     are not learned from."""
     groups = {
+        TRUNCATED: sum(each.truncated for each in report.rounds),
         "group that was too old": sum(each.stale for each in report.rounds),
         "group sampled by weights that the loop has not published": sum(
             each.foreign for each in report.rounds

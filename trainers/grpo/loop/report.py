@@ -59,6 +59,8 @@ class RoundFacts(BaseModel):
     flat: int
     """With all rewards the same."""
     stale: int
+    truncated: int = 0
+    """Whose completions all ran into their limit, where these are masked."""
     foreign: int
     """Sampled by weights that the loop has not published."""
     left_out: dict[str, int]
@@ -163,6 +165,7 @@ def last_line(report: LoopReport) -> dict[str, object]:
         "groups": sum(each.groups for each in rounds),
         "trained_groups": sum(each.trained for each in rounds),
         "zero_variance_groups": sum(each.flat for each in rounds),
+        "truncated_groups": sum(each.truncated for each in rounds),
         "stale_groups": sum(each.stale + each.foreign for each in rounds),
         "skipped": report.left_out,
         "success": [round(each.success, 4) for each in rounds],

@@ -13,6 +13,7 @@ from bus import Overloaded
 from runtime.admission_notice import AdmissionNotice
 from runtime.client import Client, RunUnknown
 from trainers.errors import TrainingError
+from trainers.grpo.groups import LOOP_TAG, ROUND_TAG
 from trainers.grpo.loop.book import PlannedRun, Wave
 from trainers.grpo.loop.settings import WORKFLOW, LoopSettings
 
@@ -33,6 +34,8 @@ class Rollouts:
     ended: Callable[[Wave, int], None]
     """Told how many runs of a wave have ended."""
     notice: AdmissionNotice
+    training: str
+    """Id of the loop."""
 
     async def begin(self, wave: Wave) -> None:
         """Admit every run that is not admitted yet. Raises `BusUnavailable`, `UserError`."""
@@ -96,7 +99,11 @@ class Rollouts:
             options=settings.options,
             seed=planned.seed,
             budget=Budget(seconds=settings.run_seconds),
-            tags={"round": str(wave.round), "wave": str(wave.number)},
+            tags={
+                LOOP_TAG: self.training,
+                ROUND_TAG: str(wave.round),
+                "wave": str(wave.number),
+            },
             environment=task.environment,
             instance=task.instance,
             run_id=planned.id,

@@ -40,6 +40,7 @@ from trainers.full_disks import writing
 from trainers.grpo.facts import PolicyFacts
 from trainers.grpo.groups import Sealing
 from trainers.grpo.kept_ratios import KeptRatios
+from trainers.grpo.learnable import TRUNCATED
 from trainers.grpo.learner import Learner, NotFinite
 from trainers.grpo.loop.book import Book, SealedRound, Wave, write_page
 from trainers.grpo.loop.clock import Clock
@@ -197,7 +198,7 @@ class Loop:
         except NotFinite as error:
             lower = f"Lower --learning-rate ({self.settings.grpo.learning_rate:.1e})"
             raise NotFinite(f"round {number}: {error}. {lower}; {self._last_good()}") from error
-        step = StepFacts(version=version, stale=batch.stale, policies=made)
+        step = self.learner.facts(batch, made)
         records = tuple(record for _, record in rolled.harvest.groups)
         runs = tuple(each.run.id for each in rolled.trajectories)
         self.book.seal(SealedRound(round=number, runs=runs, groups=records))
@@ -209,8 +210,8 @@ class Loop:
         # Before the checkpoint: if that is never written, a resume withdraws the points.
         with writing(self.book.output / "curves"):
             curves["rounds"].add(number, facts.curves())
-            for name, each in made.items():
-                curves[name].add(number, each.curves())
+            for name, drawn in step.curves().items():
+                curves[name].add(number, drawn)
         save(self.work, self.state, self.policies)
         self.book.forget_trajectories(number)
         self.watch.round(facts, self.settings.rounds)
@@ -225,9 +226,11 @@ class Loop:
         )
 
     def _say_broken(self, number: int, rolled: _Rolled) -> None:
-        """Runs that say nothing, though others of the round do."""
+        """Runs and groups that say nothing, though others of the round do."""
         for reason, count, example in rolled.harvest.broken:
             self.watch.say(f"round {number}: left out {count:,} × {reason}, such as {example}")
+        if cut := rolled.harvest.counts["truncated"]:
+            self.watch.say(f"round {number}: left out {cut:,} × {TRUNCATED}")
 
     def _first(self) -> int:
         """The version of the beginning, to the trainer: as the deployment counts, so that a
@@ -293,7 +296,8 @@ class Loop:
         served = await self._publish(client)
         self.clock.turn("rollout")
         notice = AdmissionNotice(self.watch.say)
-        rollouts = Rollouts(client, self.settings, self.watch.rolled, notice)
+        training = self.book.training
+        rollouts = Rollouts(client, self.settings, self.watch.rolled, notice, training)
         last = min(number + self.settings.ahead, self.settings.rounds)
         for ahead in range(number, last + 1):
             if not self.book.waves(ahead):
@@ -356,12 +360,16 @@ class Loop:
             )
             noun = self.settings.noun
             levels = " (--size, --difficulty)" if self.settings.tasks is None else ""
+            cut, longer = "", ""
+            if counts["truncated"]:
+                cut = f", {counts['truncated']:,} whose completions all ran into their limit"
+                longer = "a larger --max-tokens, --truncated keep, "
             raise TrainingError(
                 f"--loop: round {number} has nothing to learn from: of {counted(played, noun)} "
                 f"{counted(counts['flat'], 'group')} with equal rewards, {counts['stale']:,} too "
-                f"old, {counts['foreign']:,} sampled by other weights{listed}. Take easier {noun}s"
-                f"{levels}, a higher --group-size or --temperature, a larger --most-puzzles, or a "
-                "base that has learned how an answer looks"
+                f"old, {counts['foreign']:,} sampled by other weights{cut}{listed}. Take {longer}"
+                f"easier {noun}s{levels}, a higher --group-size or --temperature, a larger "
+                "--most-puzzles, or a base that has learned how an answer looks"
             )
         if counts["trained"] < self.settings.grpo.batch:
             self.watch.say(
@@ -446,6 +454,7 @@ def _facts(number: int, rolled: _Rolled, step: StepFacts, seconds: Seconds) -> R
         trained=counts["trained"],
         flat=counts["flat"],
         stale=counts["stale"],
+        truncated=counts["truncated"],
         foreign=counts["foreign"],
         left_out={reason: count for reason, count, _ in rolled.harvest.reasons},
         agreement=agreement_rate(*played),

@@ -1,0 +1,81 @@
+"""A disk that is full, or nearly: what else went wrong is said too, and what had room to begin goes
+on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from trainers.grpo.learner import NotFinite
+from trainers.grpo.pipeline import Progress, Watch, begun, train
+from trainers.grpo.settings import GrpoSettings
+
+from .recorded import record
+from .test_training import full, spoiled
+from .tiny_grpo import data_in, load, rollouts, settings_of, write_base
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_base(tmp_path_factory.mktemp("disks") / "base")
+
+
+def test_a_loss_that_is_no_number_is_named_with_its_samples_though_the_disk_is_full(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = load(base)
+    runs = spoiled([run for version in range(2) for run in rollouts(loaded, version)], 4)
+    asyncio.run(record(tmp_path / "store", runs))
+    settings: GrpoSettings = settings_of(staleness=0, objective={"correction": "clip"})
+    data = data_in(tmp_path / "store", load(base))
+
+    def fill(now: Progress) -> None:
+        monkeypatch.setattr("trainers.checkpoints.shutil.disk_usage", full)
+
+    with pytest.raises(NotFinite) as raised:
+        train(settings, data, load(base), tmp_path / "out", watch=Watch(progress=fill))
+    said = str(raised.value)
+    assert "step 2: the loss is inf at version 1, policy shared" in said
+    assert runs[4].run.id in said
+    assert "version 1, after step 1, is the last good one, and could not be kept: " in said
+    assert "free some space" in said
+    monkeypatch.undo()
+    with pytest.raises(NotFinite, match="version 1, after step 1, is the last good one: it is in"):
+        train(settings, data, load(base), tmp_path / "out")
+    assert (tmp_path / "out/last-good/shared/model.safetensors").is_file()
+
+
+def test_a_training_that_had_room_to_begin_has_room_to_go_on(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a disk that takes two checkpoints and little else."""
+    asyncio.run(record(tmp_path / "store", rollouts(load(base), 0, count=6)))
+    settings, data = settings_of(batch=2), data_in(tmp_path / "store", load(base))
+    trained = begun(settings, ["shared"], load(base)).network.trained()
+    room = 2 * 12 * sum(each.numel() for _, each in trained) + 16 * 2**20 + 250_000
+    monkeypatch.setattr("trainers.checkpoints.shutil.disk_usage", disk_of(room, tmp_path / "out"))
+
+    def stop(step: int) -> None:
+        if step == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(
+            settings, data, load(base), tmp_path / "out", checkpoint_every=1,
+            watch=Watch(checkpoint=stop),
+        )  # fmt: skip
+    assert len(train(settings, data, load(base), tmp_path / "out").steps) == 3
+
+
+def disk_of(room: int, folder: Path) -> Callable[[Path], SimpleNamespace]:
+    """What `shutil.disk_usage` says of a disk that holds this folder alone."""
+
+    def usage(path: Path) -> SimpleNamespace:
+        files = (each for each in folder.rglob("*") if each.is_file())
+        return SimpleNamespace(free=room - sum(each.stat().st_size for each in files))
+
+    return usage

@@ -1,0 +1,29 @@
+"""What a sealed group is good for. A training from a store and a loop ask the same, or one would
+not be the other's replay."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from trainers.grpo.advantages import has_signal
+from trainers.grpo.groups import Group
+from trainers.grpo.sequences import TokenSequence
+from trainers.grpo.settings import GrpoSettings
+
+Worth = Literal["trained", "flat", "truncated"]
+"""`flat`: all rewards are the same. `truncated`: they differ, but nothing is left to learn from."""
+
+TRUNCATED = "group whose completions all ran into their limit"
+
+
+def worth(group: Group, settings: GrpoSettings) -> Worth:
+    """What a step makes of a group that is not too old."""
+    if not has_signal(group.rewards):
+        return "flat"
+    sequences = (each for member in group.members for each in member.sequences)
+    return "trained" if any(in_loss(each, settings) for each in sequences) else "truncated"
+
+
+def in_loss(sequence: TokenSequence, settings: GrpoSettings) -> bool:
+    """Whether a sequence is learned from."""
+    return settings.truncated == "keep" or not sequence.truncated
