@@ -153,6 +153,8 @@ def test_nothing_outlives_a_killed_supervisor_and_the_next_one_goes_on_with_the_
     ours = {asking.pid}
     os.kill(deployment.supervisor_pid(), signal.SIGKILL)
     until(lambda: {p.pid for p in deployment.processes()} <= ours, "end of all its children")
+    # A process that is ending has lost its environment some time before its files.
+    until(lambda: deployment.state.holder() is None, "release of its lock")
     deployment.up(kinds=ASKED)
     output, _ = asking.communicate(timeout=LIMIT)
     assert asking.returncode == 0, output

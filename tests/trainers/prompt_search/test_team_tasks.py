@@ -136,7 +136,7 @@ def test_the_prompts_and_workers_that_are_needed_are_those_of_the_team(
         ({"workflow": "solo"}, "'solo' plays no tasks of a team: give --workflow pair"),
         ({"size": 4}, "--size, --difficulty and --setting are of generated puzzles"),
         ({"setting": {"turns": 2}}, "--size, --difficulty and --setting are of generated puzzles"),
-        ({"prompts": ("coder",)}, "the team of --tasks has no such prompt; it has: reasoner, tool"),
+        ({"prompts": ("coder",)}, "the team that plays has no such prompt; it has: reasoner, tool"),
         ({"runs": 400}, r"--runs 400: the search would ask 200 .* fewer runs \(about \d+\)"),
         ({"held_out": 60}, r"--held-out 60: .*sums\.jsonl has \d+ questions to hold out"),
         ({"tasks": Path("none.jsonl")}, r"--tasks: none\.jsonl:1: the file cannot be read"),
