@@ -27,8 +27,10 @@ DEFAULT_STATE = ".switchyard"
 MAX_SOCKET_PATH = 100
 """Linux allows 107 bytes in `sun_path` and macOS 103; a path beyond this goes to a short
 directory instead."""
-_LOOK_SECONDS = 0.001
-"""More than a look at the lock takes."""
+_LOOK_PAUSE = 0.001
+"""Seconds; more than a look at the lock takes."""
+LOOK_SECONDS = 5.0
+"""For so long, at most, looks of others at the lock are waited for."""
 
 
 class RunFile(BaseModel):
@@ -164,16 +166,19 @@ class StateLock:
     def __init__(self, state: StateDirectory) -> None:
         self._state = state
         self._handle = state.lock_file.open("a+")
-        os.chmod(state.lock_file, 0o600)
-        if not _owned(self._handle):
-            self._handle.seek(0)
-            owner = self._handle.read().strip() or "unknown"
+        try:
+            os.chmod(state.lock_file, 0o600)
+            if not _owned(self._handle):
+                self._handle.seek(0)
+                owner = self._handle.read().strip() or "unknown"
+                raise UserError(
+                    f"a deployment already runs in {state.path} (pid {owner})",
+                    hint="`runtime status` shows it and `runtime down` stops it; for a second one"
+                    " set SWITCHYARD_STATE to another directory.",
+                )
+        except BaseException:
             self._handle.close()
-            raise UserError(
-                f"a deployment already runs in {state.path} (pid {owner})",
-                hint="`runtime status` shows it and `runtime down` stops it; for a second one set"
-                " SWITCHYARD_STATE to another directory.",
-            )
+            raise
         # Of a supervisor that was killed: from now on the lock is held, and would vouch for it.
         state.run_file.unlink(missing_ok=True)
         self._handle.truncate(0)
@@ -191,7 +196,9 @@ class StateLock:
 
 def _owned(lock: IO[str]) -> bool:
     """Take the lock; False where another supervisor has it. Whoever only looks (`running`,
-    `holder`) shares it for an instant, which must not be taken for a supervisor."""
+    `holder`) shares it for an instant, which must not be taken for a supervisor. Raises
+    `UserError` where such a process stands still."""
+    give_up = time.monotonic() + LOOK_SECONDS
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -201,7 +208,12 @@ def _owned(lock: IO[str]) -> bool:
             except OSError:
                 return False
             fcntl.flock(lock, fcntl.LOCK_UN)
-            time.sleep(_LOOK_SECONDS)
+            if time.monotonic() > give_up:
+                raise UserError(
+                    f"for {LOOK_SECONDS:g} s other processes have been looking at {lock.name}",
+                    hint="end the one that stands still (`fuser` names it), then start again.",
+                ) from None
+            time.sleep(_LOOK_PAUSE)
         else:
             return True
 

@@ -45,6 +45,20 @@ def test_who_only_looks_is_not_taken_for_an_owner(tmp_path: Path) -> None:
         taking.result().release()
 
 
+def test_who_stands_still_while_it_looks_is_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runtime.state.LOOK_SECONDS", 0.05)
+    state = StateDirectory(tmp_path)
+    state.create()
+    state.lock_file.touch()
+    with state.lock_file.open("rb") as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        with pytest.raises(UserError, match="looking at .*lock"):
+            StateLock(state)
+    StateLock(state).release()
+
+
 def test_a_killed_owner_leaves_no_lock_behind(tmp_path: Path) -> None:
     state = StateDirectory(tmp_path)
     state.create()
