@@ -12,7 +12,6 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 Failure = Callable[[str], Exception]
@@ -86,12 +85,7 @@ class AppendLog:
     def __enter__(self) -> Self:
         return self if self._descriptor is not None else self.open()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -28,10 +28,11 @@ from arq.connections import ArqRedis
 from arq.constants import abort_jobs_ss, in_progress_key_prefix, result_key_prefix
 from arq.jobs import DeserializationError, Job, JobResult, JobStatus
 from arq.worker import func
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from redis.asyncio import ConnectionPool
 from redis.exceptions import RedisError
 
+from agents.records import Record
 from bus import Bus, BusUnavailable, WorkerPresence, announce, tasks
 from bus.connection import OUTAGE
 from runtime import __version__
@@ -57,10 +58,8 @@ MODULES = {"bench": "bench.cli", "train": "trainers.cli"}
 """The programs that a job may be: their `main` is called in a process of its own."""
 
 
-class JobRequest(BaseModel):
+class JobRequest(Record):
     """What to run."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     program: Literal["bench", "train"]
     argv: list[str] = Field(min_length=1, max_length=200)

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import ValidationError, model_validator
 
+from agents.records import Record
 from runtime.errors import InputError
 from runtime.whole_files import flush
 
@@ -23,10 +24,8 @@ LEARNED_TOKENS = "learned-tokens"
 """Folder of a training's record."""
 
 
-class LearnedSequence(BaseModel):
+class LearnedSequence(Record):
     """One sequence in one step. The lists behind `learned` have an entry for each learned token."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     run_id: str
     sample: str

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from agents.environments.word_problems import SCHEMES
+from agents.records import Record
 from runtime.whole_files import write_whole
 from trainers.errors import UnreadableModel
 from trainers.recipes import Recipe
@@ -16,10 +17,8 @@ FACTS = "training.json"
 CARD = "README.md"
 
 
-class TrainingFacts(BaseModel):
+class TrainingFacts(Record):
     """How a finished model came about."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     recipe: Recipe
     command: str

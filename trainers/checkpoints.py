@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
+from agents.records import Record
 from runtime.whole_files import flush
 from trainers.errors import CorruptCheckpoint, NotEnoughDisk, TrainingError, UnreadableModel
 from trainers.full_disks import writing
@@ -32,10 +33,8 @@ _PREFIX = "checkpoint-"
 _ASIDE = ".old"
 
 
-class CheckpointState(BaseModel):
+class CheckpointState(Record):
     """What every checkpoint knows besides its tensors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     step: int
     """Steps done."""

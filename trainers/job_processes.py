@@ -17,8 +17,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Generic, Literal, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
+from agents.records import Record
 from runtime.child_death import dies_with_parent
 from trainers.errors import TrainingError
 
@@ -26,10 +27,8 @@ EXIT_INTERRUPTED = 130
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
-class Told(BaseModel):
+class Told(Record):
     """One line about the job in work."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     event: Literal["training", "playing", "finished", "failed"]
     done: int = 0

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from agents.records import Record
 from trainers.errors import UnknownModel
 
 
-class Recipe(BaseModel):
+class Recipe(Record):
     """One model's training, fixed but for what the command line overrides."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     title: str

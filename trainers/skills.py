@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from agents.environments.word_problems import HELD_OUT, SubTask, generate
+from agents.records import Record
 from runtime.tables import figures
 from trainers.dialogues import question_with_type
 from trainers.models import Model
@@ -37,10 +38,8 @@ TITLES: dict[Task, str] = {
 TOOLS = {True: "calculator", False: "none"}
 
 
-class Skill(BaseModel):
+class Skill(Record):
     """Success on one split."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     task: Task
     split: str

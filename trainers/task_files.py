@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agents.environments import math_team
 from agents.environments.code import team as code_team
 from agents.environments.puzzle_splits import Split
 from agents.environments.puzzles import split_of_task
 from agents.errors import InvalidTask
-from agents.records import Run, Task
+from agents.records import Record, Run, Task
 from agents.workflows.pair import PairWorkflow, team_of
 from runtime.run_ids import new_run_id
 from runtime.words import counted
@@ -29,10 +29,8 @@ JUDGED = (code_team.ENVIRONMENT, math_team.ENVIRONMENT)
 _LIMITS = Limits(file_bytes=4 * 2**30, line_bytes=64 * 2**20)
 
 
-class TeamTasks(BaseModel):
+class TeamTasks(Record):
     """What is known of a file of tasks that is played in place of a game."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     sha256: str
     """Of the file."""

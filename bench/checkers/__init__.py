@@ -7,7 +7,6 @@ reproduced and every disagreement be looked at. A missing answer is wrong for ea
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from types import TracebackType
 from typing import Self
 
 from agents.records import Trajectory
@@ -107,10 +106,5 @@ class Scorer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

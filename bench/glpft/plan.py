@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from agents.environments.api_worlds import Split
-from agents.records import JsonObject
+from agents.records import JsonObject, Record
 from bench.append_log import corrupt, read_log
 from bench.datasets import Item
 from bench.errors import OutputError, UsageError
@@ -47,10 +47,8 @@ def schedules_sha256() -> str:
     return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
 
 
-class Common(BaseModel):
+class Common(Record):
     """What every cell follows from."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     instructions: int = Field(ge=1)
     """That are trained on."""
@@ -64,20 +62,16 @@ class Common(BaseModel):
     """Of the table of learning rates: another one trains other cells."""
 
 
-class SizePlan(BaseModel):
+class SizePlan(Record):
     """One size."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     size: Size
     tokens: int = Field(ge=1)
     """Compute of each cell, padding included."""
 
 
-class Cell(BaseModel):
+class Cell(Record):
     """One method at one size with one seed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     size: str
     method: Method

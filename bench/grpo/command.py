@@ -8,10 +8,10 @@ from math import fsum
 from pathlib import Path
 
 import typer
-from pydantic import BaseModel, ConfigDict
 from rich.console import Console
 
 from agents.environments.puzzle_splits import Split
+from agents.records import Record
 from bench.errors import EXIT_INTERRUPTED, BenchError
 from bench.grpo.figures import GrpoReport, report_of
 from bench.grpo.plan import Plan, with_needed
@@ -29,10 +29,8 @@ from trainers.job_progress import JobProgress
 BASELINES = "baselines.json"
 
 
-class ByHand(BaseModel):
+class ByHand(Record):
     """What players by hand solve of the held-out puzzles."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     solved: dict[str, int]
 

@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
+from agents.records import Record
 from bench.grpo.trials import Trial
 from bench.statistics import (
     Interval,
@@ -60,10 +61,8 @@ Verdict = Literal["more", "less", "more, not in every seed", "less, not in every
                   "no difference found"]  # fmt: skip
 
 
-class Bounds(BaseModel):
+class Bounds(Record):
     """An estimate with its 95 % interval."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     estimate: float
     low: float
@@ -78,10 +77,8 @@ class Bounds(BaseModel):
         return Interval(self.estimate, self.low, self.high)
 
 
-class CurvePoint(BaseModel):
+class CurvePoint(Record):
     """One look at an arm in training, over all seeds."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     samples: float
     tokens: float
@@ -91,10 +88,8 @@ class CurvePoint(BaseModel):
     high: float
 
 
-class ArmFigures(BaseModel):
+class ArmFigures(Record):
     """One arm over all its seeds. Means are over seeds."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     arm: ArmName
     tuning: Tuning
@@ -117,10 +112,8 @@ class ArmFigures(BaseModel):
     curve: tuple[CurvePoint, ...]
 
 
-class Difference(BaseModel):
+class Difference(Record):
     """One arm less another, puzzle by puzzle."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     first: ArmName
     second: ArmName
@@ -129,10 +122,8 @@ class Difference(BaseModel):
     verdict: Verdict
 
 
-class GrpoReport(BaseModel):
+class GrpoReport(Record):
     """The whole table."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     settings: ArmSettings
     arms: tuple[ArmFigures, ...]
@@ -141,7 +132,7 @@ class GrpoReport(BaseModel):
     """Players by hand on the same puzzles, with Wilson's interval."""
     trials: tuple[Trial, ...] = ()
     """By which each arm's tuning was chosen; none where it is the game's."""
-    stopped: dict[str, str] = {}
+    stopped: dict[str, str] = Field(default_factory=dict)
     """Trainings that ended early, by name, and why."""
     published: str
     minutes: float

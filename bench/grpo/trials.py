@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from pydantic import BaseModel, ConfigDict
-
+from agents.records import Record
 from trainers.grpo.arms.kinds import ArmName
 from trainers.grpo.arms.results import Arm, ArmResult
 from trainers.grpo.arms.tuning import OWN, Tuning
@@ -20,10 +19,8 @@ LOOKS_COUNTED = 3
 """The last ones of a trial: one alone is of few puzzles."""
 
 
-class Trial(BaseModel):
+class Trial(Record):
     """An arm, tuned in one way."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     arm: ArmName
     tuning: Tuning

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from agents.environments.puzzles import Difficulty, Game, difficulty_of
 from agents.errors import InvalidOptions
-from agents.records import JsonObject
+from agents.records import JsonObject, Record
 from bench.errors import UsageError
 from bench.teams.sampling import MAX_ATTEMPTS
 
 
-class Choice(BaseModel):
+class Choice(Record):
     """`Request.choices` of the data set `puzzles`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     game: Game
     size: int | None = None

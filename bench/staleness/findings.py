@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
-
+from agents.records import Record
 from bench.errors import OutputError
 from bench.staleness.plan import (
     TITLES,
@@ -33,10 +32,8 @@ Bounds = tuple[float, float, float]
 """Estimate, lower and upper bound."""
 
 
-class Finding(BaseModel):
+class Finding(Record):
     """One age with one correction, over all seeds."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     age: int
     correction: Correction
@@ -57,10 +54,8 @@ class Finding(BaseModel):
     """Why trainings ended before their last update."""
 
 
-class Findings(BaseModel):
+class Findings(Record):
     """The whole bench."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     settings: StalenessSettings
     warm_start: Bounds

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
+from agents.records import Record
 from bench.errors import OutputError
 from trainers.grpo.arms.training import Reinforced
 from trainers.grpo.demo.settings import DemoSettings
@@ -27,10 +28,8 @@ TITLES: dict[Correction, str] = {
 }
 
 
-class StalenessSettings(BaseModel):
+class StalenessSettings(Record):
     """What every cell follows from."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     updates: int = Field(default=48, ge=1)
     """Of each cell: all have learned from as many batches."""
@@ -38,10 +37,8 @@ class StalenessSettings(BaseModel):
     """The model, its warm start, the puzzles and the rates."""
 
 
-class Cell(BaseModel):
+class Cell(Record):
     """One training, or the warm start that those of a seed begin with."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int
     age: int | None = None
@@ -62,10 +59,8 @@ class Cell(BaseModel):
         return seed / f"{self.age}-{self.correction}"
 
 
-class CellResult(BaseModel):
+class CellResult(Record):
     """What became of a training."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     cell: Cell
     outcomes: str = Field(pattern=r"^[01]+$")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from agents.records import JsonObject, Record
 from bench.datasets import Item, Request, sample
@@ -26,10 +26,8 @@ class Identified(Protocol):
 P = TypeVar("P", bound=Identified)
 
 
-class TeamChoice(BaseModel):
+class TeamChoice(Record):
     """`Request.choices` of the data sets `code` and `math`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     dataset: str
     setting: JsonObject = Field(default_factory=dict)

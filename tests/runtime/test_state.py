@@ -54,7 +54,7 @@ def test_who_stands_still_while_it_looks_is_not_waited_for_without_end(
     state.lock_file.touch()
     with state.lock_file.open("rb") as looking:
         fcntl.flock(looking, fcntl.LOCK_SH)
-        with pytest.raises(UserError, match="looking at .*lock"):
+        with pytest.raises(UserError, match=r"looking at .*lock"):
             StateLock(state)
     StateLock(state).release()
 

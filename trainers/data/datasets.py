@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
-from agents.records import JsonObject
+from agents.records import JsonObject, Record
 from agents.roles.umi.settings import UmiOptions
 from runtime.whole_files import whole_folder
 from trainers.data.examples import (
@@ -37,10 +37,8 @@ FORMING_OPTIONS = frozenset({"tool_style", "constrained", "observation_chars"})
 """Options of `umi` that the texts follow from."""
 
 
-class SourceCard(BaseModel):
+class SourceCard(Record):
     """What one source gave."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     settings: JsonObject
@@ -54,10 +52,8 @@ class SourceCard(BaseModel):
     """Each of them by name, with its reason."""
 
 
-class SetCard(BaseModel):
+class SetCard(Record):
     """What is in one set."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     examples: dict[str, int]
     """Source → rows."""
@@ -67,10 +63,8 @@ class SetCard(BaseModel):
     """Source → reason → rows that were not made."""
 
 
-class Card(BaseModel):
+class Card(Record):
     """What a data set is, and what it follows from."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: int
     sha256: str

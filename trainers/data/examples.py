@@ -28,9 +28,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from agents.prompts import Prompt, load_prompt
+from agents.records import Record
 from agents.roles.umi.backbone import (
     backbone_input,
     call_part,
@@ -71,20 +70,16 @@ NO_END = "the trajectory has no end"
 READ_OTHERWISE = "the role would read the target as something else"
 
 
-class Span(BaseModel):
+class Span(Record):
     """A piece of a target."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     text: str
     learned: bool = True
     """False for what no model writes: the observations within a whole trajectory."""
 
 
-class Example(BaseModel):
+class Example(Record):
     """One row: the model reads `system` and `input` as two messages and writes `target`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: str
     trajectory_id: str

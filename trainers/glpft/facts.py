@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
+from agents.records import Record
 from trainers.errors import UnreadableModel
 from trainers.glpft.settings import GlpftSettings
 from workers.engines.local.adapter_base import FACTS
 
 
-class StageFacts(BaseModel):
+class StageFacts(Record):
     """How a stage's model came about."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     settings: GlpftSettings
     stage: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
+from agents.records import Record
 from trainers.errors import UnreadableModel
 from trainers.glpft.facts import StageFacts
 from trainers.glpft.settings import GlpftSettings
@@ -13,10 +14,8 @@ from trainers.glpft.settings import GlpftSettings
 REPORT = "report.json"
 
 
-class Report(BaseModel):
+class Report(Record):
     """What was trained, and with how much compute."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     settings: GlpftSettings
     budget: int

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from agents.records import Record
 from trainers.errors import UnknownModel
 from trainers.glpft.stages import BACKBONE, COPYING, ROLES, GlobalSet, Method
 from workers.engines.text.template_options import TemplateOptions
@@ -16,11 +17,9 @@ begins with the backbone's. `lora-roles`: the backbone trains all weights, the r
 it."""
 
 
-class Size(BaseModel):
+class Size(Record):
     """Sizes of a Qwen2 that begins with random weights. Parameters include the embedding, which is
     also the output layer."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     hidden: int
     layers: int
@@ -37,10 +36,8 @@ SIZES = {
 }
 
 
-class Schedule(BaseModel):
+class Schedule(Record):
     """How one stage is trained."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     epochs: float
     """Times that the stage's set is gone through, where no budget is given."""
@@ -110,10 +107,8 @@ BATCH_MICRO = 16
 steps of 48 rows had left it at 2.1."""
 
 
-class GlpftSettings(BaseModel):
+class GlpftSettings(Record):
     """One run of `train glpft`, but for where it is written."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     method: Method = "glpft"
     weights: Weights = "full"

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
-from agents.records import Trajectory
+from agents.records import Record, Trajectory
 from trainers.data.json_files import Skipped
 from trainers.errors import TrainingError, UnreadableData, UnreadableModel
 from trainers.grpo.advantages import has_signal
@@ -25,10 +25,8 @@ from workers.engines.torch.loading import LoadedModel
 RUNS = "runs.json"
 
 
-class RecordedRuns(BaseModel):
+class RecordedRuns(Record):
     """What is written beside a training: its runs, by their ids."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     runs: tuple[str, ...]
 

@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from importlib import metadata
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict
-
+from agents.records import Record
 from trainers.grpo.report import StepFacts
 from trainers.grpo.settings import GrpoSettings
 
 
-class PolicyFacts(BaseModel):
+class PolicyFacts(Record):
     """How a policy came about."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     settings: GrpoSettings
     policy: str

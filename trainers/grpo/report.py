@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
+from agents.records import Record
 from trainers.errors import UnreadableModel
 from trainers.grpo.ratios import QUANTILES
 from trainers.grpo.settings import GrpoSettings
@@ -14,10 +15,8 @@ from trainers.grpo.settings import GrpoSettings
 REPORT = "report.json"
 
 
-class PolicyStep(BaseModel):
+class PolicyStep(Record):
     """One step of one policy."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     groups: int
     """Learned from."""
@@ -74,10 +73,8 @@ class PolicyStep(BaseModel):
         return drawn
 
 
-class StepFacts(BaseModel):
+class StepFacts(Record):
     """One step of all policies."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: int
     """Of the weights that it began with."""
@@ -114,10 +111,8 @@ class StepFacts(BaseModel):
         }
 
 
-class Report(BaseModel):
+class Report(Record):
     """A finished training."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     settings: GrpoSettings
     version: int
@@ -141,10 +136,8 @@ class Report(BaseModel):
     steps: tuple[StepFacts, ...]
 
 
-class PolicySummary(BaseModel):
+class PolicySummary(Record):
     """What became of one policy, in a line of a table."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     steps: int
     groups: int

@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agents.environments.game import Scheme
-from agents.records import Candidate, Step, Trajectory
+from agents.records import Candidate, Record, Step, Trajectory
 from trainers.data.json_files import Unreadable
 
 TEAM = "team"
@@ -30,10 +30,8 @@ NO_SCHEME = "candidate without the rewards of that scheme"
 NOT_A_NUMBER = "reward that is no finite number"
 
 
-class RewardChoice(BaseModel):
+class RewardChoice(Record):
     """How reward parts become one reward."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     scheme: Scheme | None = None
     """None: as it was recorded."""

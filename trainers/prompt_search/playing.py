@@ -12,7 +12,6 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Protocol, Self
 
 from pydantic import TypeAdapter, ValidationError
@@ -110,12 +109,7 @@ class RunLog:
         self._log.open()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._log.close()
 
     @property

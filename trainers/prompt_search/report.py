@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
+from agents.records import Record
 from trainers.errors import UnreadableData
 from trainers.paired_statistics import (
     Interval,
@@ -22,11 +23,7 @@ Bounds = tuple[float, float, float]
 """Estimate, lower and upper bound, as shares."""
 
 
-class _Facts(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class CandidateFacts(_Facts):
+class CandidateFacts(Record):
     """What became of one candidate in the search."""
 
     label: str
@@ -42,14 +39,14 @@ class CandidateFacts(_Facts):
     those that were left."""
 
 
-class Refused(_Facts):
+class Refused(Record):
     """A proposal that was no candidate."""
 
     label: str
     why: str
 
 
-class Comparison(_Facts):
+class Comparison(Record):
     """The winner against the prompt in force, on held-out questions."""
 
     questions: int
@@ -72,7 +69,7 @@ class Comparison(_Facts):
         return self.difference[1] > 0 and self.p <= alpha
 
 
-class PromptFacts(_Facts):
+class PromptFacts(Record):
     """The search for one prompt."""
 
     prompt: str
@@ -92,7 +89,7 @@ class PromptFacts(_Facts):
     """Why it was adopted, or was not."""
 
 
-class Report(_Facts):
+class Report(Record):
     """A finished search."""
 
     settings: SearchSettings

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from agents.records import JsonObject
+from agents.records import JsonObject, Record
 
 DEFAULT_RUNS = 400
 DEFAULT_HELD_OUT = 200
 DEFAULT_ALPHA = 0.05
 
 
-class CandidateFile(BaseModel):
+class CandidateFile(Record):
     """One candidate, by its content."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     label: str
     hash: str
 
 
-class SearchSettings(BaseModel):
+class SearchSettings(Record):
     """One run of `train prompts`, but for where it is written."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     workflow: str
     options: JsonObject

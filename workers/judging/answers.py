@@ -7,7 +7,6 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from functools import partial
-from types import TracebackType
 from typing import Self
 
 from agents.answers import parse_number
@@ -28,12 +27,7 @@ class AnswerJudge:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
         self._verifier.close()
 

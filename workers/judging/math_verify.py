@@ -16,7 +16,6 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from types import TracebackType
 from typing import Self
 
 from workers.installation import how_to_install
@@ -102,12 +101,7 @@ class MathVerifier:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def start(self) -> None:

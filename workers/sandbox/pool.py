@@ -12,7 +12,6 @@ import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import structlog
@@ -68,12 +67,7 @@ class Sandbox:
             self._start_one()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._open = False
         waiting, self._starting = self._starting, deque()
         # A start that is broken off would leave a process that nobody knows.

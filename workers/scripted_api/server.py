@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Generator
-from types import TracebackType
 from typing import Self
 
 import uvicorn
@@ -76,12 +75,7 @@ class ScriptedServer:
             raise RuntimeError("the scripted server ended before it listened")
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._app is not None and self._listener is not None and self._serving is not None:
             self._app.closing.set()
             self._listener.should_exit = True

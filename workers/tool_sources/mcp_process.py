@@ -15,7 +15,6 @@ import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 
 import anyio
 import structlog
@@ -90,12 +89,7 @@ class ProcessTransport:
         ]
         return incoming, outgoing
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._process is not None:
             await finish(self._stop(self._process))  # nothing of the server may stay behind
 

@@ -23,8 +23,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
+from agents.records import Record
 from bench.grpo.figures import Bounds
 from bench.grpo_faults.curve.loops import CurveLoop, LoopHistory, LoopResult
 from bench.grpo_faults.curve.settings import CurveSettings
@@ -41,11 +40,7 @@ ALPHA = 0.05
 Place = Literal["within", "below", "above"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Held(_Part):
+class Held(Record):
     """A look of one loop against the same look of others."""
 
     round: int
@@ -59,7 +54,7 @@ class Held(_Part):
     place: Place
 
 
-class CurveFigures(_Part):
+class CurveFigures(Record):
     """One loop."""
 
     loop: CurveLoop
@@ -84,7 +79,7 @@ class CurveFigures(_Part):
         return self.gain.low > 0
 
 
-class CurveReport(_Part):
+class CurveReport(Record):
     """All of it."""
 
     settings: CurveSettings

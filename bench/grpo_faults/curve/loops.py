@@ -21,8 +21,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from agents.records import Record
 from bench.faults.chaos import BLOWS
 from bench.grpo_faults.checker import check
 from bench.grpo_faults.curve.looks import Measurement
@@ -47,11 +48,9 @@ HISTORY = "history.json"
 RESULT = "result.json"
 
 
-class CurveLoop(BaseModel):
+class CurveLoop(Record):
     """Which loop. Those of the same seed are twins: they begin with the same adapters and plan the
     same puzzles, with the same seeds of every completion."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Kind
     seed: int
@@ -64,10 +63,8 @@ class CurveLoop(BaseModel):
         return output / "loops" / f"{self.kind}-{self.seed}"
 
 
-class LoopHistory(BaseModel):
+class LoopHistory(Record):
     """What a loop did, and what was done to it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     rounds: int
     groups: int
@@ -85,10 +82,8 @@ class LoopHistory(BaseModel):
     """Of what must hold of every loop: see `bench.grpo_faults.checker`."""
 
 
-class Look(BaseModel):
+class Look(Record):
     """What came of a round, measured."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     round: int
     outcomes: str = Field(pattern=r"^[01]+$")
@@ -99,10 +94,8 @@ class Look(BaseModel):
         return self.outcomes.count("1")
 
 
-class LoopResult(BaseModel):
+class LoopResult(Record):
     """A finished loop and its curve."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     loop: CurveLoop
     history: LoopHistory

@@ -19,8 +19,9 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
+from agents.records import Record
 from runtime.whole_files import write_whole
 from trainers.checkpoints import (
     claimed_settings,
@@ -44,10 +45,8 @@ _KEPT_EVERY = 5.0
 _DISK = 64 * 1024 * 1024
 
 
-class Clock(BaseModel):
+class Clock(Record):
     """Over all parts of an interrupted run."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     seconds: float = 0.0
 

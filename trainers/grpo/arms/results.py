@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
+from agents.records import Record
 from runtime.whole_files import write_whole
 from trainers.errors import UnreadableModel
 from trainers.grpo.arms.kinds import AT_GRPO, KINDS, ArmName, Kind, Spent, slug
@@ -16,10 +17,8 @@ from trainers.grpo.in_process import Evaluated
 RESULT = "result.json"
 
 
-class Arm(BaseModel):
+class Arm(Record):
     """Which arm of which seed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: ArmName
     seed: int
@@ -63,10 +62,8 @@ class Arm(BaseModel):
         return before if self.spends is None else (*before, self.budgeted_by)
 
 
-class Point(BaseModel):
+class Point(Record):
     """One look at an arm in training."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     step: int
     tokens: int
@@ -79,10 +76,8 @@ class Point(BaseModel):
     """Greedy, on puzzles of the split `validation`."""
 
 
-class ArmResult(BaseModel):
+class ArmResult(Record):
     """What became of an arm."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     arm: ArmName
     seed: int

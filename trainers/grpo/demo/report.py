@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
-from pydantic import BaseModel, ConfigDict
-
+from agents.records import Record
 from runtime.tables import figures
 from runtime.words import counted
 from trainers.errors import TrainingError
@@ -19,10 +18,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-class Share(BaseModel):
+class Share(Record):
     """Of the held-out puzzles, how many were solved."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     solved: int
     n: int
@@ -46,10 +43,8 @@ class Share(BaseModel):
         return f"{self.rate:.1%} ({100 * self.low:.1f}–{100 * self.high:.1f})"
 
 
-class SeedFindings(BaseModel):
+class SeedFindings(Record):
     """The arms of one seed, side by side."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int
     arms: dict[ArmName, Share]
@@ -61,10 +56,8 @@ class SeedFindings(BaseModel):
     """Whether AT-GRPO's interval lies above those of both others."""
 
 
-class DemoReport(BaseModel):
+class DemoReport(Record):
     """The whole demonstration."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     settings: DemoSettings
     seeds: tuple[SeedFindings, ...]

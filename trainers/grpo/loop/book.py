@@ -20,9 +20,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
-from agents.records import Task, Trajectory
+from agents.records import Record, Task, Trajectory
 from runtime.whole_files import write_whole
 from trainers.errors import UnreadableModel
 from trainers.full_disks import writing
@@ -34,11 +34,7 @@ Fate = Literal[Worth, "stale", "foreign"]
 loop has not published."""
 
 
-class _Page(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Claim(_Page):
+class Claim(Record):
     """Whose folder it is."""
 
     id: str
@@ -46,7 +42,7 @@ class Claim(_Page):
     settings: LoopSettings
 
 
-class PlannedRun(_Page):
+class PlannedRun(Record):
     """One run that is to be played."""
 
     id: str
@@ -54,7 +50,7 @@ class PlannedRun(_Page):
     task: Task
 
 
-class Wave(_Page):
+class Wave(Record):
     """Runs that are begun together."""
 
     round: int
@@ -65,7 +61,7 @@ class Wave(_Page):
     runs: tuple[PlannedRun, ...]
 
 
-class GroupRecord(_Page):
+class GroupRecord(Record):
     """A sealed group, and what became of it."""
 
     id: str
@@ -80,7 +76,7 @@ class GroupRecord(_Page):
     fate: Fate
 
 
-class SealedRound(_Page):
+class SealedRound(Record):
     """Everything that was sealed in a round."""
 
     round: int
@@ -88,7 +84,7 @@ class SealedRound(_Page):
     groups: tuple[GroupRecord, ...]
 
 
-class Served(_Page):
+class Served(Record):
     """Under which numbers a round's policies were published, the newest last: a bus that lost its
     data counts from 1 again."""
 

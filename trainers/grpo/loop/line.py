@@ -24,8 +24,6 @@ from trainers.grpo.stream import StepBatch
 from trainers.processes import SILENCE, Processes
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from trainers.interruption import Interruption
 
 
@@ -96,12 +94,7 @@ class Line:
     def __enter__(self) -> Line:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, trace: object) -> None:
         if not self._others_listen:
             # They stop as well, or miss this process in the step that they are at.
             return

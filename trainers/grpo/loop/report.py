@@ -6,19 +6,16 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
+from agents.records import Record
 from trainers.grpo.loop.book import read_page
 from trainers.grpo.loop.settings import LoopSettings
 from trainers.grpo.report import REPORT, StepFacts, summaries
 
 
-class Seconds(BaseModel):
+class Seconds(Record):
     """Where the trainer's time went; the parts add up to the wall-clock time. While a step is made,
     runs may be played: that time counts as `train`. Attempts at a round that a crash cut short are
     not counted."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     rollout: float = 0.0
     """Planning runs, beginning them and, with nothing else to do, until the last of them ended, by
@@ -37,10 +34,8 @@ class Seconds(BaseModel):
         return self.rollout + self.wait + self.train + self.publish
 
 
-class RoundFacts(BaseModel):
+class RoundFacts(Record):
     """One round."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     round: int
     served: dict[str, int]
@@ -99,10 +94,8 @@ class RoundFacts(BaseModel):
         }
 
 
-class LoopReport(BaseModel):
+class LoopReport(Record):
     """A finished loop."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     settings: LoopSettings
     version: int

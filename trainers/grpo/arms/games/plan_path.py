@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterator
 from typing import Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agents.environments.game import AGENTS, PLAN, TOOL, Episode
 from agents.environments.marked_answers import MARK
@@ -27,6 +27,7 @@ from agents.environments.plan_path.policies import wall_blind_greedy
 from agents.environments.plan_path.walk import Moves, Walk
 from agents.environments.puzzle_splits import Split
 from agents.environments.team_episode import TeamEpisode
+from agents.records import Record
 from trainers.grpo.arms.games.protocol import Team
 from trainers.grpo.arms.games.tables import first, played_by, solves, tables_of
 from trainers.grpo.arms.games.weak_teams import demonstrated
@@ -53,10 +54,8 @@ _MOVES = "UDLR"
 Walking = TeamEpisode[Walk, Moves]
 
 
-class WeakTeam(BaseModel):
+class WeakTeam(Record):
     """Who is imitated: players that know little, so that there is something to learn."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     noise: float = Field(default=0.2, ge=0, le=1)
     """Probability of any move; else both think of one towards the goal, as if there were no
@@ -69,10 +68,8 @@ class WeakTeam(BaseModel):
     """Probability that it looks that way instead."""
 
 
-class LearnedPlanPath(BaseModel):
+class LearnedPlanPath(Record):
     """See `trainers.grpo.arms.games.protocol.LearnedGame`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Literal["plan_path"] = "plan_path"
     puzzle: Difficulty = Difficulty(

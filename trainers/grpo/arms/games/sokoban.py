@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agents.environments.game import AGENTS, PLAN, TOOL, Episode
 from agents.environments.grid import MIRRORED, STEPS, Cell, beside, manhattan
@@ -29,6 +29,7 @@ from agents.environments.sokoban.level import Level, Moves, Play
 from agents.environments.sokoban.puzzle import SokobanPuzzle
 from agents.environments.sokoban.solver import pushes_to_target, reach, successors
 from agents.environments.team_episode import TeamEpisode
+from agents.records import Record
 from trainers.grpo.arms.games.protocol import Team
 from trainers.grpo.arms.games.tables import first, played_by, solves, tables_of
 from trainers.grpo.arms.games.weak_teams import demonstrated
@@ -71,10 +72,8 @@ MOST_PUSHES = 12
 """Of a player by hand: more than the team has calls for."""
 
 
-class WeakTeam(BaseModel):
+class WeakTeam(Record):
     """Who is imitated: players that can push, and hardly know where to."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     towards: float = Field(default=0.3, ge=0, le=1)
     """Probability that a push is meant to bring the box nearer to the target, whatever is in the
@@ -86,10 +85,8 @@ class WeakTeam(BaseModel):
     """Probability that the tool agent tries a single move instead."""
 
 
-class LearnedSokoban(BaseModel):
+class LearnedSokoban(Record):
     """See `trainers.grpo.arms.games.protocol.LearnedGame`. Levels have one box."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Literal["sokoban"] = "sokoban"
     puzzle: Difficulty = Difficulty(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain, combinations
 from typing import Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agents.environments.game import AGENTS, PLAN, TOOL, Episode
 from agents.environments.marked_answers import MARK
@@ -29,6 +29,7 @@ from agents.environments.sudoku.rules import (
 from agents.environments.sudoku.solver import Grid
 from agents.environments.sudoku.tools import said_writes
 from agents.environments.team_episode import TeamEpisode
+from agents.records import Record
 from trainers.grpo.arms.games.protocol import Team
 from trainers.grpo.arms.games.tables import first, played_by, solves, tables_of
 from trainers.grpo.arms.games.weak_teams import demonstrated
@@ -63,10 +64,8 @@ Player = Callable[[Grid, random.Random], Write | None]
 """The next digit by hand; None: it knows none."""
 
 
-class WeakTeam(BaseModel):
+class WeakTeam(Record):
     """Who is imitated: players that know what contradicts, and nothing of what follows."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     noise: float = Field(default=0.05, ge=0, le=1)
     """Probability of any digit, else one that fits so far."""
@@ -78,10 +77,8 @@ class WeakTeam(BaseModel):
     """Probability that the tool agent asks for sure digits; else it tries its own."""
 
 
-class LearnedSudoku(BaseModel):
+class LearnedSudoku(Record):
     """See `trainers.grpo.arms.games.protocol.LearnedGame`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Literal["sudoku"] = "sudoku"
     puzzle: Difficulty = Difficulty(

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agents.environments.game import AGENTS, PLAN, TOOL, Episode
 from agents.environments.marked_answers import MARK
@@ -40,6 +40,7 @@ from agents.environments.word_problem_team.rules import (
     with_kept,
 )
 from agents.environments.word_problems import SCHEMES, Wording, words
+from agents.records import Record
 from trainers.grpo.arms.games.protocol import Team
 from trainers.grpo.arms.games.tables import first, played_by, solves, tables_of
 from trainers.grpo.arms.games.weak_teams import demonstrated
@@ -100,10 +101,8 @@ Player = Callable[[WordProblemInstance, random.Random], int | None]
 """The answer by hand; None: it has none."""
 
 
-class WeakTeam(BaseModel):
+class WeakTeam(Record):
     """Who is imitated: players that often err, and were heard on few ways of telling a problem."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     wordings: int = Field(default=8, ge=1)
     """One in so many of the training wordings is heard, chosen by the hash of its id: every
@@ -121,11 +120,9 @@ class WeakTeam(BaseModel):
         return int(content_hash(f"heard:{wording.id}")[:8], 16) % self.wordings == 0
 
 
-class LearnedWordProblems(BaseModel):
+class LearnedWordProblems(Record):
     """See `trainers.grpo.arms.games.protocol.LearnedGame`. Problems have one or two calculations,
     as many as an episode has turns: what models of this size can learn in minutes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Literal["word_problems"] = "word_problems"
     puzzle: Difficulty = Difficulty(
