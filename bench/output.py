@@ -26,8 +26,8 @@ from bench.append_log import corrupt, read_log, torn_notice
 from bench.datasets import Item
 from bench.errors import OutputError, UsageError
 from bench.results import Admitted, Result
-from runtime.whole_files import write_whole
 from workers.judging.problems import ProblemFolder
+from workers.whole_files import write_whole
 
 MANIFEST_VERSION = 1
 

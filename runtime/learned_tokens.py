@@ -18,7 +18,7 @@ from pydantic import ValidationError, model_validator
 
 from agents.records import Record
 from runtime.errors import InputError
-from runtime.whole_files import flush
+from workers.whole_files import flush
 
 LEARNED_TOKENS = "learned-tokens"
 """Folder of a training's record."""

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from agents.environments.word_problems import SCHEMES
 from agents.records import Record
-from runtime.whole_files import write_whole
-from trainers.errors import UnreadableModel
+from trainers.kept_records import find_record, write_record
 from trainers.recipes import Recipe
 from trainers.skills import SKILLS, markdown, read_skills
 
@@ -36,20 +33,13 @@ class TrainingFacts(Record):
 
 def read_facts(folder: Path) -> TrainingFacts | None:
     """The facts of a finished training in `folder`, or `None`."""
-    path = folder / FACTS
-    if not path.exists():
-        return None
-    try:
-        return TrainingFacts.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        why = error.errors()[0]["msg"]
-        raise UnreadableModel(f"{path} is damaged ({why}); --restart trains anew") from error
+    return find_record(folder / FACTS, TrainingFacts)
 
 
 def write_facts(folder: Path, facts: TrainingFacts) -> None:
     """Whole or not at all: half of it would be taken for a finished training that is damaged.
     Raises OSError."""
-    write_whole(folder / FACTS, facts.model_dump_json(indent=1) + "\n")
+    write_record(folder / FACTS, facts)
 
 
 def remove_facts(folder: Path) -> None:

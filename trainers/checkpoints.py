@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from agents.records import Record
-from runtime.whole_files import flush
 from trainers.errors import CorruptCheckpoint, NotEnoughDisk, TrainingError, UnreadableModel
 from trainers.full_disks import writing
 from trainers.output_lock import LOCK
 from trainers.recipes import Recipe
+from workers.whole_files import flush, flush_all
 
 if TYPE_CHECKING:
     import torch
@@ -83,8 +83,9 @@ def save_checkpoint(
     try:
         with writing(final):
             partial.mkdir(parents=True)
-            _write(partial / TENSORS, data)
-            _write(partial / STATE, described.model_dump_json(indent=1).encode())
+            (partial / TENSORS).write_bytes(data)
+            (partial / STATE).write_text(described.model_dump_json(indent=1), encoding="utf-8")
+            flush_all(partial)
             if final.exists():
                 # The same step once more: until the new one has its name, the old one has another.
                 aside = final.with_name(f"{final.name}{_ASIDE}")
@@ -226,10 +227,3 @@ def _corrupt(where: Path, why: str) -> CorruptCheckpoint:
 
 def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())

@@ -33,6 +33,7 @@ import structlog
 
 from agents.records import RECORDS_VERSION, Outcome, Run, Step, Trajectory, UsageEntry
 from agents.workflows import rewarded
+from workers.whole_files import flush, write_whole
 
 log = structlog.get_logger("workers.recorder")
 
@@ -183,13 +184,12 @@ class Table:
                 table = pa.Table.from_batches(list(rows.values()), schema=self._schema)
                 table = table.combine_chunks()
                 pq.write_table(table, file, compression="zstd")
-                file.flush()
-                os.fsync(file.fileno())
+            flush(part)
             part.rename(self._folder / f"{name}.parquet")
         except BaseException:
             part.unlink(missing_ok=True)
             raise
-        self._sync_folder()
+        flush(self._folder)
 
     def _set_aside(self, entry: str, fields: dict[bytes, bytes], error: Exception) -> None:
         """Keep what can't be read, whole, beside the tables: one bad entry must not stop the
@@ -198,10 +198,7 @@ class Table:
         folder.mkdir(exist_ok=True)
         body = {key.decode(errors="replace"): value.hex() for key, value in fields.items()}
         path = folder / f"{self._folder.name}-{self._shard:03d}-{entry}.json"
-        with path.open("wb") as file:
-            file.write(orjson.dumps({"error": str(error), "fields_hex": body}))
-            file.flush()
-            os.fsync(file.fileno())
+        write_whole(path, orjson.dumps({"error": str(error), "fields_hex": body}))
         log.error("entry set aside", entry=entry, path=str(path), error=str(error))
 
     def _on_disk(self, entries: Sequence[str]) -> set[str]:
@@ -243,13 +240,6 @@ class Table:
             return
         span = self._known[name] = _place(parts[2]), _place(parts[3])
         self._end = max(self._end, span[1])
-
-    def _sync_folder(self) -> None:
-        folder = os.open(self._folder, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def _place(entry: str) -> _Place:

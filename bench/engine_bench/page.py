@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.engine_bench.figures import Report
 from runtime.pages.curves import Curve, Point, curves_plot
 from runtime.pages.page import figure, page
-from runtime.whole_files import write_whole
+from workers.whole_files import write_whole
 
 
 def write(report: Report, path: Path) -> None:

@@ -29,10 +29,10 @@ from bench.datasets import Item
 from bench.errors import OutputError, UsageError
 from bench.results import Result
 from bench.tools import worlds
-from runtime.whole_files import write_whole
 from trainers.checkpoints import changed_settings
 from trainers.glpft.settings import MICRO, SIZES, Size
 from trainers.glpft.stages import METHODS, Method
+from trainers.kept_records import write_record
 
 SETTINGS = "settings.json"
 HELD_OUT = (Split.UNSEEN_WORLDS, Split.UNSEEN_WORDINGS, Split.UNSEEN_COMBINATIONS)
@@ -215,7 +215,7 @@ def finished(folder: Path, items: Sequence[Item]) -> bool:
 def _claim(path: Path, wanted: BaseModel) -> None:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, wanted.model_dump_json(indent=1) + "\n")
+        write_record(path, wanted)
         return
     try:
         found = type(wanted).model_validate_json(path.read_bytes())

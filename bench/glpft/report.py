@@ -11,7 +11,7 @@ from bench.glpft.figures import SizeFigures
 from bench.glpft.plan import Plan
 from bench.glpft.tables import PUBLISHED, TITLE, about, heading, tables
 from bench.report.markdown import table
-from runtime.whole_files import write_whole
+from workers.whole_files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console

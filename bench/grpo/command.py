@@ -19,12 +19,12 @@ from bench.grpo.published import said
 from bench.grpo.report import last_line, show, write
 from bench.grpo.trials import Trial, chosen_of, lower, trial_of
 from bench.output import OutputDirectory
-from runtime.whole_files import write_whole
 from trainers.errors import TrainingError
-from trainers.grpo.arms.folder import Watcher, claim, do_arms, read_whole, results_of, timed
+from trainers.grpo.arms.folder import Watcher, claim, do_arms, results_of, timed
 from trainers.grpo.arms.results import Arm
 from trainers.grpo.arms.settings import ArmSettings
 from trainers.job_progress import JobProgress
+from trainers.kept_records import find_record, write_record
 
 BASELINES = "baselines.json"
 
@@ -116,8 +116,9 @@ def _require_puzzles(plan: Plan) -> None:
 
 def _by_hand(output: Path, settings: ArmSettings) -> ByHand:
     path = output / BASELINES
-    if path.exists():
-        return read_whole(path, ByHand)
+    found = find_record(path, ByHand, f"remove {path}, then run the same command again")
+    if found is not None:
+        return found
     found = ByHand(solved=settings.game.baselines(settings.test_seed, settings.held_out))
-    write_whole(path, found.model_dump_json(indent=1) + "\n")
+    write_record(path, found)
     return found

@@ -9,8 +9,9 @@ from bench.grpo import page
 from bench.grpo.figures import GrpoReport
 from bench.grpo.tables import about, ending, tables, title
 from bench.report.markdown import table
-from runtime.whole_files import write_whole
 from trainers.grpo.arms.folder import REPORT
+from trainers.kept_records import write_record
+from workers.whole_files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,7 +21,7 @@ def write(report: GrpoReport, output: Path) -> None:
     """`report.md`, `report.html` and `report.json`."""
     write_whole(output / "report.md", markdown(report))
     write_whole(output / "report.html", page.render(report))
-    write_whole(output / REPORT, report.model_dump_json(indent=1) + "\n")
+    write_record(output / REPORT, report)
 
 
 def markdown(report: GrpoReport) -> str:

@@ -26,7 +26,8 @@ from bench.grpo_faults.trainer import Trainer
 from bus import BusSettings, Policy
 from bus.policies import policies
 from runtime.client import Client
-from trainers.grpo.loop.book import Book, Claim, SealedRound, Served, Wave, read_page
+from trainers.grpo.loop.book import Book, Claim, SealedRound, Served, Wave
+from trainers.kept_records import read_record
 from workers.engines.settings import ModelSettings
 from workers.messages import inference_stream, role_stream
 from workers.settings import (
@@ -230,7 +231,7 @@ class LoopDriver:
     async def _evidence(
         self, client: Client, consumers: list[str], alive: list[str]
     ) -> LoopEvidence:
-        claim = read_page(self._output / "loop.json", Claim)
+        claim = read_record(self._output / "loop.json", Claim)
         book = Book(self._output, claim.id)
         rounds = range(1, self._work.rounds + 1)
         waves = tuple(wave for number in rounds for wave in book.waves(number))

@@ -8,7 +8,7 @@ from bench.output import OutputDirectory
 from bench.report import html, markdown
 from bench.report.computation import facts_of
 from bench.report.facts import Facts
-from runtime.whole_files import write_whole
+from workers.whole_files import write_whole
 
 
 def write_reports(directory: OutputDirectory) -> Facts:

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agents.environments.puzzle_splits import Split
-from bench.output import write_whole
 from bench.staleness.plan import RESULT, Cell, CellResult, StalenessSettings, read_result, schedule
 from trainers.grpo.arms import arm, results
 from trainers.grpo.arms.kinds import AT_GRPO, KINDS, WARM_START
@@ -26,6 +25,7 @@ from trainers.grpo.sampling import DEVICE, Sampler
 from trainers.grpo.settings import SHARED
 from trainers.interruption import deferred_interrupt
 from trainers.job_processes import Told
+from trainers.kept_records import write_record
 from trainers.network import load_base
 from workers.engines.local.adapter_base import weights_sha256
 
@@ -98,7 +98,7 @@ def _train(
     )
     folder = cell.folder(output)
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / RESULT, result.model_dump_json(indent=1) + "\n")
+    write_record(folder / RESULT, result)
     return result
 
 

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from bench.errors import EXIT_INTERRUPTED, BenchError, OutputError, UsageError
-from bench.output import OutputDirectory, new_folder, write_whole
+from bench.output import OutputDirectory, new_folder
 from bench.staleness.findings import Findings, findings_of, table_of
 from bench.staleness.plan import (
     CORRECTIONS,
@@ -30,6 +30,7 @@ from trainers.checkpoints import changed_settings, claimed_settings
 from trainers.errors import TrainingError
 from trainers.grpo.arms.results import read_result as read_arm
 from trainers.job_processes import Told, do_jobs
+from trainers.kept_records import write_record
 
 WORKER = "bench.staleness.worker"
 REPORT = "report.json"
@@ -63,7 +64,7 @@ def measure(
         print("stopped; go on with the same command", file=sys.stderr)
         raise SystemExit(EXIT_INTERRUPTED)
     findings = findings_of(settings, cells, output)
-    write_whole(output / REPORT, findings.model_dump_json(indent=1) + "\n")
+    write_record(output / REPORT, findings)
     show(findings, output)
     if as_json:
         typer.echo(json.dumps(findings.model_dump(mode="json", exclude={"settings"})))
@@ -104,7 +105,7 @@ def claim(output: Path, settings: StalenessSettings) -> None:
                 "ones, or name another folder"
             )
         return
-    write_whole(new_folder(output) / SETTINGS, settings.model_dump_json(indent=1) + "\n")
+    write_record(new_folder(output) / SETTINGS, settings)
 
 
 class _Lines:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from agents.records import Record
-from bench.errors import OutputError
 from trainers.grpo.arms.training import Reinforced
 from trainers.grpo.demo.settings import DemoSettings
+from trainers.kept_records import find_record
 
 SETTINGS = "settings.json"
 RESULT = "result.json"
@@ -114,12 +114,5 @@ def cells_of(
 
 
 def read_result(cell: Cell, output: Path) -> CellResult | None:
-    """Of a finished training; None if it is not finished. Raises OutputError."""
-    path = cell.folder(output) / RESULT
-    if not path.exists():
-        return None
-    try:
-        return CellResult.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        why = error.errors(include_url=False)[0]["msg"]
-        raise OutputError(f"{path} is damaged ({why}): remove it, and run it again") from error
+    """Of a finished training; None if it is not finished. Raises `UnreadableModel`."""
+    return find_record(cell.folder(output) / RESULT, CellResult, "remove it, and run it again")

@@ -11,8 +11,8 @@ from agents.records import Task
 from bench.datasets import Dataset, Item, Request
 from bench.errors import OutputError, UsageError
 from bench.teams import code_problems, math_problems
-from runtime.whole_files import write_whole
 from workers.judging.problems import ProblemFolder
+from workers.whole_files import write_whole
 
 TRAIN = "train"
 WITH_TRAIN = ("gsm8k", "wordproblems", "mbpp", "mbpp_sanitized", "apps", "codecontests")

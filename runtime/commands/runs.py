@@ -203,7 +203,7 @@ def _write_page(found: KnownRun, path: Path, training: Path | None, tokenizers: 
     from runtime.learned_tokens import read_learned
     from runtime.run_page.page import render
     from runtime.run_page.tokenizers import Tokenizers, require_tokenizer
-    from runtime.whole_files import write_whole
+    from workers.whole_files import write_whole
 
     if path.is_dir():
         raise InputError(f"{path} is a folder", hint="name the file of the page: --html run.html.")

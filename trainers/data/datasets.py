@@ -18,7 +18,6 @@ from pydantic import ValidationError
 
 from agents.records import JsonObject, Record
 from agents.roles.umi.settings import UmiOptions
-from runtime.whole_files import whole_folder
 from trainers.data.examples import (
     SETS,
     Dropped,
@@ -30,6 +29,7 @@ from trainers.data.examples import (
 from trainers.data.sources import Source
 from trainers.data.trajectories import Trajectory
 from trainers.errors import UnreadableData
+from workers.whole_files import whole_folder
 
 CARD = "card.json"
 VERSION = 1

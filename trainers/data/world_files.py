@@ -20,9 +20,9 @@ from pathlib import Path
 from agents.environments.api_worlds import HELD_OUT
 from agents.environments.api_worlds.toolbench import CATEGORY, answer, documentation, query
 from agents.records import JsonObject
-from runtime.whole_files import whole_folder
 from trainers.data.datasets import require_free
 from trainers.data.sources import TEST_QUERIES, first_instances
+from workers.whole_files import whole_folder
 
 
 def write_worlds(

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from agents.records import Record
-from trainers.errors import UnreadableModel
 from trainers.glpft.settings import GlpftSettings
+from trainers.kept_records import find_record
 from workers.engines.local.adapter_base import FACTS
 
 
@@ -47,11 +45,4 @@ class StageFacts(Record):
 
 def read_facts(folder: Path) -> StageFacts | None:
     """Of a finished stage; None if it is not finished. Raises `UnreadableModel`."""
-    path = folder / FACTS
-    if not path.exists():
-        return None
-    try:
-        return StageFacts.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        why = error.errors()[0]["msg"]
-        raise UnreadableModel(f"{path} is damaged ({why}): remove it to train anew") from error
+    return find_record(folder / FACTS, StageFacts, "remove it to train anew")

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.environments.api_worlds import Split
-from runtime.whole_files import write_whole
 from trainers.checkpoints import (
     claimed_settings,
     forget_work,
@@ -41,11 +40,13 @@ from trainers.glpft.rows import StageRows, rows_of
 from trainers.glpft.settings import COPYING_SHARE, COPYING_TOKENS, GlpftSettings
 from trainers.glpft.stage_training import StageProgress, StageTraining
 from trainers.glpft.stages import BACKBONE, COPYING, EVEN_SHARES, ROLES, Stage, stages_of
+from trainers.kept_records import write_record
 from trainers.memory import keep_freed_memory, peak_memory_mb
 from trainers.network import base_folder, load_base, network_of
 from trainers.processes import Processes
 from workers.engines.local.adapter_base import weights_sha256
 from workers.engines.torch.loading import LoadedModel
+from workers.whole_files import write_whole
 
 SETTINGS = "settings.json"
 INITIAL = "initial"
@@ -121,7 +122,7 @@ def train(
     )
     if processes.is_first:
         write_whole(output / PAGE, render(report))
-        write_whole(output / REPORT, report.model_dump_json(indent=1) + "\n")
+        write_record(output / REPORT, report)
     return report
 
 
@@ -266,7 +267,7 @@ def claim(
     output.mkdir(parents=True, exist_ok=True)
     if keep_data:
         write(data, output / DATA)
-    write_whole(path, settings.model_dump_json(indent=1) + "\n")
+    write_record(path, settings)
 
 
 def require_possible(settings: GlpftSettings, data: DataSet, processes: Processes) -> None:

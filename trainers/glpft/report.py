@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from agents.records import Record
-from trainers.errors import UnreadableModel
 from trainers.glpft.facts import StageFacts
 from trainers.glpft.settings import GlpftSettings
+from trainers.kept_records import find_record
 
 REPORT = "report.json"
 
@@ -29,11 +27,4 @@ class Report(Record):
 
 def read_report(output: Path) -> Report | None:
     """Of a folder; None before the training has ended. Raises `UnreadableModel`."""
-    path = output / REPORT
-    if not path.exists():
-        return None
-    try:
-        return Report.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        why = error.errors()[0]["msg"]
-        raise UnreadableModel(f"{path} is damaged ({why}): remove it to train anew") from error
+    return find_record(output / REPORT, Report, "remove it to train anew")

@@ -10,15 +10,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from agents.records import Record, Trajectory
 from trainers.data.json_files import Skipped
-from trainers.errors import TrainingError, UnreadableData, UnreadableModel
+from trainers.errors import TrainingError, UnreadableData
 from trainers.grpo.advantages import has_signal
 from trainers.grpo.groups import Group, Sealing, seal
 from trainers.grpo.sequences import same_tokenizer
 from trainers.grpo.settings import GrpoSettings
+from trainers.kept_records import find_record
 from trainers.store import read_trajectories
 from workers.engines.torch.loading import LoadedModel
 
@@ -156,14 +155,8 @@ def sealing_of(settings: GrpoSettings, loaded: LoadedModel) -> Sealing:
 
 def known_runs(output: Path) -> tuple[str, ...] | None:
     """The runs of the training in `output`; None if there is none. Raises `UnreadableModel`."""
-    path = output / RUNS
-    if not path.exists():
-        return None
-    try:
-        return RecordedRuns.model_validate_json(path.read_bytes()).runs
-    except ValidationError as error:
-        why = error.errors()[0]["msg"]
-        raise UnreadableModel(f"{path} is damaged ({why}); --restart trains anew") from error
+    found = find_record(output / RUNS, RecordedRuns)
+    return None if found is None else found.runs
 
 
 def _listed(reasons: dict[str, int]) -> str:

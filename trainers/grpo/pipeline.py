@@ -26,7 +26,6 @@ from itertools import islice
 from pathlib import Path
 
 from runtime.learned_tokens import LEARNED_TOKENS
-from runtime.whole_files import write_whole
 from trainers.checkpoints import (
     CheckpointState,
     claimed_settings,
@@ -55,10 +54,12 @@ from trainers.grpo.storing import (
 )
 from trainers.grpo.stream import StepBatch, batches_of, step_batches
 from trainers.interruption import deferred_interrupt
+from trainers.kept_records import write_record
 from trainers.memory import keep_freed_memory, peak_memory_mb
 from trainers.network import network_of
 from trainers.processes import Processes, unshared
 from workers.engines.torch.loading import LoadedModel
+from workers.whole_files import write_whole
 
 SETTINGS = "settings.json"
 CHECKPOINTS = "checkpoints"
@@ -234,7 +235,7 @@ class _Training:
         if self.processes.is_first:
             self._write(POLICIES, report)
             write_whole(self.output / PAGE, render(report))
-            write_whole(self.output / REPORT, report.model_dump_json(indent=1) + "\n")
+            write_record(self.output / REPORT, report)
             forget_work(self.work)
         self.processes.wait()
         return report
@@ -362,5 +363,5 @@ def claim(output: Path, settings: GrpoSettings, data: GrpoData, *, restart: bool
         # The runs are written first: they may stand there alone after a kill.
         require_unused(output, but=(RUNS,))
     output.mkdir(parents=True, exist_ok=True)
-    write_whole(output / RUNS, RecordedRuns(runs=data.runs).model_dump_json(indent=1) + "\n")
-    write_whole(path, settings.model_dump_json(indent=1) + "\n")
+    write_record(output / RUNS, RecordedRuns(runs=data.runs))
+    write_record(path, settings)

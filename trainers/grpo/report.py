@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from agents.records import Record
-from trainers.errors import UnreadableModel
 from trainers.grpo.ratios import QUANTILES
 from trainers.grpo.settings import GrpoSettings
+from trainers.kept_records import find_record
 
 REPORT = "report.json"
 
@@ -182,11 +182,4 @@ def summaries(steps: Sequence[StepFacts]) -> dict[str, PolicySummary]:
 
 def read_report(folder: Path) -> Report | None:
     """Of a finished training; None if it is not finished. Raises `UnreadableModel`."""
-    path = folder / REPORT
-    if not path.exists():
-        return None
-    try:
-        return Report.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        why = error.errors()[0]["msg"]
-        raise UnreadableModel(f"{path} is damaged ({why}); --restart trains anew") from error
+    return find_record(folder / REPORT, Report)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel
 
-from runtime.whole_files import flush, flush_all
 from trainers.checkpoints import (
     CheckpointState,
     load_checkpoint,
@@ -20,6 +19,7 @@ from trainers.errors import NotEnoughDisk
 from trainers.full_disks import writing
 from trainers.grpo.policies import Policies
 from workers.engines.local.adapter_base import FACTS
+from workers.whole_files import flush, flush_all
 
 if TYPE_CHECKING:
     import torch

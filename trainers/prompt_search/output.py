@@ -17,14 +17,15 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from runtime.whole_files import write_whole
 from trainers.checkpoints import require_same_recipe, require_unused
 from trainers.errors import UnreadableData
+from trainers.kept_records import write_record
 from trainers.prompt_search.candidates import Candidate
 from trainers.prompt_search.playing import LOG
 from trainers.prompt_search.report import REPORT
 from trainers.prompt_search.search import Found
 from trainers.prompt_search.settings import SearchSettings
+from workers.whole_files import write_whole
 
 SETTINGS = "search.json"
 CANDIDATES = "candidates"
@@ -62,7 +63,7 @@ def claim(
         # The candidates are written first: they may stand there alone after a kill.
         require_unused(output, but=(CANDIDATES,))
     write_candidates(output, candidates)
-    write_whole(path, settings.model_dump_json(indent=1) + "\n")
+    write_record(path, settings)
 
 
 def write_candidates(output: Path, candidates: Mapping[str, Sequence[Candidate]]) -> None:
@@ -87,7 +88,7 @@ def write_found(output: Path, found: Found, extends: str | None) -> None:
             assert candidate.content is not None
             write_whole(output / PROMPTS / f"{name}.md", candidate.content)
         write_whole(output / PROFILE, _profile(found.adopted, extends))
-    write_whole(output / REPORT, found.report.model_dump_json(indent=1) + "\n")
+    write_record(output / REPORT, found.report)
 
 
 def _profile(adopted: Mapping[str, Candidate], extends: str | None) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from agents.records import Record
 from trainers.errors import UnreadableData
+from trainers.kept_records import find_record
 from trainers.paired_statistics import (
     Interval,
     bootstrap_difference,
@@ -137,11 +136,4 @@ def compared(
 
 def read_report(folder: Path) -> Report | None:
     """Of a finished search; None if it is not finished. Raises `UnreadableData`."""
-    path = folder / REPORT
-    if not path.exists():
-        return None
-    try:
-        return Report.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        why = error.errors(include_url=False)[0]["msg"]
-        raise UnreadableData(f"{path} is damaged ({why}); --restart searches anew") from error
+    return find_record(folder / REPORT, Report, "--restart searches anew", UnreadableData)

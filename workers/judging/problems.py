@@ -8,7 +8,6 @@ whole and never changed; folders can be copied and merged as they are.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -20,6 +19,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from agents.environments.code import CodeProblem
 from agents.environments.math_team import MathProblem
 from agents.records import Record
+from workers.whole_files import write_whole
 
 MAX_FILE_BYTES = 256 * 2**20
 _KEPT = 256
@@ -60,7 +60,7 @@ class ProblemFolder:
         path = self._file(key)
         if not path.exists() or path.read_bytes() != content:
             self.path.mkdir(parents=True, exist_ok=True)
-            _write(path, content)
+            write_whole(path, content)
         return key
 
     def copy_to(self, other: ProblemFolder, keys: Iterable[str]) -> None:
@@ -120,19 +120,6 @@ class ProblemFolder:
 
     def _file(self, key: str) -> Path:
         return self.path / f"{key}.json"
-
-
-def _write(path: Path, content: bytes) -> None:
-    partial = path.with_name(f".{path.stem}.{os.getpid()}")
-    try:
-        with partial.open("wb") as file:
-            file.write(content)
-            # What is renamed before it is on the disk could be found empty after a power cut.
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def key_of(problem: CodeProblem | MathProblem) -> str:

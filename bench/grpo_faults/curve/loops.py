@@ -31,15 +31,14 @@ from bench.grpo_faults.curve.settings import CurveSettings, loop_arguments
 from bench.grpo_faults.driver import ONLY_KILLS, LoopAttack, LoopDriver, LoopWork
 from bench.grpo_faults.kept import KeptAdapters
 from bench.grpo_faults.model import store_float32
-from runtime.whole_files import write_whole
 from trainers.grpo.arms.arm import work
-from trainers.grpo.arms.folder import read_whole
 from trainers.grpo.arms.kinds import WARM_START
 from trainers.grpo.arms.models import MODEL
 from trainers.grpo.arms.results import Arm, ArmResult
 from trainers.grpo.loop.report import read_loop_report
 from trainers.grpo.settings import SHARED
 from trainers.job_processes import Told
+from trainers.kept_records import find_record, write_record
 from trainers.models import WEIGHTS
 
 Kind = Literal["undisturbed", "attacked"]
@@ -114,8 +113,8 @@ def loops_of(settings: CurveSettings) -> list[CurveLoop]:
 
 def read_result(loop: CurveLoop, output: Path) -> LoopResult | None:
     """Of a finished loop; None if it is not finished. Raises `UnreadableModel`."""
-    path = loop.folder(output) / RESULT
-    return read_whole(path, LoopResult) if path.exists() else None
+    folder = loop.folder(output)
+    return find_record(folder / RESULT, LoopResult, f"remove {folder} to run it anew")
 
 
 def warm_start_of(settings: CurveSettings) -> Arm:
@@ -148,11 +147,10 @@ def do_loop(loop: CurveLoop, settings: CurveSettings, output: Path, tell: Tell) 
     folder, base = loop.folder(output), output / "base"
     kept = KeptAdapters(folder / "adapters")
     path = folder / HISTORY
-    if path.exists():
-        history = read_whole(path, LoopHistory)
-    else:
+    history = find_record(path, LoopHistory, f"remove {folder} to run it anew")
+    if history is None:
         history = _played(loop, settings, base, folder, kept, tell)
-        write_whole(path, history.model_dump_json(indent=1) + "\n")
+        write_record(path, history)
     measurement, looks = Measurement(base, settings), list[Look]()
     for number in (0, *settings.looked_at_rounds):
         look = Look(round=number, outcomes=measurement.outcomes(kept.of(number) / SHARED))
@@ -160,7 +158,7 @@ def do_loop(loop: CurveLoop, settings: CurveSettings, output: Path, tell: Tell) 
         said = f"round {number}: {look.solved:,} of {settings.held_out:,} held-out puzzles"
         tell(Told(event="playing", said=said))
     result = LoopResult(loop=loop, history=history, looks=tuple(looks))
-    write_whole(folder / RESULT, result.model_dump_json(indent=1) + "\n")
+    write_record(folder / RESULT, result)
     return result
 
 

@@ -12,8 +12,9 @@ from bench.report.figures import share
 from bench.report.markdown import table as markdown_table
 from runtime.pages.curves import Curve, Point, curves_plot
 from runtime.pages.page import figure, page, table
-from runtime.whole_files import write_whole
 from trainers.grpo.arms.folder import REPORT
+from trainers.kept_records import write_record
+from workers.whole_files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +24,7 @@ def write(report: CurveReport, output: Path) -> None:
     """`report.md`, `report.html` and `report.json`."""
     write_whole(output / "report.md", markdown(report))
     write_whole(output / "report.html", render(report))
-    write_whole(output / REPORT, report.model_dump_json(indent=1) + "\n")
+    write_record(output / REPORT, report)
 
 
 def markdown(report: CurveReport) -> str:

@@ -29,12 +29,13 @@ from tests.redis_process import RedisProcess
 from tests.workers.processes import spawn
 from trainers.grpo.data import sealing_of
 from trainers.grpo.learner import Learner
-from trainers.grpo.loop.book import Book, Claim, read_page
+from trainers.grpo.loop.book import Book, Claim
 from trainers.grpo.loop.command import claim
 from trainers.grpo.loop.report import LoopReport
 from trainers.grpo.loop.rounds import Keeping, Loop, LoopWatch
 from trainers.grpo.loop.settings import LoopSettings
 from trainers.grpo.settings import GrpoSettings
+from trainers.kept_records import read_record
 from trainers.network import base_folder, load_base
 from trainers.store import read_trajectories
 from workers.engines.local.adapter_base import weights_sha256
@@ -165,7 +166,7 @@ def run_loop(
 
 
 def book_of(output: Path) -> Book:
-    return Book(output, read_page(output / "loop.json", Claim).id)
+    return Book(output, read_record(output / "loop.json", Claim).id)
 
 
 def adapter(book: Book, number: int, policy: str = "shared") -> dict[str, torch.Tensor]:

@@ -17,7 +17,7 @@ from agents.environments.puzzle_splits import Split
 from tests.trainers.full_disk import no_file_larger_than
 from trainers.errors import TrainingError
 from trainers.grpo.arms.arm import work
-from trainers.grpo.arms.folder import CLOCK, Clock, claim, read_whole, timed
+from trainers.grpo.arms.folder import CLOCK, Clock, claim, timed
 from trainers.grpo.arms.games.known import GAMES
 from trainers.grpo.arms.games.protocol import Team
 from trainers.grpo.arms.kinds import (
@@ -49,6 +49,7 @@ from trainers.grpo.report import PolicyStep
 from trainers.grpo.stream import StepBatch
 from trainers.job_processes import Told
 from trainers.job_progress import JobProgress
+from trainers.kept_records import read_record
 from trainers.network import Network
 
 from .tiny_puzzles import LEARNING, a_model
@@ -386,7 +387,7 @@ def test_the_clock_of_a_command_that_is_killed_has_all_but_its_last_seconds(
     with timed(tmp_path) as seconds:
         while not (tmp_path / CLOCK).exists():
             assert seconds() < 60
-        assert 0 < read_whole(tmp_path / CLOCK, Clock).seconds <= seconds()
+        assert 0 < read_record(tmp_path / CLOCK, Clock).seconds <= seconds()
 
 
 def test_a_clock_that_a_full_disk_stops_is_written_at_the_end_all_the_same(

@@ -12,7 +12,6 @@ import torch
 
 from agents.records import PolicyRef
 from runtime.learned_tokens import LEARNED_TOKENS, LearnedSequence, read_learned
-from runtime.whole_files import flush
 from trainers.errors import NotEnoughDisk
 from trainers.grpo.data import GrpoData
 from trainers.grpo.groups import Group, GroupKey, Member
@@ -21,6 +20,7 @@ from trainers.grpo.losses import Objective, Tokens
 from trainers.grpo.pipeline import Progress, Watch, claim, train
 from trainers.grpo.rows import Row
 from trainers.grpo.sequences import TokenSequence
+from workers.whole_files import flush
 
 from .launched import launched
 from .recorded import record

@@ -19,20 +19,20 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from agents.records import Record
-from runtime.whole_files import write_whole
 from trainers.checkpoints import (
     claimed_settings,
     require_disk,
     require_same_recipe,
     require_unused,
 )
-from trainers.errors import TrainingError, UnreadableModel
+from trainers.errors import TrainingError
 from trainers.grpo.arms.results import Arm, ArmResult, read_result
 from trainers.grpo.arms.settings import SETTINGS, ArmSettings
 from trainers.job_processes import Told, do_jobs
+from trainers.kept_records import find_record, write_record
 from trainers.output_lock import make_folder
 
 CLOCK = "clock.json"
@@ -107,7 +107,7 @@ def claim(
     else:
         require_unused(output)
     make_folder(output)
-    write_whole(path, settings.model_dump_json(indent=1) + "\n")
+    write_record(path, settings)
 
 
 @contextmanager
@@ -115,14 +115,15 @@ def timed(output: Path) -> Generator[Callable[[], float]]:
     """For the time of the block: the seconds so far, those of earlier parts included. They are
     kept however the block ends, of one that is killed all but the last few."""
     path = output / CLOCK
-    before = read_whole(path, Clock).seconds if path.exists() else 0.0
+    found = find_record(path, Clock, f"remove {path}, and the time so far is forgotten")
+    before = found.seconds if found is not None else 0.0
     began = time.monotonic()
 
     def seconds() -> float:
         return before + time.monotonic() - began
 
     def keep() -> None:
-        write_whole(path, Clock(seconds=round(seconds(), 3)).model_dump_json(indent=1) + "\n")
+        write_record(path, Clock(seconds=round(seconds(), 3)))
 
     ended = Event()
 
@@ -142,12 +143,3 @@ def timed(output: Path) -> Generator[Callable[[], float]]:
         ended.set()
         keeper.join()
         keep()
-
-
-def read_whole(path: Path, kind: type[ModelT]) -> ModelT:
-    """A file of the folder. Raises `UnreadableModel`."""
-    try:
-        return kind.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        why = error.errors()[0]["msg"]
-        raise UnreadableModel(f"{path} is damaged ({why}); remove {path.parent}") from error

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from agents.records import Record
-from runtime.whole_files import write_whole
-from trainers.errors import UnreadableModel
 from trainers.grpo.arms.kinds import AT_GRPO, KINDS, ArmName, Kind, Spent, slug
 from trainers.grpo.arms.tuning import OWN, Tuning
 from trainers.grpo.in_process import Evaluated
+from trainers.kept_records import find_record, write_record
 
 RESULT = "result.json"
 
@@ -147,19 +146,12 @@ class ArmResult(Record):
 def write_result(folder: Path, result: ArmResult) -> ArmResult:
     """Into the arm's folder; an arm that has one is finished."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / RESULT, result.model_dump_json(indent=1) + "\n")
+    write_record(folder / RESULT, result)
     return result
 
 
 def read_result(folder: Path) -> ArmResult | None:
     """Of a finished arm; None if it is not finished. Raises `UnreadableModel`."""
-    path = folder / RESULT
-    if not path.exists():
-        return None
-    try:
-        return ArmResult.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        why = error.errors()[0]["msg"]
-        raise UnreadableModel(
-            f"{path} is damaged ({why}); remove {folder}, then run the same command again"
-        ) from error
+    return find_record(
+        folder / RESULT, ArmResult, f"remove {folder}, then run the same command again"
+    )

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from runtime.whole_files import write_whole
 from trainers.grpo.arms.folder import (
     REPORT,
     Watcher,
     claim,
     do_arms,
-    read_whole,
     results_of,
     timed,
 )
 from trainers.grpo.arms.results import Arm
 from trainers.grpo.demo.report import DemoReport, Share, report_of
 from trainers.grpo.demo.settings import ARMS, DemoSettings
+from trainers.kept_records import find_record, write_record
 
 
 def run(
@@ -36,8 +35,9 @@ def run(
     """
     claim(output, settings, restart=restart)
     report = output / REPORT
-    if report.exists():
-        return read_whole(report, DemoReport)
+    finished = find_record(report, DemoReport)
+    if finished is not None:
+        return finished
     arms = arms_of(settings)
     with timed(output) as seconds:
         if not do_arms(arms, output, jobs=jobs, watcher=watcher):
@@ -45,7 +45,7 @@ def run(
         solved = settings.game.baselines(settings.test_seed, settings.held_out)
         by_hand = {name: Share.of(own, settings.held_out) for name, own in solved.items()}
         found = report_of(settings, results_of(arms, output), by_hand, seconds() / 60)
-    write_whole(report, found.model_dump_json(indent=1) + "\n")
+    write_record(report, found)
     return found
 
 

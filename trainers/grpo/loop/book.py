@@ -23,11 +23,11 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from agents.records import Record, Task, Trajectory
-from runtime.whole_files import write_whole
-from trainers.errors import UnreadableModel
 from trainers.full_disks import writing
 from trainers.grpo.learnable import Worth
 from trainers.grpo.loop.settings import LoopSettings
+from trainers.kept_records import damaged, find_record, read_record, write_record
+from workers.whole_files import write_whole
 
 Fate = Literal[Worth, "stale", "foreign"]
 """Or, whatever it is worth, `stale`: sampled by a version too old. `foreign`: by weights that this
@@ -116,7 +116,7 @@ class Book:
     def waves(self, number: int) -> list[Wave]:
         """That were planned for a round so far."""
         paths = sorted(self.round(number).glob("wave-*.plan.json"), key=_wave_number)
-        return [read_page(path, Wave) for path in paths]
+        return [read_record(path, Wave) for path in paths]
 
     def plan(self, wave: Wave) -> None:
         path = self.round(wave.round) / f"wave-{wave.number}.plan.json"
@@ -132,7 +132,7 @@ class Book:
             lines = path.read_bytes().splitlines()
             return tuple(Trajectory.model_validate_json(line) for line in lines)
         except ValidationError as error:
-            raise _damaged(path, error) from error
+            raise damaged(path, error) from error
 
     def keep(self, wave: Wave, trajectories: Sequence[Trajectory]) -> None:
         lines = "\n".join(each.model_dump_json() for each in trajectories)
@@ -149,11 +149,11 @@ class Book:
         write_page(self.round(sealed.round) / "groups.json", sealed)
 
     def sealed(self, number: int) -> SealedRound:
-        return read_page(self.round(number) / "groups.json", SealedRound)
+        return read_record(self.round(number) / "groups.json", SealedRound)
 
     def served(self, number: int) -> Served:
         path = self.round(number) / "served.json"
-        return read_page(path, Served) if path.exists() else Served()
+        return find_record(path, Served) or Served()
 
     def note_served(self, number: int, versions: Mapping[str, int]) -> None:
         before = self.served(number)
@@ -174,24 +174,11 @@ class Book:
         return self.round(wave.round) / f"wave-{wave.number}.runs.jsonl"
 
 
-def read_page(path: Path, kind: type[PageT]) -> PageT:
-    """Raises `UnreadableModel` for a damaged file."""
-    try:
-        return kind.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        raise _damaged(path, error) from error
-
-
 def write_page(path: Path, page: BaseModel) -> None:
     """Whole or not at all. Raises `NotEnoughDisk`."""
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, page.model_dump_json(indent=1) + "\n")
-
-
-def _damaged(path: Path, error: ValidationError) -> UnreadableModel:
-    why = error.errors()[0]["msg"]
-    return UnreadableModel(f"{path} is damaged ({why}); --restart trains anew")
+        write_record(path, page)
 
 
 def _wave_number(path: Path) -> int:

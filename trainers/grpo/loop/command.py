@@ -198,14 +198,15 @@ def claim(output: Path, settings: LoopSettings, *, restart: bool) -> Book:
     """Make the folder this loop's own. Raises `TrainingError` if it is another training's."""
     from runtime.learned_tokens import LEARNED_TOKENS
     from trainers.checkpoints import require_same_recipe, require_unused
-    from trainers.grpo.loop.book import Book, Claim, read_page, write_page
+    from trainers.grpo.loop.book import Book, Claim, write_page
     from trainers.grpo.page import PAGE
     from trainers.grpo.pipeline import CHECKPOINTS, POLICIES
     from trainers.grpo.report import REPORT
+    from trainers.kept_records import read_record
 
     path = output / "loop.json"
     if path.exists() and not restart:
-        found = read_page(path, Claim)
+        found = read_record(path, Claim)
         require_same_recipe(found.settings, settings, output)
         return Book(output, found.id)
     if path.exists():

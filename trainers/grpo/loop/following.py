@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trainers.checkpoints import require_same_recipe
 from trainers.grpo.kept_ratios import KeptRatios
-from trainers.grpo.loop.book import Claim, read_page
+from trainers.grpo.loop.book import Claim
 from trainers.grpo.loop.line import End, EndedWithFirst, Line, Start, Step, Word
 from trainers.grpo.loop.rounds import LoopState, learner_of
 from trainers.grpo.loop.settings import LoopSettings
@@ -14,6 +14,7 @@ from trainers.grpo.pipeline import CHECKPOINTS
 from trainers.grpo.settings import GrpoSettings
 from trainers.grpo.storing import restore
 from trainers.interruption import Interruption, deferred_interrupt
+from trainers.kept_records import find_record
 from trainers.network import load_base
 from trainers.processes import unshared
 
@@ -37,7 +38,7 @@ def follow(grpo: GrpoSettings, output: Path, keep_ratios: int, line: Line) -> No
 def _claimed(start: Start, grpo: GrpoSettings, output: Path, line: Line) -> LoopSettings:
     """What the first process has written down in the folder."""
     path = output / "loop.json"
-    claim = read_page(path, Claim) if path.exists() else None
+    claim = find_record(path, Claim)
     if claim is None or claim.id != start.training:
         raise unshared(output, line.processes)
     bounded = grpo.model_copy(update={"staleness": claim.settings.grpo.staleness})

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agents.records import Record
-from trainers.grpo.loop.book import read_page
 from trainers.grpo.loop.settings import LoopSettings
 from trainers.grpo.report import REPORT, StepFacts, summaries
+from trainers.kept_records import find_record
 
 
 class Seconds(Record):
@@ -142,7 +142,7 @@ class LoopReport(Record):
 def read_loop_report(output: Path) -> LoopReport | None:
     """Of a finished loop; None if it is not finished. Raises `UnreadableModel`."""
     path = output / REPORT
-    return read_page(path, LoopReport) if path.exists() else None
+    return find_record(path, LoopReport)
 
 
 def last_line(report: LoopReport) -> dict[str, object]:

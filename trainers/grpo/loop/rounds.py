@@ -31,7 +31,6 @@ from runtime.admission_notice import AdmissionNotice
 from runtime.client import Client
 from runtime.config import Settings
 from runtime.errors import UserError
-from runtime.whole_files import write_whole
 from runtime.words import counted
 from trainers.checkpoints import CheckpointState, forget_work
 from trainers.curves import Curves
@@ -70,6 +69,7 @@ from trainers.memory import keep_freed_memory, peak_memory_mb
 from trainers.processes import Processes
 from trainers.publishing import Publication
 from workers.engines.torch.loading import LoadedModel
+from workers.whole_files import write_whole
 
 PATIENCE_SECONDS = 300.0
 """That a bus may be away before the loop ends, to be gone on with."""

@@ -1,0 +1,53 @@
+"""A record in a file of its own: whole or not at all, and read again by who goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from trainers.errors import TrainingError, UnreadableModel
+from workers.whole_files import write_whole
+
+RESTART = "--restart trains anew"
+RecordT = TypeVar("RecordT", bound=BaseModel)
+
+
+def write_record(path: Path, record: BaseModel) -> None:
+    """Whole or not at all: half of one would be taken for something finished that is damaged.
+    Raises OSError."""
+    write_whole(path, record.model_dump_json(indent=1) + "\n")
+
+
+def read_record(
+    path: Path,
+    kind: type[RecordT],
+    advice: str = RESTART,
+    failure: type[TrainingError] = UnreadableModel,
+) -> RecordT:
+    """Raises `failure`, which ends in the advice, for a damaged file; OSError for none."""
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise damaged(path, error, advice, failure) from error
+
+
+def damaged(
+    path: Path,
+    error: ValidationError,
+    advice: str = RESTART,
+    failure: type[TrainingError] = UnreadableModel,
+) -> TrainingError:
+    """What to raise for a file of which the first thing wrong is that."""
+    return failure(f"{path} is damaged ({error.errors(include_url=False)[0]['msg']}); {advice}")
+
+
+def find_record(
+    path: Path,
+    kind: type[RecordT],
+    advice: str = RESTART,
+    failure: type[TrainingError] = UnreadableModel,
+) -> RecordT | None:
+    """None if there is no such file. Raises `failure` for a damaged one."""
+    return read_record(path, kind, advice, failure) if path.exists() else None
