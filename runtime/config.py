@@ -277,6 +277,12 @@ class Settings(BaseSettings):
         return self.model_dump_json(exclude_unset=False)
 
 
+def chosen_profile(given: str | None, environ: Mapping[str, str] | None = None) -> str:
+    """The profile that is given, else the environment's, else the default one."""
+    environ = os.environ if environ is None else environ
+    return given or environ.get("SWITCHYARD_PROFILE") or DEFAULT_PROFILE
+
+
 def load(
     profile: str | None = None,
     *,
@@ -290,7 +296,7 @@ def load(
     """
     environ = os.environ if environ is None else environ
     layers = [
-        *profile_layers(profile or environ.get("SWITCHYARD_PROFILE") or DEFAULT_PROFILE),
+        *profile_layers(chosen_profile(profile, environ)),
         environment_layer(Settings, environ),
         override_layer(overrides),
     ]

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runtime.config import Settings, configured_redis_url, load, load_beside, resolved_file
+from runtime.config import (
+    Settings,
+    chosen_profile,
+    configured_redis_url,
+    load,
+    load_beside,
+    resolved_file,
+)
 from runtime.config_sources import absolute_profile
 from runtime.errors import Unreachable
 from runtime.logging import to_stderr
@@ -18,6 +25,8 @@ class Deployment:
     settings: Settings
     state: StateDirectory
     run: RunFile | None
+    profile: str
+    """That the settings are of: its name, or the whole path of its file."""
 
 
 def find(
@@ -38,11 +47,11 @@ def find(
             settings = resolved_file(state.resolved)
             if other or overrides:
                 settings = load_beside(settings, other, overrides=overrides)
-            return Deployment(settings, state, run)
+            return Deployment(settings, state, run, absolute_profile(other or run.profile))
     settings = load(profile, overrides=overrides, redis_url=redis_url)
     if settings.own_redis:
         raise _absent(state, ", or name its bus with --redis-url")
-    return Deployment(settings, state, None)
+    return Deployment(settings, state, None, absolute_profile(chosen_profile(profile)))
 
 
 def local(state: StateDirectory | None = None) -> RunFile:

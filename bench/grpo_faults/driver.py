@@ -13,7 +13,7 @@ from math import ceil
 from pathlib import Path
 
 from bench.bus_bench.redis_process import RedisProcess
-from bench.errors import BenchError
+from bench.errors import BenchError, UsageError
 from bench.faults.chaos import Chaos
 from bench.faults.collection import gather
 from bench.faults.driver import LEASE_SECONDS, bus_settings
@@ -24,7 +24,7 @@ from bench.grpo_faults.kept import KeptAdapters
 from bench.grpo_faults.model import write_base
 from bench.grpo_faults.trainer import Trainer
 from bus import BusSettings, Policy
-from bus.policies import policies
+from bus.policies import MAX_VERSIONS, policies
 from runtime.client import Client
 from trainers.grpo.loop.book import Book, Claim, SealedRound, Served, Wave
 from trainers.kept_records import read_record
@@ -257,8 +257,15 @@ class LoopDriver:
 
 def work_of(base: Path, *, groups: int, seed: int, puzzles: int, staleness: int) -> LoopWork:
     """Rounds of small grids until about so many groups are sealed, by a base that says legal moves
-    by chance."""
+    by chance. Raises `UsageError` for more rounds than versions are kept of a policy, by which the
+    checker tells them apart."""
     rounds = ceil(groups / (puzzles * GROUPS_PER_PUZZLE))
+    if rounds >= MAX_VERSIONS:
+        raise UsageError(
+            f"--groups {groups:,} of --puzzles {puzzles} are {rounds:,} rounds, and the bus keeps "
+            f"{MAX_VERSIONS} versions of a policy: give --puzzles "
+            f"{ceil(groups / ((MAX_VERSIONS - 1) * GROUPS_PER_PUZZLE))} or more"
+        )
     arguments = (
         "--weights", "lora", "--rank", "2", "--game", "plan_path", "--size", "5",
         "--setting", f"turns={TURNS}", "--setting", "brief=true", "--no-instructions",

@@ -29,11 +29,9 @@ class Trainer:
             "SWITCHYARD_STATE": str(folder / "state"),
         }
         self._process: subprocess.Popen[bytes] | None = None
-        self.starts = 0
 
     def start(self) -> None:
         """Start it, or go on."""
-        self.starts += 1
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
@@ -52,11 +50,10 @@ class Trainer:
         return True
 
     def finished(self) -> bool:
-        """Whether the loop is done. Raises `BenchError`, with its last words, if it gave up."""
-        if self._process is None:
-            return False
-        code = self._process.poll()
-        if code in (None, -signal.SIGKILL):
+        """Whether the loop is done. Raises `BenchError`, with its last words, if it gave up, or if
+        somebody else has killed it."""
+        code = None if self._process is None else self._process.poll()
+        if code is None:
             return False
         if code == 0:
             return True

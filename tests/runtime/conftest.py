@@ -113,7 +113,8 @@ class Deployment:
         """What `runtime status --json` prints, without the cost of a process per look."""
         run = self.state.running()
         assert run is not None, "no deployment runs"
-        where = deployment_of.Deployment(resolved_file(self.state.resolved), self.state, run)
+        settings = resolved_file(self.state.resolved)
+        where = deployment_of.Deployment(settings, self.state, run, run.profile)
         return asyncio.run(collected(where)).model_dump()
 
     def workers(self, kind: str, state: str = "ready") -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -342,6 +343,8 @@ def _require_only(context: typer.Context, *known: str) -> None:
 
 def _require_heeded(context: typer.Context, settings: GrpoSettings, *, served: bool) -> None:
     """Raises `TrainingError` for an option that the others leave no meaning."""
+    from runtime.config_sources import URL_VARIABLE
+
     objective, given = settings.objective, _given(context)
     team_counts = settings.grouping != "at-grpo" or settings.reward.scheme in (None, "paper")
     for names, heeded, of in (
@@ -353,7 +356,8 @@ def _require_heeded(context: typer.Context, settings: GrpoSettings, *, served: b
         (("clip_low", "clip_high", "dual_clip"), objective.correction != "truncated",
          "every --correction but truncated"),
         (("pool", "redis_url", "wait"), served, "--publish and --loop"),
-        (("profile",), served and "redis_url" in given, "--redis-url"),
+        (("profile",), served and ("redis_url" in given or URL_VARIABLE in os.environ),
+         "--redis-url"),
     ):  # fmt: skip
         for name in names:
             if name in given and not heeded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -108,6 +109,7 @@ def prompts(
     """
     from agents.errors import AgentError
     from runtime.commands.ask import parse_policies
+    from runtime.config_sources import URL_VARIABLE
     from runtime.deployment import find
     from runtime.errors import UserError
     from trainers.output_lock import locked
@@ -116,8 +118,11 @@ def prompts(
     from trainers.prompt_search.preparation import Asked, options_of, prepared
     from trainers.prompt_search.report import read_report
 
-    if profile is not None and redis_url is None:
-        raise TrainingError("--profile only applies with --redis-url: add that, or leave it out")
+    if profile is not None and redis_url is None and URL_VARIABLE not in os.environ:
+        raise TrainingError(
+            f"--profile only applies with --redis-url, or with {URL_VARIABLE} in the environment: "
+            "add one of them, or leave it out"
+        )
     where = find(redis_url=redis_url, profile=profile)
     try:
         chosen = parse_policies(policy or [], where.settings)
@@ -205,13 +210,8 @@ def _searched(
         if log.notice:
             shown.say(log.notice)
         found = asyncio.run(search(shown))
-    write_found(output, found, _profile_of(where))
+    write_found(output, found, where.profile)
     return found.report
-
-
-def _profile_of(where: Deployment) -> str | None:
-    """What a profile that goes on from the deployment's extends: its name, or its whole path."""
-    return None if where.run is None else where.run.profile
 
 
 class _Shown(ShownProgress):

@@ -76,7 +76,7 @@ def write_candidates(output: Path, candidates: Mapping[str, Sequence[Candidate]]
                 write_whole(folder / f"{one.label}.md", one.content)
 
 
-def write_found(output: Path, found: Found, extends: str | None) -> None:
+def write_found(output: Path, found: Found, extends: str) -> None:
     """Everything that a search leaves; the report, which says that it is finished, at the end.
 
     `extends` is the profile of the deployment that it was made on.
@@ -91,10 +91,8 @@ def write_found(output: Path, found: Found, extends: str | None) -> None:
     write_record(output / REPORT, found.report)
 
 
-def _profile(adopted: Mapping[str, Candidate], extends: str | None) -> str:
+def _profile(adopted: Mapping[str, Candidate], extends: str) -> str:
     lines = ["# What `train prompts` adopted, over the profile that it was measured on."]
-    if extends is not None:
-        lines.append(f"extends = {json.dumps(extends)}")
-    lines.append("\n[prompts]")
+    lines += [f"extends = {json.dumps(extends)}", "\n[prompts]"]
     lines += [f'{name} = "{PROMPTS}/{name}.md"' for name in adopted]
     return "\n".join(lines) + "\n"

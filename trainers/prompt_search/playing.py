@@ -72,7 +72,7 @@ class Played(Record):
     key: Key
     run_id: str
     fault: str
-    """What is wrong with it; empty if the question is solved. Of a proposal always empty."""
+    """What is wrong with it; empty if the question is solved. A proposal solves none."""
     outcome: Outcome
     reason: str
     answer: str
@@ -251,7 +251,7 @@ class Player:
                 run_id=run_id,
             )
 
-        return await self._once((prompt, str(number)), run, lambda ended: "", whole=True)
+        return await self._once((prompt, str(number)), run, lambda ended: "no question", whole=True)
 
     async def _once(
         self,

@@ -195,7 +195,13 @@ def _tasks(asked: Asked, deployment: Settings) -> TaskFile | None:
 def _candidates(
     asked: Asked, playing: Sequence[str], files: Mapping[str, str]
 ) -> dict[str, list[Candidate]]:
-    shipped = {prompt.name: prompt for role in playing for prompt in roles.get(role).prompts}
+    shipped = {
+        prompt.name: prompt
+        for role in playing
+        for prompt in roles.get(role).prompts
+        # An agent of a game has a prompt for calls and one for programs, and reads one of them.
+        if asked.game is None or prompt.name.endswith("_python") == _by_program(asked)
+    }
     for name in asked.prompts:
         if name not in shipped:
             pair = asked.workflow == PairWorkflow.name
@@ -212,6 +218,11 @@ def _candidates(
         current = in_force(shipped[name], files.get(f"{name}.md"))
         others = [one for one in variants.get(name, []) if one.prompt.text != current.prompt.text]
         if not others and not asked.limits["propose"]:
+            if name in asked.prompts:
+                raise TrainingError(
+                    f"--prompt {name}: there is no candidate beside the prompt in force: give a "
+                    "file of another text by --variants, or let a model write some by --propose"
+                )
             continue
         found[name] = [current, *others]
     if not found:
@@ -220,6 +231,11 @@ def _candidates(
             "--variants, or let a model write some by --propose N --proposer POLICY"
         )
     return found
+
+
+def _by_program(asked: Asked) -> bool:
+    """Whether the tool agent of a game writes programs in place of calls."""
+    return bool(asked.setting.get("python"))
 
 
 def _require_proposer(asked: Asked) -> None:

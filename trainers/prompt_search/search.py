@@ -129,12 +129,12 @@ class Search:
             await asyncio.gather(*(self._ask(arms[label], asked) for label in left))
             if number == 1:
                 _require_answers(arms[CURRENT].played)
+                refused = await self._proposals(name, arms, asked)
                 if _unread(arms):
                     self._watch.say(
                         f"{name}: no candidate changed a single token of any run: is the prompt "
                         "used in these runs, and does the model's chat template show it?"
                     )
-                refused = await self._proposals(name, arms, asked)
                 left = list(arms)
             order = ranked({label: arms[label].solved for label in left})
             # Proposals that came to nothing leave fewer than planned.

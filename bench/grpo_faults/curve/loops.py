@@ -86,7 +86,7 @@ class Look(Record):
 
     round: int
     outcomes: str = Field(pattern=r"^[01]+$")
-    """Of the held-out puzzles, greedily, in order: `1` solved, `0` not."""
+    """Of the held-out puzzles at temperature 1, in order: `1` solved, `0` not."""
 
     @property
     def solved(self) -> int:

@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 
 from agents.records import Outcome, Task, Trajectory
 from agents.workflows.pair import agreement_rate
-from bus import BusError, BusUnavailable
+from bus import BusError, BusUnavailable, outlast
 from runtime.admission_notice import AdmissionNotice
 from runtime.client import Client
 from runtime.config import Settings
@@ -50,7 +50,7 @@ from trainers.grpo.loop.planning import TooFewPuzzles, further_puzzles, planned_
 from trainers.grpo.loop.pruning import give_up_old
 from trainers.grpo.loop.report import LoopReport, RoundFacts, Seconds
 from trainers.grpo.loop.rollouts import Rollouts
-from trainers.grpo.loop.serving import serve
+from trainers.grpo.loop.serving import PUBLISH_SECONDS, serve
 from trainers.grpo.loop.settings import LoopSettings
 from trainers.grpo.page import PAGE
 from trainers.grpo.pipeline import CHECKPOINTS, POLICIES, begun
@@ -73,6 +73,8 @@ from workers.whole_files import write_whole
 
 PATIENCE_SECONDS = 300.0
 """That a bus may be away before the loop ends, to be gone on with."""
+RETRY_SECONDS = 0.5
+"""Between two tries to connect: a server that is down refuses them at once."""
 LOOK_SECONDS = 0.1
 
 T = TypeVar("T")
@@ -250,13 +252,16 @@ class Loop:
                 raise TrainingError(f"--loop: {error}") from error
             except BusUnavailable as error:
                 now = time.monotonic()
-                # A phase that was at work for so long has met a new outage.
-                away = now if away is None or now - began > PATIENCE_SECONDS else away
+                if away is None or now - began > PATIENCE_SECONDS:
+                    # A phase that was at work for so long has met a new outage.
+                    away = now
+                    self.watch.say(f"waiting for the bus: {error}")
                 if now - away > PATIENCE_SECONDS:
                     raise TrainingError(
                         f"--loop: {error}. Then go on with the same command"
                     ) from error
-                self.watch.say(f"waiting for the bus: {error}")
+                self._stop_if_asked()
+                time.sleep(RETRY_SECONDS)
             except BusError as error:
                 raise TrainingError(f"--loop: {error}") from error
 
@@ -289,7 +294,12 @@ class Loop:
             self.wait,
             self.watch.say,
         )
-        await give_up_old(client.bus, self.book, number, served, self.keeping.published)
+        await outlast(
+            "give up old versions",
+            lambda: give_up_old(client.bus, self.book, number, served, self.keeping.published),
+            give_up_after=PUBLISH_SECONDS,
+            where=client.bus.settings.safe_url,
+        )
         return served
 
     async def _roll_out(self, number: int, client: Client) -> _Rolled:

@@ -12,6 +12,9 @@ from trainers.errors import TrainingError
 from trainers.grpo.loop.book import Book
 from trainers.publishing import Publication
 
+PUBLISH_SECONDS = 60.0
+"""That the bus may be away while a change of its policies is under way."""
+
 
 async def serve(
     bus: Bus,
@@ -38,12 +41,15 @@ async def serve(
         published = changed.policy.published_at(changed.policy.current)
         if changed.refusals and published is not None and published < began:
             changed = await _changed(bus, each.policy, _again(path), wait)
+        versions[each.policy] = changed.policy.current
         if changed.refusals:
+            if number:
+                # Runs that were begun ahead may have answers of those who did not refuse it.
+                book.note_served(number, versions)
             raise TrainingError(
                 f"--loop: {each.policy} {changed.refusals[0]}. Mend that, then go on with the same "
                 "command"
             )
-        versions[each.policy] = changed.policy.current
         late = [worker for worker, words in changed.states.items() if words == "not yet"]
         if late or not changed.states:
             who = ", ".join(late) or f"no worker of the pool {changed.policy.pool}"
@@ -60,7 +66,7 @@ async def _changed(
         return await outlast(
             "publish",
             lambda: policy_changes.change(bus, policy, to, wait),
-            give_up_after=max(wait, 60.0),
+            give_up_after=max(wait, PUBLISH_SECONDS),
             where=bus.settings.safe_url,
         )
     except PolicyError as error:
