@@ -70,6 +70,8 @@ class Consumer:
         self._running: set[asyncio.Task[None]] = set()
         self._asked = 0
         """Places that readers have asked Redis to fill."""
+        self._kept = 0
+        """Places that readers leave to the next sweep."""
         self._known_work = 0
         """Readers in line for a place whose shard had work when they last looked."""
         self._turn = asyncio.Lock()
@@ -87,6 +89,17 @@ class Consumer:
     @property
     def free(self) -> int:
         return max(0, self._concurrency - len(self._running))
+
+    @property
+    def _spare(self) -> int:
+        """Places that a reader may ask Redis to fill; negative where it was asked for more."""
+        return self.free - self._asked - self._kept
+
+    def keep(self, places: int) -> None:
+        """Leave so many places to the next sweep, instead of reading new work into them."""
+        self._kept = min(places, self._concurrency)
+        if self._spare > 0:
+            self._room.set()
 
     async def run(self) -> None:
         """Serve until `drain` is called; then finish what is in hand and return."""
@@ -165,7 +178,7 @@ class Consumer:
         try:
             async with self._turn:
                 while not self.draining:
-                    spare = self.free - self._asked
+                    spare = self._spare
                     if spare > 0:
                         all_there_are = more or self.bus.keys.shards == 1
                         count = max(1, spare // len(self.streams)) if all_there_are else 1
@@ -187,7 +200,7 @@ class Consumer:
             return found or []
         finally:
             self._asked -= count * len(wanted)
-            if self.free > self._asked:
+            if self._spare > 0:
                 self._room.set()
 
     def _block(self, more: bool) -> int | None:
@@ -210,7 +223,7 @@ class Consumer:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
-        if self.free > self._asked:
+        if self._spare > 0:
             self._room.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("delivery left to its lease", error=str(error), kind=type(error).__name__)

@@ -1,7 +1,9 @@
 """Recovery: expired leases, due retries, overdue runs and dead consumers.
 
 Every worker with a free place sweeps, one at a time per stream (a short lock), at jittered
-intervals. The cursor of the scan is kept, so that entries behind a long list are reached too.
+intervals. The cursor of the scan is kept, so that entries behind a long list are reached too. A
+worker without one takes nothing that it could not begin, but where a lease has expired it keeps the
+next places that it has for the sweep: under a backlog readers would fill each of them at once.
 """
 
 from __future__ import annotations
@@ -48,6 +50,10 @@ class Swept(Protocol):
     @property
     def draining(self) -> bool: ...
 
+    def keep(self, places: int) -> None:
+        """Leave so many places to the next sweep, instead of reading new work into them."""
+        ...
+
     def take(self, shard: Shard, stream: str, entry: str, body: bytes, count: int) -> None:
         """Start handling a delivery that this consumer now holds."""
         ...
@@ -73,28 +79,24 @@ class Sweeper:
         while True:
             await asyncio.sleep(settings.sweep_seconds * random.uniform(0.8, 1.2))
             try:
+                late = 0
                 for shard in self._bus.keys.all_shards():
                     for stream in self._consumer.streams:
-                        await self._sweep(shard, stream)
+                        late += await self._sweep(shard, stream)
+                self._consumer.keep(late)
                 if time.monotonic() >= self._next_reap:
                     await self._reap()
                 failures = 0
             except OUTAGE as error:
+                self._consumer.keep(0)
                 failures += 1
                 if failures & (failures - 1) == 0:
                     log.warning("sweep failed", error=str(error), tries=failures)
 
-    async def _sweep(self, shard: Shard, stream: str) -> None:
+    async def _sweep(self, shard: Shard, stream: str) -> int:
+        """How many expired leases were left where they are for want of a place."""
         if self._consumer.draining:
-            return
-        free = self._consumer.free
-        if free == 0:
-            # The lock is left to a worker that can take what it finds; deadlines can't wait.
-            overdue = await self._bus.redis.zrangebyscore(
-                shard.active, "-inf", int(time.time() * 1000), start=0, num=50
-            )
-            await self._end_overdue(overdue)
-            return
+            return 0
         settings = self._bus.settings
         key = shard.work(stream)
         scan = self._scan.get(key, SCAN_MOST)
@@ -102,27 +104,25 @@ class Sweeper:
             self._bus.redis,
             "sweep",
             [key, shard.delayed(stream), shard.lock(stream), shard.active, shard.history],
-            [GROUP, self._consumer.name, settings.lease_ms, free, self._cursors.get(key, b"0-0"),
-             max(1, int(settings.sweep_seconds * 500)), int(settings.history), scan],
+            [GROUP, self._consumer.name, settings.lease_ms, self._consumer.free,
+             self._cursors.get(key, b"0-0"), max(1, int(settings.sweep_seconds * 500)), int(settings.history), scan],
         )  # fmt: skip
         if not found:
-            return
-        cursor, promoted, taken, overdue = found
+            return 0
+        cursor, promoted, taken, overdue, late = found
         self._cursors[key] = cursor
         at_end = cursor == b"0-0"
-        self._scan[key] = SCAN_MOST if taken or at_end else max(SCAN_LEAST, scan // 2)
+        self._scan[key] = SCAN_MOST if taken or late or at_end else max(SCAN_LEAST, scan // 2)
         if promoted:
             log.debug("retries due", stream=stream, count=promoted)
         for entry, body, count in taken:
             log.info("lease taken over", stream=stream, entry=entry.decode(), delivery=count)
             self._consumer.take(shard, stream, entry.decode(), body, int(count))
-        await self._end_overdue(overdue)
-
-    async def _end_overdue(self, overdue: list[bytes]) -> None:
         for run_id in overdue:
             await self._bus.end_run(
                 run_id.decode(), "deadline", "its deadline passed", only_if_overdue=True
             )
+        return late
 
     async def _reap(self) -> None:
         self._next_reap = time.monotonic() + self._silent_ms / 2000

@@ -4,10 +4,13 @@
 -- ARGV: group, consumer, lease ms, free places of the caller, cursor, lock ms, history flag,
 --       entries to look at
 -- Returns {} if another worker sweeps now, else
---       {next cursor, promoted, {{id, envelope, delivery count}…}, {overdue run ids…}}
+--       {next cursor, promoted, {{id, envelope, delivery count}…}, {overdue run ids…}, late}
+-- A caller without a free place takes nothing, and leaves the lock to one that has. `late`: how many
+-- expired leases were seen for which the caller has no place.
 -- Race closed: many workers that claim the same entries; a scan that always starts at 0-0 and
 -- never reaches later entries (the cursor is the caller's to keep).
-if not redis.call('SET', KEYS[3], ARGV[2], 'NX', 'PX', ARGV[6]) then return {} end
+local free = tonumber(ARGV[4])
+if free > 0 and not redis.call('SET', KEYS[3], ARGV[2], 'NX', 'PX', ARGV[6]) then return {} end
 local now = now_ms()
 redis.call('PEXPIRE', KEYS[1], STREAM_LIFE)
 redis.call('PEXPIRE', KEYS[2], STREAM_LIFE)
@@ -22,7 +25,6 @@ end
 local scan = tonumber(ARGV[8])
 local taken = {}
 local cursor = ARGV[5]
-local free = tonumber(ARGV[4])
 local looked = 0
 while free > 0 and looked < scan do
   local r = redis.call('XAUTOCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[3], cursor, 'COUNT', free)
@@ -41,5 +43,15 @@ while free > 0 and looked < scan do
   end
   if cursor == '0-0' then break end
 end
+local late = 0
+if free == 0 then
+  local most = math.max(2, math.floor(scan / 10))
+  local seen = redis.call('XPENDING', KEYS[1], ARGV[1], cursor, '+', most)
+  for _, entry in ipairs(seen) do
+    if entry[3] >= tonumber(ARGV[3]) then late = late + 1 end
+  end
+  -- What is late is where the next look begins, which may take it.
+  if late == 0 then cursor = #seen == most and seen[most][1] or '0-0' end
+end
 local overdue = redis.call('ZRANGE', KEYS[4], '-inf', now, 'BYSCORE', 'LIMIT', 0, 50)
-return {cursor, #due, taken, overdue}
+return {cursor, #due, taken, overdue, late}

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import time
 
-from bus import Bus, Delivery, scripts
+from bus import Bus, Delivery, Retry, scripts
 from bus.keys import GROUP
 from tests.bus.payloads import admit
 from tests.bus.serving import ended, finishing, letters, pending, serving, until
@@ -110,6 +110,64 @@ async def test_a_worker_without_a_free_place_leaves_the_sweep_to_one_that_has(bu
 
 async def _holds(bus: Bus, stream: str) -> bool:
     return await pending(bus, stream) == 1
+
+
+async def test_under_a_backlog_a_full_worker_keeps_its_next_place_for_what_a_dead_one_held(
+    bus: Bus,
+) -> None:
+    """Readers would fill each place at once, and sweeps find none until the backlog ends."""
+    doors = [asyncio.Event() for _ in range(5)]
+    order: list[str] = []
+
+    async def handler(delivery: Delivery) -> None:
+        order.append(delivery.envelope.run_id)
+        await doors[len(order) - 1].wait()
+        await finishing(delivery)
+
+    with worker_process(bus.settings, behaviour="hold") as doomed:
+        await doomed.heard("ready")
+        lost = await admit(bus)
+        await doomed.heard("took")
+        doomed.send(signal.SIGKILL)
+        await doomed.gone()
+    backlog = [await admit(bus) for _ in range(4)]
+    async with serving(bus, ["planner"], handler, places=1) as consumer:
+        await until(
+            lambda: consumer._kept == 1,  # pyright: ignore[reportPrivateUsage]
+            "the lease that expired is seen",
+        )
+        for door in doors:
+            door.set()
+        for run_id in (lost, *backlog):
+            await ended(bus, run_id)
+    assert order[1] == lost
+    assert sorted([order[0], *order[2:]]) == sorted(backlog)
+
+
+async def test_a_full_worker_lets_due_retries_go_back_to_their_stream(bus: Bus) -> None:
+    release, held = asyncio.Event(), list[str]()
+
+    async def handler(delivery: Delivery) -> None:
+        if not held:
+            held.append(delivery.envelope.run_id)
+            raise Retry("not yet", delay=0.3)
+        await release.wait()
+        await finishing(delivery)
+
+    async with serving(bus, ["planner"], handler, places=1):
+        first = await admit(bus)
+        delayed = bus.keys.shard_of(first).delayed("planner")
+        await until(lambda: _size(bus, delayed, 1), "the retry waits")
+        second = await admit(bus)
+        await until(lambda: _holds(bus, "planner"), "the worker is full")
+        await until(lambda: _size(bus, delayed, 0), "the retry is due")
+        release.set()
+        await ended(bus, first)
+        await ended(bus, second)
+
+
+async def _size(bus: Bus, key: str, size: int) -> bool:
+    return await bus.redis.zcard(key) == size
 
 
 async def test_a_message_that_kills_its_worker_is_buried_after_the_last_attempt(bus: Bus) -> None:
