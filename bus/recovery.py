@@ -105,7 +105,8 @@ class Sweeper:
             "sweep",
             [key, shard.delayed(stream), shard.lock(stream), shard.active, shard.history],
             [GROUP, self._consumer.name, settings.lease_ms, self._consumer.free,
-             self._cursors.get(key, b"0-0"), max(1, int(settings.sweep_seconds * 500)), int(settings.history), scan],
+             self._cursors.get(key, b"0-0"), max(1, int(settings.sweep_seconds * 500)),
+             int(settings.history), scan],
         )  # fmt: skip
         if not found:
             return 0
