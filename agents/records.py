@@ -282,7 +282,8 @@ class UsageEntry(Record):
     cost_micro_dollars: int = Field(ge=0)
     latency: Latency
     discarded: bool = False
-    """True when the result came too late to be used (its worker had lost the lease)."""
+    """True when the result came too late to be used (its worker had lost the lease), or was of no
+    use (for example, without what the request asked for)."""
     at: float
 
 

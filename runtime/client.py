@@ -17,9 +17,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Any
 
-import orjson
 import pydantic
 
 from agents.errors import AgentError
@@ -317,14 +315,9 @@ def _said_of_question(error: pydantic.ValidationError, prompt: str) -> str:
 
 async def ask(client: Client, run: Run) -> Trajectory:
     """Submit and wait; a caller that is cancelled meanwhile cancels the run."""
-    await client.submit(run)
     try:
+        await client.submit(run)
         return await client.wait(run.id)
     except asyncio.CancelledError:
         await client.cancel(run.id)
         raise
-
-
-def as_json(trajectory: Trajectory) -> Any:
-    """A trajectory as plain JSON."""
-    return orjson.loads(trajectory.model_dump_json())

@@ -43,6 +43,18 @@ SINGLE_KINDS = ("tool", "judge", "recorder", "jobs")
 """Worker kinds that need neither roles nor models."""
 
 
+def _instead_of_concurrency(kind: str, worker: WorkerSettings) -> str:
+    """What says how much workers of a kind do at once, where their `concurrency` does not and is
+    given all the same."""
+    if worker.concurrency == WorkerSettings.model_fields["concurrency"].default:
+        return ""
+    if worker.models:
+        return "a gpu worker takes models.POOL.max_concurrency of each of its pools"
+    if kind == "recorder":
+        return "a recorder writes what there is in one batch"
+    return "jobs.max_jobs is for all of them" if kind == "jobs" else ""
+
+
 def option_value(value: JsonValue) -> JsonValue:
     """An option of a workflow that may have been written as text: JSON, or else text."""
     try:
@@ -223,6 +235,10 @@ class Settings(BaseSettings):
                     f"workers.{kind} has neither roles nor models, so it would do nothing; "
                     + (f"did you mean workers.{nearest[0]}? " if nearest else "")
                     + f"Kinds: {', '.join(others)}"
+                )
+            if instead := _instead_of_concurrency(kind, worker):
+                raise ValueError(
+                    f"workers.{kind}.concurrency has no meaning: {instead}; leave it out"
                 )
             if worker.roles and worker.models:
                 raise ValueError(f"workers.{kind} has roles and models: make it two kinds")

@@ -247,9 +247,9 @@ def _is_server(pid: int, config: Path) -> bool:
         process = psutil.Process(pid)
         name = process.name()
         where = process.cwd()
+        alive = process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
-    alive = process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     return (
         alive
         and name.startswith(("redis-server", "valkey-server"))

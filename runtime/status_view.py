@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from runtime.dialogue import harmless
 from runtime.status import Status, WorkerStatus
 from runtime.tables import figures
 from runtime.words import counted
@@ -43,8 +44,8 @@ def rendered(status: Status) -> RenderableType:
         parts += [Text(), table]
     for worker in status.workers:
         if worker.reason:
-            parts += [Text(), Text(f"{worker.name}: {worker.reason}", style="red")]
-            parts += [Text(f"    {line}", style="dim") for line in worker.last_lines[-5:]]
+            parts += [Text(), Text(harmless(f"{worker.name}: {worker.reason}"), style="red")]
+            parts += [Text(harmless(f"    {line}"), style="dim") for line in worker.last_lines[-5:]]
     if status.dead_letters:
         parts += [
             Text(),
@@ -95,8 +96,9 @@ def _workers(status: Status) -> RenderableType:
             str(worker.pid or ""),
             duration(worker.up_seconds),
             str(worker.restarts or ""),
-            worker.version,
-            _does(worker),
+            Text(harmless(worker.version)),
+            # Words of servers and models: no markup, and nothing for a terminal to obey.
+            Text(harmless(_does(worker))),
         )
     return table
 

@@ -11,12 +11,14 @@ from contextlib import aclosing
 
 import structlog
 
+from agents.records import Call, PolicyRef, Usage
 from bus import Delivery, LeaseLost, RunEnded, error_reply
-from workers.completions import call_of, usage_entry
+from workers.completions import call_of, discarded_entry, usage_entry
 from workers.engines.protocol import (
     CannotContinue,
     Completion,
     Delta,
+    Discarded,
     Engine,
     EngineBroken,
     EngineError,
@@ -52,30 +54,38 @@ class Pool:
             raise RunEnded(f"run {envelope.run_id} is over")
         started = time.time()
         queued = max(0.0, started - delivery.published)
+        in_vain: list[Usage] = []
+        answer: tuple[Call, ...] = ()
         try:
             request = self._request(delivery, payload, deadline)
             if payload.stream:
-                done = await self._streamed(request, delivery, payload.agent)
+                done = await self._streamed(request, delivery, payload.agent, in_vain)
             else:
-                done = await self._generate(request, None)
+                done = await self._generate(request, None, in_vain)
         except EngineBroken:
             raise
         except EngineError as error:
             log.warning("completion failed", pool=self.name, kind=error.kind, error=str(error))
             reply = error_reply(error.kind, f"{self.name}: {error}", retryable=error.retryable)
-            await delivery.reply(reply, store=not error.retryable)
-            return
-        answer = tuple(
-            call_of(self.name, self.settings, self.engine, request, each, queued=queued)
-            for each in done
-        )
+            store = not error.retryable
+        else:
+            answer = tuple(
+                call_of(self.name, self.settings, self.engine, request, each, queued=queued)
+                for each in done
+            )
+            reply, store = calls.dump_json(answer), True
+        step = (envelope.run_id, payload.agent, envelope.turn, envelope.branch)
+        policy = PolicyRef(name=self.name, base=self.engine.base)
         entries = [
-            usage_entry(envelope.run_id, payload.agent, envelope.turn, envelope.branch, call)
-            for call in answer
+            *(
+                discarded_entry(*step, envelope.reply_key, policy, usage, self.settings)
+                for usage in in_vain
+            ),
+            *(usage_entry(*step, call) for call in answer),
         ]
         await delivery.reply(
-            calls.dump_json(answer),
-            store=True,
+            reply,
+            store=store,
             usage=[
                 (
                     entry.model_dump_json().encode(),
@@ -104,22 +114,23 @@ class Pool:
         )
 
     async def _streamed(
-        self, request: GenerateRequest, delivery: Delivery, agent: str
+        self, request: GenerateRequest, delivery: Delivery, agent: str, in_vain: list[Usage]
     ) -> list[Completion]:
         # Of several completions only the first is published: the others have nothing to go on from.
         continues = self.engine.capabilities.continuation and request.sampling.n == 1
         stream = TokenStream(delivery, agent, self.engine.base, continues)
         try:
-            return await self._generate(await stream.resume(request), stream)
+            return await self._generate(await stream.resume(request), stream, in_vain)
         except CannotContinue as error:
             # For example, a newer version of its adapter was published since another worker began.
             log.warning("begun anew", pool=self.name, error=str(error))
             stream.begin_anew()
-            return await self._generate(request, stream)
+            return await self._generate(request, stream, in_vain)
 
     async def _generate(
-        self, request: GenerateRequest, stream: TokenStream | None
+        self, request: GenerateRequest, stream: TokenStream | None, in_vain: list[Usage]
     ) -> list[Completion]:
+        """Adds to `in_vain` what was paid for and can't be used."""
         done: list[Completion] = []
         # Closing the iterator is what cancels the engine's work when this task is cancelled.
         async with aclosing(self.engine.submit(request)) as events:
@@ -127,6 +138,8 @@ class Pool:
                 if isinstance(event, Delta):
                     if stream is not None and event.index == 0:
                         await stream.write(event)
+                elif isinstance(event, Discarded):
+                    in_vain.append(event.usage)
                 else:
                     done.append(event)
         if stream is not None:

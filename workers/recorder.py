@@ -30,6 +30,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import structlog
+from pydantic import TypeAdapter
 
 from agents.records import RECORDS_VERSION, Outcome, Run, Step, Trajectory, UsageEntry
 from agents.workflows import rewarded
@@ -42,6 +43,8 @@ _Place = tuple[int, int]
 """Of an entry in its stream."""
 _Span = tuple[_Place, _Place]
 """Of a file: its first entry and its last."""
+
+_STEPS = TypeAdapter(tuple[Step, ...])
 
 LOCK_SECONDS = 5.0
 """A batch is written in a fraction of one."""
@@ -169,7 +172,7 @@ class Table:
                 row = {"shard": self._shard, "entry": entry, **self._row_of(fields)}
                 # One by one: a number that fits no column spoils its own row only.
                 rows[entry] = pa.RecordBatch.from_pylist([row], schema=self._schema)
-            except (ValueError, KeyError, TypeError, OverflowError) as error:
+            except Exception as error:  # noqa: BLE001 - a workflow's own code says what it earned
                 self._set_aside(entry, fields, error)
         if rows:
             self._write_file(rows)
@@ -249,12 +252,12 @@ def _place(entry: str) -> _Place:
 
 
 def trajectory_of(fields: dict[bytes, bytes]) -> Trajectory:
-    """The record in a bus entry, with its workflow's rewards. Raises ValidationError,
-    JSONDecodeError or KeyError."""
+    """The record in a bus entry, with its workflow's rewards. Raises ValidationError or KeyError,
+    and whatever the workflow raises."""
     return rewarded(
         Trajectory(
             run=Run.model_validate_json(fields[b"run"]),
-            steps=tuple(Step.model_validate(step) for step in orjson.loads(fields[b"steps"])),
+            steps=_STEPS.validate_json(fields[b"steps"]),
             outcome=Outcome(fields[b"outcome"].decode()),
             answer=fields[b"answer"].decode() or None,
             reason=fields[b"reason"].decode() or None,

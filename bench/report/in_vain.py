@@ -10,7 +10,8 @@ from runtime.words import counted
 def ledger_note(facts: Facts) -> str:
     """The sentences below the ledger: with them, its rows add up to all that was paid."""
     reasons = {
-        "discarded": "was paid for and not used: workers had died or lost their lease.",
+        "discarded": "was paid for and not used: workers had died or lost their lease, or the "
+        "answer was of no use.",
         "superseded": "was paid for calls of runs that were asked anew or have no result.",
     }
     said: list[str] = []

@@ -343,9 +343,10 @@ class Soak:
         async def logprob(ids: Sequence[int]) -> float:
             return (await engine.score(ids, adapter))[-1]
 
-        quiet = {done.index: done async for done in engine.submit(asked)}
+        events = [each async for each in engine.submit(asked)]
+        quiet = {each.index: each for each in events if isinstance(each, Completion)}
         for answer in kept.answers:
-            found = await laws.compare(answer, cast(Completion, quiet[answer.index]), logprob)
+            found = await laws.compare(answer, quiet[answer.index], logprob)
             self.found.repeated += 1
             self.found.tied += found.tied
             self.found.difference = max(self.found.difference, found.difference)

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from runtime.question import SimulatedQuestion
 
 
+CANCEL_SECONDS = 5.0
+"""That a cancelled question waits for the bus."""
+
+
 class _Task(TypedDict, total=False):
     environment: str
     instance: JsonObject
@@ -237,18 +241,31 @@ async def _asked(
             prompt_files=prompt_files,
             **task,
         )
-        await client.submit(run)
-        telling = asyncio.create_task(tell_hold_ups(client.bus, run, where, say))
+        telling: list[asyncio.Task[None]] = []
         try:
+            await client.submit(run)
+            telling.append(asyncio.create_task(tell_hold_ups(client.bus, run, where, say)))
             if show:
                 return await show_run(client, run.id)
             return await client.wait(run.id)
         except asyncio.CancelledError:
-            if await client.cancel(run.id):
-                print(f"\ncancelled (run {run.id})", file=sys.stderr)
+            # Also while it is admitted: it may have been, though no answer said so yet.
+            if said := await _cancelled(client, run.id):
+                print(f"\n{said}", file=sys.stderr)
             raise
         finally:
-            await tasks.end([telling])
+            await tasks.end(telling)
+
+
+async def _cancelled(client: Client, run_id: str) -> str:
+    """What became of the run, in words; none if it was over."""
+    import asyncio
+
+    try:
+        async with asyncio.timeout(CANCEL_SECONDS):
+            return f"cancelled (run {run_id})" if await client.cancel(run_id) else ""
+    except TimeoutError:
+        return f"the bus does not answer; `runtime runs cancel {run_id}` ends the run later"
 
 
 async def show_run(client: Client, run_id: str) -> Trajectory:

@@ -44,10 +44,7 @@ def register(app: typer.Typer) -> None:
         if as_json:
             typer.echo(json.dumps([_as_json(letter) for letter in letters]))
             return
-        rows = [
-            (one.id, one.stream, one.run_id or "-", (one.reason.splitlines() or [""])[0][:100])
-            for one in letters
-        ]
+        rows = [(one.id, one.stream, one.run_id or "-", _beginning(one.reason)) for one in letters]
         lines = listing(("letter", "stream", "run", "reason"), rows)
         typer.echo("\n".join(lines) if rows else "no dead letters")
 
@@ -58,9 +55,10 @@ def register(app: typer.Typer) -> None:
         """Show one letter whole: reason, traceback, envelope."""
         from bus import dead_letters
         from runtime.commands.on_bus import on_bus
+        from runtime.dialogue import harmless
 
         letter = on_bus(redis_url, lambda bus: dead_letters.show(bus, letter_id))
-        typer.echo(json.dumps(_as_json(letter), indent=2, ensure_ascii=False))
+        typer.echo(harmless(json.dumps(_as_json(letter), indent=2, ensure_ascii=False)))
 
     @dead.command("replay")
     def replay(  # pyright: ignore[reportUnusedFunction]
@@ -98,3 +96,10 @@ def _as_json(letter: DeadLetter) -> dict[str, object]:
     except (ValueError, RecursionError):
         envelope = letter.envelope.decode("utf-8", "replace")
     return {**asdict(letter), "envelope": envelope}
+
+
+def _beginning(reason: str) -> str:
+    """Of words that may be a server's."""
+    from runtime.dialogue import harmless
+
+    return harmless((reason.splitlines() or [""])[0][:100])

@@ -61,6 +61,7 @@ def _ls(redis_url: str | None, *, as_json: bool) -> None:
     import json
 
     from runtime.deployment import find
+    from runtime.dialogue import harmless
     from runtime.jobs import listed
     from runtime.tables import listing, one_line
 
@@ -79,4 +80,4 @@ def _ls(redis_url: str | None, *, as_json: bool) -> None:
         if job.output:
             typer.echo(f"    results: {job.output}")
         if job.reason:
-            typer.echo(f"    {job.reason}")
+            typer.echo(f"    {harmless(job.reason)}")

@@ -320,7 +320,12 @@ def test_no_dead_letters_is_said_and_an_unknown_one_is_an_error(shared: Deployme
 
 
 @pytest.mark.parametrize(
-    ("body", "shown"), [(b"caf\xe9", "caf\ufffd"), (b'{"caf\xc3\xa9": 1}', {"café": 1})]
+    ("body", "shown"),
+    [
+        (b"caf\xe9", "caf\ufffd"),
+        (b'{"caf\xc3\xa9": 1}', {"café": 1}),
+        (b"\xc2\x9b2J\x1b[2J", "\x9b2J\x1b[2J"),
+    ],
 )
 def test_a_message_that_is_no_envelope_is_listed_with_its_reason_and_shown_whole(
     shared: Deployment, body: bytes, shown: object
@@ -335,7 +340,9 @@ def test_a_message_that_is_no_envelope_is_listed_with_its_reason_and_shown_whole
     heading, listed = shared.ok("dead", "ls").splitlines()
     assert heading.split() == ["letter", "stream", "run", "reason"]
     assert listed.index("MalformedEnvelope: not an envelope: ") == heading.index("reason")
-    assert json.loads(shared.ok("dead", "show", letter_id))["envelope"] == shown
+    told = shared.ok("dead", "show", letter_id)
+    assert json.loads(told)["envelope"] == shown
+    assert not set(told + listed) & {"\x9b", "\x1b"}, "a terminal would obey these"
     refused = one_error(shared.run("dead", "replay", letter_id))
     assert f"dead letter {letter_id} can't be replayed: not an envelope" in refused
     assert f"`runtime dead purge {letter_id}` deletes it" in refused

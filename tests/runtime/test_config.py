@@ -33,6 +33,20 @@ def test_every_shipped_profile_is_valid(profile: str) -> None:
     assert any(worker.roles for worker in load(profile).workers.values())
 
 
+@pytest.mark.parametrize(
+    ("kind", "instead"),
+    [
+        ("gpu", "models.POOL.max_concurrency"),
+        ("recorder", "one batch"),
+        ("jobs", "jobs.max_jobs"),
+    ],
+)
+def test_a_concurrency_that_would_do_nothing_is_refused(kind: str, instead: str) -> None:
+    message = error_of("micro", f"workers.{kind}.concurrency=4")
+    assert f"workers.{kind}.concurrency has no meaning" in message
+    assert instead in message
+
+
 def test_a_switch_of_a_chat_template_is_read_as_what_it_says_or_refused_by_name() -> None:
     key = "models.llm.template_options"
     for word in (f"{key}.enable_thinking=false", f'{key}={{"enable_thinking": false}}'):

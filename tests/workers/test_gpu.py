@@ -8,10 +8,13 @@ from dataclasses import replace
 
 import pytest
 
+from agents.records import UsageEntry
 from bus import Bus, Delivery, Inbox, RequestError, RunEnded
 from tests.bus.leasing import ask, take
 from tests.bus.payloads import admit, note
 from tests.workers.engines.asking import QUESTION, user
+from tests.workers.engines.endpoints import replying
+from workers.engines.openai.engine import OpenAIEngine
 from workers.engines.scripted.engine import ScriptedEngine
 from workers.engines.settings import ModelSettings
 from workers.gpu import Pool
@@ -70,3 +73,30 @@ async def test_an_engine_is_not_asked_for_a_run_that_is_over(bus: Bus) -> None:
     with pytest.raises(RunEnded, match=run_id):
         await slm.handle(delivery)
     assert slm.engine.totals().calls == 0
+
+
+async def test_what_was_paid_for_in_vain_is_in_the_ledger(bus: Bus) -> None:
+    body = (
+        b'{"choices": [{"index": 0, "message": {"content": "x"}, "finish_reason": "eh"}],'
+        b'"usage": {"prompt_tokens": 7, "completion_tokens": 2}}'
+    )
+    run_id = await admit(bus, "other", seconds=600)
+    async with replying(body) as url:
+        settings = ModelSettings.model_validate(
+            {
+                "engine": "openai", "model": "m", "base_url": url,
+                "price": {"prompt": 1, "completion": 10},
+            }
+        )  # fmt: skip
+        engine = OpenAIEngine(settings)
+        await engine.start()
+        await Pool("slm", settings, engine).handle(await request_of(bus, run_id, time.time() + 60))
+        await engine.close()
+    with pytest.raises(RequestError, match="eh") as caught:
+        await answer(bus, run_id)
+    assert caught.value.kind == "garbage"
+    (line,) = await bus.usage(run_id)
+    entry = UsageEntry.model_validate_json(line)
+    assert (entry.usage.prompt, entry.usage.completion) == (7, 2)
+    assert (entry.cost_micro_dollars, entry.discarded) == (27, True)
+    assert (entry.agent, entry.policy.name) == ("slm", "slm")

@@ -24,7 +24,7 @@ from bus import Bus, LogConsumer
 from bus.log_consumer import Entry
 from tests.agents.test_pair import TO_THE_GOAL, ManyHost, a_task, pair_run
 from tests.bus.serving import until
-from workers.recorder import USAGE_SCHEMA, Table, trajectory_row, usage_row
+from workers.recorder import TRAJECTORY_SCHEMA, USAGE_SCHEMA, Table, trajectory_row, usage_row
 
 USAGE = {
     "run_id": "r",
@@ -286,17 +286,52 @@ async def test_a_recorder_that_was_killed_before_it_acknowledged_leaves_no_row_t
 
 async def test_a_row_of_a_game_has_what_its_agents_earned() -> None:
     """The bus carries the journal and the end; what they are worth, the workflow says."""
+    played = await a_game()
+    stored = Trajectory.model_validate_json(trajectory_row(bus_fields(played))["trajectory"])
+    assert stored == played
+    assert (stored.team_reward, stored.agent_rewards) == (1.0, {"plan_agent": 2.0})
+
+
+async def test_a_large_whole_number_stays_what_it_is() -> None:
+    played = await a_game()
+    first = played.steps[0].model_copy(update={"observation": {"fibonacci": 354224848179261915075}})
+    fields = bus_fields(played.model_copy(update={"steps": (first, *played.steps[1:])}))
+    stored = Trajectory.model_validate_json(trajectory_row(fields)["trajectory"])
+    assert stored.steps[0] == first
+
+
+async def test_a_workflow_that_cannot_say_what_a_run_earned_holds_no_other_run_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def raises(trajectory: Trajectory) -> Trajectory:
+        if trajectory.answer == "spoiled":
+            return trajectory.model_copy(update={"team_reward": [1.0][1]})
+        return trajectory
+
+    played = await a_game()
+    spoiled = bus_fields(played.model_copy(update={"answer": "spoiled"}))
+    monkeypatch.setattr("workers.recorder.rewarded", raises)
+    store = Table(tmp_path / "trajectories", 0, TRAJECTORY_SCHEMA, trajectory_row)
+    await store.write([("1-0", spoiled), ("2-0", bus_fields(played))])
+    [path] = (tmp_path / "trajectories").iterdir()
+    assert pq.read_table(path)["run_id"].to_pylist() == [played.run.id]
+    [aside] = (tmp_path / "unreadable").iterdir()
+    assert json.loads(aside.read_text())["error"] == "list index out of range"
+
+
+async def a_game() -> Trajectory:
     run = pair_run(a_task(team=["plan_agent"]), candidates=2)
-    played = await run_locally(run, {"plan_agent": ManyHost([["?", TO_THE_GOAL]])})
+    return await run_locally(run, {"plan_agent": ManyHost([["?", TO_THE_GOAL]])})
+
+
+def bus_fields(played: Trajectory) -> dict[bytes, bytes]:
+    """A finished run as the bus has it."""
     steps = ",".join(step.model_dump_json() for step in played.steps)
-    fields = {
-        b"run": run.model_dump_json().encode(),
+    return {
+        b"run": played.run.model_dump_json().encode(),
         b"steps": f"[{steps}]".encode(),
         b"outcome": played.outcome.value.encode(),
-        b"answer": TO_THE_GOAL.encode(),
+        b"answer": (played.answer or "").encode(),
         b"reason": b"",
         b"ended": str(int(played.ended * 1000)).encode(),
     }
-    stored = Trajectory.model_validate_json(trajectory_row(fields)["trajectory"])
-    assert stored == played
-    assert (stored.team_reward, stored.agent_rewards) == (1.0, {"plan_agent": 2.0})

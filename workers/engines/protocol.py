@@ -96,7 +96,13 @@ class Completion(Record):
     adapter_version: int = 0
 
 
-EngineEvent = Delta | Completion
+class Discarded(Record):
+    """An answer that was paid for and can't be used; another attempt or an error follows it."""
+
+    usage: Usage
+
+
+EngineEvent = Delta | Completion | Discarded
 
 
 class Engine(Protocol):
@@ -118,7 +124,8 @@ class Engine(Protocol):
     async def close(self) -> None: ...
 
     def submit(self, request: GenerateRequest) -> AsyncGenerator[EngineEvent, None]:
-        """Yields deltas (if `stream`) and then `sampling.n` completions.
+        """Yields deltas (if `stream`) and then `sampling.n` completions; between them what was
+        paid for in vain.
 
         Raises a subclass of `EngineError`. Closing the iterator cancels the request.
         """

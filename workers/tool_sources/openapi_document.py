@@ -81,9 +81,10 @@ def _yaml(text: str) -> object:
 
 def _count(value: object) -> None:
     """Raises `ValueError` for a document that is larger than it looks."""
-    layer, seen = [value], 0
+    layer, seen = [value], 1
     while layer:
-        seen += len(layer)
+        # Before the next layer is made, which a few aliases can make larger than the memory.
+        seen += sum(len(each) for each in layer if isinstance(each, dict | list))
         if seen > MAX_VALUES:
             raise ValueError(f"more than {MAX_VALUES} values")
         layer = [

@@ -31,7 +31,13 @@ from workers.engines.faults import FaultPlan
 from workers.engines.openai.engine import OpenAIEngine
 from workers.engines.openai.errors import engine_error
 from workers.engines.openai.wire import request_body
-from workers.engines.protocol import Completion, EngineError
+from workers.engines.protocol import (
+    Completion,
+    Discarded,
+    EngineError,
+    EngineEvent,
+    EngineTotals,
+)
 from workers.engines.settings import ModelSettings
 from workers.scripted_api import ScriptedServer, ServerOptions
 
@@ -384,6 +390,40 @@ async def test_a_body_of_the_wrong_shape_is_garbage(body: bytes) -> None:
         )
         await engine.start()
         assert (await failure(engine, request())).kind == "garbage"
+        await engine.close()
+
+
+@pytest.mark.parametrize(
+    ("finish", "attempts", "kind"), [('"eh"', 1, "garbage"), ("null", 3, "unavailable")]
+)
+@pytest.mark.parametrize("logprobs", [False, True])
+async def test_an_answer_that_cannot_be_used_is_paid_for_all_the_same(
+    finish: str, attempts: int, kind: str, logprobs: bool
+) -> None:
+    """As often as the endpoint gave it: the ledger is the endpoint's bill."""
+    body = (
+        f'{{"choices": [{{"index": 0, "message": {{"content": "x"}}, "finish_reason": {finish}}}],'
+        '"usage": {"prompt_tokens": 7, "completion_tokens": 2}}'
+    )
+    async with replying(body.encode()) as url:
+        settings = ModelSettings(
+            engine="openai", model="m", base_url=url, max_attempts=3, backoff_seconds=0.001,
+            logprobs="processed" if logprobs else "none",
+        )  # fmt: skip
+        engine = OpenAIEngine(settings)
+        await engine.start()
+        found: list[EngineEvent] = []
+
+        async def submit() -> None:
+            async for event in engine.submit(request()):
+                found.append(event)
+
+        with pytest.raises(EngineError) as raised:
+            await submit()
+        assert raised.value.kind == kind
+        usage = Usage(prompt=7, completion=2, source="provider")
+        assert found == [Discarded(usage=usage)] * attempts
+        assert engine.totals() == EngineTotals(attempts, 7 * attempts, 2 * attempts)
         await engine.close()
 
 

@@ -185,11 +185,17 @@ BOMB = "openapi: 3.0.0\na0: &a0 [x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10)
 )
 
+WIDE_BOMB = (
+    f"openapi: 3.0.0\na: &a [{', '.join(['x'] * 30_000)}]\nb: [{', '.join(['*a'] * 30_000)}]\n"
+)
+"""Two levels, 900 million values."""
+
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
         ("{", "no JSON or YAML object"),
+        (WIDE_BOMB, "more than 500000 values"),
         ("[1]", "no JSON or YAML object"),
         ("a: [", "no JSON or YAML object"),
         ("[" * 100_000, "no JSON or YAML object"),

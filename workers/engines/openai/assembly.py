@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
+from agents.records import Usage
 from workers.engines.openai.wire import (
     WireChoice,
     WireMessage,
@@ -132,6 +133,15 @@ class Assembly:
                 )
             )
         return result
+
+    def paid(self) -> Usage | None:
+        """What the endpoint says that the answer costs; None where it says nothing of use."""
+        if self._usage is None:
+            return None
+        try:
+            return read_usage(self._usage, self._endpoint)
+        except EngineError:
+            return None
 
     def _add_choice(
         self, choice: WireChoice, message: WireMessage, *, streamed: bool

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import httpx2
 import openai
 
+from agents.records import Usage
 from workers.engines.in_flight import InFlight, Ticket
 from workers.engines.openai.assembly import Assembly
 from workers.engines.openai.errors import engine_error, quote
@@ -27,7 +28,7 @@ from workers.engines.openai.retry import RetryPolicy, retry_after_seconds
 from workers.engines.openai.wire import request_body
 from workers.engines.protocol import (
     Capabilities,
-    Completion,
+    Discarded,
     EngineError,
     EngineEvent,
     EngineTotals,
@@ -173,7 +174,8 @@ class OpenAIEngine:
             try:
                 async with aclosing(self._attempt(request, body, ticket)) as events:
                     async for event in events:
-                        yielded = True
+                        # Nobody has seen anything of what was paid for in vain.
+                        yielded = yielded or not isinstance(event, Discarded)
                         yield event
                 return
             except openai.OpenAIError as error:
@@ -221,18 +223,24 @@ class OpenAIEngine:
     ) -> AsyncGenerator[EngineEvent, None]:
         assembly = Assembly(request, self._settings, self._endpoint)
         finishes_at = asyncio.get_running_loop().time() + self._settings.timeout_seconds
-        if request.stream:
-            async with aclosing(self._lines(request, body, ticket, finishes_at)) as lines:
-                async for line in lines:
-                    for delta in assembly.add(self._read_chunk(assembly, line), streamed=True):
-                        yield delta
-        else:
-            raw = await ticket.guard(
-                self._fetch(request, body), timeout=self._settings.timeout_seconds
-            )
-            assembly.add(assembly.parse(raw), streamed=False)
-        completions = assembly.completions()
-        self._count(completions)
+        try:
+            if request.stream:
+                async with aclosing(self._lines(request, body, ticket, finishes_at)) as lines:
+                    async for line in lines:
+                        for delta in assembly.add(self._read_chunk(assembly, line), streamed=True):
+                            yield delta
+            else:
+                raw = await ticket.guard(
+                    self._fetch(request, body), timeout=self._settings.timeout_seconds
+                )
+                assembly.add(assembly.parse(raw), streamed=False)
+            completions = assembly.completions()
+        except EngineError:
+            if (usage := assembly.paid()) is not None:
+                self._count([usage])
+                yield Discarded(usage=usage)
+            raise
+        self._count([each.usage for each in completions])
         for completion in completions:
             yield completion
 
@@ -284,10 +292,10 @@ class OpenAIEngine:
             )
         return assembly.parse(line)
 
-    def _count(self, completions: Sequence[Completion]) -> None:
+    def _count(self, usages: Sequence[Usage]) -> None:
         self._calls += 1
-        self._prompt_tokens += sum(c.usage.prompt for c in completions)
-        self._completion_tokens += sum(c.usage.completion for c in completions)
+        self._prompt_tokens += sum(each.prompt for each in usages)
+        self._completion_tokens += sum(each.completion for each in usages)
 
     @property
     def _connected(self) -> openai.AsyncOpenAI:

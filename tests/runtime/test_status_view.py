@@ -1,0 +1,24 @@
+"""What `runtime status` shows of words that others wrote."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from runtime.status import Status, WorkerStatus
+from runtime.status_view import rendered
+
+
+def test_words_of_workers_are_shown_as_they_are_and_nothing_obeys_them() -> None:
+    judge = WorkerStatus(
+        name="judge-1", kind="judge", state="ready", details={"refuses": ["pip install '.[bench]'"]}
+    )
+    tool = WorkerStatus(
+        name="tool-1", kind="tool", state="ready",
+        details={"sources": {"town": {"trouble": "[/red] \x1b[2J gone", "tools": 0}}},
+    )  # fmt: skip
+    out = io.StringIO()
+    Console(file=out, width=200).print(rendered(Status(phase="ready", workers=[judge, tool])))
+    assert "refuses: pip install '.[bench]'" in out.getvalue()
+    assert "town: [/red] \\u001b[2J gone" in out.getvalue()
