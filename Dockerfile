@@ -4,7 +4,7 @@ FROM python:3.11-slim
 ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 SWITCHYARD_STATE=/state
 WORKDIR /app
 
-# The judge runs generated programs in it.
+# `runtime worker judge` runs generated programs in it.
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends bubblewrap \
  && rm -rf /var/lib/apt/lists/*

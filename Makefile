@@ -9,7 +9,7 @@ EXTRAS := torch,train,bench,tools,dev
 .PHONY: help install gguf demo test lint types floors compose-check clean
 
 help:
-	@echo "make install   create $(VENV) with every extra but gguf (which compiles llama.cpp)"
+	@echo "make install   create $(VENV) with what the demo and the tests need"
 	@echo "make gguf      add the llama.cpp engine (compiles for about five minutes)"
 	@echo "make demo      three questions, a benchmark, tools; about a minute when installed"
 	@echo "make test      style, types, floors, compose file, and the whole test suite"

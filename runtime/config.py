@@ -135,7 +135,7 @@ class RecorderSection(Section):
 
 
 class JobSettings(Section):
-    """Offline jobs (benchmarks, trainings) on the arq queue."""
+    """Offline jobs (benchmarks) on the arq queue."""
 
     timeout_seconds: float = Field(default=86_400.0, gt=0)
     """A job that runs longer is ended."""

@@ -1,7 +1,7 @@
 """What a benchmark with priced models will roughly cost, before anything is paid.
 
 An estimate from stated assumptions and the profile's own prices; `bench` stops at `--budget-usd`
-and reports what was really paid, to the micro-dollar.
+where one is given, and reports what was really paid, to the micro-dollar.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from runtime.config import Settings
 from workers.engines.settings import ModelSettings, cost_micro_dollars
 
 SAMPLES = (500, 1319)
-"""The default of `bench gsm8k`, and GSM8K's whole test split."""
+"""Questions of the published system's measurement, and GSM8K's whole test split."""
 
 
 @dataclass(frozen=True)

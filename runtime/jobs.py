@@ -1,4 +1,4 @@
-"""Offline jobs on an arq queue: a benchmark or a training run that outlives the terminal.
+"""Offline jobs on an arq queue: a benchmark that outlives the terminal.
 
 A job is a command line of one of our own programs, run as a process of its own with its output
 kept beside the state. Everything on the queue is JSON: arq's default is pickle, which would hand
