@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from bench.soak import memory
 from bench.soak.workload import SCHEMA, Planned
-from workers.engines.protocol import Completion, Delta, EngineEvent, EngineTotals
+from workers.engines.protocol import AnswerEvent, Completion, Delta, EngineTotals
 
 GRACE = 10.0
 """Seconds after its cancellation or its deadline in which a request must have ended, however busy
@@ -48,7 +48,7 @@ class Seen:
     max_context: int
     version: int | None = None
     """Of its adapter, when it was sent; None if none served."""
-    events: list[EngineEvent] = field(default_factory=list[EngineEvent])
+    events: list[AnswerEvent] = field(default_factory=list[AnswerEvent])
     ending: str = ""
     """`done` (its iterator ended), `closed`, `dropped`, `unanswered`, or an error's kind."""
     said: str = ""

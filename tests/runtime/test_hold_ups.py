@@ -72,7 +72,7 @@ async def held_up(bus: Bus, run: Run, state: Path, *streams: str) -> list[str]:
     served = [*map(role_stream, run.policies), inference_stream("pair"), *streams]
     await beat(bus, WorkerPresence(name="all-1", kind="slm", state="ready", streams=served))
     settings = config.load("petting", environ={})
-    return await hold_ups(bus, run, Found(settings, StateDirectory(state), None))
+    return await hold_ups(bus, run, Found(settings, StateDirectory(state), None, "petting"))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tests.bus.payloads import admit
 from tests.workers.engines.asking import QUESTION, request, user
 from tests.workers.streaming import Reader
 from tests.workers.test_gpu import answer
-from workers.engines.protocol import Delta
+from workers.engines.protocol import Completion, Delta
 from workers.engines.settings import ModelSettings
 from workers.engines.torch.engine import TorchEngine
 from workers.gpu import Pool
@@ -112,7 +112,7 @@ async def test_a_call_records_the_version_that_drew_all_of_its_tokens(
     await pool.engine.load_adapter("alone", str(tiny_loras[1]), 1)
     asked = request(sampling={**SAMPLING.model_dump(), "seed": 1}, adapter="alone")
     alone = [event async for event in pool.engine.submit(asked)][-1]
-    assert not isinstance(alone, Delta)
+    assert isinstance(alone, Completion)
     call, _ = await gone_on(bus, pool, first)
     assert call.output_ids == alone.output_ids
     assert call.logprobs == pytest.approx(alone.logprobs, abs=SAME)

@@ -102,7 +102,8 @@ class Discarded(Record):
     usage: Usage
 
 
-EngineEvent = Delta | Completion | Discarded
+AnswerEvent = Delta | Completion
+EngineEvent = AnswerEvent | Discarded
 
 
 class Engine(Protocol):

@@ -15,7 +15,7 @@ import pytest
 
 from agents.records import Message
 from tests.workers.engines.adapter_conformance import AdapterConformance
-from tests.workers.engines.asking import ask, completions, events, failure, request, user
+from tests.workers.engines.asking import ask, completions, deltas, events, failure, request, user
 from tests.workers.engines.conformance import EngineConformance
 from tests.workers.engines.tiny_model import ANSWER, CONTEXT
 from workers.engines.factory import build_engine
@@ -197,10 +197,8 @@ async def test_a_stream_that_is_set_back_has_no_gap_and_no_repeat(
     found = await events(engine, request(stream=True, sampling=sampling))
     assert any(set_back)
     for index in range(10):
-        pieces = [each for each in found if each.index == index]
-        last = pieces[-1]
-        assert isinstance(last, Completion)
-        assert "".join(each.text for each in pieces[:-1]) == last.text
+        [last] = [each for each in found if isinstance(each, Completion) and each.index == index]
+        assert "".join(each.text for each in deltas(found, index)) == last.text
     await engine.close()
 
 

@@ -29,11 +29,11 @@ from workers.engines.local.model_files import reading, unusable
 from workers.engines.local.row import Row
 from workers.engines.local.sampling import RowSampling, Sampled
 from workers.engines.protocol import (
+    AnswerEvent,
     CannotContinue,
     Completion,
     EngineBroken,
     EngineError,
-    EngineEvent,
     GenerateRequest,
 )
 from workers.engines.request_checks import context_overflow
@@ -55,7 +55,7 @@ class Job:
     """One request on its way through the thread. `events` belongs to the event loop."""
 
     request: GenerateRequest
-    events: asyncio.Queue[EngineEvent | EngineError]
+    events: asyncio.Queue[AnswerEvent | EngineError]
     seed: int
     adapter: AdapterVersion | None = None
     matcher: Matcher | None = None
@@ -115,7 +115,7 @@ class Decoder(ABC, Generic[L]):
         self._started: Future[L] = Future()
         self._model: L
         self._waiting: deque[Job] = deque()
-        self._outbox: list[tuple[Job, EngineEvent | EngineError]] = []
+        self._outbox: list[tuple[Job, AnswerEvent | EngineError]] = []
         self._thread = threading.Thread(
             target=self._run, name=f"{self.kind}-{settings.model}", daemon=True
         )
@@ -449,7 +449,7 @@ class Decoder(ABC, Generic[L]):
         """What is sent of a row that has ended. Raises EngineError."""
         return row.completion()
 
-    def _send(self, job: Job, event: EngineEvent | EngineError) -> None:
+    def _send(self, job: Job, event: AnswerEvent | EngineError) -> None:
         self._outbox.append((job, event))
 
     def _deliver(self) -> None:
@@ -465,7 +465,7 @@ class Decoder(ABC, Generic[L]):
             )
 
 
-def _put(events: list[tuple[Job, EngineEvent | EngineError]]) -> None:
+def _put(events: list[tuple[Job, AnswerEvent | EngineError]]) -> None:
     for job, event in events:
         job.events.put_nowait(event)
 

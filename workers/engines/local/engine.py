@@ -15,10 +15,10 @@ from workers.engines.local.adapters import Adapters, AdapterVersion
 from workers.engines.local.decoder import Decoder, Job, L, new_seed
 from workers.engines.local.model_files import local_folder, model_name, reading
 from workers.engines.protocol import (
+    AnswerEvent,
     Capabilities,
     Completion,
     EngineError,
-    EngineEvent,
     EngineTotals,
     GenerateRequest,
 )
@@ -83,7 +83,7 @@ class LocalEngine(Generic[L]):
             await self._decoder.stop()
             self._decoder = self._loaded = self._grammars = None
 
-    async def submit(self, request: GenerateRequest) -> AsyncGenerator[EngineEvent, None]:
+    async def submit(self, request: GenerateRequest) -> AsyncGenerator[AnswerEvent, None]:
         """See `Engine.submit`."""
         refuse_unsupported(request, self.capabilities, self.name)
         decoder = self._running

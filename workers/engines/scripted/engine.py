@@ -17,12 +17,12 @@ from agents.records import FinishReason, Message, SamplingParams, ToolSpec, Usag
 from workers.engines.faults import FaultChooser, FaultKind, unit_interval
 from workers.engines.in_flight import InFlight, Ticket
 from workers.engines.protocol import (
+    AnswerEvent,
     CannotContinue,
     Capabilities,
     Completion,
     Delta,
     EngineError,
-    EngineEvent,
     EngineTotals,
     GenerateRequest,
 )
@@ -86,7 +86,7 @@ class ScriptedEngine:
         """Cancels whatever is still in work."""
         self._in_flight.cancel_all()
 
-    async def submit(self, request: GenerateRequest) -> AsyncGenerator[EngineEvent]:
+    async def submit(self, request: GenerateRequest) -> AsyncGenerator[AnswerEvent]:
         """See `Engine.submit`. Injected faults: 429 `rate_limited`, 500 and a cut-off answer
         `unavailable`, a hang `timeout`, broken JSON and missing usage `garbage`."""
         refuse_unsupported(request, self.capabilities, self.name)
@@ -157,7 +157,7 @@ class ScriptedEngine:
         prompt: Prompt,
         fault: FaultKind | None,
         ticket: Ticket,
-    ) -> AsyncGenerator[EngineEvent]:
+    ) -> AsyncGenerator[AnswerEvent]:
         started = time.perf_counter()
         await ticket.pause(self._options.latency_seconds)
         first_token = time.perf_counter() - started
