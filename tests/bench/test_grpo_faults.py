@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from bench.errors import UsageError
 from bench.grpo_faults.checker import (
     check,
     of_one_version,
@@ -179,3 +180,10 @@ def test_weights_that_do_not_follow_from_what_was_recorded_are_found(
     (found,) = trained_as_recorded(replace(evidence, final=final.parent), scratch)
     assert "1 of " in found.said
     assert name in found.said
+
+
+def test_more_rounds_than_versions_are_kept_are_refused_with_what_would_do(tmp_path: Path) -> None:
+    """Of older ones nobody could say what came of which round."""
+    with pytest.raises(UsageError, match=r"243 rounds.*give --puzzles 25 or more"):
+        work_of(tmp_path / "base", groups=17_000, seed=1, puzzles=20, staleness=0)
+    assert not (tmp_path / "base").exists()

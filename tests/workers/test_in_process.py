@@ -20,7 +20,7 @@ from tests.conftest import quick_settings
 from tests.redis_process import RedisProcess
 from tests.workers.processes import workers_running
 from workers.engines.factory import build_engine
-from workers.engines.protocol import Completion, AnswerEvent, GenerateRequest
+from workers.engines.protocol import AnswerEvent, Completion, GenerateRequest
 from workers.engines.scripted.engine import ScriptedEngine
 from workers.engines.settings import ModelSettings
 from workers.in_process import EnginePool, InProcess

@@ -10,6 +10,7 @@ from pydantic import Field
 from agents.environments.game import AGENTS
 from agents.environments.plan_path import Difficulty, PlanPathSetting
 from bench.errors import UsageError
+from bus.policies import MAX_VERSIONS
 from trainers.grpo.arms.games.known import AnyGame
 from trainers.grpo.arms.games.plan_path import LearnedPlanPath
 from trainers.grpo.arms.settings import ArmSettings
@@ -84,6 +85,11 @@ def settings_of(
         raise UsageError(
             f"--attacked {attacked}: each is the twin of an undisturbed loop; give --undisturbed "
             f"{attacked} or more"
+        )
+    if rounds >= MAX_VERSIONS:
+        raise UsageError(
+            f"--rounds {rounds:,}: the bus keeps {MAX_VERSIONS} versions of a policy, by which the "
+            f"looks tell rounds apart; give {MAX_VERSIONS - 1} or fewer"
         )
     chosen = CurveSettings()
     return CurveSettings(

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
+import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -104,6 +107,35 @@ def test_an_adapter_that_a_worker_refused_is_tried_again_when_the_command_is(
     policy = on_bus(where.settings.bus, "pair/tool")
     assert policy.current == report.served["pair/tool"]
     assert policy.path_of(policy.current) == str(weights(output).parent.resolve())
+    # Somebody else may have loaded a version that one refused, and played by it.
+    tried = [each["pair/tool"] for each in book_of(output).served(1).versions]
+    assert tried == [policy.current - 2, policy.current - 1, policy.current]
+
+
+def test_a_server_that_is_down_is_said_to_be_so_once_and_ctrl_c_ends_the_wait(
+    where: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said, pauses = list[str](), list[float]()
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    clock = SimpleNamespace(monotonic=time.monotonic, time=time.time, sleep=pause)
+    monkeypatch.setattr("trainers.grpo.loop.rounds.time", clock)
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"redis://127.0.0.1:{closed.getsockname()[1]}/0"
+        away = where.settings.with_redis_url(url)
+        with pytest.raises(KeyboardInterrupt):
+            run_loop(
+                loop_settings(where.base, rounds=1), tmp_path / "out", away,
+                LoopWatch(say=said.append),
+            )  # fmt: skip
+    assert len(pauses) == 3
+    [told] = said
+    assert told.startswith("waiting for the bus: ")
 
 
 def weights(output: Path) -> Path:

@@ -162,6 +162,27 @@ def test_what_no_team_could_play_is_named(
         prepare(plan, workflow="pair", profile="petting", **changes)  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.parametrize(("setting", "suffix"), [({}, ""), ({"python": True}, "_python")])
+def test_of_a_games_agent_the_prompt_is_searched_that_it_reads(
+    tmp_path: Path, setting: dict[str, object], suffix: str
+) -> None:
+    """It has one for calls and one for programs."""
+    own = tmp_path / "own.toml"
+    own.write_text('extends = "petting"\n[workers.writer]\nroles = ["completion"]\n')
+    petting = {"workflow": "pair", "profile": str(own), "game": "plan_path", "setting": setting}
+    made = prepare(**petting, propose=1, proposer="pair")  # pyright: ignore[reportArgumentType]
+    assert [*made.settings.prompts] == [f"tool_agent{suffix}", f"plan_agent{suffix}"]
+    other = "plan_agent" if suffix else "plan_agent_python"
+    with pytest.raises(TrainingError, match=f"--prompt {other}: .* has no such prompt"):
+        prepare(**petting, prompts=(other,), propose=1, proposer="pair")  # pyright: ignore[reportArgumentType]
+
+
+def test_a_prompt_that_is_named_and_has_no_candidate_is_an_error(tmp_path: Path) -> None:
+    plan = prompt_file(tmp_path / "a.md", "Plan.", name="planner")
+    with pytest.raises(TrainingError, match="--prompt slm: there is no candidate"):
+        prepare(plan, workflow="delegate", prompts=("planner", "slm"))
+
+
 def test_a_deployment_without_the_other_teams_searches_prompts_of_puzzles(tmp_path: Path) -> None:
     profile = tmp_path / "puzzles.toml"
     profile.write_text(

@@ -87,6 +87,7 @@ async def test_a_better_prompt_is_found_proven_on_held_out_questions_and_adopted
     assert line["runs"] == 3 * 4 + 2 * 6 + 2 * 20
     # What was measured is what a deployment says with the profile that was written.
     settings = config.load(str(output / "profile.toml"), environ={})
+    assert settings.workers == config.load("umi_scripted", environ={}).workers
     own = settings.prompt_files
     run = Client(BusSettings(), prompt_files=own).new_run("?", workflow="umi")
     assert run.prompts["umi_planner.md"] == prompt["adopted"]
