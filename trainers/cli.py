@@ -15,6 +15,7 @@ from trainers.data.worlds_command import worlds
 from trainers.errors import TrainingError
 from trainers.glpft.command import glpft
 from trainers.grpo.command import grpo
+from trainers.interruption import stoppable
 from trainers.prompt_search.command import prompts
 from workers.garbage import end_quickly
 
@@ -69,21 +70,16 @@ def sft(
             f"{progress.tokens_per_second:,.0f} tokens/s"
         )
 
-    try:
-        with locked(output):
-            facts = train(
-                chosen,
-                output,
-                restart=restart,
-                checkpoint_every=checkpoint_every,
-                on_progress=show,
-                on_checkpoint=lambda step: typer.echo(f"checkpoint at step {step}"),
-                say=typer.echo,
-            )
-    except KeyboardInterrupt:
-        # Here, because typer turns it into a silent exit.
-        typer.echo("stopped; go on with the same command, without --restart", err=True)
-        raise typer.Exit(130) from None
+    with stoppable(), locked(output):
+        facts = train(
+            chosen,
+            output,
+            restart=restart,
+            checkpoint_every=checkpoint_every,
+            on_progress=show,
+            on_checkpoint=lambda step: typer.echo(f"checkpoint at step {step}"),
+            say=typer.echo,
+        )
     typer.echo(
         f"{model}: {counted(facts.steps, 'step')}, {facts.tokens:,} tokens, "
         f"{facts.seconds / 60:.1f} minutes; last loss {facts.last_loss:.4f}; model in {output}"

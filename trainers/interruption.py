@@ -1,4 +1,5 @@
-"""Ctrl-C that waits for the end of a step: a step cut in two could not be resumed exactly."""
+"""Ctrl-C: a step is done first, for one cut in two could not be resumed exactly; then the command
+says how to go on."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from types import FrameType
+
+import typer
 
 
 class Interruption:
@@ -37,3 +40,14 @@ def deferred_interrupt() -> Generator[Interruption]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def stoppable() -> Generator[None]:
+    """Ctrl-C ends the command with exit code 130, and says how to go on: typer's own exit is
+    silent."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("stopped; go on with the same command, without --restart", err=True)
+        raise typer.Exit(130) from None

@@ -12,13 +12,13 @@ from rich.console import Console
 from agents.roles.umi.settings import UmiOptions
 from bench.errors import EXIT_INTERRUPTED, BenchError
 from bench.glpft.plan import OPTIONS, Plan, data_folder, finished
-from bench.output import OutputDirectory
 from trainers.data.datasets import build
 from trainers.data.datasets import write as write_data
 from trainers.data.sources import from_worlds
 from trainers.errors import TrainingError
 from trainers.job_processes import do_jobs
 from trainers.job_progress import JobProgress
+from trainers.output_lock import locked
 
 WORKER = "bench.glpft.worker"
 
@@ -26,16 +26,13 @@ WORKER = "bench.glpft.worker"
 def measure(plan: Plan, *, as_json: bool) -> None:
     """Do what is not done, print the table. Raises `BenchError`; SystemExit after Ctrl-C."""
     plan.claim()
-    directory = OutputDirectory(plan.output)
-    directory.lock()
     try:
-        done = _work(plan)
+        with locked(plan.output):
+            done = _work(plan)
     except TrainingError as error:
         raise BenchError(str(error)) from error
     except KeyboardInterrupt:
         done = False
-    finally:
-        directory.unlock()
     if not done:
         print("stopped; go on with the same command", file=sys.stderr)
         raise SystemExit(EXIT_INTERRUPTED)

@@ -18,13 +18,13 @@ from bench.grpo.plan import Plan, with_needed
 from bench.grpo.published import said
 from bench.grpo.report import last_line, show, write
 from bench.grpo.trials import Trial, chosen_of, lower, trial_of
-from bench.output import OutputDirectory
 from trainers.errors import TrainingError
 from trainers.grpo.arms.folder import Watcher, claim, do_arms, results_of, timed
 from trainers.grpo.arms.results import Arm
 from trainers.grpo.arms.settings import ArmSettings
 from trainers.job_progress import JobProgress
 from trainers.kept_records import find_record, write_record
+from trainers.output_lock import locked
 
 BASELINES = "baselines.json"
 
@@ -37,20 +37,15 @@ class ByHand(Record):
 
 def measure(plan: Plan, *, as_json: bool) -> None:
     """Do what is not done, print the table. Raises `BenchError`; SystemExit after Ctrl-C."""
-    report = None
     try:
         _require_puzzles(plan)
         claim(plan.output, plan.settings, more_seeds=True)
-        directory = OutputDirectory(plan.output)
-        directory.lock()
-        try:
+        with locked(plan.output):
             report = _done(plan)
-        except KeyboardInterrupt:
-            pass
-        finally:
-            directory.unlock()
     except TrainingError as error:
         raise BenchError(str(error)) from error
+    except KeyboardInterrupt:
+        report = None
     if report is None:
         print("stopped; go on with the same command", file=sys.stderr)
         raise SystemExit(EXIT_INTERRUPTED)

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from bench.errors import EXIT_INTERRUPTED, BenchError, OutputError, UsageError
-from bench.output import OutputDirectory, new_folder
+from bench.output import new_folder
 from bench.staleness.findings import Findings, findings_of, table_of
 from bench.staleness.plan import (
     CORRECTIONS,
@@ -31,6 +31,7 @@ from trainers.errors import TrainingError
 from trainers.grpo.arms.results import read_result as read_arm
 from trainers.job_processes import Told, do_jobs
 from trainers.kept_records import write_record
+from trainers.output_lock import locked
 
 WORKER = "bench.staleness.worker"
 REPORT = "report.json"
@@ -50,16 +51,13 @@ def measure(
     """Do what is not done, print the table. Raises `BenchError`; SystemExit after Ctrl-C."""
     claim(output, settings)
     cells = cells_of(settings, ages, corrections)
-    directory = OutputDirectory(output)
-    directory.lock()
     try:
-        done = do_cells(cells, output, jobs)
+        with locked(output):
+            done = do_cells(cells, output, jobs)
     except TrainingError as error:
         raise BenchError(str(error)) from error
     except KeyboardInterrupt:
         done = False
-    finally:
-        directory.unlock()
     if not done:
         print("stopped; go on with the same command", file=sys.stderr)
         raise SystemExit(EXIT_INTERRUPTED)

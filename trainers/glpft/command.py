@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainers.errors import TrainingError
+from trainers.interruption import stoppable
 from trainers.shown_progress import ShownProgress
 
 if TYPE_CHECKING:
@@ -106,43 +107,38 @@ def glpft(
     from trainers.processes import joined
     from trainers.publishing import publish as publish_all
 
-    try:
-        with joined() as processes, ExitStack() as held:
-            with processes.in_turn():
-                made = _data_set(data, from_store, output, restart=restart and processes.is_first)
-                settings = _settings(
-                    made, base, size,
-                    method=method, weights=weights, schedules=schedules, tokens=tokens,
-                    global_set=global_set,
-                    batch=batch or (BATCH_MICRO if is_micro(schedules, base) else BATCH),
-                    piece_tokens=piece_tokens, rate=rate, rank=rank, seed=seed, threads=threads,
-                    template_options=_template_options(template_option or []),
-                )  # fmt: skip
-                if publish:
-                    require_publishable(settings)
-                require_possible(settings, made, processes)
-                if processes.is_first:
-                    held.enter_context(locked(output))
-                claim(
-                    settings,
-                    made,
-                    output,
-                    keep_data=from_store is not None,
-                    restart=restart and processes.is_first,
-                )
-            with _Shown(seen=processes.is_first) as shown:
-                report = train(
-                    settings,
-                    made,
-                    output,
-                    checkpoint_every=checkpoint_every,
-                    watch=Watch(shown.progress, shown.checkpoint, shown.say),
-                    processes=processes,
-                )
-    except KeyboardInterrupt:
-        # Here, because typer turns it into a silent exit.
-        typer.echo("stopped; go on with the same command, without --restart", err=True)
-        raise typer.Exit(130) from None
+    with stoppable(), joined() as processes, ExitStack() as held:
+        with processes.in_turn():
+            made = _data_set(data, from_store, output, restart=restart and processes.is_first)
+            settings = _settings(
+                made, base, size,
+                method=method, weights=weights, schedules=schedules, tokens=tokens,
+                global_set=global_set,
+                batch=batch or (BATCH_MICRO if is_micro(schedules, base) else BATCH),
+                piece_tokens=piece_tokens, rate=rate, rank=rank, seed=seed, threads=threads,
+                template_options=_template_options(template_option or []),
+            )  # fmt: skip
+            if publish:
+                require_publishable(settings)
+            require_possible(settings, made, processes)
+            if processes.is_first:
+                held.enter_context(locked(output))
+            claim(
+                settings,
+                made,
+                output,
+                keep_data=from_store is not None,
+                restart=restart and processes.is_first,
+            )
+        with _Shown(seen=processes.is_first) as shown:
+            report = train(
+                settings,
+                made,
+                output,
+                checkpoint_every=checkpoint_every,
+                watch=Watch(shown.progress, shown.checkpoint, shown.say),
+                processes=processes,
+            )
     if not processes.is_first:
         return
     _show(report, output)

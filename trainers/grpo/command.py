@@ -14,6 +14,7 @@ import typer
 from runtime.words import counted
 from trainers.errors import TrainingError
 from trainers.grpo.loop import options as of_loop
+from trainers.interruption import stoppable
 from trainers.shown_progress import ShownProgress
 
 if TYPE_CHECKING:
@@ -284,43 +285,38 @@ def grpo(
             "--from-store is missing: name the folder of recorded runs, or record them by --loop"
         )
     deployed = publishing_to(redis_url, profile) if publish else None
-    try:
-        with joined() as processes, ExitStack() as held:
-            require_whole(processes)
-            loaded = load_base(str(folder), settings.base_precision)
-            # Runs may be recorded while the first process reads: the others take those it took.
-            with processes.in_turn():
-                begin_anew = restart and processes.is_first
-                known = None if begin_anew else known_runs(output)
-                data = read_data(from_store, workflow, sealing_of(settings, loaded), known)
-                if base_version is None:
-                    chosen["base_version"] = min(group.policy.version for group in data.groups)
-                settings = _settings({**chosen, "data_sha256": data.sha256})
-                require_possible(settings, data)
-                served: dict[str, str] | None = None
-                if deployed is not None:
-                    served = served_policies(data.agents, deployed, workflow, pool)
-                    require_publishable(settings, served, folder, output / POLICIES, deployed)
-                if processes.is_first:
-                    held.enter_context(locked(output))
-                    claim(output, settings, data, restart=begin_anew)
+    with stoppable(), joined() as processes, ExitStack() as held:
+        require_whole(processes)
+        loaded = load_base(str(folder), settings.base_precision)
+        # Runs may be recorded while the first process reads: the others take those it took.
+        with processes.in_turn():
+            begin_anew = restart and processes.is_first
+            known = None if begin_anew else known_runs(output)
+            data = read_data(from_store, workflow, sealing_of(settings, loaded), known)
+            if base_version is None:
+                chosen["base_version"] = min(group.policy.version for group in data.groups)
+            settings = _settings({**chosen, "data_sha256": data.sha256})
+            require_possible(settings, data)
+            served: dict[str, str] | None = None
+            if deployed is not None:
+                served = served_policies(data.agents, deployed, workflow, pool)
+                require_publishable(settings, served, folder, output / POLICIES, deployed)
             if processes.is_first:
-                _say_skipped(data)
-            with _Shown(seen=processes.is_first) as shown:
-                report = train(
-                    settings,
-                    data,
-                    loaded,
-                    output,
-                    checkpoint_every=checkpoint_every,
-                    keep_ratios=keep_ratios,
-                    watch=Watch(shown.progress, shown.checkpoint, shown.say),
-                    processes=processes,
-                )
-    except KeyboardInterrupt:
-        # Here, because typer turns it into a silent exit.
-        typer.echo("stopped; go on with the same command, without --restart", err=True)
-        raise typer.Exit(130) from None
+                held.enter_context(locked(output))
+                claim(output, settings, data, restart=begin_anew)
+        if processes.is_first:
+            _say_skipped(data)
+        with _Shown(seen=processes.is_first) as shown:
+            report = train(
+                settings,
+                data,
+                loaded,
+                output,
+                checkpoint_every=checkpoint_every,
+                keep_ratios=keep_ratios,
+                watch=Watch(shown.progress, shown.checkpoint, shown.say),
+                processes=processes,
+            )
     if not processes.is_first:
         return
     _show(report, output)

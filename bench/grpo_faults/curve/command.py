@@ -23,12 +23,12 @@ from bench.grpo_faults.curve.loops import (
 )
 from bench.grpo_faults.curve.report import last_line, show, write
 from bench.grpo_faults.curve.settings import CurveSettings
-from bench.output import OutputDirectory
 from trainers.errors import TrainingError
 from trainers.grpo.arms.folder import claim, timed
 from trainers.grpo.arms.results import read_result as read_arm
 from trainers.job_processes import Job, Told
 from trainers.job_progress import JobProgress
+from trainers.output_lock import locked
 
 
 def measure(output: Path, settings: CurveSettings, *, as_json: bool) -> None:
@@ -40,12 +40,8 @@ def measure(output: Path, settings: CurveSettings, *, as_json: bool) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     try:
         claim(output, settings, more_seeds=True)
-        directory = OutputDirectory(output)
-        directory.lock()
-        try:
+        with locked(output):
             report = done(output, settings)
-        finally:
-            directory.unlock()
     except TrainingError as error:
         raise BenchError(str(error)) from error
     except KeyboardInterrupt:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import typer
 
+from trainers.interruption import stoppable
+
 JOBS = 2
 """Arms at a time: the demonstration is made for two cores."""
 
@@ -28,13 +30,8 @@ def demonstrate(output: Path, *, restart: bool, as_json: bool) -> None:
     from trainers.job_progress import JobProgress
     from trainers.output_lock import locked
 
-    try:
-        with locked(output), JobProgress("arms") as progress:
-            report = run(DemoSettings(), output, jobs=JOBS, restart=restart, watcher=progress.watch)
-    except KeyboardInterrupt:
-        # Here, because typer turns it into a silent exit.
-        typer.echo("stopped; go on with the same command, without --restart", err=True)
-        raise typer.Exit(130) from None
+    with stoppable(), locked(output), JobProgress("arms") as progress:
+        report = run(DemoSettings(), output, jobs=JOBS, restart=restart, watcher=progress.watch)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     console.print(findings_table(report))
     console.print(compute_table(report))

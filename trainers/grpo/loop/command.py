@@ -15,6 +15,7 @@ import typer
 from runtime.words import counted
 from trainers.errors import TrainingError
 from trainers.grpo.loop.options import LoopOptions, Target
+from trainers.interruption import stoppable
 from trainers.shown_progress import ShownProgress
 
 if TYPE_CHECKING:
@@ -72,19 +73,14 @@ def loop(
     for name, why in _MEANINGLESS.items():
         if name in given:
             raise TrainingError(f"--{name.replace('_', '-')} has no meaning for --loop: {why}")
-    try:
-        with joined() as processes:
-            require_whole(processes)
-            line = Line(processes)
-            if not processes.is_first:
-                follow(grpo, output, keeping.ratios, line)
-                return
-            with line:
-                report = _lead(output, grpo, options, target, keeping, line, restart=restart)
-    except KeyboardInterrupt:
-        # Here, because typer turns it into a silent exit.
-        typer.echo("stopped; go on with the same command, without --restart", err=True)
-        raise typer.Exit(130) from None
+    with stoppable(), joined() as processes:
+        require_whole(processes)
+        line = Line(processes)
+        if not processes.is_first:
+            follow(grpo, output, keeping.ratios, line)
+            return
+        with line:
+            report = _lead(output, grpo, options, target, keeping, line, restart=restart)
     _show(report, output)
     if as_json:
         from trainers.grpo.loop.report import last_line
