@@ -48,7 +48,6 @@ class UnknownName(AgentError, LookupError):
         hint = f"; did you mean {near[0]!r}?" if near else ""
         super().__init__(f"there is no {what} {name!r}{hint} (known: {', '.join(names) or 'none'})")
         self.name = name
-        self.nearest = near[0] if near else None
 
 
 class PluginError(AgentError):

@@ -1,9 +1,8 @@
-"""The `bench` command. Commands live in `bench/commands/`, one file each."""
+"""The `bench` command."""
 
 from __future__ import annotations
 
 import sys
-from importlib.util import find_spec
 
 import typer
 
@@ -20,26 +19,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# The benches of the bus stand beside the benchmarks, each a module with `register(app)`.
-register_all(
-    app,
-    [
-        name
-        for name in (
-            "bench.bus_bench",
-            "bench.engine_bench",
-            "bench.faults",
-            "bench.fidelity",
-            "bench.gpu",
-            "bench.grpo_faults",
-            "bench.grpo_speed",
-            "bench.soak",
-            "bench.training_bench",
-            "bench.validity",
-        )
-        if find_spec(name, None) is not None
-    ],
-)
+register_all(app)
 
 
 def main() -> None:

@@ -185,7 +185,7 @@ class OutputDirectory:
         except FileNotFoundError:
             raise UsageError(
                 f"{self.path} holds no benchmark (no manifest.json); it should be a directory that "
-                "`bench gsm8k` or `bench wordproblems` has written"
+                "`bench gsm8k` or another benchmark has written"
             ) from None
         except (OSError, UnicodeDecodeError) as error:
             raise OutputError(f"{self.manifest_path}: cannot be read ({error})") from error

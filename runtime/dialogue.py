@@ -37,9 +37,8 @@ def harmless(text: str) -> str:
 class DialoguePrinter:
     """Prints the steps of one run in the order of their commits, and tokens between them."""
 
-    def __init__(self, console: Console, *, texts: bool = True) -> None:
+    def __init__(self, console: Console) -> None:
         self._console = console
-        self._texts = texts
         self._colours: dict[str, str] = {}
         self._on_stage = ""
         """The place (`turn.branch`) whose tokens are being printed."""
@@ -108,8 +107,7 @@ class DialoguePrinter:
         problem = step.input.get("problem")
         if isinstance(problem, str):
             self._line(f"asked: {problem}", style="dim")
-        if self._texts:
-            self._calls(step)
+        self._calls(step)
         for number, problem in enumerate(_problems(step), start=1):
             self._line(f"→ {number}. {problem}", style="bold")
         reason = step.decision.data.get("reason")

@@ -53,7 +53,6 @@ class Supervisor:
         *,
         profile: str,
         connect: Connect,
-        launch_command: tuple[str, ...] | None = None,
     ) -> None:
         self.settings = settings
         self.state = state
@@ -62,7 +61,6 @@ class Supervisor:
         self.redis_restarts = 0
         self._durability = ""
         self._connect = connect
-        self._command = launch_command
         self._slots: dict[str, list[WorkerSlot]] = {kind: [] for kind in settings.workers}
         self._running: dict[WorkerSlot, asyncio.Task[None]] = {}
         self._signals = 0
@@ -112,12 +110,7 @@ class Supervisor:
                     version=__version__,
                 )
             )
-            self._launch = Launch(
-                self.settings.supervisor,
-                self.state.resolved,
-                self.state.logs,
-                *(() if self._command is None else (self._command,)),
-            )
+            self._launch = Launch(self.settings.supervisor, self.state.resolved, self.state.logs)
             for kind, worker in self.settings.workers.items():
                 self._scale(kind, worker.count)
             background.append(asyncio.create_task(self._watch_presence(presence)))

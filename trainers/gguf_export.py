@@ -163,7 +163,7 @@ def _write(
     arch = ARCHITECTURES[kind]
     stored, file_type = _STORED[precision]
     writer = gguf.GGUFWriter(output, gguf.MODEL_ARCH_NAMES[arch])
-    _add_shape(writer, config, kind, model)
+    _add_shape(writer, config, model)
     writer.add_name(model.resolve().name)
     writer.add_string(WEIGHTS_KEY, weights_sha256(model))
     writer.add_file_type(file_type)
@@ -189,7 +189,7 @@ def _write(
     writer.close()
 
 
-def _add_shape(writer: gguf.GGUFWriter, config: dict[str, Any], kind: str, model: Path) -> None:
+def _add_shape(writer: gguf.GGUFWriter, config: dict[str, Any], model: Path) -> None:
     heads = int(config["num_attention_heads"])
     head_size = int(config.get("head_dim") or config["hidden_size"] // heads)
     rope: dict[str, Any] = config.get("rope_parameters") or {}

@@ -1,13 +1,14 @@
-"""The commands of `bench`, one file each; the order is that of `bench --help`.
+"""The commands of `bench`; the order is that of `bench --help`.
 
-A command registers itself on the typer app and imports what it needs when it runs: `bench --help`
-must not wait for pydantic or numpy. A further command is one module with `register` and one name
+Those of benchmarks are here, one file each; those that measure the system itself are packages of
+their own. Each module has a `register` and imports what it needs when its command runs:
+`bench --help` must not wait for pydantic or numpy. A further command is one module and one name
 here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib import import_module
 
 import typer
@@ -32,8 +33,22 @@ _MODULES = (
 )
 
 
-def register_all(app: typer.Typer, extra: Sequence[str] = ()) -> None:
-    """Register every command; `extra` are further modules with a `register` function."""
-    for name in (*(f"bench.commands.{module}" for module in _MODULES), *extra):
+_PACKAGES = (
+    "bench.bus_bench",
+    "bench.engine_bench",
+    "bench.faults",
+    "bench.fidelity",
+    "bench.gpu",
+    "bench.grpo_faults",
+    "bench.grpo_speed",
+    "bench.soak",
+    "bench.training_bench",
+    "bench.validity",
+)
+
+
+def register_all(app: typer.Typer) -> None:
+    """Register every command."""
+    for name in (*(f"bench.commands.{module}" for module in _MODULES), *_PACKAGES):
         register: Callable[[typer.Typer], None] = import_module(name).register
         register(app)

@@ -378,8 +378,8 @@ def test_a_directory_that_holds_a_benchmark_is_not_written_over(tmp_path: Path) 
 
 
 def test_every_arm_gets_the_same_seed_for_a_question() -> None:
-    """Paired, as far as sampling goes."""
-    assert seed_of(1, "a") == seed_of(1, "a")
+    """Paired, as far as sampling goes, and in a benchmark that is resumed by another version."""
+    assert seed_of(1, "a") == 1097006557
     assert seed_of(1, "a") != seed_of(2, "a")
     assert seed_of(1, "a") != seed_of(1, "b")
 

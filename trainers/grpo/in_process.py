@@ -176,7 +176,7 @@ def roll_out(
                 trials = _tried(table.episode, agent, completions, prompter, rules)
                 rewards = [trial.reward for trial in trials]
                 groups.append(
-                    _group(table, agent, prompt, completions, rewards, policy(agent), rules, run)
+                    _group(table, agent, prompt, completions, rewards, policy(agent), run)
                 )
                 best = trials[rewards.index(max(rewards))]
                 endings.note(one, agent, best.applied, best.after)
@@ -274,7 +274,6 @@ def _group(
     completions: Sequence[Completion],
     rewards: Sequence[float],
     policy: PolicyRef,
-    rules: Rules,
     run: str,
 ) -> Group:
     turn = len(table.episode.taken)
