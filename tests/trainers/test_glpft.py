@@ -382,7 +382,7 @@ def test_damaged_facts_are_refused_with_their_place_and_the_way_out(tmp_path: Pa
     folder = tmp_path / "out"
     train(changed(method="single", tokens=2_000), DATA, folder)
     (folder / "report.json").write_text("{")
-    with pytest.raises(UnreadableModel, match=r"report\.json is damaged.*: remove it"):
+    with pytest.raises(UnreadableModel, match=r"report\.json is damaged.*; remove it"):
         train(changed(method="single", tokens=2_000), DATA, folder)
     (folder / "report.json").unlink()
     again = train(changed(method="single", tokens=2_000), DATA, folder)
