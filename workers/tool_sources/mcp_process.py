@@ -68,6 +68,11 @@ class ProcessTransport:
         self._process: Process | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
+    @property
+    def said(self) -> str:
+        """The end of its standard error."""
+        return self._error.decode("utf-8", "replace").strip()
+
     async def __aenter__(self) -> tuple[Incoming, Outgoing]:
         """Raises `OSError` if the program can't be started."""
         self._process = process = await asyncio.create_subprocess_exec(
@@ -112,8 +117,7 @@ class ProcessTransport:
                     break
         _signal_group(process, signal.SIGKILL)  # whatever it has started
         await end(draining)
-        said = self._error.decode("utf-8", "replace").strip()
-        log.info("mcp server stopped", source=self._name, exit=process.returncode, said=said)
+        log.info("mcp server stopped", source=self._name, exit=process.returncode, said=self.said)
 
     async def _read(
         self, process: Process, to_session: MemoryObjectSendStream[SessionMessage | Exception]

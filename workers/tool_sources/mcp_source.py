@@ -41,6 +41,7 @@ STEADY_SECONDS = 30.0
 """A server that lasted as long begins with the shortest pause again."""
 ABSENCE_SECONDS = 5.0
 """How long a call waits for a server that is being joined again."""
+MAX_SAID = 300
 
 _reply: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
@@ -65,6 +66,8 @@ class McpSource:
         self._client: Client | None = None
         self._connected = asyncio.Event()
         self._lost = asyncio.Event()
+        self._said = ""
+        """The last line on the standard error of a server that has ended."""
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -74,7 +77,8 @@ class McpSource:
             try:
                 await self._serve()
             except Exception as error:  # noqa: BLE001 - whatever it was, it is tried again
-                self.trouble = self._credentials.hidden(reason_of(error))
+                why = reason_of(error) + (f"; it said: {self._said}" if self._said else "")
+                self.trouble = self._credentials.hidden(why)
             log.warning("mcp server is gone", source=self.name, why=self.trouble)
             self.tried.set()
             if time.monotonic() - began > STEADY_SECONDS:
@@ -84,6 +88,7 @@ class McpSource:
 
     async def _serve(self) -> None:
         """One connection, from joining to its end."""
+        self._said = ""
         self._lost.clear()
         limit = asyncio.timeout(self._settings.connect_seconds)
         try:
@@ -125,12 +130,15 @@ class McpSource:
                 cwd=self._mcp.cwd,
                 max_message_bytes=limit,
             )
-            async with Client(transport, cache=None) as client:
-                watching = asyncio.create_task(self._lose_with(transport))
-                try:
-                    yield client
-                finally:
-                    watching.cancel()
+            try:
+                async with Client(transport, cache=None) as client:
+                    watching = asyncio.create_task(self._lose_with(transport))
+                    try:
+                        yield client
+                    finally:
+                        watching.cancel()
+            finally:
+                self._said = transport.said.rpartition("\n")[2][:MAX_SAID]
             return
         async with bounded_client(
             self._credentials.headers,
