@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -23,6 +24,10 @@ FLAVOURS = ("valkey", "redis")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # The suite starts hundreds of processes: each would compile all that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# A shell that starts a command in the background may let it, and all that it starts, ignore Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes depends on what else the machine does: no test asserts it.
 hypothesis.settings.register_profile(

@@ -242,19 +242,25 @@ async def _asked(
             **task,
         )
         telling: list[asyncio.Task[None]] = []
-        try:
+
+        async def answered() -> Trajectory:
             await client.submit(run)
             telling.append(asyncio.create_task(tell_hold_ups(client.bus, run, where, say)))
-            if show:
-                return await show_run(client, run.id)
-            return await client.wait(run.id)
+            return await (show_run(client, run.id) if show else client.wait(run.id))
+
+        work = asyncio.create_task(answered())
+        try:
+            # In a task of its own, because what it waits in may take a cancellation for that of a
+            # time-out and lose it: see `tasks.end`. Ctrl-C must not be lost.
+            return await asyncio.shield(work)
         except asyncio.CancelledError:
+            await tasks.end([work])
             # Also while it is admitted: it may have been, though no answer said so yet.
             if said := await _cancelled(client, run.id):
                 print(f"\n{said}", file=sys.stderr)
             raise
         finally:
-            await tasks.end(telling)
+            await tasks.end([work, *telling])
 
 
 async def _cancelled(client: Client, run_id: str) -> str:
