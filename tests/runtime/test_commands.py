@@ -319,14 +319,10 @@ def test_no_dead_letters_is_said_and_an_unknown_one_is_an_error(shared: Deployme
     assert "name one letter, or say --all" in one_error(shared.run("dead", "purge"))
 
 
-@pytest.mark.parametrize(
-    ("body", "shown"),
-    [
-        (b"caf\xe9", "caf\ufffd"),
-        (b'{"caf\xc3\xa9": 1}', {"café": 1}),
-        (b"\xc2\x9b2J\x1b[2J", "\x9b2J\x1b[2J"),
-    ],
-)
+@pytest.mark.parametrize(("body", "shown"), [
+    (b"caf\xe9", "caf\ufffd"), (b'{"caf\xc3\xa9": 1}', {"café": 1}),
+    (b"\xc2\x9b2J\x1b[2J", "\x9b2J\x1b[2J"),
+])  # fmt: skip
 def test_a_message_that_is_no_envelope_is_listed_with_its_reason_and_shown_whole(
     shared: Deployment, body: bytes, shown: object
 ) -> None:
@@ -336,17 +332,16 @@ def test_a_message_that_is_no_envelope_is_listed_with_its_reason_and_shown_whole
     with redis.Redis.from_url(run.redis_url) as admin:
         admin.xadd(f"{{{prefix}:0}}:work:role:planner", {"e": body})
     [letter] = until(lambda: json.loads(shared.ok("dead", "ls", "--json")), "dead letter")
-    letter_id = letter["id"]
     heading, listed = shared.ok("dead", "ls").splitlines()
     assert heading.split() == ["letter", "stream", "run", "reason"]
     assert listed.index("MalformedEnvelope: not an envelope: ") == heading.index("reason")
-    told = shared.ok("dead", "show", letter_id)
+    told = shared.ok("dead", "show", letter["id"])
     assert json.loads(told)["envelope"] == shown
     assert not set(told + listed) & {"\x9b", "\x1b"}, "a terminal would obey these"
-    refused = one_error(shared.run("dead", "replay", letter_id))
-    assert f"dead letter {letter_id} can't be replayed: not an envelope" in refused
-    assert f"`runtime dead purge {letter_id}` deletes it" in refused
-    shared.ok("dead", "purge", letter_id)
+    refused = one_error(shared.run("dead", "replay", letter["id"]))
+    assert f"dead letter {letter['id']} can't be replayed: not an envelope" in refused
+    assert f"`runtime dead purge {letter['id']}` deletes it" in refused
+    shared.ok("dead", "purge", letter["id"])
 
 
 # -- without a deployment ------------------------------------------------------------------------
