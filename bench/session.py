@@ -21,7 +21,7 @@ from agents.prompts import replacement
 from agents.records import JsonObject
 from agents.workflows import prompts_of
 from bench.arms import Arm, exchanged, named
-from bench.datasets import Dataset, Request
+from bench.datasets import Dataset, Request, require_seed
 from bench.datasets.registry import load
 from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, OutputError, UsageError
 from bench.journal import Journal
@@ -212,8 +212,7 @@ def manifest_of(asked: Asked, dataset: Dataset) -> Manifest:
     """The manifest without what only a deployment knows. Raises UsageError."""
     concurrency = _concurrency(asked.concurrency)
     budget = None if asked.budget_dollars is None else _budget(asked.budget_dollars)
-    if not 0 <= asked.request.seed < 2**32:
-        raise UsageError(f"--seed must lie between 0 and 4294967295; got {asked.request.seed}")
+    require_seed(asked.request.seed)
     if not 0 < asked.run_seconds <= 86_400:
         raise UsageError(f"--run-seconds must lie between 0 and 86400; got {asked.run_seconds}")
     return Manifest(

@@ -12,6 +12,7 @@ from typing import Any
 from runtime.config import Settings
 from runtime.config_sources import URL_VARIABLE
 from runtime.control import ask_supervisor
+from runtime.dialogue import harmless
 from runtime.errors import EXIT_FAILED, Unreachable, UserError
 from runtime.log_files import rotate
 from runtime.state import RunFile, StateDirectory
@@ -123,7 +124,7 @@ def _report(status: dict[str, Any], state: StateDirectory) -> None:
             continue
         print(f"\n{': '.join(filter(None, (worker['name'], worker['state'], worker['reason'])))}")
         for line in worker["last_lines"][-8:]:
-            print(f"    {line}")
+            print(f"    {harmless(line)}")
     if ready < len(workers):
         raise UserError(
             "not every worker came up",

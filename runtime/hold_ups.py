@@ -15,7 +15,7 @@ from bus import OUTAGE, Bus, pool_of, present
 from runtime.deployment import Deployment
 from runtime.log_files import last_words
 from runtime.status import supervisor_status
-from workers.messages import JUDGE_STREAM, inference_stream, role_stream
+from workers.messages import JUDGE_STREAM, TOOL_STREAM, inference_stream, role_stream
 
 LOOK_SECONDS = 2.0
 """Between two looks: as often as workers say that they are there."""
@@ -37,8 +37,8 @@ async def tell_hold_ups(
 
 
 async def hold_ups(bus: Bus, run: Run, deployment: Deployment) -> list[str]:
-    """One line per thing: roles, pools and the judge that no worker serves, workers of this machine
-    that were given up, and why the last step is tried again."""
+    """One line per thing: roles, pools, the judge and tools that no worker serves, workers of this
+    machine that were given up, and why the last step is tried again."""
     ready = {
         stream
         for worker in await present(bus)
@@ -53,6 +53,8 @@ async def hold_ups(bus: Bus, run: Run, deployment: Deployment) -> list[str]:
     ]
     if _asks_a_judge(run) and JUDGE_STREAM not in ready:
         absent.append("the judge")
+    if TOOL_STREAM not in ready and (await bus.queue_lengths([TOOL_STREAM]))[TOOL_STREAM]:
+        absent.append("the tools")
     found: list[str] = []
     if absent:
         found.append(

@@ -146,6 +146,8 @@ class StateDirectory:
             return RunFile.model_validate_json(self.run_file.read_text())
         except (FileNotFoundError, pydantic.ValidationError):
             return None
+        except OSError as error:
+            raise self._unreadable(error) from error
 
     def _locked(self) -> bool:
         try:
@@ -157,6 +159,14 @@ class StateDirectory:
                 return False
         except FileNotFoundError:
             return False
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: OSError) -> UserError:
+        return UserError(
+            f"the state directory {self.path} can't be read: {error.strerror}",
+            hint="is it another user's, or no directory? Set SWITCHYARD_STATE to one of yours.",
+        )
 
 
 class StateLock:

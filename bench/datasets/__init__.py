@@ -71,6 +71,12 @@ def left_out(skipped: Sequence[Skipped]) -> str:
     return f" ({counted(len(skipped), 'record')} left out: {harmless(listed(skipped))})"
 
 
+def require_seed(seed: int) -> None:
+    """Raises UsageError for a seed that NumPy's generator does not take."""
+    if not 0 <= seed < 2**32:
+        raise UsageError(f"--seed must lie between 0 and {2**32 - 1}; got {seed}")
+
+
 def sample(items: Sequence[Item], samples: int | None, seed: int) -> tuple[Item, ...]:
     """`samples` items drawn without replacement; all, in their own order, when not fewer.
 
@@ -82,6 +88,7 @@ def sample(items: Sequence[Item], samples: int | None, seed: int) -> tuple[Item,
         return tuple(items)
     if samples < 1:
         raise UsageError(f"--samples must be at least 1; got {samples}")
+    require_seed(seed)
     import numpy as np
 
     order = np.random.RandomState(seed).permutation(len(items))[:samples]

@@ -53,8 +53,12 @@ def register(app: typer.Typer) -> None:
             bool, typer.Option("--stream", "-s", help="Show the text while it is generated.")
         ] = False,
         calculator: Annotated[
-            bool, typer.Option("--calculator/--no-calculator", help="Offer the calculator.")
-        ] = True,
+            bool | None,
+            typer.Option(
+                "--calculator/--no-calculator",
+                help="Offer the calculator; without either as the profile says.",
+            ),
+        ] = None,
         policy: Annotated[
             list[str] | None,
             typer.Option(metavar="ROLE=POOL", help="As in solo=slm; may be repeated."),
@@ -114,7 +118,7 @@ def register(app: typer.Typer) -> None:
             typer.echo(f"{text}\n")
         options: JsonObject = {
             **settings.options.get(chosen, {}),
-            **({} if calculator else {"calculator": False}),
+            **({} if calculator is None else {"calculator": calculator}),
             **parse_options(option or []),
         }
         trajectory = asyncio.run(

@@ -45,6 +45,7 @@ def register(app: typer.Typer) -> None:
         lines: Annotated[int, typer.Option("--lines", "-n", min=1)] = 50,
     ) -> None:
         """Print the end of a job's output."""
+        from runtime.dialogue import harmless
         from runtime.errors import InputError
         from runtime.log_files import tail
         from runtime.state import StateDirectory
@@ -53,7 +54,7 @@ def register(app: typer.Typer) -> None:
         if "/" in job_id or not file.is_file():
             raise InputError(f"no output of job {job_id!r} here", hint="`runtime jobs` lists them.")
         for line in tail(file, lines):
-            typer.echo(line)
+            typer.echo(harmless(line))
 
 
 def _ls(redis_url: str | None, *, as_json: bool) -> None:

@@ -40,7 +40,10 @@ def register(app: typer.Typer) -> None:
 
 
 def _print(file: Path, line: str, prefix: bool) -> None:
-    typer.echo(f"{file.stem:<12} {line}" if prefix else line)
+    from runtime.dialogue import harmless
+
+    said = harmless(line)
+    typer.echo(f"{file.stem:<12} {said}" if prefix else said)
 
 
 def _files(kind: str | None) -> list[Path]:

@@ -147,6 +147,8 @@ def register(app: typer.Typer) -> None:
             found = (await _found(client, where, run_id)).trajectory()
             policies = parse_policies(policy or [], where.settings)
             new = await client.fork(found, at, seed=seed, policies=policies)
+            # Said now: whoever stops watching can end it by its id.
+            typer.echo(f"run {new.id}", err=True)
             return await (client.wait(new.id) if as_json else show_run(client, new.id))
 
         trajectory = _on_bus(redis_url, forked)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from fractions import Fraction
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -220,6 +222,19 @@ def test_an_expression_that_was_given_up_is_not_tried_again() -> None:
         assert verifier.abandoned == 1
         assert not verifier.check(NEVER_ENDS, "8")
         assert verifier.abandoned == 2
+
+
+def test_a_right_answer_is_right_though_the_child_is_killed_while_it_is_judged() -> None:
+    before = psutil.Process().children()
+    with MathVerifier() as verifier:
+        assert verifier.check("\\boxed{18}", "18")
+        (child,) = (each for each in psutil.Process().children() if each not in before)
+        child.suspend()
+        killing = threading.Timer(0.2, child.kill)
+        killing.start()
+        assert verifier.check("\\boxed{19}", "19")
+        killing.join()
+        assert verifier.abandoned == 0
 
 
 def test_an_expression_that_never_ends_is_given_up_and_the_next_one_is_judged() -> None:

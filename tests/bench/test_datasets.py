@@ -76,6 +76,12 @@ def test_an_empty_sample_is_refused(samples: int) -> None:
         sample(items(9), samples, 7)
 
 
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_a_seed_that_no_draw_can_begin_with_is_refused(seed: int) -> None:
+    with pytest.raises(UsageError, match="--seed must lie between 0 and 4294967295"):
+        sample(items(9), 3, seed)
+
+
 @pytest.mark.parametrize(
     "place", ["math/gsm8k/test.jsonl", "gsm8k/test.jsonl", "grade_school_math/data/test.jsonl",
               "test.jsonl"],

@@ -19,7 +19,7 @@ from runtime.hold_ups import hold_ups
 from runtime.state import StateDirectory
 from tests.agents.conversations import a_run
 from tests.runtime.conftest import ASKED, LIMIT, Deployment, changes
-from workers.messages import JUDGE_STREAM, inference_stream, role_stream
+from workers.messages import JUDGE_STREAM, TOOL_STREAM, inference_stream, role_stream
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -92,6 +92,14 @@ async def test_a_judge_that_is_away_is_named(bus: Bus, run: Run, tmp_path: Path)
 )
 async def test_a_judge_that_nobody_asks_is_not_missed(bus: Bus, run: Run, tmp_path: Path) -> None:
     assert await held_up(bus, run, tmp_path) == []
+
+
+async def test_tools_that_are_asked_for_and_away_are_named(bus: Bus, tmp_path: Path) -> None:
+    (shard, *_) = bus.keys.all_shards()
+    await bus.redis.xadd(shard.work(TOOL_STREAM), {"call": "calculate"})
+    (said,) = await held_up(bus, a_team_run("sudoku"), tmp_path)
+    assert said.startswith("no worker serves the tools right now")
+    assert await held_up(bus, a_team_run("sudoku"), tmp_path, TOOL_STREAM) == []
 
 
 async def test_a_judge_that_is_there_holds_nothing_up(bus: Bus, tmp_path: Path) -> None:

@@ -106,6 +106,16 @@ def test_files_with_secrets_are_for_their_owner_alone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_directory_that_cannot_be_read_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    state = StateDirectory(tmp_path / "file")
+    for look in (state.running, state.holder):
+        with pytest.raises(
+            UserError, match=r"can't be read: Not a directory[\s\S]*SWITCHYARD_STATE"
+        ):
+            look()
+
+
 def test_a_directory_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="can't be used") as caught:

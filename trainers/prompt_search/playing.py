@@ -287,7 +287,9 @@ class Player:
         ended, entries = await self._ended(run, make)
         tokens = sum(entry.usage.prompt + entry.usage.completion for entry in entries)
         money = sum(entry.cost_micro_dollars for entry in entries)
-        if known and ended.outcome is Outcome.DEADLINE and ended.ended < self._began:
+        # Where no worker was there either, it is ended later, when one is back.
+        over = min(ended.run.deadline, ended.ended)
+        if known and ended.outcome is Outcome.DEADLINE and over < self._began:
             await self._log.note(Lapsed(key=key, run_id=run.id, tokens=tokens, micro_dollars=money))
             return await self._play(key, make, judge, whole)
         wrong = await asyncio.to_thread(judge, ended)

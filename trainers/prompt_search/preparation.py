@@ -200,7 +200,7 @@ def _candidates(
         for role in playing
         for prompt in roles.get(role).prompts
         # An agent of a game has a prompt for calls and one for programs, and reads one of them.
-        if asked.game is None or prompt.name.endswith("_python") == _by_program(asked)
+        if _generated(asked) is None or prompt.name.endswith("_python") == _by_program(asked)
     }
     for name in asked.prompts:
         if name not in shipped:
@@ -231,6 +231,13 @@ def _candidates(
             "--variants, or let a model write some by --propose N --proposer POLICY"
         )
     return found
+
+
+def _generated(asked: Asked) -> str | None:
+    """Whose puzzles are generated, where no other questions are named."""
+    others = asked.tasks or asked.data or asked.dataset
+    plays = asked.workflow == PairWorkflow.name and others is None
+    return "plan_path" if plays and asked.game is None else asked.game
 
 
 def _by_program(asked: Asked) -> bool:
@@ -276,8 +283,7 @@ def _require_workers(roles: Sequence[str], deployment: Settings) -> None:
 def _questions(asked: Asked, tasks: TaskFile | None, settings: SearchSettings) -> Questions:
     needed = questions_needed(settings)
     path, held_out = asked.tasks or asked.data, settings.held_out
-    of_game = asked.workflow == PairWorkflow.name and path is None and asked.dataset is None
-    game = "plan_path" if of_game and asked.game is None else asked.game
+    game = _generated(asked)
     if game is None and (asked.size is not None or asked.difficulty or asked.setting):
         raise TrainingError(
             "--size, --difficulty and --setting are of generated puzzles: name a --game, or leave "

@@ -62,7 +62,7 @@ class MathVerifier:
         self._greeted = False
         """Whether the child has said that it is ready."""
         self.abandoned = 0
-        """Predictions that were given up because the child died or did not answer in time."""
+        """Predictions that were given up because the child died twice or did not answer in time."""
         self._hopeless: deque[tuple[str, str, bool]] = deque(maxlen=REMEMBERED)
         """What was asked when it did not answer in time."""
 
@@ -75,24 +75,32 @@ class MathVerifier:
         said = prediction[-MAX_PREDICTION:]
         if (said, gold, strict) in self._hopeless:
             return False
-        child = self._ready()
-        assert child.stdin is not None
         request = json.dumps({"prediction": said, "gold": gold, "strict": strict})
-        try:
-            child.stdin.write(request + "\n")
-            child.stdin.flush()
-            reply = self._lines.get(timeout=self._patience)
-        except queue.Empty:
-            # Not of a child that died: somebody may have killed it, and it costs no time.
+        reply = self._asked(request)
+        if reply == "":
+            # It died, which says nothing of the answer: somebody may have killed it.
+            self._stop()
+            reply = self._asked(request)
+        if reply is None:
             self._hopeless.append((said, gold, strict))
-            reply = ""
-        except OSError:
-            reply = ""
         if not reply:
             self._stop()
             self.abandoned += 1
             return False
         return bool(json.loads(reply))
+
+    def _asked(self, request: str) -> str | None:
+        """What the child replies; "" if it died, None if it did not answer in time."""
+        child = self._ready()
+        assert child.stdin is not None
+        try:
+            child.stdin.write(request + "\n")
+            child.stdin.flush()
+            return self._lines.get(timeout=self._patience)
+        except queue.Empty:
+            return None
+        except OSError:
+            return ""
 
     def close(self) -> None:
         """End the child."""

@@ -15,21 +15,28 @@ CPU_SECONDS = 60
 """Of one request: more than the alarms leave it. A parent that was killed can't kill this process,
 and in C code it hears no alarm and sees no end of its input; then the kernel ends it."""
 _COMMANDS = re.compile(
-    r"\\(?:[bp]?mod|gcd|lcm|lfloor|lceil|floor|ceil|det|max|min)(?![A-Za-z])|\\[dt]?frac\s*\{\s*d\s*\}"
+    r"\\(?:[bp]?mod|gcd|lcm|lfloor|lceil|floor|ceil|det|max|min)(?![A-Za-z])"
+    r"|\\[dt]?frac\s*\{\s*d\s*\}|\\begin\s*\{\s*[vV]matrix"
+    r"|\\operatorname\*?\s*\{\s*(?:gcd|lcm|floor|ceil|mod|max|min|det|tr|trace|rank|norm)[a-z]*\s*\}"
 )
-_WORDS = re.compile(r"\\(?:text|textbf|textrm|mathrm|mathbf|mbox|operatorname)\s*\{[^{}]*\}")
+_WORDS = re.compile(
+    r"\\(?:text[a-z]*|math(?:rm|bf|it|sf|tt)|mbox|hbox|[hv]?phantom|operatorname)\s*\{[^{}]*\}"
+)
 _DEGREES = r"\^\s*(?:\\circ(?![A-Za-z])|\{\s*\\circ\s*\})"
 _LAYOUT = re.compile(rf"\\(?:left|right|displaystyle)(?![A-Za-z])|{_DEGREES}")
 _SPACE = re.compile(r"\\[,;:! ]|\\q?quad(?![A-Za-z])|[~$]")
 _WORK = re.compile(
     # A sign between two numbers; that of 1.5 · 10^8 only writes one.
-    r"(?<=[0-9)}\]!%])\s?(?:[+*·×−-]|\\(?:times|cdot|div)(?![A-Za-z]))(?!\s?10\s?(?:\^|\*\*))"
-    r"\s?[-+−]?\s?(?=\.?[0-9]|[({\\])"
-    r"|[0-9)]\((?=\s?[-+−]?\s?[0-9.(\\])"
+    r"(?<=[0-9)}\]!%|])\s?(?:[+*·×−-]|\\(?:times|cdot|div)(?![A-Za-z]))(?!\s?10\s?(?:\^|\*\*))"
+    r"\s?[-+−]?\s?(?=\.?[0-9]|[({\\|])"
+    r"|[0-9)]\s?\((?=\s?[-+−]?\s?[0-9.(\\])"
     # One that begins a formula: behind a word the mark may end a sentence.
     r"|(?:^|[{(])\s?[0-9]++[\s)}]*+!"
     r"|\\[dt]?binom|\\choose(?![A-Za-z])"
 )
+
+
+_SMALL = 1e-6
 
 
 def main() -> None:
@@ -49,8 +56,11 @@ def main() -> None:
             gold = parse(request["gold"], parsing_timeout=ALARM_SECONDS)
             said = parse(request["prediction"], parsing_timeout=ALARM_SECONDS)
             unworked = _unworked(request["prediction"]) - _unworked(request["gold"])
-            to_do = calculates(request["prediction"]) and not _is_form(request["gold"])
-            evades = request["strict"] and _evades(gold, said, unworked, calculated=to_do)
+            form = _is_form(request["gold"])
+            evades = request["strict"] and (
+                _evades(gold, said, unworked)
+                or (not form and _calculation(gold, said, request["prediction"]))
+            )
             verdict = not evades and verify(gold, said, timeout_seconds=ALARM_SECONDS)
         except (Exception, RecursionError, MemoryError):  # noqa: BLE001 - a verdict for any text
             verdict = False
@@ -60,7 +70,8 @@ def main() -> None:
 def _unworked(text: str) -> set[str]:
     """Commands in a text, or behind its last equals sign, that leave the work to its reader and
     that SymPy does as it reads them, so that nothing of them is seen in what it made."""
-    return set(_COMMANDS.findall(text.rpartition("=")[2]))
+    plain = _WORDS.sub(lambda words: words.group().replace("=", " "), text)
+    return set(_COMMANDS.findall(plain.rpartition("=")[2]))
 
 
 def calculates(text: str) -> bool:
@@ -82,27 +93,81 @@ def _bare(text: str) -> str:
     return " ".join(_SPACE.sub(" ", _LAYOUT.sub("", _WORDS.sub(" x ", text))).split())
 
 
-def _evades(gold: list[Any], said: list[Any], unworked: set[str], *, calculated: bool) -> bool:
+def _evades(gold: list[Any], said: list[Any], unworked: set[str]) -> bool:
     """Whether the gold answer is a number and the other only says how it is worked out (a sum, a
-    limit, a remainder, a calculation of rational numbers, ...), or is a zero that is near to it.
-    Math-Verify takes both: it works them out itself, and rounds to six decimals."""
-    from sympy import Basic, Derivative, Integral, Limit, Product, Sum
+    limit, a remainder, ...), or is as small a number as it, and another one. Math-Verify takes
+    both: it works them out itself, and rounds to six decimals."""
+    from sympy import Derivative, Integral, Limit, Product, Sum
 
     to_do = (Sum, Product, Integral, Limit, Derivative)
-    golds = [_value(each) for each in gold if isinstance(each, Basic)]
+    golds, answers = _values(gold), _values(said)
     if not golds or not all(each.is_number and not each.has(*to_do) for each in golds):
         return False
-    if unworked or (calculated and all(each.is_rational or each.is_Float for each in golds)):
+    return bool(unworked) or any(each.has(*to_do) or _only_near(each, golds) for each in answers)
+
+
+def _only_near(answer: Any, golds: list[Any]) -> bool:
+    """Whether an answer and a gold one that is not zero are the same to six decimals alone."""
+    if not answer.is_number or not answer.is_real:
+        return False
+    said = answer.evalf()
+    return bool(abs(said) < _SMALL) and all(
+        each.evalf().is_zero is False and abs(said - each.evalf()) > _SMALL * abs(each.evalf())
+        for each in golds
+    )
+
+
+def _calculation(gold: list[Any], said: list[Any], prediction: str) -> bool:
+    """Whether the gold answer is a rational number and the other one is no number as it is
+    written, but one that SymPy would work out."""
+    golds = _values(gold)
+    if not golds or not all(
+        each.is_number and (each.is_rational or each.is_Float) for each in golds
+    ):
+        return False
+    return calculates(prediction) or not all(map(_written, _values(said)))
+
+
+def _written(expression: Any) -> bool:
+    """Whether it is a number as one writes it: with a sign, as a fraction, as a power, times a
+    power of ten, in percent; or a list of such."""
+    from sympy import FiniteSet, Integer, Mul, Number, Pow, Rational, Tuple, UnevaluatedExpr
+
+    if isinstance(expression, Number):
         return True
-    some = all(each.evalf().is_zero is False for each in golds)
-    answers = [_value(each) for each in said if isinstance(each, Basic)]
-    return any(each.has(*to_do) or (some and each.is_Number and each.is_zero) for each in answers)
+    if isinstance(expression, UnevaluatedExpr):
+        return expression.args[0] == Rational(1, 100)
+    if isinstance(expression, Pow):
+        return _written(expression.base) and isinstance(expression.exp, Integer)
+    if isinstance(expression, Mul):
+        factors = [each for each in expression.args if not _scales(each)]
+        return len(factors) <= 1 and all(map(_written, expression.args))
+    return isinstance(expression, FiniteSet | Tuple) and all(map(_written, expression.args))
+
+
+def _scales(factor: Any) -> bool:
+    """Whether a factor is only a way to write a number: a sign, a power of ten, percent, or what a
+    fraction is divided by."""
+    from sympy import Pow, UnevaluatedExpr
+
+    if isinstance(factor, Pow):
+        return bool(factor.base == 10) or bool(factor.exp == -1)
+    return isinstance(factor, UnevaluatedExpr) or bool(factor == -1)
+
+
+def _values(parsed: list[Any]) -> list[Any]:
+    from sympy import Basic
+
+    return [_value(each) for each in parsed if isinstance(each, Basic)]
 
 
 def _value(expression: Any) -> Any:
-    """What `x = 5` says of x."""
-    from sympy import Eq
+    """What `x = 5` says of x, and `x = 2 + 3 = 5`."""
+    from sympy import And, Eq
 
+    while isinstance(expression, And):
+        # As they were written: SymPy sorts its own.
+        expression = getattr(expression, "_unsorted_args", expression.args)[-1]
     return expression.rhs if isinstance(expression, Eq) else expression
 
 

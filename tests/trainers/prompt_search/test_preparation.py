@@ -162,14 +162,15 @@ def test_what_no_team_could_play_is_named(
         prepare(plan, workflow="pair", profile="petting", **changes)  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.parametrize("game", ["plan_path", None])
 @pytest.mark.parametrize(("setting", "suffix"), [({}, ""), ({"python": True}, "_python")])
 def test_of_a_games_agent_the_prompt_is_searched_that_it_reads(
-    tmp_path: Path, setting: dict[str, object], suffix: str
+    tmp_path: Path, setting: dict[str, object], suffix: str, game: str | None
 ) -> None:
     """It has one for calls and one for programs."""
     own = tmp_path / "own.toml"
     own.write_text('extends = "petting"\n[workers.writer]\nroles = ["completion"]\n')
-    petting = {"workflow": "pair", "profile": str(own), "game": "plan_path", "setting": setting}
+    petting = {"workflow": "pair", "profile": str(own), "game": game, "setting": setting}
     made = prepare(**petting, propose=1, proposer="pair")  # pyright: ignore[reportArgumentType]
     assert [*made.settings.prompts] == [f"tool_agent{suffix}", f"plan_agent{suffix}"]
     other = "plan_agent" if suffix else "plan_agent_python"

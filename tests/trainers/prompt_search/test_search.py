@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -237,8 +238,9 @@ async def test_a_run_has_its_whole_time_once_it_is_admitted(tmp_path: Path) -> N
     assert len(deadlines) == len(deployment.runs), "a refused run is asked for by the same id"
 
 
+@pytest.mark.parametrize("ended", ["at once", "when a worker was back"])
 async def test_a_run_that_lapsed_while_nobody_waited_is_asked_anew_and_its_tokens_count(
-    tmp_path: Path,
+    tmp_path: Path, ended: str
 ) -> None:
     deployment = client([BAD])
     whole = await searched(tmp_path / "whole", client([BAD]), [GOOD])
@@ -247,7 +249,11 @@ async def test_a_run_that_lapsed_while_nobody_waited_is_asked_anew_and_its_token
     lapsed = json.loads(lines[0])["run_id"]
     (tmp_path / "a" / LOG).write_bytes(lines[0])
     one = deployment.ended[lapsed]
-    deployment.ended[lapsed] = one.model_copy(update={"outcome": Outcome.DEADLINE, "ended": 1.0})
+    run = one.run.model_copy(update={"deadline": 1.0})
+    at = 1.0 if ended == "at once" else time.time() + 60
+    deployment.ended[lapsed] = one.model_copy(
+        update={"outcome": Outcome.DEADLINE, "ended": at, "run": run}
+    )
     again = await searched(tmp_path / "a", deployment, [GOOD])
     tokens = sum(e.usage.prompt + e.usage.completion for e in deployment.ledger[lapsed])
     assert first.report == whole.report
