@@ -69,8 +69,6 @@ class Work:
 
     kept: tuple[Worked, ...] = ()
     answer: int | None = None
-    source: str = ""
-    """Of an answer that is a result: its name."""
 
     def result(self, name: str) -> int | None:
         """Of a kept calculation."""
@@ -150,7 +148,7 @@ def done(work: Work, item: Item) -> Work | Refusal:
     value = kept.result(item.of)
     if value is None:
         return Refusal("not_calculated", item.of)
-    return replace(kept, answer=value, source=item.of)
+    return replace(kept, answer=value)
 
 
 def behind(name: str, works: Sequence[Worked]) -> tuple[Worked, ...]:
@@ -165,6 +163,7 @@ def behind(name: str, works: Sequence[Worked]) -> tuple[Worked, ...]:
 
 
 def found(instance: WordProblemInstance, work: Work) -> int:
-    """How many equations of the solution were kept, the one whose result was answered aside."""
-    kept = {one.key for one in work.kept if one.name != work.source}
+    """How many equations of the solution were kept, those aside whose result was answered: by its
+    name, as a number, or as the result of the same once more."""
+    kept = {one.key for one in work.kept if one.result != work.answer}
     return sum(equation_key(step) in kept for step in instance.solution)

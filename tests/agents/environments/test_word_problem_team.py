@@ -412,6 +412,22 @@ def test_progress_is_the_share_of_the_solution_and_an_early_answer_has_none() ->
     assert last.total("sparse") == 1.0
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [
+        pytest.param(("mul(n1, n2)", "answer(72)"), id="as a number"),
+        pytest.param(("mul(n1, n2)", "keep(r1), answer(72)"), id="kept, then as a number"),
+        pytest.param(("mul(n1, n2), mul(n2, n1)", "keep(r1), answer(r2)"), id="calculated twice"),
+        pytest.param(("mul(n1, n2)", "keep(r1)", "mul(n1, n2)", "answer(r2)"), id="a round later"),
+    ],
+)
+def test_an_early_answer_earns_no_progress_however_it_is_written(texts: tuple[str, ...]) -> None:
+    episode = after(*texts[:-1])
+    rewards, _, _ = episode.apply(PLAN, f"#### [{texts[-1]}]")
+    lost = 1 / 3 if len(texts) > 2 else 0.0  # what was kept in the round before
+    assert rewards.total("progress") == pytest.approx(0.1 - lost)
+
+
 def test_the_tool_agent_is_paid_locally_for_equations_of_the_solution() -> None:
     episode = after(calls=4)
     rewards, _, _ = episode.apply(TOOL, "#### [mul(n1, n2), add(n1, n2), div(n3, n1)]")
