@@ -145,7 +145,8 @@ def parse_number(text: str) -> Number | None:
 
     Refused is all else: a variable or function (`5x`, "3 pi"), a unit that is not listed, more
     words ("5 or more apples", "12 red apples"), a noun that is no plural with s or may be a
-    quantity ("2 dozen", "4 fifths", "3 pairs", "6 times").
+    quantity ("2 dozen", "4 fifths", "3 pairs", "6 times"), a sum that looks like a mixed number
+    ("21 98/2").
     """
     if len(text) > MAX_ANSWER_CHARS:
         return None
@@ -162,6 +163,8 @@ def parse_number(text: str) -> Number | None:
     if match["over"]:
         number = f"{number} / {match['over']}"
     elif match["top"]:
+        if "." in number or int(match["top"]) >= int(match["bottom"]):
+            return None
         number = f"{number} + {match['top']} / {match['bottom']}"
     try:
         value = evaluate(number)

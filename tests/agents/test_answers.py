@@ -133,6 +133,7 @@ def test_a_number_has_the_size_that_a_scale_word_or_a_vulgar_fraction_gives_it(
         "6 times", "5 plus", "5 minus", "5 less", "5 more", "5 squared", "5 sin", "5 a", "5 per",
         "5 half", "5apples", "5 Apples", "5 red apples", "6 miles in two hours", "5 kΩ",
         "5/x", "5/m", "5/hour", "5 km/x", "5 km/2", "5 km/", "$5/x", "5 a/b",
+        "21 98/2", r"6\frac{64}{1}", "1 2/2", "1.5 1/2",
     ],
 )  # fmt: skip
 def test_what_is_more_than_a_number_with_its_unit_is_none(text: str) -> None:

@@ -15,7 +15,7 @@ CPU_SECONDS = 60
 """Of one request: more than the alarms leave it. A parent that was killed can't kill this process,
 and in C code it hears no alarm and sees no end of its input; then the kernel ends it."""
 _COMMANDS = re.compile(
-    r"\\(?:[bp]?mod|gcd|lcm|lfloor|lceil|floor|ceil|det|max|min)(?![A-Za-z])"
+    r"\\(?:[bp]?mod|gcd|lcm|lfloor|lceil|floor|ceil|det|max|min|Gamma)(?![A-Za-z])"
     r"|\\[dt]?frac\s*\{\s*d\s*\}|\\begin\s*\{\s*[vV]matrix"
     r"|\\operatorname\*?\s*\{\s*(?:gcd|lcm|floor|ceil|mod|max|min|det|tr|trace|rank|norm)[a-z]*\s*\}"
 )
@@ -37,6 +37,7 @@ _WORK = re.compile(
 
 
 _SMALL = 1e-6
+"""The last decimal that Math-Verify looks at."""
 
 
 def main() -> None:
@@ -45,6 +46,7 @@ def main() -> None:
     from math_verify import parse, verify
 
     logging.disable(logging.CRITICAL)
+    _keep_unworked()
     # The grammar is built at the first use; no prediction should pay for that with its time.
     verify(parse("$\\frac{1}{2}$"), parse("\\boxed{0.5}"))
     print("ready", flush=True)
@@ -65,6 +67,33 @@ def main() -> None:
         except (Exception, RecursionError, MemoryError):  # noqa: BLE001 - a verdict for any text
             verdict = False
         print("true" if verdict else "false", flush=True)
+
+
+def _keep_unworked() -> None:
+    r"""Have two things that Math-Verify works out as it reads them kept as sums, which are no
+    numbers as they are written. It takes an integer before another number for a mixed number,
+    however large that is (`21 49` for 70), and puts numbers into a formula (`(x^3+x)|_{x=4}`)."""
+    from latex2sympy2_extended import latex2sympy2
+    from sympy import Add, Rational
+
+    reader: Any = vars(latex2sympy2)["_Latex2Sympy"]
+    product_of, put_in = reader.convert_postfix_list, reader.do_subs
+
+    def convert_postfix_list(self: Any, factors: Any, first: int = 0) -> Any:
+        read = product_of(self, factors, first)
+        if first > 0:
+            # It asks itself for all that stands behind the first.
+            self.behind = read
+        elif len(factors) > 1 and isinstance(read, Rational):
+            behind = self.behind
+            if isinstance(behind, Rational) and behind >= 1:
+                return Add(read - behind, behind, evaluate=False)
+        return read
+
+    def do_subs(self: Any, formula: Any, at: Any) -> Any:
+        return Add(put_in(self, formula, at), 0, evaluate=False)
+
+    reader.convert_postfix_list, reader.do_subs = convert_postfix_list, do_subs
 
 
 def _unworked(text: str) -> set[str]:
