@@ -198,6 +198,53 @@ def test_an_example_is_the_same_however_its_numbers_are_spelled(
     assert read_test(question, written(wide, wanted)) is None
 
 
+SUMS = ProgramTest(stdin="3\n3 4\n5 6\n9 9\n", stdout="7\n11\n18\n")
+CASES = CodeProblem(id="t/cases", statement="Add.", examples=(SUMS,), tests=(SUMS,)).question
+LISTED = CodeProblem(
+    id="t/listed", tests=(SUMS,),
+    statement="-----Input-----\nThe number of cases, then each.\n-----Output-----\nTheir sums.\n"
+    "-----Sample Input-----\n3\n3 4\n5 6\n9 9\n-----Sample Output-----\n7\n11\n18\n",
+).question  # fmt: skip
+
+
+@pytest.mark.parametrize("question", [CASES, LISTED], ids=["an example", "in the statement"])
+@pytest.mark.parametrize(
+    ("given", "wanted", "copied"),
+    [
+        ("1\n3 4", "7", True), ("2\n5 6\n3 4", "11\n7", True), ("1\n03 4.0", "7", True),
+        ("1\n9 9\nand more", "18", True), ("4\n3 4\n3 4\n9 9\n5 6", "7\n7\n18\n11", True),
+        ("1\n4 4", "8", False), ("2\n3 4\n4 4", "7\n8", False), ("2\n3 4\n6 5", "7\n11", False),
+        ("1\n3 4", "8", False),
+    ],
+)  # fmt: skip
+def test_a_test_of_cases_that_an_example_has_says_nothing(
+    question: CodeQuestion, given: str, wanted: str, copied: bool
+) -> None:
+    assert (read_test(question, written(given, wanted)) is None) is copied
+
+
+def test_what_looks_like_a_part_of_an_example_with_one_case_is_a_test() -> None:
+    one = ProgramTest(stdin="3\n1\n2\n4\n", stdout="7\n")
+    question = PROGRAM.model_copy(update={"examples": (one,)}).question
+    assert read_test(question, written("2\n4\n2", "6")) is not None
+    assert read_test(question, written("3\n4\n2\n1", "7")) is not None
+
+
+@pytest.mark.parametrize(
+    ("given", "copied"), [("5.0000000001", True), ("5.0", True), ("5.1", False), ("6", False)]
+)
+def test_an_example_whose_number_is_moved_by_less_than_is_compared_says_nothing(
+    given: str, copied: bool
+) -> None:
+    shown = AssertionTest(source="assert f(5, [3]) == 7.5")
+    question = CALLED.model_copy(update={"examples": (shown,)}).question
+    assert (read_test(question, written(f"{given}\n[3.0]", "7.5")) is None) is copied
+    whole = PROGRAM.model_copy(update={"examples": (ProgramTest(stdin="5\n", stdout="10"),)})
+    assert (read_test(whole.question, written(given, "10.0")) is None) is copied
+    told = CALLED.model_copy(update={"statement": "f(5, [3]) => 7.5"}).question
+    assert (read_test(told, written(f"{given}\n[3]", "7.5")) is None) is copied
+
+
 @pytest.mark.parametrize(
     ("given", "wanted", "copied"),
     [

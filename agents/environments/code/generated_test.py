@@ -19,7 +19,8 @@ A test that says nothing can't be used: one of an input that the examples or the
 output of, or one that wants a program to write nothing, which a right program does for much of what
 is no input. Both would be right without any thought, and end an episode by agreeing with almost any
 program. An input is the same one however its numbers are spelled, and with more behind it where the
-output does not depend on that.
+output does not depend on that; a part of it is none of its own where an example asks for many cases
+(`of_its_cases`).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from agents.environments.code.problem import (
     CodeTest,
     ProgramTest,
 )
-from agents.environments.code.told import as_read, copied
+from agents.environments.code.told import as_read, copied, of_its_cases, rounded
 from agents.tools.json_arguments import parse_arguments
 
 MAX_TEST_CHARS = 20_000
@@ -101,8 +102,10 @@ def _call_test(function: str, given: str, wanted: str) -> CallTest | None:
 def _told(example: CodeTest, test: ProgramTest | CallTest) -> bool:
     """Whether the example has the test's input."""
     if isinstance(test, ProgramTest):
-        return isinstance(example, ProgramTest) and _goes_on(example, test)
-    arguments = list(test.arguments)
+        return isinstance(example, ProgramTest) and (
+            _goes_on(example, test) or of_its_cases(example.stdin, example.stdout, test)
+        )
+    arguments = _rounded(list(test.arguments))
     if isinstance(example, CallTest):
         return values_agree(arguments, list(example.arguments))
     return isinstance(example, AssertionTest) and any(
@@ -119,6 +122,15 @@ def _goes_on(example: ProgramTest, test: ProgramTest) -> bool:
     # As the judge asks it: would who writes the example's output pass the test?
     same_output = outputs_agree(example.stdout, test.stdout)
     return same_output and bool(known) and known == given[: len(known)]
+
+
+def _rounded(value: Any) -> Any:
+    """With whole numbers for those that only pass for others: `3.0000000001`."""
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _rounded(each) for key, each in value.items()}
+    return rounded(value) if isinstance(value, float) else value
 
 
 def _calls(source: str, function: str) -> list[list[Any]]:

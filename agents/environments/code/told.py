@@ -8,19 +8,22 @@ Some data sets list their examples (`CodeQuestion.examples`); APPS only has them
     Output
     6
 
-To a model's test a number is the same one however it is spelled (`03` for 3), and an input goes on
-being an example's with more behind it. A data set's own tests are taken as they are written.
+To a model's test a number is the same one however it is spelled (`03` for 3, or 3.0000000001), an
+input goes on being an example's with more behind it, and one of many cases is told with each of
+them. A data set's own tests are taken as they are written.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import pairwise
 
-from agents.environments.code.comparison import outputs_agree
+from agents.environments.code.comparison import TOLERANCE, outputs_agree
 from agents.environments.code.problem import CallTest, CodeTest, ProgramTest
 
 _BETWEEN = 120
@@ -59,9 +62,52 @@ def copied(statement: str, test: ProgramTest | CallTest) -> bool:
         return True
     if isinstance(test, ProgramTest):
         words = map(_words_read, (statement, test.stdin, test.stdout))
-        return _tells_program(*words) or _goes_on(statement, test)
+        return (
+            _tells_program(*words)
+            or _goes_on(statement, test)
+            or any(of_its_cases(*example, test) for example in _listed(statement))
+        )
     given = list(map(_read, _values(test.arguments)))
     return _tells_call(_read(_tight(statement)), given, _read(_value(test.expected)))
+
+
+def of_its_cases(stdin: str, stdout: str, test: ProgramTest) -> bool:
+    """Whether a test consists of cases of an example that has many, of which the first line says
+    how many: `1 / 3 4` of `2 / 3 4 / 5 6`. Their outputs are told with it."""
+    (known, outputs), (given, wanted) = (
+        (_lines_read(one), _lines_read(other))
+        for one, other in ((stdin, stdout), (test.stdin, test.stdout))
+    )
+    cases, all_cases = (_count(lines[0]) if len(lines) > 1 else 0 for lines in (given, known))
+    if not cases or not 1 < all_cases <= len(outputs) or not set(wanted) <= set(outputs):
+        return False
+    size, odd = divmod(len(known) - 1, all_cases)
+    # Most programs don't read what stands behind the last case; where each has as many lines, that
+    # is known.
+    end = None if odd else 1 + cases * size
+    return set(given[1:]) <= set(known[1:]) or (
+        end is not None and len(given) > end and set(given[1:end]) <= set(known[1:])
+    )
+
+
+def _count(line: str) -> int:
+    """Of the cases that follow; 0 for a line that says none."""
+    return int(line) if line.isdecimal() and len(line) < 10 else 0
+
+
+def _listed(statement: str) -> Iterator[tuple[str, str]]:
+    """Input and output of each example in a statement, with all that follows the output."""
+    parts: list[tuple[str, list[str]]] = []
+    for line in statement.splitlines():
+        words = [word.strip(_MARKS).lower() for word in line.split()]
+        named = [word for word in words if word not in _LABELS and not word.isdecimal()]
+        if named in (["input"], ["output"]):
+            parts.append((named[0], []))
+        elif parts:
+            parts[-1][1].append(line)
+    for (first, given), (second, wanted) in pairwise(parts):
+        if (first, second) == ("input", "output"):
+            yield "\n".join(given), "\n".join(wanted)
 
 
 def _goes_on(statement: str, test: ProgramTest) -> bool:
@@ -138,12 +184,26 @@ def _whole(value: str) -> str:
 
 
 def as_read(word: str) -> str:
-    """A number as programs read it: `3` for `03`, `+3`, `0_3`, `3.0`. Another word as it is."""
+    """A number as programs read it: `3` for `03`, `+3`, `0_3`, `3.0`; one with a fraction only as
+    exactly as outputs are compared. Another word as it is."""
     for read in (int, float):
         with suppress(ValueError, OverflowError):
-            number = read(word)
-            return str(int(number)) if number == int(number) else repr(number)
+            number = rounded(read(word))
+            return str(number) if isinstance(number, int) else f"{number:.6g}"
     return word
+
+
+def rounded(number: float) -> float:
+    """The whole number that a number is, as exactly as outputs are compared; else itself. Raises
+    ValueError and OverflowError for those that are no real numbers."""
+    whole = round(number)
+    if number == whole or math.isclose(number, whole, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+        return whole
+    return number
+
+
+def _lines_read(text: str) -> list[str]:
+    return [" ".join(map(as_read, line.split())) for line in text.splitlines() if line.strip()]
 
 
 @lru_cache(maxsize=8)
