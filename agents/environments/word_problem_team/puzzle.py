@@ -106,7 +106,9 @@ class WordProblemPuzzle:
           since no call can give one
         * progress: share of the solution's equations that are kept, with the right answer as one
           more. One whose result is answered wrongly does not count: if it cost more, a team that is
-          mostly wrong would learn never to answer; if less, to answer too early
+          mostly wrong would learn never to answer; if less, to answer too early. In an action of
+          several calculations each that is not the solution's takes off as much: all four
+          operators at once would else be paid like the right one
         """
         solved = float(self.solved(step.after))
         read = 0.0 if step.action is None else 1.0
@@ -128,6 +130,7 @@ class WordProblemPuzzle:
             *weighted("dense", dense),
             *weighted("sparse", {"solved": (1.0, would)}),
             *progressed(self._done(step.before), self._done(step.after), read),
+            *weighted("progress", {"stray": (-1.0, self._stray(step))}),
         )
         return Rewards(parts, mask=read)
 
@@ -185,6 +188,15 @@ class WordProblemPuzzle:
             return float(self.solved(step.after))
         made = step.after.kept[len(step.before.kept) :]
         return float(made[-1].result == self.instance.answer) if made else -1.0
+
+    def _stray(self, step: Step[Work, Items]) -> float:
+        """Of an action of several calculations, those that are none of the solution's; in the
+        measure of `_done`. Who has answered rightly has not guessed."""
+        new = step.after.kept[len(step.before.kept) :]
+        if len(new) < 2 or self.solved(step.after):
+            return 0.0
+        known = {equation_key(one) for one in self.instance.solution}
+        return sum(one.key not in known for one in new) / (len(self.instance.solution) + 1)
 
     def _done(self, state: Work) -> float:
         if state.answer == self.instance.answer:

@@ -428,6 +428,18 @@ def test_an_early_answer_earns_no_progress_however_it_is_written(texts: tuple[st
     assert rewards.total("progress") == pytest.approx(0.1 - lost)
 
 
+def test_guesses_beside_an_equation_of_the_solution_take_its_progress_off() -> None:
+    all_four = "add(n1, n2), sub(n2, n1), mul(n1, n2), div(n2, n1)"
+    guessed, _, _ = after(calls=4).apply(TOOL, f"#### [{all_four}]")
+    assert guessed.total("progress") == pytest.approx(0.1 + 1 / 3 - 3 / 3)
+    kept = after(all_four, calls=4)
+    for items, share in (("keep(r3)", 1 / 3), ("keep(r1), keep(r3)", 0.0), ("keep(r1)", 0.0)):
+        rewards, _, _ = kept.copy().apply(PLAN, f"#### [{items}]")
+        assert rewards.total("progress") == pytest.approx(0.1 + share)
+    alone, _, _ = after(calls=4).apply(TOOL, "#### [add(n1, n2)]")
+    assert alone.total("progress") == pytest.approx(0.1)
+
+
 def test_the_tool_agent_is_paid_locally_for_equations_of_the_solution() -> None:
     episode = after(calls=4)
     rewards, _, _ = episode.apply(TOOL, "#### [mul(n1, n2), add(n1, n2), div(n3, n1)]")
