@@ -157,7 +157,7 @@ class JudgeOutputs(ProblemRequest):
 
     programs: tuple[Program, ...] = Field(min_length=1, max_length=MAX_TOGETHER)
     seconds: float = Field(gt=0, le=600)
-    """Of one program."""
+    """Of one program, of CPU."""
     reasoner: str
     """Its answer; may be empty."""
 
@@ -178,7 +178,7 @@ class RunPrograms(JudgeRequest):
     stdin: str = Field(default="", max_length=MAX_STDIN_CHARS)
     """Of each program."""
     seconds: float = Field(gt=0, le=600)
-    """Of one program."""
+    """Of one program, of CPU."""
 
 
 REQUESTS = (JudgePrograms, JudgeTests, JudgeAnswers, JudgeOutputs, RunPrograms)

@@ -61,7 +61,7 @@ class Setting(Record):
     python: bool = False
     """The tool agent writes a Python program in place of calls; a judge runs it."""
     program_seconds: float = Field(default=20.0, gt=0, le=600)
-    """Of one program."""
+    """Of one program, of CPU."""
     brief: bool = False
     """Leave away what is the same in every observation (rules, calls, form of the answer): for
     small models that are trained on this very puzzle."""

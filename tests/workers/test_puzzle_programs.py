@@ -21,8 +21,9 @@ from tests.agents.test_pair import ManyHost
 from tests.workers.sandbox.conftest import needs_bubblewrap
 from tests.workers.test_teams import JudgedHost, a_team_run, parts, play
 from workers.judging.problems import ProblemFolder
+from workers.judging.runs import program_runs
 from workers.judging.service import JudgeService, judge_service
-from workers.sandbox import SandboxSettings
+from workers.sandbox import Sandbox, SandboxSettings
 
 pytestmark = [needs_bubblewrap, pytest.mark.asyncio(loop_scope="module")]
 
@@ -184,6 +185,14 @@ async def test_a_judge_without_a_sandbox_ends_the_run_with_the_reason(tmp_path: 
     trajectory = await run_locally(a_team_run(way(), greedy=True), {"tool_agent": host})
     assert trajectory.outcome is Outcome.ERROR
     assert trajectory.reason == "tool_agent: judge: bubblewrap is missing"
+
+
+async def test_a_program_that_waits_for_a_processor_is_not_out_of_time() -> None:
+    """Its time is of CPU: what it proposes must not depend on what else the machine does."""
+    async with Sandbox(settings=SandboxSettings(parallel=1, ready=1)) as sandbox:
+        waits = "import time\ntime.sleep(1.5)\nprint(7)"
+        [ran] = await program_runs(sandbox, [waits], stdin="", seconds=1)
+    assert (ran.last, ran.trouble) == ("7", "")
 
 
 async def test_where_no_candidate_has_a_program_nobody_asks_a_judge() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from agents.environments.tool_program import MAX_OUTPUT, ProgramRun, last_line
 from workers.sandbox import Ending, Limits, Sandbox
+from workers.sandbox.limits import WAITING
 
 
 async def program_runs(
@@ -36,5 +37,5 @@ async def run_program(
 
 def _within(general: Limits, seconds: float) -> Limits:
     return general.model_copy(
-        update={"wall_seconds": seconds, "cpu_seconds": max(1, math.ceil(seconds))}
+        update={"wall_seconds": WAITING * seconds, "cpu_seconds": max(1, math.ceil(seconds))}
     )

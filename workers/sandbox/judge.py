@@ -32,7 +32,7 @@ from agents.environments.code import (
 )
 from agents.tools.answers import carried
 from workers.sandbox.inside.plain_values import decode, encode
-from workers.sandbox.limits import MIB, Limits
+from workers.sandbox.limits import MIB, WAITING, Limits
 from workers.sandbox.pool import Sandbox
 from workers.sandbox.process import SandboxProcess
 from workers.sandbox.result import Ending
@@ -55,9 +55,6 @@ would fail by it, however little of it is used. A program may so use more than i
 and never more than the sandbox does."""
 _GRACE_SECONDS = 1.0
 """Between the end of a process's output and its own."""
-_WAITING = 3.0
-"""How much longer than its time limit a test may take by the clock. The limit itself is in seconds
-of CPU: a verdict must not depend on what else the machine does."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +175,7 @@ class Judge:
         wall, cpu = general.wall_seconds, general.cpu_seconds
         if problem.wall_seconds is not None:
             allowed = problem.wall_seconds * self._sandbox.time_factor
-            wall, cpu = min(wall, allowed * _WAITING), min(cpu, math.ceil(allowed))
+            wall, cpu = min(wall, allowed * WAITING), min(cpu, math.ceil(allowed))
         memory = general.memory_bytes
         if problem.memory_bytes is not None:
             memory = min(memory, max(_LEAST_MEMORY, problem.memory_bytes) + _RESERVED)
@@ -338,7 +335,8 @@ def _request(test: CallTest) -> bytes:
 
 def _for_all(limits: Limits, tests: int) -> Limits:
     """For a process that goes through several tests, each within its own time, after its first
-    lines, which have as much."""
+    lines, which have as much. What they have of CPU is theirs together: one that hangs is ended by
+    the clock."""
     wall = min(_MAX_SECONDS, limits.wall_seconds * (tests + 1) + 1)
     cpu = min(_MAX_SECONDS, limits.cpu_seconds * (tests + 1))
     return limits.model_copy(update={"wall_seconds": wall, "cpu_seconds": cpu})

@@ -7,6 +7,9 @@ import os
 from pydantic import BaseModel, ConfigDict, Field
 
 KIB, MIB = 2**10, 2**20
+WAITING = 3.0
+"""How much longer than its time a program may take by the clock. The time itself is in seconds of
+CPU: a verdict must not depend on what else the machine does."""
 
 
 def cores() -> int:
@@ -19,7 +22,7 @@ class Limits(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    wall_seconds: float = Field(default=10.0, gt=0, le=3600)
+    wall_seconds: float = Field(default=WAITING * 10, gt=0, le=3600)
     """From handing over the program to its end."""
     cpu_seconds: int = Field(default=10, ge=1, le=3600)
     """Of all threads together, in whole seconds as the kernel counts."""

@@ -61,7 +61,7 @@ class MathSetting(Record):
     turns: int = Field(default=4, ge=1, le=100)
     """Most turns of both."""
     program_seconds: float = Field(default=20.0, gt=0, le=600)
-    """Of one program."""
+    """Of one program, of CPU."""
     team: tuple[Member, ...] = MEMBERS
     """Who acts in a turn, in order: both, or the reasoner alone."""
 
