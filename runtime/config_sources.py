@@ -22,9 +22,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource
 
-from runtime.child_death import PARENT_VARIABLE
 from runtime.errors import ConfigError
 from runtime.shipped_profiles import PROFILE_DIR, profile_names
+from workers.child_death import PARENT_VARIABLE
 
 ENV_PREFIX = "SWITCHYARD_"
 ENV_DELIMITER = "__"

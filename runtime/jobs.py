@@ -37,12 +37,12 @@ from bus import Bus, BusUnavailable, WorkerPresence, announce, tasks
 from bus.connection import OUTAGE
 from runtime import __version__
 from runtime.arq_worker import RETRY_SECONDS, LastingWorker
-from runtime.child_death import PARENT_VARIABLE, dies_with_parent
 from runtime.config import Settings
 from runtime.config_sources import URL_VARIABLE
 from runtime.errors import InputError, Unreachable
 from runtime.log_files import LAST_LINES, tail
 from runtime.state import StateDirectory
+from workers.child_death import PARENT_VARIABLE, dies_with_parent
 
 log = structlog.get_logger("runtime.jobs")
 

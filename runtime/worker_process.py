@@ -8,13 +8,13 @@ import os
 
 import structlog
 
-from runtime.child_death import PARENT_VARIABLE, watch_parent
 from runtime.config import Settings
 from runtime.errors import EXIT_CONFIG, ConfigError, UserError
 from runtime.logging import configure
 from runtime.secrets import secret_values
 from runtime.state import StateDirectory
 from runtime.worker_name import worker_name
+from workers.child_death import PARENT_VARIABLE, watch_parent
 from workers.settings import (
     GpuWorkerSettings,
     JudgeWorkerSettings,

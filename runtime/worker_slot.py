@@ -21,12 +21,12 @@ from typing import Literal
 import structlog
 
 from bus import tasks
-from runtime.child_death import PARENT_VARIABLE, dies_with_parent
 from runtime.config import SupervisorSettings
 from runtime.errors import EXIT_CONFIG
 from runtime.log_files import RotatingLog, last_words, pump
 from runtime.restarts import RestartPolicy
 from runtime.worker_name import worker_name
+from workers.child_death import PARENT_VARIABLE, dies_with_parent
 
 log = structlog.get_logger("runtime.supervisor")
 

@@ -20,8 +20,8 @@ from typing import Generic, Literal, Protocol, TypeVar
 from pydantic import ValidationError
 
 from agents.records import Record
-from runtime.child_death import dies_with_parent
 from trainers.errors import TrainingError
+from workers.child_death import dies_with_parent
 
 EXIT_INTERRUPTED = 130
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from bench.bus_bench.child import Job, Result
 from bench.bus_bench.redis_process import RedisProcess
 from bench.errors import BenchError
-from runtime.child_death import dies_with_parent
+from workers.child_death import dies_with_parent
 
 TIMEOUT = 600.0
 

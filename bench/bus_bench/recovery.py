@@ -22,7 +22,7 @@ from bench.bus_bench.peers.switchyard import TYPE, Message, admission
 from bench.bus_bench.redis_process import RedisProcess
 from bench.errors import BenchError
 from bus import Bus, BusSettings, Consumer, Delivery, Registry, StepCommit
-from runtime.child_death import dies_with_parent
+from workers.child_death import dies_with_parent
 
 LEASE_SECONDS = 2.0
 HELD = 32

@@ -15,8 +15,8 @@ from typing import Literal
 import redis
 
 from bench.errors import BenchError
-from runtime.child_death import dies_with_parent
 from runtime.redis_binary import RedisBinary, choose
+from workers.child_death import dies_with_parent
 
 Persistence = Literal["none", "everysec", "always"]
 START_SECONDS = 60.0

@@ -12,7 +12,7 @@ import psutil
 
 from bench.errors import BenchError
 from bus import Bus, BusSettings, present
-from runtime.child_death import dies_with_parent
+from workers.child_death import dies_with_parent
 from workers.settings import WorkerSettings
 
 START_SECONDS = 60.0

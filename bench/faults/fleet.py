@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.bus_bench.redis_process import RedisProcess
 from bench.errors import BenchError
 from bus import BusSettings
-from runtime.child_death import dies_with_parent
+from workers.child_death import dies_with_parent
 from workers.engines.settings import ModelSettings
 from workers.settings import (
     GpuWorkerSettings,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.errors import BenchError
-from runtime.child_death import dies_with_parent
+from workers.child_death import dies_with_parent
 
 _LAST_LINES = 5
 

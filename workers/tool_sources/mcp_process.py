@@ -24,6 +24,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification, JSONRPCRequest, jsonrpc_message_adapter
 
 from bus.tasks import end, finish
+from workers.child_death import dies_with_parent
 
 log = structlog.get_logger("workers.tool_sources.mcp")
 
@@ -84,6 +85,7 @@ class ProcessTransport:
             env={**get_default_environment(), **self._environment},
             cwd=self._cwd,
             start_new_session=True,  # so that what it starts can be ended with it
+            preexec_fn=dies_with_parent(signal.SIGKILL),
         )
         to_session, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)

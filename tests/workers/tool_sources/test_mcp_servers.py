@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
+import textwrap
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 
 pytest.importorskip("mcp", reason="needs make install")
@@ -115,6 +119,28 @@ async def test_a_server_that_will_not_end_is_ended_however_often_its_worker_is_t
     await end([serving])
     with pytest.raises(ProcessLookupError):
         os.kill(server, 0)
+
+
+def test_a_server_that_will_not_end_dies_with_a_worker_that_is_killed(tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    program = textwrap.dedent(f"""
+        import asyncio, uvloop  # as workers run
+        from tests.workers.tool_sources.joined import joined, raw
+
+        async def serve():
+            async with joined(some=raw("lingers", {str(told)!r})):
+                print("begun", flush=True)
+                await asyncio.Event().wait()
+
+        uvloop.run(serve())
+    """)
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as worker:
+        assert worker.stdout is not None
+        assert b"begun\n" in iter(worker.stdout.readline, b"")
+        server = psutil.Process(int(told.read_text()))
+        worker.kill()
+    server.wait(timeout=10)
 
 
 async def test_a_process_sees_the_variables_it_was_given_and_an_answer_never_shows_them(
