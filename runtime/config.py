@@ -80,7 +80,14 @@ class RedisServerSettings(Section):
     maxmemory_mb: int = Field(default=0, ge=0)
     """Memory limit in MiB; 0 is none. A full server refuses writes and never evicts."""
     start_seconds: float = Field(default=60.0, gt=0)
-    """How long the server may take to load its append-only file."""
+    """How long the server may say nothing while it starts. While it says that it is reading its
+    append-only file it is waited for, however long that takes."""
+
+    @model_validator(mode="after")
+    def _port_is_listened_on(self) -> Self:
+        if self.port and self.listen != "tcp":
+            raise ValueError(f'port {self.port} does nothing unless listen = "tcp" is set too')
+        return self
 
 
 class WorkerSettings(Section):

@@ -69,7 +69,7 @@ def _absent(state: StateDirectory, otherwise: str = "") -> Unreachable:
         return Unreachable(
             f"a deployment is just starting in {state.path} (pid {pid})",
             hint="try again in a moment; how its start goes stands in the terminal of `runtime up`,"
-            f" or with --detach in {state.supervisor_log}.",
+            f" or with --detach in {state.supervisor_log}. `kill {pid}` gives it up.",
         )
     return Unreachable(
         f"no deployment runs in {state.path}",

@@ -75,7 +75,10 @@ def _launch(
             if (code := process.poll()) is not None:
                 raise UserError(_last_error(state.supervisor_log, offset), exit_code=code or 1)
             run = state.running()
-            if run is not None and run.pid == process.pid:
+            if run is None:
+                # Its Redis reads a file, however long that takes; one that stands still ends it.
+                deadline = time.monotonic() + limit
+            elif run.pid == process.pid:
                 status = _status(run)
                 if status is not None and status["phase"] in ("ready", "degraded"):
                     return status

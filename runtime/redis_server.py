@@ -21,14 +21,17 @@ from urllib.parse import quote
 import redis
 import redis.asyncio
 import redis.exceptions
+import structlog
 
 from runtime import redis_binary
-from runtime.child_death import dies_with_parent
 from runtime.config import RedisServerSettings
 from runtime.errors import Unreachable, UserError
 from runtime.log_files import rotate
 from runtime.redis_binary import RedisBinary
 from runtime.state import StateDirectory, read_json, write_private
+from workers.child_death import dies_with_parent
+
+log = structlog.get_logger("runtime.redis")
 
 _PROBE_SECONDS = 0.02
 _STOP_SECONDS = 20.0
@@ -77,7 +80,8 @@ class RedisServer:
     async def start(self) -> None:
         """Start and wait until commands are answered (the append-only file is loaded).
 
-        Raises `UserError` when there is no usable server, the port is taken, or it dies.
+        Raises `UserError` when there is no usable server, the port is taken, it dies, or says
+        nothing for `start_seconds`.
         """
         began = time.monotonic()
         await self._stop_leftover()
@@ -88,13 +92,13 @@ class RedisServer:
             self.socket_path.unlink(missing_ok=True)
         write_private(self._config_file, self._config())
         rotate(self.log_file)
-        with self.log_file.open("ab") as log:
+        with self.log_file.open("ab") as output:
             self._process = await asyncio.create_subprocess_exec(
                 str(self.binary.path),
                 str(self._config_file),
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                stdout=output,
+                stderr=output,
                 start_new_session=True,
                 preexec_fn=dies_with_parent(signal.SIGTERM),
             )
@@ -125,7 +129,7 @@ class RedisServer:
     async def _until_ready(self, process: asyncio.subprocess.Process) -> None:
         deadline = time.monotonic() + self._settings.start_seconds
         client = redis.asyncio.Redis.from_url(self.url, socket_timeout=5, socket_connect_timeout=5)
-        waiting_for = "it does not listen yet"
+        waiting_for, loading = "it does not listen yet", False
         try:
             while time.monotonic() < deadline:
                 if process.returncode is not None:
@@ -138,7 +142,11 @@ class RedisServer:
                     await cast(Any, client.ping())
                     return
                 except redis.exceptions.BusyLoadingError:
-                    waiting_for = "it is loading its append-only file"
+                    if not loading:
+                        loading = True
+                        log.info("redis reads its append-only file", pid=process.pid)
+                    # It lives, and a file has an end; started anew it would begin at the front.
+                    deadline = time.monotonic() + self._settings.start_seconds
                 except (redis.exceptions.RedisError, OSError) as error:
                     waiting_for = str(error)
                 await asyncio.sleep(_PROBE_SECONDS)
@@ -148,7 +156,7 @@ class RedisServer:
         await process.wait()
         raise Unreachable(
             f"{self.binary} was not ready within {self._settings.start_seconds:g} s: {waiting_for}",
-            hint="raise redis.start_seconds when the append-only file is large.",
+            hint=f"its log may say why: {self.log_file}; redis.start_seconds is how long it has.",
         )
 
     async def _stop_leftover(self) -> None:

@@ -87,7 +87,8 @@ class Supervisor:
             await control.start()
             if self.settings.own_redis:
                 self.redis = RedisServer(self.state, self.settings.redis)
-                await self.redis.start()
+                if not await self._started_before_a_stop(self.redis):
+                    return
                 self.settings = self.settings.with_redis_url(self.redis.url)
                 log.info(
                     "redis ready",
@@ -171,6 +172,19 @@ class Supervisor:
         await asyncio.gather(*self._running.values(), return_exceptions=True)
 
     # -- Redis --------------------------------------------------------------------------------
+
+    async def _started_before_a_stop(self, server: RedisServer) -> bool:
+        """Whether the server is ready; False where a stop came first: a large file is read for
+        minutes."""
+        starting = asyncio.create_task(server.start())
+        stop = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                await starting
+            return starting.done()
+        finally:
+            await tasks.end([starting, stop])
 
     async def _keep_redis(self, server: RedisServer) -> None:
         """Start the server again whenever it dies: same data, same address, so that the workers

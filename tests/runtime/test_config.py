@@ -47,6 +47,11 @@ def test_a_concurrency_that_would_do_nothing_is_refused(kind: str, instead: str)
     assert instead in message
 
 
+def test_a_port_that_redis_would_not_listen_on_is_refused() -> None:
+    message = error_of("micro", "redis.port=6400")
+    assert 'port 6400 does nothing unless listen = "tcp" is set too' in message
+
+
 def test_a_switch_of_a_chat_template_is_read_as_what_it_says_or_refused_by_name() -> None:
     key = "models.llm.template_options"
     for word in (f"{key}.enable_thinking=false", f'{key}={{"enable_thinking": false}}'):

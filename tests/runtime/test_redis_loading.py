@@ -1,0 +1,79 @@
+"""A Redis whose append-only file takes long to read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+import redis
+
+from runtime import redis_binary
+from runtime.config import RedisServerSettings
+from runtime.redis_server import RedisServer
+from runtime.state import StateDirectory
+from tests.runtime.conftest import LIMIT, Deployment, until
+
+KEYS = 4_096
+"""A server that reads looks at what it is asked each 1,024 keys."""
+
+
+async def filled(state: StateDirectory) -> None:
+    server = RedisServer(state, RedisServerSettings())
+    await server.start()
+    with redis.Redis.from_url(server.url) as connection:
+        pipeline = connection.pipeline(transaction=False)
+        for number in range(KEYS):
+            pipeline.set(f"key-{number}", number)
+        pipeline.execute()
+    await server.stop()
+
+
+def slow(folder: Path, microseconds: int) -> str:
+    """A search path with a server that takes so long over each key that it reads."""
+    script = folder / "redis-server"
+    server = redis_binary.choose().path
+    script.write_text(f'#!/bin/sh\nexec "{server}" "$@" --key-load-delay {microseconds}\n')
+    script.chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+async def test_a_server_that_reads_its_file_is_waited_for_longer_than_it_may_be_silent(
+    deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment.state.create()
+    await filled(deployment.state)
+    monkeypatch.setenv("PATH", slow(tmp_path, 2_000))
+    settings = RedisServerSettings(start_seconds=5)
+    server = RedisServer(deployment.state, settings)
+    await server.start()
+    try:
+        assert server.started_in > settings.start_seconds
+        with redis.Redis.from_url(server.url) as connection:
+            assert connection.dbsize() == KEYS
+    finally:
+        await server.stop()
+
+
+def test_an_up_that_waits_for_redis_hears_ctrl_c(deployment: Deployment, tmp_path: Path) -> None:
+    state = deployment.state
+    state.create()
+    asyncio.run(filled(state))
+    deployment.environ["PATH"] = slow(tmp_path, 2_000)
+    up = deployment.start("up", "--profile", "scripted")
+
+    def pid() -> int | None:
+        """Of the server that reads."""
+        known = int(json.loads((state.redis / "server.json").read_text())["pid"])
+        return known if psutil.pid_exists(known) else None
+
+    server = until(pid, "server that reads")
+    up.send_signal(signal.SIGINT)
+    said, _ = up.communicate(timeout=LIMIT)
+    assert up.returncode == 0, said
+    assert "redis ready" not in said
+    assert not psutil.pid_exists(server)
