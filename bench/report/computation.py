@@ -7,7 +7,7 @@ the benchmark was interrupted or not. `timings` is what clocks and retries said.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import PurePath
@@ -59,8 +59,8 @@ def compute(manifest: Manifest, stored: Stored, entries: Sequence[UsageEntry]) -
         )
     arms = [_arm(name, manifest, stored, items) for name in manifest.arms]
     superseded = _charge(arms, stored, entries)
-    notices = [*stored.notices, *_broken(arms), *_checks(arms, stored, entries)]
-    notices += [*repeated(manifest), *_cut_off(manifest, arms)]
+    notices = [*stored.notices, *_broken(arms), *_mixed(arms, entries)]
+    notices += [*_checks(arms, stored, entries), *repeated(manifest), *_cut_off(manifest, arms)]
     return Facts(
         manifest,
         arms,
@@ -130,6 +130,26 @@ def _cut_off(manifest: Manifest, arms: list[ArmRuns]) -> list[str]:
     return [
         f"in {cut:,} of {len(runs):,} runs a completion was cut off after {limit} tokens; a "
         "deployment gives more by `runtime up --set options.pair.max_tokens=NUMBER`"
+    ]
+
+
+def _mixed(arms: list[ArmRuns], entries: Sequence[UsageEntry]) -> list[str]:
+    """That an arm is more than one system: other weights were published while it ran, or before it
+    was resumed."""
+    owner = {result.run_id: arm.name for arm in arms for result in arm.results}
+    answered: dict[tuple[str, str], set[tuple[str, int, str]]] = defaultdict(set)
+    for entry in entries:
+        if entry.run_id in owner and not entry.discarded:
+            policy = entry.policy
+            name = policy.adapter or policy.name
+            weights = (name, policy.version, policy.base)
+            answered[owner[entry.run_id], entry.agent].add(weights)
+    return [
+        f"arm {arm}: as {agent} answered "
+        f"{', '.join(f'{name} version {version} ({base})' for name, version, base in sorted(seen))}"
+        "; its figures are of them together"
+        for (arm, agent), seen in sorted(answered.items())
+        if len(seen) > 1
     ]
 
 

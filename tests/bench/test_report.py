@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from agents.records import Trajectory
 from bench.checkers import Scorer
 from bench.compat import compare_books
+from bench.ledger import read_ledger
 from bench.output import OutputDirectory
 from bench.report import links
 from bench.report.computation import facts_of
@@ -305,6 +306,24 @@ def test_a_ledger_that_does_not_add_up_is_said_aloud(
     (tmp_path / "ledger.jsonl").write_bytes(b"".join(lines[1:]))
     notices = write_reports(OutputDirectory(tmp_path)).notices
     assert any("the ledger" in notice for notice in notices)
+
+
+def test_an_arm_that_other_weights_have_answered_too_is_said_aloud(
+    finished: OutputDirectory, tmp_path: Path
+) -> None:
+    """Somebody published them while it ran, or before it was resumed."""
+    for name in ("manifest.json", "items.jsonl", "transcripts.jsonl"):
+        (tmp_path / name).write_bytes((finished.path / name).read_bytes())
+    entries = read_ledger(finished.ledger_path)
+    last = entries[-1]
+    newer = last.policy.model_copy(update={"adapter": f"{last.policy.name}/new", "version": 1})
+    entries[-1] = last.model_copy(update={"policy": newer})
+    lines = "".join(f"{entry.model_dump_json()}\n" for entry in entries)
+    (tmp_path / "ledger.jsonl").write_text(lines, encoding="utf-8")
+    [notice] = write_reports(OutputDirectory(tmp_path)).notices
+    name, base = last.policy.name, last.policy.base
+    both = f"{name} version 0 ({base}), {name}/new version 1 ({base})"
+    assert f"as {last.agent} answered {both};" in notice
 
 
 @pytest.mark.parametrize(
