@@ -1,4 +1,4 @@
-"""`runtime jobs ls|cancel|log`: offline jobs on the queue."""
+"""`runtime jobs add|ls|cancel|log`: offline jobs on the queue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from runtime.commands.options import AsJson, RedisUrl
 def register(app: typer.Typer) -> None:
     jobs = typer.Typer(
         invoke_without_command=True,
-        help="Offline jobs: `bench … --queue` puts a benchmark on the queue.",
+        help="Offline jobs: `runtime jobs add` puts one on the queue, and so does `bench "
+        "gsm8k|wordproblems|run … --queue`.",
     )
     app.add_typer(jobs, name="jobs")
 
@@ -20,6 +21,42 @@ def register(app: typer.Typer) -> None:
     def default(context: typer.Context) -> None:  # pyright: ignore[reportUnusedFunction]
         if context.invoked_subcommand is None:
             _ls(None, as_json=False)
+
+    @jobs.command(
+        "add",
+        # All that stands behind the program is for it.
+        context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    )
+    def add(  # pyright: ignore[reportUnusedFunction]
+        program: Annotated[str, typer.Argument(metavar="bench|train")],
+        arguments: Annotated[list[str], typer.Argument(metavar="ARGUMENT...")],
+    ) -> None:
+        """Queue a command line, as in `runtime jobs add train grpo runs/loop --loop --game sudoku`.
+
+        It runs in this folder, in the environment of the jobs worker, and outlives the terminal.
+        Where that worker dies the next one begins it again: a training goes on where it was, and
+        so does a benchmark that names its --output.
+        """
+        import asyncio
+        from pathlib import Path
+
+        from runtime.deployment import find
+        from runtime.errors import InputError
+        from runtime.jobs import MODULES, JobRequest, enqueue
+
+        if program not in MODULES:
+            raise InputError(f"{program!r} is no program of a job; there are: {', '.join(MODULES)}")
+        output = _value_of("--output", arguments)
+        request = JobRequest.model_validate(
+            {
+                "program": program,
+                "argv": arguments,
+                "cwd": str(Path.cwd()),
+                "output": output and str(Path(output).absolute()),
+            }
+        )
+        print(f"job {asyncio.run(enqueue(find().settings, request))}")
+        print("follow it with: runtime jobs")
 
     @jobs.command("ls")
     def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:  # pyright: ignore[reportUnusedFunction]
@@ -55,6 +92,16 @@ def register(app: typer.Typer) -> None:
             raise InputError(f"no output of job {job_id!r} here", hint="`runtime jobs` lists them.")
         for line in tail(file, lines):
             typer.echo(harmless(line))
+
+
+def _value_of(option: str, arguments: list[str]) -> str:
+    """Of an option in a command line; empty without it."""
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if word == option:
+            return following
+        if word.startswith(f"{option}="):
+            return word.partition("=")[2]
+    return ""
 
 
 def _ls(redis_url: str | None, *, as_json: bool) -> None:

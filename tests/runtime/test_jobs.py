@@ -90,6 +90,19 @@ def test_the_jobs_worker_outlasts_a_redis_that_dies(deployment: Deployment, tmp_
     assert after["pid"] == before["pid"]
 
 
+def test_any_command_line_of_ours_can_be_queued(deployment: Deployment, tmp_path: Path) -> None:
+    deployment.up(kinds=("jobs",))
+    wrong = deployment.run("jobs", "add", "rm", "-rf", "nothing")
+    assert "'rm' is no program of a job; there are: bench, train" in wrong.stderr
+    folder = tmp_path / "worlds"
+    said = deployment.ok("jobs", "add", "train", "worlds", str(folder), "--samples", "2")
+    job_id = said.split()[1]
+    job = until(lambda: (j := listed(deployment, job_id)).state in ("done", "failed") and j, "end")
+    assert job.state == "done", deployment.ok("jobs", "log", job_id)
+    assert job.command == f"train worlds {folder} --samples 2"
+    assert list(folder.iterdir())
+
+
 def test_a_benchmark_is_not_queued_onto_the_results_of_another(
     shared: Deployment, tmp_path: Path
 ) -> None:
