@@ -51,8 +51,9 @@ def grpo(
 ) -> None:
     """Train AT-GRPO and its peers on one game from random weights, and measure them.
 
-    All arms of a seed play the same puzzles with as many samples, each tuned as the same trials
-    found best for it; what they solve of held-out puzzles is printed as it comes out. Run it
+    Arms of a seed that learn from rewards draw as many samples as AT-GRPO from the same puzzles;
+    continued SFT, and MAS + GRPO once more, have its tokens instead. Each is tuned as the same
+    trials found best for it; what they solve of held-out puzzles is printed as it comes out. Run it
     again to go on after a crash or Ctrl-C; what is finished is not done again, and further seeds,
     arms and trials may be asked of the folder.
     """

@@ -1,7 +1,8 @@
-"""`bench grpo`: does AT-GRPO teach a team more than its peers do, with the same compute?
+"""`bench grpo`: does AT-GRPO teach a team more than its peers do, from as many samples or tokens?
 
 For each seed the arms of `trainers.grpo.arms` are trained from random weights on one game, and
-measured by greedy play of the same held-out puzzles. The table is printed as it comes out.
+measured by greedy play of the same held-out puzzles (best of K by sampled play). The table is
+printed as it comes out.
 
 The modules: `plan` (what is asked), `figures` (the numbers), `tables` (as words), `plots` and
 `page`, `report`, `command`.

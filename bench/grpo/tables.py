@@ -56,7 +56,8 @@ def about(report: GrpoReport) -> str:
     seeds = ", ".join(map(str, chosen.seeds))
     return (
         f"From random weights ({size.layers} layers, {size.hidden} wide), seeds {seeds}; measured "
-        f"by greedy play of {chosen.held_out:,} held-out puzzles with the final weights. K = "
+        f"by greedy play of {chosen.held_out:,} held-out puzzles with the final weights (best "
+        "of K: with the warm start, sampled, where the rules choose). K = "
         f"{rewarded.candidates}, {rewarded.episodes} puzzles per version, {rewarded.steps} "
         f"versions of AT-GRPO; {chosen.supervised.steps} supervised steps of "
         f"{chosen.supervised.batch} answers before. "

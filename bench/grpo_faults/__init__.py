@@ -38,8 +38,8 @@ def grpo_faults(
 
     Then a checker reads the whole history, the store and what the loop wrote down, and trains anew
     from the store: every planned run was admitted and recorded once, every group that was sampled
-    was sealed once, of one version, that of its round; every version was published once; and the
-    last one has the same weights, bit for bit. Exit code 1 for any violation.
+    was sealed once, of one version, no older than --staleness allows; every version was published
+    once; and the last one has the same weights, bit for bit. Exit code 1 for any violation.
     """
     from bench.grpo_faults.command import Plan, attack
 

@@ -125,7 +125,9 @@ def grpo(
         bool,
         typer.Option(help="Put what a group's samples begin with through the model only once."),
     ] = True,
-    seed: Annotated[int, typer.Option(help="Of new adapters and of the order of groups.")] = 1,
+    seed: Annotated[
+        int, typer.Option(help="Of new adapters, the order of groups, and a loop's puzzles.")
+    ] = 1,
     threads: Annotated[int, typer.Option(help="Of the CPU.")] = 1,
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")] = 10,
     keep_ratios: Annotated[
