@@ -55,8 +55,8 @@ def register(app: typer.Typer) -> None:
                 "output": output and str(Path(output).absolute()),
             }
         )
-        print(f"job {asyncio.run(enqueue(find().settings, request))}")
-        print("follow it with: runtime jobs")
+        typer.echo(f"job {asyncio.run(enqueue(find().settings, request))}")
+        typer.echo("follow it with: runtime jobs")
 
     @jobs.command("ls")
     def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:  # pyright: ignore[reportUnusedFunction]
