@@ -1,0 +1,225 @@
+"""A TCP proxy in front of a Redis that breaks connections as networks, balancers and failovers do.
+
+Clients are given `url`; the server is told nothing. What can be done to them:
+
+- `reset`: RST, as from a firewall that has forgotten a connection, or a peer that was powered off;
+- `half_close`: the server's side ends (FIN), ours is still read;
+- `tear`: of the next replies only a part arrives, or nothing (its command was carried out all the
+  same), then the connection ends;
+- `delay`: every reply comes later;
+- `partition` and `heal`: no byte passes and nobody is told; what was sent meanwhile arrives later;
+- `refuse` and `admit`: new connections are refused;
+- `lead_to`: new connections lead to another server, as after a failover behind one address.
+
+It lives on the event loop of its caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from redis.asyncio.connection import SSLConnection, parse_url
+
+from bus import tasks
+
+_CHUNK = 65_536
+_RESET = struct.pack("ii", 1, 0)
+"""SO_LINGER: on, for no second. Closing then sends RST instead of FIN."""
+
+
+@dataclass(eq=False)
+class _Link:
+    """One client's connection and its way to the server."""
+
+    client: asyncio.StreamWriter
+    server: asyncio.StreamWriter | None = None
+    idle: bool = True
+    """The last byte was the server's: nobody waits for a reply, as far as bytes can tell."""
+
+    def reset(self) -> None:
+        sock: socket.socket = self.client.get_extra_info("socket")
+        with contextlib.suppress(OSError):  # the client was quicker
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.end()
+
+    def end(self) -> None:
+        self.client.transport.abort()
+        if self.server is not None:
+            self.server.transport.abort()
+
+    def close(self) -> None:
+        """What was written to the client is delivered first."""
+        self.client.close()
+        if self.server is not None:
+            self.server.transport.abort()
+
+
+class Proxy:
+    """Listens on a free port of 127.0.0.1 from `start` (or `async with`) to `stop`."""
+
+    def __init__(self, target: str) -> None:
+        """`target` is a `redis://` or `unix://` URL; its user, password and db stay in `url`."""
+        self.lead_to(target)
+        self.accepted = 0
+        """Connections so far."""
+        self.torn = 0
+        """Replies that were cut so far."""
+        self._port = 0
+        self._server: asyncio.Server | None = None
+        self._links: set[_Link] = set()
+        self._working: set[asyncio.Task[None]] = set()
+        self._whole = asyncio.Event()
+        self._whole.set()
+        self._delay = 0.0
+        self._to_tear = 0
+        self._kept = 0.5
+
+    @property
+    def url(self) -> str:
+        """For clients; the same as long as it lives."""
+        parts = urlsplit(self._url)
+        credentials = f"{parts.netloc.rpartition('@')[0]}@" if "@" in parts.netloc else ""
+        return f"redis://{credentials}127.0.0.1:{self._port}/{self._target.get('db', 0)}"
+
+    @property
+    def connections(self) -> int:
+        """Open ones."""
+        return len(self._links)
+
+    async def start(self) -> None:
+        await self.admit()
+
+    async def stop(self) -> None:
+        await self.refuse()
+        for link in self._links:
+            link.end()
+        await tasks.end(self._working)
+
+    async def __aenter__(self) -> Proxy:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    # -- attacks ------------------------------------------------------------------------------
+
+    def reset(self, *, idle_only: bool = False) -> int:
+        """How many connections were reset; with `idle_only`, of those on which nobody waits for a
+        reply: a pool keeps them, and learns of it when it uses one."""
+        links = list(self._chosen(idle_only))
+        for link in links:
+            link.reset()
+        return len(links)
+
+    def half_close(self, *, idle_only: bool = False) -> int:
+        """How many clients were told that nothing more comes; what they write is still taken."""
+        links = [link for link in self._chosen(idle_only) if not link.client.is_closing()]
+        for link in links:
+            with contextlib.suppress(OSError):  # the client was quicker
+                link.client.write_eof()
+        return len(links)
+
+    def tear(self, replies: int = 1, *, kept: float = 0.5) -> None:
+        """Cut so many replies from now on, whosever they are: this share of each arrives (0 is
+        nothing), then its connection ends."""
+        self._to_tear, self._kept = replies, kept
+
+    def delay(self, seconds: float) -> None:
+        """Of every reply from now on; 0 ends it."""
+        self._delay = seconds
+
+    def partition(self) -> None:
+        self._whole.clear()
+
+    def heal(self) -> None:
+        self._whole.set()
+
+    async def refuse(self) -> None:
+        """Those that are open stay so."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+            await asyncio.sleep(0)  # the loop closes the socket in its next round
+
+    async def admit(self) -> None:
+        """Raises OSError if somebody else has taken the port meanwhile."""
+        if self._server is None:
+            self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._port)
+            self._port = self._server.sockets[0].getsockname()[1]
+
+    def lead_to(self, target: str) -> None:
+        """Connections from now on go to this server. Those that are open stay where they are."""
+        where: dict[str, Any] = dict(parse_url(target))
+        if where.get("connection_class") is SSLConnection:
+            raise ValueError("the proxy cuts bytes, not TLS records: give it redis:// or unix://")
+        self._url, self._target = target, where
+
+    # -- work ---------------------------------------------------------------------------------
+
+    def _chosen(self, idle_only: bool) -> Iterator[_Link]:
+        return (link for link in list(self._links) if link.idle or not idle_only)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Not a coroutine: asyncio would log the cancellation of its task as an error.
+        link = _Link(writer)
+        self._links.add(link)
+        self.accepted += 1
+        task = asyncio.create_task(self._serve(reader, link), name="proxied")
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, link: _Link) -> None:
+        pumps: list[asyncio.Task[None]] = []
+        try:
+            await self._whole.wait()
+            from_server, link.server = await self._connect()
+            pumps = [
+                asyncio.create_task(self._ask(reader, link, link.server)),
+                asyncio.create_task(self._answer(from_server, link)),
+            ]
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        except OSError:
+            link.reset()  # the server is away
+        finally:
+            await tasks.end(pumps)
+            link.close()
+            self._links.discard(link)
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if "path" in self._target:
+            return await asyncio.open_unix_connection(self._target["path"])
+        host, port = self._target.get("host", "127.0.0.1"), self._target.get("port", 6379)
+        return await asyncio.open_connection(host, port)
+
+    async def _ask(
+        self, reader: asyncio.StreamReader, link: _Link, server: asyncio.StreamWriter
+    ) -> None:
+        with contextlib.suppress(OSError, RuntimeError):  # either side was closed
+            while chunk := await reader.read(_CHUNK):
+                link.idle = False
+                await self._whole.wait()
+                server.write(chunk)
+                await server.drain()
+
+    async def _answer(self, reader: asyncio.StreamReader, link: _Link) -> None:
+        with contextlib.suppress(OSError, RuntimeError):  # either side was closed
+            while chunk := await reader.read(_CHUNK):
+                if self._delay:
+                    await asyncio.sleep(self._delay)
+                await self._whole.wait()
+                if self._to_tear > 0:
+                    self._to_tear -= 1
+                    self.torn += 1
+                    link.client.write(chunk[: int(len(chunk) * self._kept)])
+                    return
+                link.client.write(chunk)
+                link.idle = True
+                await link.client.drain()
