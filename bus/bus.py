@@ -12,11 +12,12 @@ from redis.exceptions import RedisError
 
 from bus import scripts
 from bus.commit import Committer, Join, Outgoing
-from bus.connection import Connections, outlast, remedy
+from bus.connection import Connections, outlast
 from bus.errors import BusUnavailable, DeadlineExceeded, MessageTooLarge, Overloaded
 from bus.keys import MAX_RUN_SECONDS, Keys, Shard
 from bus.lease import LeaseKeeper
 from bus.registry import Registry
+from bus.remedies import remedy
 from bus.run_state import RunState, run_state_of
 from bus.settings import BusSettings
 

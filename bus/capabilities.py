@@ -3,6 +3,7 @@ Redis version that says nothing of its own commands."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from redis.asyncio import Redis
@@ -10,8 +11,7 @@ from redis.exceptions import ResponseError
 
 from bus.errors import BusUnavailable
 
-REQUIRED = ("xautoclaim", "xgroup", "xpending", "evalsha", "zrange", "hsetnx", "xtrim", "pexpireat")
-
+VERSION_UNKNOWN = "(the user may not ask for INFO: version not known)"
 DURABILITY = {
     "always": "every write is on disk before it is acknowledged",
     "everysec": "a power failure can take the last second (two when the disk is slow); a killed"
@@ -37,26 +37,26 @@ class Server:
 
     name: str
     version: str
-    appendonly: bool
+    appendonly: bool | None
+    """None where neither INFO nor CONFIG may be asked."""
     appendfsync: str
 
     @property
     def durability(self) -> str:
         """In words, what a power failure may cost."""
+        if self.appendonly is None:
+            return "appendonly not known (the user may ask for neither INFO nor CONFIG)"
         if not self.appendonly:
             return "appendonly no: a restart loses everything (turn it on)"
         return appended(self.appendfsync)
 
 
 async def probe(redis: Redis) -> Server:
-    """Raises `BusUnavailable` if the server lacks a command or evicts keys."""
-    described: list[object] = await redis.execute_command("COMMAND INFO", *REQUIRED)  # pyright: ignore
-    missing = [name for name, found in zip(REQUIRED, described, strict=True) if not found]
-    if missing:
-        raise BusUnavailable(
-            f"this server has no {', '.join(missing)}: Redis 7.0 or Valkey 7.2 is the least"
-        )
-    info = await redis.info()
+    """What the server is. Raises `BusUnavailable` if it evicts keys. A user who may not ask for
+    INFO or CONFIG can use the bus; what they would tell is not known then."""
+    info: dict[str, object] = {}
+    with suppress(ResponseError):
+        info = await redis.info()
     config: dict[str, str] = {}
     for name in ("appendonly", "appendfsync", "maxmemory-policy"):
         try:
@@ -73,8 +73,14 @@ async def probe(redis: Redis) -> Server:
     valkey = "valkey_version" in info
     return Server(
         name="Valkey" if valkey else "Redis",
-        version=str(info.get("valkey_version") or info.get("redis_version")),
-        appendonly=config.get("appendonly") == "yes" or info.get("aof_enabled") == 1,
+        version=str(info.get("valkey_version") or info.get("redis_version") or VERSION_UNKNOWN),
+        appendonly=(
+            config["appendonly"] == "yes"
+            if "appendonly" in config
+            else None
+            if "aof_enabled" not in info
+            else info["aof_enabled"] == 1
+        ),
         appendfsync=config.get("appendfsync", "unknown"),
     )
 

@@ -23,14 +23,14 @@ from redis.backoff import NoBackoff
 from redis.exceptions import (
     AuthenticationError,
     DataError,
-    OutOfMemoryError,
-    ReadOnlyError,
+    NoPermissionError,
     RedisError,
     ResponseError,
 )
 
-from bus import packing
+from bus import health, packing
 from bus.errors import BusUnavailable
+from bus.remedies import refused, remedy
 from bus.settings import BusSettings
 
 log = structlog.get_logger("bus.connection")
@@ -41,9 +41,12 @@ OUTAGE = (RedisError, OSError, TimeoutError)
 """Whatever Redis answers a worker's loop (a closed socket, LOADING, MISCONF, READONLY, OOM,
 NOREPLICAS, NOGROUP) is an outage to outlast, not a reason to die."""
 
-_SCRIPT_FAULT = re.compile(r"^(?![A-Z]+ |WRONGTYPE).*@user_script|^WRONGTYPE", re.DOTALL)
+_SCRIPT_FAULT = re.compile(
+    r"^(?![A-Z]+ |WRONGTYPE|The user executing).*@user_script|^WRONGTYPE", re.DOTALL
+)
 """What a script's own fault looks like. An outage met inside a script keeps its code word
-(MISCONF, NOREPLICAS, NOGROUP…) or has an exception class of its own."""
+(MISCONF, NOREPLICAS, NOGROUP…) or has an exception class of its own; a right that the user of an
+access list has lost, which can be given back, has neither on Redis 7.0."""
 
 
 def is_outage(error: BaseException, *, of_redis_only: bool = False) -> bool:
@@ -54,15 +57,6 @@ def is_outage(error: BaseException, *, of_redis_only: bool = False) -> bool:
     if type(error) is ResponseError:
         return _SCRIPT_FAULT.match(str(error)) is None
     return isinstance(error, RedisError if of_redis_only else OUTAGE)
-
-
-def remedy(error: BaseException) -> str:
-    """What an operator can do about an outage."""
-    if isinstance(error, OutOfMemoryError):
-        return "it is full: raise its maxmemory (redis.maxmemory_mb where `runtime up` started it)"
-    if isinstance(error, ReadOnlyError):
-        return "it is a replica: put the address of its primary into redis_url"
-    return "`runtime doctor` looks for the cause"
 
 
 COMMAND_TIMEOUT = 10.0
@@ -97,13 +91,13 @@ class Connections:
 
     async def check(self, *, wait_seconds: float = 0.0) -> None:
         """Raises `BusUnavailable` with the reason and the remedy: at once when the server refuses
-        the password, else after `wait_seconds`, because a server that starts or reads its log
-        answers later."""
+        the password, a command or a key, else after `wait_seconds`, because a server that starts
+        or reads its log answers later."""
         attempt, until = 0, time.monotonic() + wait_seconds
         while True:
             try:
                 await self.commands.ping()  # pyright: ignore[reportGeneralTypeIssues]
-                await self._refuse_cluster()
+                await health.require_usable(self.commands, self.settings)
                 return
             except RedisError as error:
                 # On connecting, redis-py wraps the server's refusal in a ConnectionError.
@@ -116,23 +110,19 @@ class Connections:
                     ) from error
                 attempt += 1
                 pause = pause_before(attempt)
-                if time.monotonic() + pause > until:
-                    raise BusUnavailable(
-                        f"Redis at {self.settings.safe_url} does not answer ({error}): is the "
-                        "server running, and is redis_url right? `runtime doctor` checks both"
-                    ) from error
+                if time.monotonic() + pause > until or isinstance(error, NoPermissionError):
+                    raise await self._unavailable(error) from error
                 if attempt == 1:
                     log.warning("redis away", during="start", error=str(error))
                 await asyncio.sleep(pause)
 
-    async def _refuse_cluster(self) -> None:
-        # A node of a cluster answers for its own slots only; the rest would look like an outage.
-        found = await self.commands.info("cluster")
-        if found.get("cluster_enabled"):
-            raise BusUnavailable(
-                f"Redis at {self.settings.safe_url} is a node of a Redis Cluster; the bus needs a "
-                "single server, or a proxy that speaks for the whole cluster"
-            )
+    async def _unavailable(self, error: RedisError) -> BusUnavailable:
+        where = f"Redis at {self.settings.safe_url}"
+        if refused(error):
+            return BusUnavailable(f"{where} refuses the bus ({error}): {remedy(error)}")
+        if said := await health.greeting(self.settings.redis_url):
+            return BusUnavailable(f"{where} refuses the bus ({said}): {remedy(RedisError(said))}")
+        return BusUnavailable(f"{where} does not answer ({error}): {remedy(error)}")
 
     async def close(self) -> None:
         await self.commands.aclose(close_connection_pool=True)

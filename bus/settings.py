@@ -3,13 +3,45 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from redis.asyncio.connection import parse_url
 
 _MAY_HOLD_AT = frozenset({"username", "password", "ssl_password", "client_name"})
 """Options of a URL whose value may be a text with an `@` in it."""
+_ANYWHERE = frozenset({"db", "username", "password", "client_name"})
+_OF_TCP = frozenset({"socket_keepalive"})
+_OF_TLS = frozenset(
+    {"ssl_ca_certs", "ssl_ca_data", "ssl_certfile", "ssl_cert_reqs", "ssl_check_hostname",
+     "ssl_ciphers", "ssl_keyfile"}
+)  # fmt: skip
+OPTIONS = {
+    "redis": _ANYWHERE | _OF_TCP,
+    "rediss": _ANYWHERE | _OF_TCP | _OF_TLS,
+    "unix": _ANYWHERE,
+}
+"""What a URL of each scheme may say behind its `?`. redis-py hands any other word on to its
+connections, whatever the bus relies on."""
+_CHANGES = {
+    **dict.fromkeys(
+        ("protocol", "decode_responses", "encoding", "encoding_errors", "parser_class",
+         "encoder_class", "command_packer"),
+        "it changes how replies are read",
+    ),
+    **dict.fromkeys(
+        ("retry", "retry_on_timeout", "retry_on_error", "health_check_interval",
+         "single_connection_client"),
+        "the bus decides itself what is repeated",
+    ),
+    **dict.fromkeys(
+        ("socket_timeout", "socket_connect_timeout", "socket_read_size", "timeout",
+         "max_connections", "connection_class"),
+        "the bus sets that itself",
+    ),
+    "ssl_password": "redis-py's asyncio client takes no key file with a password",
+}  # fmt: skip
+"""Why some options of redis-py are refused."""
 
 
 class BusSettings(BaseModel):
@@ -60,6 +92,7 @@ class BusSettings(BaseModel):
                 " percent-encode the password ('/' is %2F, '?' %3F, '#' %23, '@' %40), and give"
                 " port and db as numbers"
             )
+        _refuse_options(url)
         return url
 
     @property
@@ -74,6 +107,28 @@ class BusSettings(BaseModel):
         return max(1, int(self.lease_seconds * 1000))
 
 
+def _refuse_options(url: str) -> None:
+    """Raises ValueError for an option that is not one of `OPTIONS`, or is given twice."""
+    parts = urlsplit(url)
+    allowed = OPTIONS[parts.scheme]
+    given = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
+    for name in given:
+        if name not in allowed:
+            known = name in _CHANGES or any(name in names for names in OPTIONS.values())
+            # Behind a password an unknown name may be a part of it, with an `&` that it lacked.
+            shown = name if known or "password" not in parts.query else "(one not shown here)"
+            why = _CHANGES.get(name)
+            if why is None and name in _OF_TLS:
+                why = "it is of rediss:// alone"
+            raise ValueError(
+                f"has the option {shown}"
+                f"{f': {why}' if why else ''}. Of a {parts.scheme}:// URL the bus takes"
+                f" {', '.join(sorted(allowed))}"
+            )
+        if given.count(name) > 1:
+            raise ValueError(f"has the option {name} more than once")
+
+
 def _read_as_meant(url: str) -> bool:
     """Whether redis-py can read the URL, and no part of a password behind a `/`, `?` or `#` that
     should have been escaped became a host, a port, a path or an option of it."""
@@ -83,7 +138,7 @@ def _read_as_meant(url: str) -> bool:
         parse_url(url)
     except ValueError:  # Its text would repeat the value.
         return False
-    if "#" in url:
+    if "#" in url or not (parts.scheme == "unix" or re.fullmatch(r"(/\d*)?", parts.path)):
         return False
     if "@" in parts.path and (parts.scheme != "unix" or parts.netloc.rpartition("@")[2]):
         return False

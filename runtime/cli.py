@@ -58,7 +58,8 @@ def explained(error: BaseException) -> int | None:
             return _fail(error, EXIT_OVERLOADED)
     redis_errors: Any = sys.modules.get("redis.exceptions")
     if redis_errors is not None and isinstance(error, redis_errors.RedisError):
-        from bus.connection import is_outage, remedy
+        from bus.connection import is_outage
+        from bus.remedies import remedy
 
         if is_outage(error):  # and no script or argument of ours
             said = f"Redis refused this, or went away meanwhile ({error}): {remedy(error)}"

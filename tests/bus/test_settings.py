@@ -6,7 +6,8 @@ import pydantic
 import pytest
 from redis.asyncio.connection import parse_url
 
-from bus import BusSettings
+from bus import BusSettings, packing
+from bus.settings import OPTIONS
 
 WRONG = [
     "redis://:s3cr3t/pw@host:6379/0",
@@ -24,6 +25,8 @@ WRONG = [
     "redis://:s3cr3t/0",
     "redis://:s3cr3t@host/0?db=one",
     "redis://host/0?password=s3cr3t#pw",
+    "redis://host/one",
+    "redis://host/0/1",
     "unix://:s3cr3t/pw@/run/redis.sock",
     "unix://user/s3cr3t@/run/redis.sock",
     "unix://:p@s3cr3t/pw@/run/redis.sock",
@@ -37,9 +40,9 @@ RIGHT = {
     "redis://:s3%2Fcr%233t@host:6379/0": "redis://:***@host:6379/0",
     "redis://:s3@cr3t@host:6379/0": "redis://:***@host:6379/0",
     "redis://s3cr3t@host:6379/0": "redis://***@host:6379/0",
-    "redis://host/0?password=s3cr3t&protocol=3": "redis://host/0?password=***&protocol=3",
-    "redis://host/0?protocol=3&password=s3@cr3t": "redis://host/0?protocol=3&password=***",
-    "rediss://host/0?ssl_password=s3cr3t": "rediss://host/0?ssl_password=***",
+    "redis://host/0?password=s3cr3t&client_name=me": "redis://host/0?password=***&client_name=me",
+    "redis://host/0?client_name=me&password=s3@cr3t": "redis://host/0?client_name=me&password=***",
+    "rediss://host/0?ssl_ca_certs=/ca.pem&db=1": "rediss://host/0?ssl_ca_certs=/ca.pem&db=1",
     "unix:///run/redis.sock?db=0": "unix:///run/redis.sock?db=0",
     "unix:///run/me@here.sock": "unix:///run/me@here.sock",
     "unix://:s3cr3t@/run/redis.sock?db=0": "unix://:***@/run/redis.sock?db=0",
@@ -75,3 +78,41 @@ def test_a_url_is_shown_whole_but_for_its_password(url: str, shown: str) -> None
 def test_not_even_a_url_that_nobody_checked_is_shown_with_its_password(url: str) -> None:
     shown = BusSettings.model_construct(redis_url=url).safe_url
     assert "s3cr3t" not in shown
+
+
+@pytest.mark.parametrize(
+    ("option", "why"),
+    [
+        ("protocol=3", "changes how replies are read"),
+        ("decode_responses=True", "changes how replies are read"),
+        ("encoding=latin-1", "changes how replies are read"),
+        ("retry_on_timeout=yes", "decides itself what is repeated"),
+        ("health_check_interval=1", "decides itself what is repeated"),
+        ("socket_timeout=1", "sets that itself"),
+        ("max_connections=1", "sets that itself"),
+        ("ssl_cert_reqs=none", "of rediss:// alone"),
+        ("databse=1", "the option databse"),
+        ("protocol=", "changes how replies are read"),
+        ("client_name=a&client_name=b", "more than once"),
+    ],
+)
+def test_an_option_that_the_bus_does_not_know_the_effect_of_is_refused_with_the_reason(
+    option: str, why: str
+) -> None:
+    with pytest.raises(pydantic.ValidationError, match=why):
+        BusSettings(redis_url=f"redis://host/0?{option}")
+
+
+def test_an_option_that_may_be_a_piece_of_a_password_is_not_repeated() -> None:
+    with pytest.raises(pydantic.ValidationError, match="not shown") as caught:
+        BusSettings(redis_url="redis://host/0?password=half&s3cr3t=half")
+    assert "s3cr3t" not in str(caught.value)
+
+
+def test_a_connection_takes_every_option_that_a_url_may_have() -> None:
+    """redis-py hands what it does not know on to its connections, which then fail on it."""
+    values = {"db": "1", "socket_keepalive": "yes", "ssl_check_hostname": "yes"}
+    for scheme, options in OPTIONS.items():
+        query = "&".join(f"{name}={values.get(name, 'none')}" for name in sorted(options))
+        pool = packing.pool(f"{scheme}://host/0?{query}", max_connections=1, wait_seconds=1)
+        assert pool.make_connection()

@@ -43,10 +43,10 @@ def test_a_password_that_is_not_percent_encoded_is_one_error_without_it(
 def test_config_hides_a_password_behind_the_question_mark(
     deployment: Deployment, options: list[str]
 ) -> None:
-    url = "redis://h/0?password=hunter2secret&protocol=3"
+    url = "redis://h/0?password=hunter2secret&client_name=me"
     said = deployment.ok("config", *options, env={"SWITCHYARD_BUS__REDIS_URL": url})
     assert "hunter2secret" not in said
-    assert "redis://h/0?password=***&protocol=3" in said
+    assert "redis://h/0?password=***&client_name=me" in said
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,20 @@ from runtime.errors import EXIT_UNREACHABLE
         (redis.exceptions.OutOfMemoryError("command not allowed"), "raise its maxmemory"),
         (redis.exceptions.ReadOnlyError("no writes here"), "it is a replica"),
         (redis.exceptions.ConnectionError("Connection closed by server."), "`runtime doctor`"),
-        (redis.exceptions.ResponseError("MISCONF Errors writing to the AOF"), "`runtime doctor`"),
+        (
+            redis.exceptions.ResponseError("MISCONF Errors writing: No space left on device"),
+            "the disk that holds its data is full",
+        ),
+        (redis.exceptions.ResponseError("MISCONF Errors writing to the AOF"), "its folder"),
+        (redis.exceptions.ResponseError("NOREPLICAS Not enough"), "min-replicas-to-write"),
+        (redis.exceptions.BusyLoadingError("loading the dataset"), "still reads its data"),
+        (redis.exceptions.ConnectionError("max number of clients reached"), "its maxclients"),
+        (redis.exceptions.NoPermissionError("this user has no permissions"), "lacks a right"),
+        (redis.exceptions.TimeoutError("Timeout reading from socket"), "answers none"),
     ],
-    ids=["full", "a replica", "gone", "its disk is full"],
-)
+    ids=["full", "a replica", "gone", "its disk is full", "its disk is broken", "no replicas",
+         "loading", "no more clients", "no right", "frozen"],
+)  # fmt: skip
 def test_a_refusal_of_redis_is_one_message_with_what_to_do(
     error: Exception, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

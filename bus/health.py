@@ -1,0 +1,192 @@
+"""Whether a server that answers lets this user do what the bus does.
+
+A PING says nothing of that: a managed server may forbid scripts, an administrator may have renamed
+commands, a user of an access list may lack a command or the keys. Each would look like an outage,
+one for ever. So everything is run once at the join, on a key that holds nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import suppress
+from urllib.parse import unquote, urlsplit
+
+import structlog
+from redis.asyncio import Redis
+from redis.asyncio.connection import parse_url
+from redis.exceptions import NoPermissionError, ResponseError
+
+from bus import scripts
+from bus.errors import BusUnavailable
+from bus.keys import Keys
+from bus.settings import BusSettings
+
+log = structlog.get_logger("bus.health")
+
+GREETING_SECONDS = 0.5
+"""For a server that refuses a connection to say why, before anything was asked."""
+
+_FORBIDDEN_COMMAND = re.compile(r"permissions? to run|can't run this command")
+_FORBIDDEN_KEY = re.compile(
+    r"permissions? to access|can't access at least one|No permissions to access"
+)
+_UNKNOWN = re.compile(r"(?i)unknown (?:redis )?command|unknown subcommand")
+_IN_CLUSTER = re.compile(r"^(?:CROSSSLOT|CLUSTERDOWN|MOVED)\b")
+
+
+def commands(key: str) -> list[tuple[str | int, ...]]:
+    """Every command that is sent, or run by a script. The key holds a text then, so that those for
+    other kinds of value change nothing: whether they are allowed is asked before that is seen."""
+    return [
+        ("SET", key, "", "PX", 1000),
+        ("EVAL", "return 1", 0),
+        ("EVALSHA", "0" * 40, 0),
+        ("MULTI",),
+        ("EXEC",),
+        ("TIME",),
+        ("GET", key),
+        ("MGET", key),
+        ("EXISTS", key),
+        ("PTTL", key),
+        ("HDEL", key, "a"),
+        ("HGET", key, "a"),
+        ("HGETALL", key),
+        ("HINCRBY", key, "a", 1),
+        ("HKEYS", key),
+        ("HMGET", key, "a"),
+        ("HSET", key, "a", 1),
+        ("HSETNX", key, "a", 1),
+        ("LRANGE", key, 0, -1),
+        ("RPUSH", key, "a"),
+        ("ZADD", key, 1, "a"),
+        ("ZCARD", key),
+        ("ZRANGE", key, 0, -1),
+        ("ZREM", key, "a"),
+        ("ZREMRANGEBYSCORE", key, 0, 1),
+        ("XACK", key, "g", "1-1"),
+        ("XADD", key, "NOMKSTREAM", "*", "a", "1"),
+        ("XAUTOCLAIM", key, "g", "c", 1, "0-0"),
+        ("XCLAIM", key, "g", "c", 1, "1-1", "JUSTID"),
+        ("XDEL", key, "1-1"),
+        ("XGROUP CREATE", key, "g", "0"),
+        ("XGROUP DELCONSUMER", key, "g", "c"),
+        ("XINFO CONSUMERS", key, "g"),
+        ("XINFO GROUPS", key),
+        ("XLEN", key),
+        ("XPENDING", key, "g"),
+        ("XRANGE", key, "-", "+"),
+        ("XREAD", "COUNT", 1, "STREAMS", key, "0-0"),
+        ("XREADGROUP", "GROUP", "g", "c", "COUNT", 1, "STREAMS", key, ">"),
+        ("XREVRANGE", key, "+", "-"),
+        ("XTRIM", key, "MINID", "0-1"),
+        ("SCAN", 0, "MATCH", key, "COUNT", 1),
+        ("PEXPIREAT", key, 1),
+        ("PEXPIRE", key, 1000),
+        ("DEL", key),
+    ]
+
+
+async def require_usable(redis: Redis, settings: BusSettings) -> None:
+    """Raises `BusUnavailable` for a node of a cluster, and naming the commands or keys that this
+    user may not use, with the line that grants them; redis-py's errors for an outage."""
+    await _refuse_cluster(redis, settings)
+    bus_keys = Keys(settings.prefix, settings.shards)
+    tried = commands(bus_keys.probe)
+    async with redis.pipeline(transaction=False) as pipe:
+        for command in tried:
+            pipe.execute_command(*command)
+        answers: list[object] = await pipe.execute(raise_on_error=False)
+    said = {
+        str(command[0]): str(answer)
+        for command, answer in zip(tried, answers, strict=True)
+        if isinstance(answer, ResponseError)
+    }
+    keys = any(_FORBIDDEN_KEY.search(words) for words in said.values())
+    denied = sorted(name for name, words in said.items() if _FORBIDDEN_COMMAND.search(words))
+    unknown = sorted(name for name, words in said.items() if _UNKNOWN.search(words))
+    if not denied and not unknown:
+        try:
+            used = [bus_keys.probe, bus_keys.shard(0).active]
+            await scripts.call(redis, "probe", used, [])
+        except NoPermissionError:
+            keys = True
+    if denied or keys:
+        raise BusUnavailable(_forbidden(settings, denied, keys=keys))
+    if unknown:
+        raise BusUnavailable(
+            f"Redis at {settings.safe_url} has no {', '.join(unknown)}, which the bus needs: Redis"
+            " 7.0 or Valkey 7.2 is the least, and no command may be renamed (rename-command in its"
+            " configuration)"
+        )
+
+
+def _forbidden(settings: BusSettings, denied: list[str], *, keys: bool) -> str:
+    user = user_of(settings.redis_url)
+    missing = [*(["its keys"] if keys else []), *denied]
+    grants = [f"+{name.lower().replace(' ', '|')}" for name in denied]
+    if keys:  # single ones, and those of its shards
+        grants += [f"~{{{settings.prefix}}}:*", f"~{{{settings.prefix}:*"]
+    return (
+        f"Redis at {settings.safe_url}: the user {user!r} may not use {', '.join(missing)}, which"
+        f" the bus needs: grant it with ACL SETUSER {user} {' '.join(grants)}"
+    )
+
+
+async def _refuse_cluster(redis: Redis, settings: BusSettings) -> None:
+    # A node of a cluster answers for its own slots only; the rest would look like an outage.
+    try:
+        clustered = bool((await redis.info("cluster")).get("cluster_enabled"))
+    except NoPermissionError:
+        clustered = await _spreads_slots(redis, settings)
+    except ResponseError as error:
+        if not _UNKNOWN.search(str(error)):
+            raise
+        clustered = await _spreads_slots(redis, settings)
+    if clustered:
+        raise BusUnavailable(
+            f"Redis at {settings.safe_url} is a node of a Redis Cluster; the bus needs a "
+            "single server, or a proxy that speaks for the whole cluster"
+        )
+
+
+async def _spreads_slots(redis: Redis, settings: BusSettings) -> bool:
+    """Without INFO: whether two keys of different hash tags are refused in one command."""
+    one = Keys(settings.prefix, 1)
+    try:
+        await redis.exists(one.probe, one.shard(0).active)
+    except NoPermissionError:
+        return False  # and named as such in a moment
+    except ResponseError as error:
+        if _IN_CLUSTER.search(str(error)):
+            return True
+        raise
+    return False
+
+
+def user_of(url: str) -> str:
+    """The user that a URL names; `default` where it names none."""
+    return str(parse_url(url).get("username") or "default")
+
+
+async def greeting(url: str) -> str:
+    """What a server says by itself to one who connects, and only one that refuses does: that it
+    has all the clients that it takes, or is in protected mode. It closes the connection at once,
+    and whoever writes meanwhile sees nothing but that. Empty where it says nothing."""
+    parts = urlsplit(url)
+    if parts.scheme == "rediss":
+        return ""
+    with suppress(OSError, ValueError, TimeoutError):
+        async with asyncio.timeout(GREETING_SECONDS):
+            if parts.scheme == "unix":
+                reader, writer = await asyncio.open_unix_connection(unquote(parts.path))
+            else:
+                reader, writer = await asyncio.open_connection(
+                    parts.hostname or "localhost", parts.port or 6379
+                )
+            try:
+                line = await reader.readline()
+            finally:
+                writer.close()
+            return line.decode("utf-8", "replace").strip() if line.startswith(b"-") else ""
+    return ""

@@ -1,0 +1,183 @@
+"""A server that answers, and lets the bus do nothing, is refused at the join, by the name of what
+is missing and with what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from bus import Bus, BusSettings, BusUnavailable, health, scripts
+from tests.redis_process import RedisProcess, running, servers
+
+
+async def joins(url: str) -> None:
+    async with Bus(BusSettings(redis_url=url)):
+        pass
+
+
+async def refusal(url: str) -> str:
+    with pytest.raises(BusUnavailable) as caught:
+        await joins(url)
+    return str(caught.value)
+
+
+@contextlib.contextmanager
+def user(server: RedisProcess, *rights: str) -> Generator[str]:
+    """The URL of a user with these rights alone."""
+    with redis.Redis.from_url(server.url) as admin:
+        admin.execute_command("ACL", "SETUSER", "one", "reset", "on", ">pw", *rights)
+        try:
+            yield server.url.replace("unix://", "unix://one:pw@")
+        finally:
+            admin.execute_command("ACL", "DELUSER", "one")
+
+
+@pytest.mark.parametrize(
+    ("rights", "missing", "grant"),
+    [
+        ("-@scripting", "EVAL, EVALSHA", "+eval +evalsha"),
+        ("-evalsha", "EVALSHA", "+evalsha"),
+        ("-xautoclaim", "XAUTOCLAIM", "+xautoclaim"),
+        ("-xclaim", "XCLAIM", "+xclaim"),
+        ("-hincrby", "HINCRBY", "+hincrby"),
+        ("-@stream", "XREADGROUP", "+xreadgroup"),
+        ("-@transaction", "MULTI", "+multi"),
+        ("-time", "TIME", "+time"),
+    ],
+)
+async def test_a_user_who_lacks_a_command_is_told_which_and_how_it_is_granted(
+    any_server: RedisProcess, rights: str, missing: str, grant: str
+) -> None:
+    with user(any_server, "~*", "+@all", rights) as url:
+        said = await refusal(url)
+    assert "the user 'one' may not use " in said
+    assert missing in said
+    assert "ACL SETUSER one " in said
+    assert grant in said
+    assert "pw@" not in said
+
+
+async def test_a_user_who_may_not_touch_the_keys_of_the_bus_is_told_their_patterns(
+    any_server: RedisProcess,
+) -> None:
+    with user(any_server, "~other:*", "+@all") as url:
+        said = await refusal(url)
+        assert "its keys" in said
+        granted = re.findall(r"~\S+", said)
+    with user(any_server, *granted, "+@all") as url:
+        await joins(url)
+
+
+async def test_what_a_refusal_says_to_grant_is_enough(any_server: RedisProcess) -> None:
+    with user(any_server, "~*", "+ping") as url:
+        granted = (await refusal(url)).partition("ACL SETUSER one ")[2].split()
+    with user(any_server, "~*", "+ping", *granted) as url:
+        await joins(url)
+
+
+async def test_a_user_who_may_not_ask_for_info_can_use_the_bus(any_server: RedisProcess) -> None:
+    with user(any_server, "~*", "+@all", "-info", "-config") as url:
+        await joins(url)
+
+
+async def test_a_node_of_a_cluster_is_known_without_info(tmp_path: Path) -> None:
+    binary = next(iter(servers().values()))
+    with (
+        running(binary, tmp_path, "--cluster-enabled", "yes") as server,
+        user(server, "~*", "+@all", "-info") as url,
+    ):
+        assert "a node of a Redis Cluster" in await refusal(url)
+
+
+@pytest.mark.parametrize("command", ["EVAL", "EVALSHA", "XAUTOCLAIM"])
+async def test_a_server_with_a_renamed_command_is_refused_by_its_name(
+    tmp_path: Path, command: str
+) -> None:
+    binary = next(iter(servers().values()))
+    with running(binary, tmp_path, "--rename-command", command, "") as server:
+        said = await refusal(server.url)
+    assert f"has no {command}" in said
+    assert "renamed" in said
+
+
+async def test_a_full_server_can_still_be_read(own_server: RedisProcess) -> None:
+    with redis.Redis.from_url(own_server.url) as admin:
+        admin.config_set("maxmemory", "1")
+        await joins(own_server.url)
+        admin.config_set("maxmemory", "0")
+
+
+async def test_the_probe_leaves_nothing_behind(own_server: RedisProcess) -> None:
+    await joins(own_server.url)
+    with redis.Redis.from_url(own_server.url) as client:
+        assert client.keys() == []
+
+
+async def test_a_server_with_no_place_for_another_client_says_so(own_server: RedisProcess) -> None:
+    with redis.Redis.from_url(own_server.url) as admin:
+        admin.config_set("maxclients", "1")
+        said = await refusal(own_server.url)
+        admin.config_set("maxclients", "100")
+    assert "max number of clients" in said
+    assert "maxclients" in said.partition("reached")[2]
+    assert "redis_url" not in said
+
+
+async def test_a_socket_whose_file_was_deleted_is_named(own_server: RedisProcess) -> None:
+    own_server.socket.rename(own_server.folder / "moved")
+    said = await refusal(own_server.url)
+    (own_server.folder / "moved").rename(own_server.socket)
+    assert "there is no such socket" in said
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder with a megabyte of room."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
+    if os.geteuid() or not shutil.which("mount") or subprocess.call(mount):
+        pytest.skip("nobody may mount here: run as root on a machine of its own")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+async def test_a_server_whose_disk_is_full_says_so(small_disk: Path) -> None:
+    with running(next(iter(servers().values())), small_disk) as server:
+        with redis.Redis.from_url(server.url) as client:
+            client.config_set("maxmemory", "0")
+            filling = client.pipeline(transaction=False)
+            for number in range(20):
+                filling.set(f"{{fill}}{number}", b"x" * 100_000, px=60_000)
+            with pytest.raises(redis.ResponseError, match="No space left"):
+                filling.execute()
+        said = await refusal(server.url)
+    assert "the disk that holds its data is full" in said
+    assert "redis_url" not in said
+
+
+def test_the_probe_tries_every_command_that_a_script_or_a_client_sends() -> None:
+    folder = Path(scripts.__file__).parent
+    tried = {str(command[0]) for command in health.commands("key")}
+    by_scripts = {
+        " ".join(filter(None, called))
+        for file in (folder / "lua").glob("*.lua")
+        for called in re.findall(r"call\('(\w+)'(?:, '([A-Z]+)')?", file.read_text())
+    }
+    assert len(by_scripts) > 25
+    assert by_scripts <= tried
+    source = "".join(file.read_text() for file in folder.glob("*.py"))
+    sent = set(re.findall(r"\b(?:redis|blocking|pipe|client)\.(\w+)\(", source))
+    by_clients = {name.upper().replace("DELETE", "DEL") for name in sent} - {
+        "PING", "INFO", "CONFIG_GET", "PIPELINE", "EXECUTE", "EXECUTE_COMMAND", "ACLOSE",
+    }  # fmt: skip
+    assert len(by_clients) > 15
+    assert by_clients <= tried
