@@ -6,13 +6,15 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 EXTRAS := torch,train,bench,tools,dev
 
-.PHONY: help install gguf demo test lint types floors compose-check clean
+.PHONY: help install gguf packages demo test lint types floors compose-check clean
 
 help:
 	@echo "make install   create $(VENV) with what the demo and the tests need"
 	@echo "make gguf      add the llama.cpp engine (compiles for about five minutes)"
 	@echo "make demo      three questions, a benchmark, tools; about a minute when installed"
-	@echo "make test      style, types, floors, compose file, and the whole test suite"
+	@echo "make test      style, types, floors, compose file, and the whole test suite; compiles"
+	@echo "               llama.cpp the first time, and as root installs the packages of the system"
+	@echo "               that tests use; tests of what is missing are skipped, and counted at the end"
 	@echo "make clean     remove $(VENV)"
 
 install: $(STAMP)
@@ -39,10 +41,26 @@ $(VENV)/.peers: $(STAMP)
 	  --constraint constraints.txt --editable '.[peers]'
 	@touch $@
 
-# Compiles llama.cpp: about five minutes on two cores.
-gguf: install
+# Compiles llama.cpp: about five minutes on two cores, once; pip keeps the wheel for the next $(VENV).
+$(VENV)/.gguf: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --constraint constraints.txt --editable '.[gguf]'
+	@touch $@
+
+gguf: $(VENV)/.gguf
+
+# What tests use of the system: a second Redis, the sandbox of generated programs, a reader of
+# compose.yaml. Only root of a Debian machine can install them without asking.
+packages:
+	@missing=; \
+	for pair in redis-server:redis-server bwrap:bubblewrap docker-compose:docker-compose; do \
+	  command -v "$${pair%%:*}" >/dev/null || missing="$$missing $${pair##*:}"; \
+	done; \
+	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  export DEBIAN_FRONTEND=noninteractive; \
+	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing; } \
+	    >/dev/null 2>&1 || echo "not installed:$$missing (their tests are skipped)"; \
+	fi
 
 demo: install
 	@$(BIN)/python -m runtime.demo
@@ -64,7 +82,9 @@ compose-check:
 	  echo "compose.yaml: valid"; \
 	else echo "compose.yaml: not checked (no docker-compose on PATH)"; fi
 
-test: $(VENV)/.peers $(VENV)/bfcl-eval lint types floors compose-check
+test: $(VENV)/.peers $(VENV)/bfcl-eval packages lint types floors compose-check
+	@$(MAKE) --no-print-directory gguf || \
+	  echo "llama.cpp: not compiled (is there a C compiler?); its tests are skipped"
 	$(BIN)/pytest --numprocesses 2 --dist loadfile --durations 40
 
 clean:

@@ -16,6 +16,7 @@ import structlog
 
 from bus import Bus, BusSettings
 from tests.redis_process import RedisProcess, running, servers
+from tests.skips import summary
 
 FLAVOURS = ("valkey", "redis")
 
@@ -34,6 +35,17 @@ hypothesis.settings.register_profile(
     "suite", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("suite")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line about all that this machine could not run."""
+    skipped: list[pytest.TestReport] = terminalreporter.stats.get("skipped", [])
+    if line := summary(_reason(report) for report in skipped):
+        terminalreporter.write_line(line)
+
+
+def _reason(report: pytest.TestReport) -> str:
+    return report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
 
 
 @pytest.fixture(autouse=True)

@@ -95,6 +95,21 @@ def servers() -> dict[str, RedisBinary]:
     return found
 
 
+def tls_server() -> RedisBinary | None:
+    """A server at hand that was built with TLS: it ends for want of a certificate, one without for
+    want of TLS."""
+    for binary in servers().values():
+        ended = subprocess.run(
+            [str(binary.path), "--port", "0", "--tls-port", "1", "--save", ""],
+            capture_output=True,
+            text=True,
+            timeout=10,
+        )
+        if "tls-cert-file" in ended.stdout + ended.stderr:
+            return binary
+    return None
+
+
 @contextlib.contextmanager
 def running(binary: RedisBinary, folder: Path, *options: str) -> Generator[RedisProcess]:
     process = RedisProcess(binary, folder, *options)

@@ -3,54 +3,56 @@ in turn."""
 
 from __future__ import annotations
 
-import shutil
 import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+import trustme
 
 from bus import Bus
 from runtime import jobs
 from runtime.config import Settings, load
 from runtime.errors import EXIT_UNREACHABLE
-from tests.redis_process import running, servers
+from tests.redis_process import running, tls_server
 from tests.runtime.conftest import Deployment
 
 
+class Certificate(NamedTuple):
+    """Files in PEM."""
+
+    authority: Path
+    own: Path
+    """Of localhost, with its key."""
+
+
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Of localhost, signed by itself, and its key."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("no openssl on this machine")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     folder = tmp_path_factory.mktemp("tls")
-    signed, key = folder / "cert.pem", folder / "key.pem"
-    subprocess.run(
-        [
-            openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
-            "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
-            "-keyout", str(key), "-out", str(signed),
-        ],
-        check=True,
-        capture_output=True,
-    )  # fmt: skip
-    return signed, key
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "authority.pem")
+    authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(
+        folder / "localhost.pem"
+    )
+    return Certificate(folder / "authority.pem", folder / "localhost.pem")
 
 
 @pytest.fixture
-def port(certificate: tuple[Path, Path], tmp_path: Path) -> Iterator[int]:
+def port(certificate: Certificate, tmp_path: Path) -> Iterator[int]:
     """Of a server that talks to nobody without a certificate."""
-    signed, key = certificate
+    binary = tls_server()
+    if binary is None:
+        pytest.skip("no TLS server on this machine (install redis-server)")
+    own = str(certificate.own)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
     options = [
-        "--tls-port", str(port), "--tls-cert-file", str(signed), "--tls-key-file", str(key),
-        "--tls-ca-cert-file", str(signed), "--tls-auth-clients", "yes",
+        "--tls-port", str(port), "--tls-cert-file", own, "--tls-key-file", own,
+        "--tls-ca-cert-file", str(certificate.authority), "--tls-auth-clients", "yes",
     ]  # fmt: skip
-    with running(next(iter(servers().values())), tmp_path / "redis", *options):
+    with running(binary, tmp_path / "redis", *options):
         yield port
 
 
@@ -59,11 +61,11 @@ def settings_of(port: int, *options: str) -> Settings:
 
 
 async def test_the_bus_and_its_jobs_heed_what_the_url_says_of_certificates(
-    certificate: tuple[Path, Path], port: int
+    certificate: Certificate, port: int
 ) -> None:
-    signed, key = certificate
+    authority, own = certificate
     settings = settings_of(
-        port, f"ssl_ca_certs={signed}", f"ssl_certfile={signed}", f"ssl_keyfile={key}"
+        port, f"ssl_ca_certs={authority}", f"ssl_certfile={own}", f"ssl_keyfile={own}"
     )
     async with Bus(settings.bus) as bus:
         assert await bus.redis.ping()

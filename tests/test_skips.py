@@ -1,0 +1,32 @@
+"""What the end of a test run says of the tests that this machine could not run."""
+
+from __future__ import annotations
+
+from tests.skips import summary
+
+
+def test_nothing_is_said_where_every_test_ran() -> None:
+    assert summary([]) == ""
+
+
+def test_packages_of_the_system_are_one_command() -> None:
+    reasons = [
+        "Skipped: no redis server on this machine (install redis-server)",
+        "Skipped: no redis server on this machine (install redis-server)",
+        "Skipped: no `bwrap` on PATH: install it",
+    ]
+    assert summary(reasons) == (
+        "not run here: 3 run after `apt-get install bubblewrap redis-server`"
+    )
+
+
+def test_data_a_gpu_and_other_reasons_are_counted_apart() -> None:
+    reasons = [
+        "Skipped: SWITCHYARD_DATA is not set",
+        "Skipped: needs a CUDA GPU",
+        "Skipped: the scripted engine declares no adapters",
+    ]
+    assert summary(reasons) == (
+        "not run here: 1 by `SWITCHYARD_DATA=FOLDER make test`, 1 on a machine with a CUDA GPU, "
+        "1 for reasons of their own (`pytest -rs` lists them)"
+    )
