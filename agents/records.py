@@ -100,6 +100,10 @@ class Message(Record):
     and never tokenized a second time."""
 
 
+MAX_TOOLS = 128
+"""That a task, or a source of tools, offers."""
+
+
 class ToolSpec(Record):
     """A tool as it is offered to a model: `parameters` is a JSON schema object."""
 

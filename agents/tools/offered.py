@@ -22,10 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from agents.environments import tool_step
 from agents.environments.tool_step import GivenStep
 from agents.errors import InvalidTask, UnknownName
-from agents.records import JsonObject, Task, ToolCall, ToolSpec
+from agents.records import MAX_TOOLS, JsonObject, Task, ToolCall, ToolSpec
 from agents.tools import tools
-
-MAX_TOOLS = 128
 
 
 @dataclass(frozen=True, slots=True)

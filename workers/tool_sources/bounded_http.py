@@ -6,27 +6,18 @@ from dataclasses import dataclass
 
 import httpx
 
-CHARSETS = frozenset(
-    {"us-ascii", "iso-8859-1", "iso-8859-15", "windows-1251", "windows-1252", "koi8-r", "utf-16"}
-    | {"gb2312", "gbk", "gb18030", "big5", "shift_jis", "euc-jp", "euc-kr"}
-)
-"""Beside UTF-8. Python knows others that take minutes for a megabyte, or give no real text."""
+from workers.tool_sources.content_coding import Unpacker
 
 
 @dataclass(frozen=True, slots=True)
 class BoundedAnswer:
-    """What was read of an answer."""
+    """What was read of an answer, unpacked."""
 
     status: int
     headers: httpx.Headers
     body: bytes
     cut: bool
     """There is more than was read."""
-    charset: str
-
-    @property
-    def text(self) -> str:
-        return self.body.decode(self.charset, "replace")
 
 
 def bounded_client() -> httpx.AsyncClient:
@@ -42,25 +33,23 @@ def bounded_client() -> httpx.AsyncClient:
 async def read_bounded(
     http: httpx.AsyncClient, request: httpx.Request, max_bytes: int
 ) -> BoundedAnswer:
-    """Send a request and read at most `max_bytes`. Raises `httpx.HTTPError`."""
+    """Send a request and read at most `max_bytes` of what was packed into its answer. Raises
+    `httpx.HTTPError`, and `BadCoding` for an answer that can't be unpacked."""
     response = await http.send(request, stream=True)
     try:
-        encoding = response.headers.get("content-encoding", "identity")
-        if encoding != "identity":
-            # A few bytes can be unpacked into gigabytes, and nobody asked for it.
-            raise httpx.DecodingError(f"the server answered in the encoding {encoding[:32]!r}")
+        unpacker = Unpacker(response.headers.get("content-encoding", ""))
         body = bytearray()
         async for chunk in response.aiter_raw():
-            body += chunk
+            for piece in unpacker.pieces(chunk):
+                body += piece
+                if len(body) > max_bytes:
+                    break
             if len(body) > max_bytes:
                 break
-        charset = (response.charset_encoding or "").lower()
+        else:
+            unpacker.end()
         return BoundedAnswer(
-            response.status_code,
-            response.headers,
-            bytes(body[:max_bytes]),
-            len(body) > max_bytes,
-            charset if charset in CHARSETS else "utf-8",
+            response.status_code, response.headers, bytes(body[:max_bytes]), len(body) > max_bytes
         )
     finally:
         await response.aclose()

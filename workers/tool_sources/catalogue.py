@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from pydantic import JsonValue
 
-from agents.records import ToolSpec
-from agents.tools.offered import MAX_TOOLS
+from agents.records import MAX_TOOLS, ToolSpec
 from workers.tool_sources.errors import ToolRefused
 from workers.tool_sources.plain_schema import MAX_DESCRIPTION_CHARS, plain_schema
+from workers.tool_sources.references import References
 
 BETWEEN = "__"
 MAX_NAME_CHARS = 64
@@ -22,6 +23,7 @@ MAX_CATALOGUE_CHARS = 262_144
 MAX_LEFT_OUT = 200
 """As many are named; a source may list any number."""
 
+HASH_CHARS = 8
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -33,8 +35,8 @@ class ListedTool:
     description: str
     parameters: JsonValue
     """A JSON schema."""
-    document: JsonValue = None
-    """Where references of the schema point, if not into itself."""
+    references: References | None = None
+    """Where references of the schema lead, if not into itself."""
 
 
 @dataclass(frozen=True)
@@ -49,34 +51,58 @@ class Catalogue:
     """Why each other tool is not offered, in words. What the profile does not allow is not told."""
 
 
-def offered_name(source: str, own: str) -> str:
-    """A name that every model and endpoint takes; what had to be cut is told apart by a hash."""
-    name = f"{source}{BETWEEN}{_NOT_IN_A_NAME.sub('_', own).strip('_') or 'tool'}"
-    if len(name) <= MAX_NAME_CHARS:
-        return name
-    digest = hashlib.sha256(own.encode()).hexdigest()[:8]
-    return f"{name[: MAX_NAME_CHARS - len(digest) - 1]}_{digest}"
+def offered_names(source: str, owns: Iterable[str]) -> dict[str, str]:
+    """Own name → name that every model and endpoint takes, no two the same.
+
+    One of which nothing is left, that is too long or would be another's ends with its hash. The
+    order in which a source lists its tools does not matter.
+    """
+    short = {own: _NOT_IN_A_NAME.sub("_", own).strip("_") for own in owns}
+    meant = Counter(short.values())
+    names: dict[str, str] = {}
+    for own, name in short.items():
+        whole = f"{source}{BETWEEN}{name}"
+        if name and (meant[name] == 1 or own == name) and len(whole) <= MAX_NAME_CHARS:
+            names[own] = whole
+    taken = set(names.values())
+    for own in sorted(short.keys() - names.keys()):
+        names[own] = _hashed(f"{source}{BETWEEN}{short[own] or 'tool'}", own, taken)
+        taken.add(names[own])
+    return names
 
 
-def catalogue_of(source: str, listed: Iterable[ListedTool], allow: Sequence[str]) -> Catalogue:
-    """The allowed tools with plain schemas. The first of two with one name is taken."""
+def _hashed(begins: str, own: str, taken: set[str]) -> str:
+    digest = hashlib.sha256(own.encode(errors="replace")).hexdigest()
+    lengths = range(HASH_CHARS, MAX_NAME_CHARS // 2)
+    # Longer than the first, only where a source names another tool so by intent.
+    names = (f"{begins[: MAX_NAME_CHARS - n - 1]}_{digest[:n]}" for n in lengths)
+    return next(name for name in names if name not in taken)
+
+
+def catalogue_of(source: str, listed: Sequence[ListedTool], allow: Sequence[str]) -> Catalogue:
+    """The allowed tools with plain schemas. Of two with one name the first is taken."""
     specs: dict[str, ToolSpec] = {}
     own_names: dict[str, str] = {}
     left_out: list[str] = []
     chars = 0
+    taken: dict[str, ListedTool] = {}
+    names = offered_names(source, dict.fromkeys(tool.name for tool in listed))
     for tool in listed:
         if not any(fnmatchcase(tool.name, pattern) for pattern in allow):
             continue
-        name = offered_name(source, tool.name)
+        name = names[tool.name]
         try:
-            if name in specs:
-                raise ToolRefused(f"its name {name} is taken by {own_names[name][:100]!r}")
+            if first := taken.get(name):
+                if first == tool:
+                    continue  # a list whose pages repeat
+                raise ToolRefused("the source lists two tools of this name; the first is taken")
+            taken[name] = tool
             if len(specs) >= MAX_TOOLS:
                 raise ToolRefused(f"a source offers at most {MAX_TOOLS} tools; narrow its `allow`")
             spec = ToolSpec(
                 name=name,
-                description=tool.description[:MAX_DESCRIPTION_CHARS],
-                parameters=plain_schema(tool.parameters, tool.document),
+                description=_described(tool)[:MAX_DESCRIPTION_CHARS],
+                parameters=plain_schema(tool.parameters, tool.references),
             )
             chars += len(spec.model_dump_json())
             if chars > MAX_CATALOGUE_CHARS:
@@ -87,5 +113,16 @@ def catalogue_of(source: str, listed: Iterable[ListedTool], allow: Sequence[str]
             specs[name], own_names[name] = spec, tool.name
         except ToolRefused as error:
             if len(left_out) < MAX_LEFT_OUT:
-                left_out.append(f"{tool.name[:100]}: {error}")
+                left_out.append(f"{_carried(tool.name[:100])}: {error}")
     return Catalogue(specs, own_names, tuple(left_out))
+
+
+def _described(tool: ListedTool) -> str:
+    """Its description, after a name in another script, of which its offered name keeps nothing."""
+    told = _carried(tool.description)
+    return told if tool.name.isascii() else f"{_carried(tool.name[:100])}: {told}"
+
+
+def _carried(text: str) -> str:
+    """Without half of a surrogate pair, which no message carries."""
+    return text.encode(errors="replace").decode()

@@ -13,6 +13,7 @@ from workers.tool_sources.settings import ToolSourceSettings
 HIDDEN = "***"
 MIN_SECRET_CHARS = 6
 """A shorter value (an empty variable, `test`) would hide half of every answer."""
+_BEARER = "authorization"
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,6 +36,8 @@ class Credentials:
             )
         headers = {header: environ[name] for header, name in settings.headers_env.items()}
         if settings.bearer_env is not None:
+            # It wins over one of `headers_env`, in whatever letters that is written.
+            headers = {key: value for key, value in headers.items() if key.lower() != _BEARER}
             headers["Authorization"] = f"Bearer {environ[settings.bearer_env]}"
         return cls(
             headers,

@@ -1,238 +1,266 @@
 """The operations of an OpenAPI document as tools: what each takes, and where that goes.
 
-An operation's arguments are its parameters by name and its body as `body`. Cookies and files are
-not sent; an operation that needs one is left out.
+An operation's arguments are its parameters by name and its body as `body`. Files are not sent; an
+operation that needs one is left out. So is a parameter that the profile fills with a secret.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
-from urllib.parse import urljoin, urlsplit
+from fnmatch import fnmatchcase
+from typing import cast
+from urllib.parse import unquote
 
 from pydantic import JsonValue
 
 from agents.records import JsonObject
-from workers.tool_sources.catalogue import ListedTool
+from workers.tool_sources.catalogue import MAX_LEFT_OUT, ListedTool
 from workers.tool_sources.errors import ToolRefused
-from workers.tool_sources.openapi_document import origin, server_url
-from workers.tool_sources.plain_schema import resolve
+from workers.tool_sources.openapi_bodies import body_of
+from workers.tool_sources.openapi_operation import Body, Operation, Parameter, Place, Style
+from workers.tool_sources.openapi_servers import refuse_another_server
+from workers.tool_sources.references import References
 
-METHODS = ("get", "put", "post", "delete", "patch", "head", "options")
+METHODS = ("get", "put", "post", "delete", "patch", "head", "options", "query")
 MAX_OPERATIONS = 2_000
+"""That `allow` lets through."""
 MAX_REFERENCES = 8
 """One after the other, before something that is no schema."""
 
-Place = Literal["path", "query", "header"]
-BodyKind = Literal["json", "form"]
-
+PATH_NAME = re.compile(r"\{\+?([^{}]+)\}")
+TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""What may be the name of a header or a cookie, or a method."""
 _NOT_SENT = frozenset(
     {"accept", "content-type", "authorization", "host", "content-length", "transfer-encoding"}
     | {"connection", "cookie", "proxy-authorization"}
 )
 """Headers that are no arguments, whatever the document says; the first three by the standard."""
-_PATH_NAME = re.compile(r"\{([^{}]+)\}")
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """Where one argument goes."""
-
-    name: str
-    place: Place
-    style: str
-    explode: bool
-    required: bool
+_DEFAULT_STYLE = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
+_STYLES = {
+    "path": ("simple", "label", "matrix"),
+    "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
+    "header": ("simple",),
+    "cookie": ("form", "cookie"),
+}
 
 
 @dataclass(frozen=True)
-class Operation:
-    """One operation."""
+class Wanted:
+    """What a profile wants of a document."""
 
-    method: str
-    path: str
-    parameters: dict[str, Parameter] = field(default_factory=dict[str, Parameter])
-    """By argument name."""
-    body_argument: str | None = None
-    body_kind: BodyKind = "json"
-    body_type: str = "application/json"
+    allow: Sequence[str] = ("*",)
+    headers: frozenset[str] = frozenset()
+    """In small letters. They and the others below are sent with each call, so no model may say
+    them a second time."""
+    query: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
+@dataclass
 class Operations:
     """What a document offers."""
 
-    listed: tuple[ListedTool, ...]
-    by_name: dict[str, Operation]
-    left_out: tuple[str, ...]
+    listed: list[ListedTool] = field(default_factory=list[ListedTool])
+    by_name: dict[str, Operation] = field(default_factory=dict[str, Operation])
+    left_out: list[str] = field(default_factory=list[str])
+
+    def leave_out(self, name: str, why: object) -> None:
+        if len(self.left_out) < MAX_LEFT_OUT:
+            self.left_out.append(f"{name[:100]}: {why}")
 
 
-def operations_of(document: JsonObject, base_url: str) -> Operations:
-    """Every operation that can be called with named arguments at the API's own server."""
-    listed: list[ListedTool] = []
-    by_name: dict[str, Operation] = {}
-    left_out: list[str] = []
-    for method, path, shared, node in _nodes(document):
+def operations_of(document: JsonObject, base_url: str, wanted: Wanted) -> Operations:
+    """Every allowed operation that can be called with named arguments at the API's own server."""
+    reader = _Reader(document, base_url, wanted)
+    found = reader.found
+    for method, path, shared, node in reader.nodes():
         given = node.get("operationId")
-        name = given if isinstance(given, str) and given else f"{method}_{path}"
+        name = given if isinstance(given, str) and given else f"{method.lower()}_{path}"
+        if not any(fnmatchcase(name, pattern) for pattern in wanted.allow):
+            continue
+        if len(found.by_name) >= MAX_OPERATIONS:
+            found.leave_out(
+                name, f"a document offers at most {MAX_OPERATIONS} operations; narrow its `allow`"
+            )
+            break
         try:
-            if name in by_name:
+            if name in found.by_name:
                 raise ToolRefused("there are two operations of this name")
-            _refuse_another_server(document, node if node.get("servers") else shared, base_url)
-            operation, schema = _operation(document, method, path, shared, node)
+            operation, schema = reader.operation(method, path, shared, node)
         except ToolRefused as error:
-            left_out.append(f"{name[:100]}: {error}")
+            found.leave_out(name, error)
             continue
-        by_name[name] = operation
-        listed.append(ListedTool(name, _told(node, method, path), schema, document))
-    return Operations(tuple(listed), by_name, tuple(left_out))
+        found.by_name[name] = operation
+        told = _told(node, method, path)
+        found.listed.append(ListedTool(name, told, schema, reader.references))
+    return found
 
 
-def _nodes(document: JsonObject) -> Iterator[tuple[str, str, JsonObject, JsonObject]]:
-    """Method, path, what the path's operations share, and the operation."""
-    paths = document.get("paths")
-    count = 0
-    for path, shared in paths.items() if isinstance(paths, dict) else ():
-        if not isinstance(shared, dict):
-            continue
-        for method in METHODS:
-            node = shared.get(method)
-            if isinstance(node, dict):
-                count += 1
-                if count > MAX_OPERATIONS:
-                    return
-                yield method, path, shared, node
+class _Reader:
+    def __init__(self, document: JsonObject, base_url: str, wanted: Wanted) -> None:
+        self.found = Operations()
+        self.references = References.of_document(document)
+        self._document = document
+        self._base_url = base_url
+        self._wanted = wanted
+
+    def nodes(self) -> Iterator[tuple[str, str, JsonObject, JsonObject]]:
+        """Method, path, what the path's operations share, and the operation."""
+        paths = self._document.get("paths")
+        for path, item in paths.items() if isinstance(paths, dict) else ():
+            if path.startswith("x-"):
+                continue
+            try:
+                shared = self._path_item(item)
+            except ToolRefused as error:
+                self.found.leave_out(path, error)
+                continue
+            for method in METHODS:
+                node = shared.get(method)
+                if isinstance(node, dict):
+                    yield method.upper(), path, shared, node
+            others = shared.get("additionalOperations")  # since OpenAPI 3.2
+            for method, node in others.items() if isinstance(others, dict) else ():
+                if isinstance(node, dict):
+                    yield method, path, shared, node
+
+    def _path_item(self, item: JsonValue) -> JsonObject:
+        if not isinstance(item, dict):
+            return {}
+        if isinstance(item.get("$ref"), str):
+            return {**self._dereferenced(item), **item}
+        return item
+
+    def operation(
+        self, method: str, path: str, shared: JsonObject, node: JsonObject
+    ) -> tuple[Operation, JsonObject]:
+        """Raises `ToolRefused`."""
+        if TOKEN.fullmatch(method) is None:
+            raise ToolRefused(f"no method is called {method[:32]!r}")
+        _check_path(path)
+        refuse_another_server(
+            self._document, node if node.get("servers") else shared, self._base_url
+        )
+        in_path = set(PATH_NAME.findall(path))
+        parameters: dict[str, Parameter] = {}
+        properties: JsonObject = {}
+        required: list[JsonValue] = []
+        for found in self._parameters(shared, node):
+            parameter, schema = self._parameter(found, path)
+            if parameter is None or (parameter.place == "path" and parameter.name not in in_path):
+                continue
+            argument = parameter.name
+            if argument in parameters or argument == "body":
+                argument = f"{parameter.place}_{parameter.name}"
+            while argument in parameters:
+                argument = f"{argument}_"
+            parameters[argument] = parameter
+            properties[argument] = schema
+            if parameter.required:
+                required.append(argument)
+        told = {each.name for each in parameters.values() if each.place == "path"}
+        if unknown := in_path - told:
+            raise ToolRefused(f"its path has {sorted(unknown)}, which it does not describe")
+        body = self._body(node, properties, required)
+        schema: JsonObject = {
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "additionalProperties": False,
+        }
+        return Operation(method=method, path=path, parameters=parameters, body=body), schema
+
+    def _body(
+        self, node: JsonObject, properties: JsonObject, required: list[JsonValue]
+    ) -> Body | None:
+        if "requestBody" not in node:
+            return None
+        described = self._dereferenced(node["requestBody"])
+        found = body_of(described, self.references)
+        if found is None:
+            return None
+        body, properties["body"] = found
+        if described.get("required") is True:
+            required.append("body")
+        return body
+
+    def _parameters(self, *nodes: JsonObject) -> list[JsonObject]:
+        """The path's parameters and the operation's, which win."""
+        found: dict[tuple[JsonValue, JsonValue], JsonObject] = {}
+        for node in nodes:
+            listed = node.get("parameters")
+            for each in listed if isinstance(listed, list) else ():
+                parameter = self._dereferenced(each)
+                name, place = parameter.get("name"), parameter.get("in")
+                if isinstance(name, str) and isinstance(place, str):
+                    found[name, place] = parameter
+        return list(found.values())
+
+    def _parameter(self, node: JsonObject, path: str) -> tuple[Parameter | None, JsonObject]:
+        name, place = str(node["name"]), str(node["in"])
+        required = node.get("required") is True or place == "path"
+        lower = name.lower()
+        named = TOKEN.fullmatch(name) is not None
+        if place not in _STYLES or (place in ("header", "cookie") and not named):
+            if required:
+                raise ToolRefused(f"it needs the {place[:32]} parameter {name[:64]!r}")
+            return None, {}
+        if place == "header" and (lower in _NOT_SENT or lower in self._wanted.headers):
+            return None, {}
+        if place == "query" and name in self._wanted.query:
+            return None, {}
+        schema, style = self._written(node, place)
+        # Google's templates say of one name that its value may have slashes: `{+name}`.
+        reserved = node.get("allowReserved") is True or f"{{+{name}}}" in path
+        written = style.model_copy(update={"reserved": reserved})
+        parameter = Parameter(
+            name=name, place=cast("Place", place), style=written, required=required
+        )
+        return parameter, schema
+
+    def _written(self, node: JsonObject, place: str) -> tuple[JsonObject, Style]:
+        content = node.get("content")
+        schema, named = node.get("schema"), node.get("style")
+        if isinstance(content, dict) and content:
+            first = next(iter(content.values()))
+            schema = first.get("schema") if isinstance(first, dict) else None
+            named = "json"
+        elif named not in _STYLES[place]:
+            named = _DEFAULT_STYLE[place]
+        explode = node.get("explode")
+        exploded = explode if isinstance(explode, bool) else named in ("form", "cookie")
+        inner: JsonObject = dict(schema) if isinstance(schema, dict) else {}
+        told = node.get("description")
+        if isinstance(told, str) and "description" not in inner:
+            inner["description"] = told
+        return inner, Style(name=str(named), explode=exploded)
+
+    def _dereferenced(self, node: JsonValue) -> JsonObject:
+        for _ in range(MAX_REFERENCES):
+            reference = node.get("$ref") if isinstance(node, dict) else None
+            if not isinstance(reference, str):
+                break
+            node, _inside = self.references.follow(reference)
+        if not isinstance(node, dict) or "$ref" in node:
+            raise ToolRefused("a part of it refers to nothing")
+        return node
 
 
-def _refuse_another_server(document: JsonObject, node: JsonObject, base_url: str) -> None:
-    """Raises `ToolRefused` for a node that is not where the document's server is, be it on another
-    path of the same host: a call would go to where the others are."""
-    url = server_url(node) if node.get("servers") else server_url(document)
-    if url == server_url(document):
-        return
-    try:
-        whole = urljoin(base_url, url)
-        elsewhere = origin(whole) != origin(base_url) or _path(whole) != _path(base_url)
-    except ValueError:
-        elsewhere = True
-    if elsewhere:
-        raise ToolRefused(f"it is on a server of its own: {url[:100]}")
-
-
-def _path(url: str) -> str:
-    return urlsplit(url).path.rstrip("/")
+def _check_path(path: str) -> None:
+    """Raises `ToolRefused` for a path that would not be one of the API's own server."""
+    if not path.startswith("/"):
+        raise ToolRefused("its path does not begin with /")
+    if any(ord(each) < 32 or each in "\\\x7f" for each in path):
+        raise ToolRefused("its path has a character that no path has")
+    if "#" in path:
+        raise ToolRefused("its path has a fragment (#…), which no request carries")
+    segments = path.partition("?")[0].split("/")
+    if any(unquote(each) in (".", "..") for each in segments):
+        raise ToolRefused("its path leads out of itself")
 
 
 def _told(node: JsonObject, method: str, path: str) -> str:
     parts = [node.get("summary"), node.get("description")]
     words = list(dict.fromkeys(part.strip() for part in parts if isinstance(part, str)))
     return "\n".join(word for word in words if word) or f"{method.upper()} {path}"
-
-
-def _operation(
-    document: JsonObject, method: str, path: str, shared: JsonObject, node: JsonObject
-) -> tuple[Operation, JsonObject]:
-    parameters: dict[str, Parameter] = {}
-    properties: JsonObject = {}
-    required: list[JsonValue] = []
-    for found in _parameters(document, shared, node):
-        parameter, schema = _parameter(found)
-        if parameter is None:
-            continue
-        argument = parameter.name
-        if argument in parameters or argument == "body":
-            argument = f"{parameter.place}_{parameter.name}"
-        parameters[argument] = parameter
-        properties[argument] = schema
-        if parameter.required:
-            required.append(argument)
-    in_path = {each.name for each in parameters.values() if each.place == "path"}
-    if unknown := set(_PATH_NAME.findall(path)) - in_path:
-        raise ToolRefused(f"its path has {sorted(unknown)}, which it does not describe")
-    body, kind, media = _body(document, node)
-    if body is not None:
-        properties["body"] = body["schema"]
-        if body["required"]:
-            required.append("body")
-    schema: JsonObject = {
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        "additionalProperties": False,
-    }
-    argument = "body" if body is not None else None
-    return Operation(method.upper(), path, parameters, argument, kind, media), schema
-
-
-def _parameters(document: JsonObject, *nodes: JsonObject) -> list[JsonObject]:
-    """The path's parameters and the operation's, which win."""
-    found: dict[tuple[JsonValue, JsonValue], JsonObject] = {}
-    for node in nodes:
-        listed = node.get("parameters")
-        for each in listed if isinstance(listed, list) else ():
-            parameter = _dereferenced(document, each)
-            name, place = parameter.get("name"), parameter.get("in")
-            if isinstance(name, str) and isinstance(place, str):
-                found[name, place] = parameter
-    return list(found.values())
-
-
-def _parameter(node: JsonObject) -> tuple[Parameter | None, JsonObject]:
-    name, place = str(node["name"]), str(node["in"])
-    required = node.get("required") is True or place == "path"
-    if place not in ("path", "query", "header"):
-        if required:
-            raise ToolRefused(f"it needs the {place} parameter {name[:64]!r}")
-        return None, {}
-    if place == "header" and name.lower() in _NOT_SENT:
-        return None, {}
-    schema = node.get("schema")
-    content = node.get("content")
-    style = node.get("style")
-    explode = node.get("explode")
-    by_default = "form" if place == "query" else "simple"
-    used = "json" if isinstance(content, dict) else style if isinstance(style, str) else by_default
-    inner: JsonObject = dict(schema) if isinstance(schema, dict) else {}
-    told = node.get("description")
-    if isinstance(told, str) and "description" not in inner:
-        inner["description"] = told
-    exploded = explode if isinstance(explode, bool) else used == "form"
-    return Parameter(name, place, used, exploded, required), inner
-
-
-def _body(document: JsonObject, node: JsonObject) -> tuple[JsonObject | None, BodyKind, str]:
-    if "requestBody" not in node:
-        return None, "json", ""
-    body = _dereferenced(document, node["requestBody"])
-    content = body.get("content")
-    required = body.get("required") is True
-    for media, described in content.items() if isinstance(content, dict) else ():
-        bare = media.partition(";")[0].strip().lower()
-        kind: BodyKind | None = (
-            "json"
-            if bare == "application/json" or bare.endswith("+json")
-            else "form"
-            if bare == "application/x-www-form-urlencoded"
-            else None
-        )
-        if kind is not None:
-            schema = described.get("schema") if isinstance(described, dict) else None
-            told: JsonObject = {"schema": schema or {}, "required": required}
-            return told, kind, bare
-    if required:
-        kinds = ", ".join(content) if isinstance(content, dict) else "none"
-        raise ToolRefused(f"it needs a body of another kind: {kinds[:100]}")
-    return None, "json", ""
-
-
-def _dereferenced(document: JsonObject, node: JsonValue) -> JsonObject:
-    for _ in range(MAX_REFERENCES):
-        reference = node.get("$ref") if isinstance(node, dict) else None
-        if not isinstance(reference, str):
-            break
-        node = resolve(document, reference)
-    if not isinstance(node, dict) or "$ref" in node:
-        raise ToolRefused("a parameter or body of it refers to nothing")
-    return node

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Iterator
-from dataclasses import replace
-from urllib.parse import quote
 
 import httpx
 import structlog
-from pydantic import JsonValue
 
 from agents.records import JsonObject
 from agents.tools import ToolFailed
 from agents.tools.answers import cut_text
+from workers.tool_sources.answer_text import kind_of, text_of
 from workers.tool_sources.bounded_http import BoundedAnswer, bounded_client, read_bounded
-from workers.tool_sources.catalogue import Catalogue, catalogue_of
+from workers.tool_sources.catalogue import Catalogue
+from workers.tool_sources.content_coding import BadCoding
 from workers.tool_sources.credentials import Credentials
 from workers.tool_sources.errors import SourceUnavailable
-from workers.tool_sources.openapi_document import base_url_of, read_document
-from workers.tool_sources.openapi_operations import Operation, Parameter, operations_of
+from workers.tool_sources.openapi_document import read_document
+from workers.tool_sources.openapi_operation import Operation
+from workers.tool_sources.openapi_request import request_of
 from workers.tool_sources.settings import ToolSourceSettings
 
 log = structlog.get_logger("workers.tool_sources.openapi")
@@ -28,8 +26,6 @@ log = structlog.get_logger("workers.tool_sources.openapi")
 RETRY_SECONDS = 30.0
 """Longest pause before a document is read again that could not be."""
 MAX_ERROR_CHARS = 2_000
-
-_TEXT_KINDS = ("text/", "application/json", "application/xml", "application/yaml")
 
 
 class OpenApiSource:
@@ -72,18 +68,13 @@ class OpenApiSource:
             await asyncio.Event().wait()
 
     async def _read(self) -> None:
-        document = await read_document(self._document, self._http)
-        self._base_url = base_url_of(document, self._settings)
-        found = await asyncio.to_thread(operations_of, document, self._base_url)
-        catalogue = await asyncio.to_thread(
-            catalogue_of, self.name, found.listed, self._settings.allow
-        )
-        left_out = (*found.left_out, *catalogue.left_out)
-        self.catalogue = replace(catalogue, left_out=left_out)
-        self._operations = found.by_name
-        for why in left_out:
+        document = await read_document(self.name, self._document, self._settings, self._http)
+        self._base_url = document.base_url
+        self.catalogue = Catalogue(document.specs, document.own_names, document.left_out)
+        self._operations = document.operations
+        for why in document.left_out:
             log.warning("tool not offered", source=self.name, why=why)
-        log.info("openapi document read", source=self.name, tools=len(catalogue.specs))
+        log.info("openapi document read", source=self.name, tools=len(document.specs))
         self.trouble = ""
         self.tried.set()
 
@@ -92,51 +83,28 @@ class OpenApiSource:
         operation = self._operations.get(name)
         if operation is None:
             raise ToolFailed(f"the API {self.name} can't be called: {self.trouble}")
+        request = request_of(self._http, self._base_url, operation, arguments, self._credentials)
         try:
-            request = self._request(operation, arguments)
             answer = await read_bounded(self._http, request, self._settings.max_response_bytes)
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            told = self._credentials.hidden(f"{type(error).__name__}: {error}")
-            raise ToolFailed(f"the API {self.name} was not reached: {told}"[:300]) from error
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise ToolFailed(self._told(f"the API {self.name} was not reached", error)) from error
+        except (httpx.HTTPError, BadCoding, ValueError) as error:
+            raise ToolFailed(
+                self._told(f"the API {self.name} was asked, and its answer can't be read", error)
+            ) from error
         return self._read_answer(answer)
 
-    def _request(self, operation: Operation, arguments: JsonObject) -> httpx.Request:
-        path, query, headers = operation.path, list[tuple[str, str]](), dict[str, str]()
-        for argument, parameter in operation.parameters.items():
-            if argument not in arguments:
-                continue
-            value = arguments[argument]
-            match parameter.place:
-                case "path":
-                    path = path.replace(f"{{{parameter.name}}}", _path_part(parameter, value))
-                case "query":
-                    query += _query_pairs(parameter, value)
-                case "header":
-                    headers[parameter.name] = _joined(parameter, value)
-        content, form = None, None
-        body = arguments.get(operation.body_argument) if operation.body_argument else None
-        if body is not None and operation.body_kind == "json":
-            content = json.dumps(body).encode()
-            headers["Content-Type"] = operation.body_type
-        elif isinstance(body, dict):
-            form = {key: _plain(value) for key, value in body.items()}
-        return self._http.build_request(
-            operation.method,
-            self._base_url.rstrip("/") + path,
-            params=[*query, *self._credentials.query.items()] or None,
-            # What the profile says wins over what a model writes.
-            headers={**headers, **self._credentials.headers},
-            content=content,
-            data=form,
-        )
+    def _told(self, what: str, error: Exception) -> str:
+        return self._credentials.hidden(f"{what}: {type(error).__name__}: {error}")[:300]
 
     def _read_answer(self, answer: BoundedAnswer) -> JsonObject:
-        kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if answer.body and kind and not (kind.startswith(_TEXT_KINDS) or kind.endswith("+json")):
+        text = text_of(answer.headers, answer.body)
+        if text is None:
             more = " or more" if answer.cut else ""
-            text = f"[{kind[:64]}, {len(answer.body)} bytes{more}: not shown]"
+            size = f"{len(answer.body)} bytes{more}"
+            text = f"[{kind_of(answer.headers)[:64]}, {size}: not shown]"
         else:
-            text = self._credentials.hidden(answer.text)
+            text = self._credentials.hidden(text)
         if 300 <= answer.status < 400:
             raise ToolFailed(f"HTTP {answer.status}: a redirect, which is not followed")
         if answer.status >= 400:
@@ -146,54 +114,3 @@ class OpenApiSource:
             # An answer that was not read to its end has at least these many characters.
             return cut_text(text, limit, len(text))
         return {"result": text or f"HTTP {answer.status}"}
-
-
-def _path_part(parameter: Parameter, value: JsonValue) -> str:
-    text = _joined(parameter, value)
-    if text in ("", ".", ".."):
-        raise ToolFailed(f"{parameter.name}: {text!r} can't be part of a path")
-    return quote(text, safe="")
-
-
-def _query_pairs(parameter: Parameter, value: JsonValue) -> Iterator[tuple[str, str]]:
-    """By OpenAPI's styles: https://spec.openapis.org/oas/v3.1.0#style-values"""
-    match value:
-        case None:
-            return
-        case dict() if parameter.style == "deepObject":
-            for key, inner in value.items():
-                yield f"{parameter.name}[{key}]", _plain(inner)
-        case dict() if parameter.style == "form" and parameter.explode:
-            for key, inner in value.items():
-                yield key, _plain(inner)
-        case list() if parameter.style == "form" and parameter.explode:
-            for inner in value:
-                yield parameter.name, _plain(inner)
-        case _:
-            yield parameter.name, _joined(parameter, value)
-
-
-def _joined(parameter: Parameter, value: JsonValue) -> str:
-    """One text, as `simple` and unexploded `form` write it; JSON for a parameter that is JSON."""
-    if parameter.style == "json":
-        return json.dumps(value)
-    between = {"spaceDelimited": " ", "pipeDelimited": "|"}.get(parameter.style, ",")
-    match value:
-        case list():
-            return between.join(_plain(inner) for inner in value)
-        case dict() if parameter.explode:
-            return between.join(f"{key}={_plain(inner)}" for key, inner in value.items())
-        case dict():
-            return between.join(f"{key}{between}{_plain(inner)}" for key, inner in value.items())
-        case _:
-            return _plain(value)
-
-
-def _plain(value: JsonValue) -> str:
-    match value:
-        case str():
-            return value
-        case None:
-            return ""
-        case _:
-            return json.dumps(value)

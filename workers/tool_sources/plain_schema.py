@@ -1,8 +1,10 @@
 """A foreign JSON schema made plain: no references, known keywords, bounded in size.
 
 What comes out may allow more than the original (a recursive part, a pattern and a format are let
-go), never less that matters: the server checks its arguments itself. So a schema can't make a
-grammar or a validator work for minutes, and can't reach for anything outside of its document.
+go), never less: the server checks its arguments itself. So a schema can't make a grammar or a
+validator work for minutes, and can't reach for anything outside of its document. Where generators
+write what the standard's letter forbids (`nullable` beside an `enum` without null), what they mean
+is taken.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from pydantic import JsonValue
 
 from agents.records import JsonObject
 from workers.tool_sources.errors import ToolRefused
+from workers.tool_sources.references import References
 
 MAX_NODES = 1_000
 """Of a schema, with every reference written out."""
@@ -30,17 +33,20 @@ SMALLEST_BOUND, LARGEST_BOUND = 1e-6, 1e15
 
 _TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _NUMBER_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_REFERENCES = ("$ref", "$dynamicRef")
 _LENGTH_BOUNDS = ("minLength", "maxLength", "minItems", "maxItems")
 
 
-def plain_schema(schema: JsonValue, document: JsonValue = None) -> JsonObject:
-    """The schema of an object; references point into `document`, or into the schema itself.
+def plain_schema(schema: JsonValue, references: References | None = None) -> JsonObject:
+    """The schema of an object; its references lead into the schema itself, if not elsewhere.
 
     Raises `ToolRefused` for one that is too large, that is no object's, or whose references lead
     nowhere.
     """
-    plain = _Writer(schema if document is None else document).node(schema, frozenset(), 0)
-    if plain.get("type", "object") != "object":
+    references = References.of_schema(schema) if references is None else references
+    plain = _Writer().node(schema, references, frozenset(), 0)
+    kinds = plain.get("type", "object")
+    if "object" not in (kinds if isinstance(kinds, list) else [kinds]):
         raise ToolRefused("its arguments are no object")
     result: JsonObject = {**plain, "type": "object", "properties": plain.get("properties", {})}
     try:
@@ -52,74 +58,70 @@ def plain_schema(schema: JsonValue, document: JsonValue = None) -> JsonObject:
     return result
 
 
-def resolve(document: JsonValue, reference: str) -> JsonValue:
-    """What a local reference (`#/components/schemas/Pet`) points at. Raises `ToolRefused`."""
-    if not reference.startswith("#"):
-        raise ToolRefused(f"it refers to another document: {reference[:100]}")
-    node = document
-    for part in reference.removeprefix("#").split("/")[1:]:
-        key = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(node, dict) and key in node:
-            node = node[key]
-        elif isinstance(node, list) and key.isdecimal() and int(key) < len(node):
-            node = node[int(key)]
-        else:
-            raise ToolRefused(f"its schema refers to nothing: {reference[:100]}")
-    return node
-
-
 class _Writer:
-    def __init__(self, document: JsonValue) -> None:
-        self._document = document
+    def __init__(self) -> None:
         self._nodes = 0
 
-    def node(self, schema: JsonValue, inside: frozenset[str], depth: int) -> JsonObject:
-        """`inside` are the references that lead here: one of them again is recursion."""
-        self._nodes += 1
-        if self._nodes > MAX_NODES:
-            raise ToolRefused(f"its schema has more than {MAX_NODES} parts")
+    def node(
+        self, schema: JsonValue, references: References, inside: frozenset[int], depth: int
+    ) -> JsonObject:
+        """`inside` are the parts that were referred to on the way here: one of them again is
+        recursion."""
+        self._count(1)
         if not isinstance(schema, dict) or depth > MAX_DEPTH:
             return {}
-        reference = schema.get("$ref")
+        references = references.inside(schema)
+        reference = schema.get("$ref", schema.get("$dynamicRef"))
         if isinstance(reference, str):
-            if reference in inside:
+            target, onwards = references.follow(reference)
+            if id(target) in inside:
                 return {}
-            target = resolve(self._document, reference)
-            beside = {key: value for key, value in schema.items() if key != "$ref"}
-            merged = {**target, **beside} if isinstance(target, dict) else beside
-            return self.node(merged, inside | {reference}, depth + 1)
+            beside = {key: value for key, value in schema.items() if key not in _REFERENCES}
+            found = self.node(target, onwards, inside | {id(target)}, depth + 1)
+            if not _says_more(beside):
+                return {**found, **_told(beside)}
+            result = self.node(beside, references, inside, depth + 1)
+            _add(result, found)
+            return _nullable(result) if schema.get("nullable") is True else result
         result = self._leaf(schema)
-        self._object(schema, result, inside, depth)
-        for key in ("items", "additionalProperties"):
-            below = schema.get(key)
-            if isinstance(below, dict):
-                result[key] = self.node(below, inside, depth + 1)
-        if schema.get("additionalProperties") is False:
-            result["additionalProperties"] = False
-        self._combined(schema, result, inside, depth)
-        return result
+        self._object(schema, result, references, inside, depth)
+        self._items(schema, result, references, inside, depth)
+        for key in ("anyOf", "oneOf"):
+            choices = schema.get(key)
+            if isinstance(choices, list) and choices:
+                result["anyOf"] = [
+                    self.node(choice, references, inside, depth + 1) for choice in choices
+                ]
+        for part in _list(schema.get("allOf")):
+            _add(result, self.node(part, references, inside, depth + 1))
+        null_by_type = "enum" in schema and "null" in _list(result.get("type"))
+        return _nullable(result) if schema.get("nullable") is True or null_by_type else result
+
+    def _count(self, parts: int) -> None:
+        self._nodes += parts
+        if self._nodes > MAX_NODES:
+            raise ToolRefused(f"its schema has more than {MAX_NODES} parts")
 
     def _leaf(self, schema: JsonObject) -> JsonObject:
         result: JsonObject = {}
         kinds = schema.get("type")
-        told_kinds = [each for each in _list(kinds) or [kinds] if isinstance(each, str)]
-        named = [kind for kind in dict.fromkeys(told_kinds) if kind in _TYPES]
-        if named and schema.get("nullable") is True and "null" not in named:
-            named.append("null")  # as OpenAPI 3.0 says it
+        told_kinds = [each.lower() for each in _list(kinds) or [kinds] if isinstance(each, str)]
+        # A name that is not one of JSON's says nothing, so it must not narrow the others.
+        known = all(kind in _TYPES for kind in told_kinds)
+        named = [*dict.fromkeys(told_kinds)] if known else []
+        if schema.get("format") == "int-or-string":  # as Kubernetes says it, of a `string`
+            named = ["integer", "string"]
         if named:
             result["type"] = named[0] if len(named) == 1 else [*named]
-        told, form = schema.get("description"), schema.get("format")
-        words = told[:MAX_DESCRIPTION_CHARS] if isinstance(told, str) else ""
-        if isinstance(form, str) and form not in words:
-            words = f"{words} ({form[:32]})".strip()
-        if words:
-            result["description"] = words
+        result.update(_told(schema))
+        text = named == ["string"] or sorted(named) == ["null", "string"]
         choices = schema.get("enum")
         if isinstance(choices, list) and 0 < len(choices) <= MAX_CHOICES:
-            result["enum"] = choices
+            result["enum"] = [_as_text(each) if text else each for each in choices]
         for key in ("const", "default"):
-            if key in schema and not isinstance(schema[key], dict | list):
-                result[key] = schema[key]
+            value = schema.get(key)
+            if key in schema and not isinstance(value, dict | list):
+                result[key] = _as_text(value) if text else value
         for key in _NUMBER_BOUNDS:
             bound = schema.get(key)
             if isinstance(bound, bool) or not isinstance(bound, int | float):
@@ -135,35 +137,110 @@ class _Writer:
         return result
 
     def _object(
-        self, schema: JsonObject, result: JsonObject, inside: frozenset[str], depth: int
+        self,
+        schema: JsonObject,
+        result: JsonObject,
+        references: References,
+        inside: frozenset[int],
+        depth: int,
     ) -> None:
         properties = schema.get("properties")
-        if not isinstance(properties, dict):
-            return
         fields: JsonObject = {}
-        for name, field in properties.items():
-            if len(name) > MAX_NAME_CHARS:
-                raise ToolRefused(f"an argument's name is longer than {MAX_NAME_CHARS} characters")
-            fields[name] = self.node(field, inside, depth + 1)
-        result["properties"] = fields
+        if isinstance(properties, dict):
+            self._count(len(properties) // 10)
+            for name, field in properties.items():
+                if len(name) > MAX_NAME_CHARS:
+                    raise ToolRefused(
+                        f"an argument's name is longer than {MAX_NAME_CHARS} characters"
+                    )
+                fields[name] = self.node(field, references, inside, depth + 1)
+            result["properties"] = fields
         required = _list(schema.get("required"))
+        self._count(len(required) // 10)
         names = dict.fromkeys(name for name in required if isinstance(name, str))
-        if needed := [name for name in names if name in fields]:
+        if needed := [
+            name for name in names if name in fields and not _read_only(properties, name)
+        ]:
             result["required"] = [*needed]
+        others = schema.get("additionalProperties")
+        patterns = schema.get("patternProperties")
+        if (
+            isinstance(patterns, dict)
+            and patterns
+            and (others is False or isinstance(others, dict))
+        ):
+            # Which names a pattern means is let go, so any other name may be one of them.
+            kinds = [self.node(each, references, inside, depth + 1) for each in patterns.values()]
+            if isinstance(others, dict):
+                kinds.append(self.node(others, references, inside, depth + 1))
+            result["additionalProperties"] = kinds[0] if len(kinds) == 1 else {"anyOf": [*kinds]}
+        elif isinstance(others, dict):
+            result["additionalProperties"] = self.node(others, references, inside, depth + 1)
+        elif others is False:
+            result["additionalProperties"] = False
 
-    def _combined(
-        self, schema: JsonObject, result: JsonObject, inside: frozenset[str], depth: int
+    def _items(
+        self,
+        schema: JsonObject,
+        result: JsonObject,
+        references: References,
+        inside: frozenset[int],
+        depth: int,
     ) -> None:
-        for key in ("anyOf", "oneOf"):
-            choices = schema.get(key)
-            if isinstance(choices, list) and choices:
-                result["anyOf"] = [self.node(choice, inside, depth + 1) for choice in choices]
-        for part in _list(schema.get("allOf")):
-            _add(result, self.node(part, inside, depth + 1))
+        """What all items are like; of a tuple, whose items differ, nothing."""
+        items = schema.get("items")
+        if isinstance(items, dict) and "prefixItems" not in schema:
+            result["items"] = self.node(items, references, inside, depth + 1)
 
 
 def _list(value: JsonValue) -> list[JsonValue]:
     return value if isinstance(value, list) else []
+
+
+def _read_only(properties: JsonValue, name: str) -> bool:
+    """Whether a field is one that a server gives and nobody sends: OpenAPI asks it of answers only,
+    where one schema serves both."""
+    field = properties.get(name) if isinstance(properties, dict) else None
+    return isinstance(field, dict) and field.get("readOnly") is True
+
+
+def _told(schema: JsonObject) -> JsonObject:
+    """What a schema says of itself in words."""
+    told, form = schema.get("description"), schema.get("format")
+    words = told[:MAX_DESCRIPTION_CHARS] if isinstance(told, str) else ""
+    if isinstance(form, str) and form not in words:
+        words = f"{words} ({form[:32]})".strip()
+    return {"description": words} if words else {}
+
+
+def _says_more(beside: JsonObject) -> bool:
+    """Whether anything beside a reference is more than words."""
+    return any(key not in ("description", "format", "title", "default") for key in beside)
+
+
+def _as_text(value: JsonValue) -> JsonValue:
+    """A choice of a text as it was written: YAML and JSON read `1.10` as a number."""
+    if value is None or isinstance(value, str | dict | list):
+        return value
+    written = getattr(value, "written", None)
+    return written if isinstance(written, str) else json.dumps(value)
+
+
+def _nullable(schema: JsonObject) -> JsonObject:
+    """The schema, and null beside it. It may say what it is in several ways, all of which hold."""
+    result = {**schema}
+    kinds = result.get("type")
+    if kinds is not None and "null" not in (named := kinds if isinstance(kinds, list) else [kinds]):
+        result["type"] = [*named, "null"]
+    choices = result.get("enum")
+    if isinstance(choices, list) and None not in choices:
+        result["enum"] = [*choices, None]
+    if result.get("const") is not None:
+        result["enum"] = [result.pop("const"), None]
+    either = result.get("anyOf")
+    if isinstance(either, list) and {"type": "null"} not in either:
+        result["anyOf"] = [*either, {"type": "null"}]
+    return result
 
 
 def _add(result: JsonObject, part: JsonObject) -> None:
@@ -174,5 +251,8 @@ def _add(result: JsonObject, part: JsonObject) -> None:
             result[key] = {**value, **present}
         elif key == "required" and isinstance(present, list) and isinstance(value, list):
             result[key] = [*present, *(name for name in value if name not in present)]
+        elif key == "additionalProperties" and "additionalProperties" in result:
+            # Each part forbids what the others add; whoever writes that means all of them.
+            result[key] = present if isinstance(present, dict) else value
         elif key not in result:
             result[key] = value

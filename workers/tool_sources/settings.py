@@ -12,6 +12,7 @@ from workers.engines.settings import SettingsModel
 
 SourceName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,23}$")]
 """Begins the names of the source's tools. Without `_`, so that the name says where it ends."""
+HeaderName = Annotated[str, StringConstraints(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
 VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
@@ -50,7 +51,7 @@ class ToolSourceSettings(SettingsModel):
     """Which of its tools are offered: names as the source spells them, with `*` and `?`."""
     bearer_env: VariableName | None = None
     """Environment variable with the token of an `Authorization: Bearer` header."""
-    headers_env: dict[str, VariableName] = Field(default_factory=dict)
+    headers_env: dict[HeaderName, VariableName] = Field(default_factory=dict)
     """Header → environment variable with its value, as for an API key."""
     query_env: dict[str, VariableName] = Field(default_factory=dict)
     """Query parameter → environment variable with its value."""
@@ -64,6 +65,8 @@ class ToolSourceSettings(SettingsModel):
     """A longer answer is cut and says so."""
     max_response_bytes: int = Field(default=8 << 20, ge=1 << 10, le=1 << 28)
     """What is read of one answer at most."""
+    max_document_bytes: int = Field(default=8 << 20, ge=1 << 10, le=1 << 27)
+    """A larger OpenAPI document is refused. Reading one takes some 30 times its size in memory."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -73,6 +76,16 @@ class ToolSourceSettings(SettingsModel):
             raise ValueError("base_url and query_env are for an openapi document, not for mcp")
         if self.mcp is not None and self.mcp.command and (self.bearer_env or self.headers_env):
             raise ValueError("bearer_env and headers_env are for http; a command takes mcp.env")
+        return self
+
+    @model_validator(mode="after")
+    def _secrets_sent_once(self) -> Self:
+        named = [name.lower() for name in self.headers_env]
+        if twice := sorted({name for name in named if named.count(name) > 1}):
+            raise ValueError(f"headers_env sets the header {twice[0]} twice")
+        in_headers = {self.bearer_env, *self.headers_env.values()}
+        if both := sorted(in_headers & set(self.query_env.values()), key=str):
+            raise ValueError(f"{both[0]} is sent in a header and in the query; one is enough")
         return self
 
     @property

@@ -42,7 +42,7 @@ async def test_operations_are_offered_with_plain_schemas_and_the_rest_is_named()
         specs = {spec.name.removeprefix("town__"): spec for spec in sources.specs}
         left_out = sources.state()["town"]["left_out"]
     assert set(specs) == {
-        "see", "add_pet", "form", "big", "away", "hangs", "missing", "get__picture",
+        "see", "add_pet", "form", "big", "away", "hangs", "missing", "get__picture", "cookie",
     }  # fmt: skip
     assert specs["see"].description == "What the server sees."
     arguments = specs["see"].parameters["properties"]
@@ -61,7 +61,6 @@ async def test_operations_are_offered_with_plain_schemas_and_the_rest_is_named()
     assert left_out == [
         "upload: it needs a body of another kind: multipart/form-data",
         "elsewhere: it is on a server of its own: https://evil.example",
-        "cookie: it needs the cookie parameter 'id'",
     ]
 
 
@@ -97,7 +96,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("see", {}, "'place' is a required property"),
     ("see", {"place": "..", "tags": []}, "can't be part of a path"),
     ("see", {"place": "x", "Authorization": "mine"}, "'Authorization' was unexpected"),
-    ("see", {"place": "x", "X-Mood": "a\r\nHost: evil"}, "was not reached"),
+    ("see", {"place": "x", "X-Mood": "a\r\nHost: evil"}, "X-Mood: a header can't carry a line"),
     ("away", {}, "HTTP 307: a redirect, which is not followed"),
     ("missing", {}, 'HTTP 404: {"detail":"no such thing"}'),
     ("hangs", {}, "took longer than 0.5 s"),

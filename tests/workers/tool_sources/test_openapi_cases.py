@@ -1,0 +1,119 @@
+"""Small documents in the manner of real ones, and the request that each call of theirs must be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("jsonschema", reason="needs make install")
+
+from tests.workers.tool_sources.http_server import listening
+from tests.workers.tool_sources.joined import joined, source
+from tests.workers.tool_sources.recording_api import RecordingApi, Seen
+from workers.tool_sources import openapi_document
+from workers.tool_sources.openapi_child import Question, answered
+
+FOLDER = Path(__file__).with_name("cases") / "openapi"
+CASES: list[dict[str, Any]] = [
+    case for case in json.loads((FOLDER / "cases.json").read_text()) if "file" in case
+]
+PREFIX = "s__"
+
+
+async def _here(_module: str, given: bytes, *, max_answer_bytes: int) -> bytes:
+    """What the child does, without the second that a process takes to start."""
+    question, _, raw = given.partition(b"\n")
+    answer = answered(Question.model_validate_json(question), raw)
+    assert len(answer) <= max_answer_bytes
+    return answer
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['id']} {case['file']}")
+async def test_a_document_of_this_kind_is_read_and_called_as_it_means(
+    case: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openapi_document, "ask_child", _here)
+    api = RecordingApi(case.get("server_answers", {}))
+    async with listening(api.app()) as url:
+        settings = source(openapi=str(FOLDER / case["file"]), base_url=_base(url, case))
+        async with joined(s=settings) as sources:
+            state = sources.state()["s"]
+            names = {spec.name for spec in sources.specs}
+            _check_state(case, state, names)
+            for call in case["calls"]:
+                before = len(api.seen)
+                answer = await sources.call(PREFIX + call["tool"], call["arguments"])
+                seen = api.seen[-1] if len(api.seen) > before else None
+                problems = _problems(call["right"], answer, seen, state)
+                assert not problems, (call, problems)
+
+
+def _base(url: str, case: dict[str, Any]) -> str:
+    return url + case.get("base_path", "")
+
+
+def _check_state(case: dict[str, Any], state: dict[str, Any], names: set[str]) -> None:
+    for told in case.get("trouble_contains", []):
+        assert told in state["trouble"]
+    offered = case.get("offered")
+    if isinstance(offered, int):
+        assert len(names) == offered, state
+    elif offered is not None:
+        assert names == {PREFIX + name for name in offered}
+    for name, why in case.get("left_out", {}).items():
+        told = [each for each in state["left_out"] if each.startswith(f"{name}: ")]
+        sent_right = "offered and sent right" in case.get("note", "") and PREFIX + name in names
+        assert sent_right or (told and why in told[0]), state
+
+
+def _problems(
+    right: dict[str, Any], answer: dict[str, Any], seen: Seen | None, state: dict[str, Any]
+) -> str:
+    """What is not right; empty if all is."""
+    if "any_of" in right:
+        ways = [_problems(way, answer, seen, state) for way in right["any_of"]]
+        return "" if "" in ways else "; ".join(ways)
+    result, error = str(answer.get("result")), str(answer.get("error"))
+    told = json.dumps(state, ensure_ascii=False)
+    wrong = [
+        *(f"no {part!r} in {answer}" for part in right.get("result_contains", [])
+          if part not in result),
+        *(f"no {part!r} in {answer}" for part in right.get("error_contains", [])
+          if part not in error),
+        *(f"{part!r} is not left out" for part in right.get("left_out_contains", [])
+          if not any(each.startswith(f"{part}: ") for each in state["left_out"])),
+        *(f"no {part!r} in {told}" for part in right.get("trouble_contains", [])
+          if part not in state["trouble"]),
+    ]  # fmt: skip
+    if "result" in right and answer != {"result": right["result"]}:
+        wrong.append(f"the result is {answer}")
+    if "raw_query" in right and (seen is None or seen.query != right["raw_query"]):
+        wrong.append(f"the query is {seen and seen.query}")
+    if "request" in right:
+        wrong += _differences(right["request"], answer, seen)
+    return "; ".join(wrong)
+
+
+def _differences(wanted: dict[str, Any], answer: dict[str, Any], seen: Seen | None) -> list[str]:
+    if seen is None:
+        return [f"no request was sent: {answer}"]
+    got: dict[str, Any] = {
+        "method": seen.method,
+        "path": seen.path,
+        "query": seen.pairs,
+        "content_type": ",".join(seen.header("content-type")),
+    }
+    if "form" in wanted:
+        got["form"] = seen.form
+        if got["content_type"] != "application/x-www-form-urlencoded":
+            return [f"it is sent as {got['content_type']}"]
+    if "json" in wanted:
+        got["json"] = json.loads(seen.body)
+    return [
+        f"{key} is {got[key]!r}, not {value!r}"
+        for key, value in {"query": [], **wanted}.items()
+        if got[key] != value
+    ]

@@ -1,0 +1,108 @@
+"""Work on a stranger's input in a child process, which may die of it.
+
+A parser in C can crash, recurse without end, or take hours and all memory, and nothing in the same
+process can stop it. A child of ours limits itself before it reads its input, has nothing of this
+process's environment, dies with it, and is killed when the caller waits no longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from pathlib import Path
+
+from bus.tasks import finish
+from workers.child_death import dies_with_parent
+
+_HANDED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONPATH")
+"""What an interpreter may need to start as this one did."""
+_READ_BYTES = 1 << 16
+_SAID_BYTES = 2_000
+_ROOT = str(Path(__file__).parents[1])
+
+
+class ChildFailed(Exception):
+    """A child that gave no result, and why."""
+
+
+async def ask_child(module: str, given: bytes, *, max_answer_bytes: int) -> bytes:
+    """What a module of ours writes when it is run with this input. Raises `ChildFailed`.
+
+    The child is killed if the caller is cancelled, as by a deadline.
+    """
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-P", "-m", module,
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
+        env=_environment(),
+        start_new_session=True,
+        preexec_fn=dies_with_parent(signal.SIGKILL),
+    )  # fmt: skip
+    try:
+        answer, said, _ = await asyncio.gather(
+            _read(child.stdout, max_answer_bytes), _last(child.stderr), _write(child, given)
+        )
+        status = await child.wait()
+    finally:
+        if child.returncode is None:
+            await finish(_killed(child))
+    if status < 0:
+        raise ChildFailed(_why(-status))
+    if status != 0:
+        last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise ChildFailed("it needs too much memory" if "MemoryError" in last else last[:300])
+    return answer
+
+
+async def _killed(child: Process) -> None:
+    child.kill()
+    await child.wait()
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: os.environ[name] for name in _HANDED_ON if name in os.environ}
+    # With -P the folder in which this process runs is no place to import from, as it should be.
+    places = [place for place in (kept.get("PYTHONPATH"), _ROOT) if place]
+    return {**kept, "PYTHONPATH": os.pathsep.join(places)}
+
+
+def _why(number: int) -> str:
+    match number:
+        case signal.SIGXCPU:
+            return "reading it takes too long"
+        case signal.SIGKILL:
+            return "reading it was ended by the system: for its time or its memory"
+        case _:
+            return f"its parser crashed ({signal.Signals(number).name})"
+
+
+async def _read(output: asyncio.StreamReader | None, limit: int) -> bytes:
+    assert output is not None
+    answer = bytearray()
+    while chunk := await output.read(_READ_BYTES):
+        answer += chunk
+        if len(answer) > limit:
+            raise ChildFailed(f"what was read of it has more than {limit} bytes")
+    return bytes(answer)
+
+
+async def _last(output: asyncio.StreamReader | None) -> bytes:
+    assert output is not None
+    said = b""
+    while chunk := await output.read(_READ_BYTES):
+        said = (said + chunk)[-_SAID_BYTES:]
+    return said
+
+
+async def _write(child: Process, given: bytes) -> None:
+    assert child.stdin is not None
+    try:
+        child.stdin.write(given)
+        await child.stdin.drain()
+        child.stdin.close()
+    except (OSError, RuntimeError):  # it is dead already, of which its status tells
+        return

@@ -1,0 +1,79 @@
+"""What an HTTP API answered, as the text that a model reads."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import unicodedata
+
+import httpx
+
+CHARSETS = frozenset(
+    {"ascii", "utf-8", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "koi8-r", "koi8-u"}
+    | {f"iso8859-{n}" for n in range(1, 17)}
+    | {f"cp{n}" for n in (932, 936, 949, 950, 1250, 1251, 1252, 1253, 1254, 1255, 1256, 1257, 1258)}
+    | {"gb2312", "gbk", "gb18030", "big5", "shift_jis", "euc_jp", "euc_kr"}
+)
+"""As Python calls them. It knows others that take minutes for a megabyte, or give no real text."""
+SNIFFED_BYTES = 4_096
+
+_PICTURES = ("image/", "audio/", "video/", "font/", "model/")
+_TEXT_ENDINGS = ("+json", "+xml", "+yaml", "+text")
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_DECLARED = re.compile(
+    rb"""<\?xml[^>]{0,80}?encoding=["']([\w.:-]{1,40})"""
+    rb"""|<meta[^>]{0,80}?charset=["']?([\w.:-]{1,40})"""
+)
+
+
+def text_of(headers: httpx.Headers, body: bytes) -> str | None:
+    """The text of an answer; None if it is none (a picture, an archive)."""
+    whole = headers.get("content-type", "")
+    kind = whole.partition(";")[0].strip().lower()
+    charset = _charset(whole, kind, body)
+    # What the header says of a text is believed; of anything else its bytes are asked.
+    said = kind.startswith("text/") or kind.endswith(_TEXT_ENDINGS) or kind == "application/json"
+    if not said and (kind.startswith(_PICTURES) or not _looks_like_text(body, charset)):
+        return None
+    return body.decode(charset, "replace").removeprefix("\ufeff")
+
+
+def kind_of(headers: httpx.Headers) -> str:
+    return headers.get("content-type", "").partition(";")[0].strip().lower() or "no content-type"
+
+
+def _charset(header: str, kind: str, body: bytes) -> str:
+    """By its mark, its header, or what an XML or HTML page says of itself; else UTF-8."""
+    for mark, name in _BOMS:
+        if body.startswith(mark):
+            return name
+    named = re.search(r"""charset\s*=\s*["']?([^\s"';]{1,40})""", header, re.IGNORECASE)
+    if named is not None:
+        return _known(named[1]) or "utf-8"
+    if kind.endswith(("xml", "html")) and (said := _DECLARED.search(body[:1_024])):
+        return _known((said[1] or said[2]).decode("ascii", "replace")) or "utf-8"
+    return "utf-8"
+
+
+def _known(charset: str) -> str | None:
+    try:
+        name = codecs.lookup(charset).name
+    except (LookupError, ValueError):
+        return None
+    return name if name in CHARSETS else None
+
+
+def _looks_like_text(body: bytes, charset: str) -> bool:
+    try:
+        # Its last character may be cut in two.
+        begins = codecs.getincrementaldecoder(charset)().decode(body[:SNIFFED_BYTES])
+    except UnicodeError:
+        return False
+    return not any(
+        unicodedata.category(each) in ("Cc", "Cn") and each not in "\t\n\r\f\x1b" for each in begins
+    )

@@ -1,0 +1,66 @@
+"""Compressed answers, unpacked piece by piece, so that a few bytes can't become gigabytes.
+
+Nobody asks a server to compress; some do it all the same.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+
+PIECE_BYTES = 1 << 16
+
+_WINDOW = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
+_UNREADABLE = frozenset({"br", "zstd", "compress", "x-compress", "dcb", "dcz"})
+
+
+class BadCoding(ValueError):
+    """An answer that can't be unpacked, and why."""
+
+
+class Unpacker:
+    """What was packed by the coding that a `Content-Encoding` header names.
+
+    A value that is no coding at all (`UTF-8`, `none`) is taken for a mistake: nothing was packed.
+    """
+
+    def __init__(self, header: str) -> None:
+        """Raises `BadCoding` for a coding that can't be read here."""
+        codings = [part.strip().lower() for part in header.split(",")]
+        packed = [each for each in codings if each in _WINDOW or each in _UNREADABLE]
+        if len(packed) > 1 or any(each in _UNREADABLE for each in packed):
+            raise BadCoding(f"the answer is packed in {header[:64]!r}, which nobody asked for")
+        self._coding = packed[0] if packed else ""
+        self._stream = zlib.decompressobj(_WINDOW[self._coding]) if packed else None
+        self._begun = False
+        self._whole = True
+
+    def pieces(self, packed: bytes) -> Iterator[bytes]:
+        """What some more bytes stand for, at most `PIECE_BYTES` at a time. Whoever has read enough
+        of it stops. Raises `BadCoding` for damaged data."""
+        if self._stream is None:
+            yield packed
+            return
+        while packed:
+            begun, self._begun = self._begun, True
+            try:
+                piece = self._stream.decompress(packed, PIECE_BYTES)
+            except zlib.error as error:
+                if begun and self._whole:
+                    return  # padding behind the last part
+                if begun or self._coding != "deflate":
+                    raise BadCoding(f"the answer's {self._coding} is damaged: {error}") from error
+                # By the letter deflate has zlib's head; many servers leave it away.
+                self._stream = zlib.decompressobj(-zlib.MAX_WBITS)
+                continue
+            self._whole = self._stream.eof
+            packed = self._stream.unconsumed_tail
+            if self._whole:
+                packed = self._stream.unused_data
+                self._stream = zlib.decompressobj(_WINDOW[self._coding])
+            yield piece
+
+    def end(self) -> None:
+        """All was read. Raises `BadCoding` if something is missing."""
+        if self._begun and not self._whole:
+            raise BadCoding(f"the answer's {self._coding} ends too early")

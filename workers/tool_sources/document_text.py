@@ -1,0 +1,253 @@
+"""JSON and YAML of a stranger as plain values, with bounds that hold while they are read.
+
+YAML is read by version 1.2 (core schema), as OpenAPI wants it: `on`, `no`, `12:30` and dates are
+texts. PyYAML's loaders read version 1.1, take the second of two equal keys and recurse in C, where
+40 kB of `[` end the process; so only its parser is used, and what it tells is put together here.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+import yaml
+from pydantic import JsonValue
+
+MAX_DEPTH = 200
+MAX_ALIASED = 500_000
+"""Values for which the aliases of a YAML page may stand: a page can stand for billions."""
+MAX_KEY_CHARS = 10_000
+
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_NULL = frozenset({"", "~", "null", "Null", "NULL"})
+_TRUE, _FALSE = frozenset({"true", "True", "TRUE"}), frozenset({"false", "False", "FALSE"})
+_INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_TAG = "tag:yaml.org,2002:"
+_MERGE = "<<"
+
+
+class WrittenInt(int):
+    """A number that still knows how it was written."""
+
+    written: str
+
+
+class WrittenFloat(float):
+    """See `WrittenInt`: `1.10` may be meant as a text."""
+
+    written: str
+
+
+class BadDocument(ValueError):
+    """Why a text is no document."""
+
+
+def read_text(raw: bytes) -> JsonValue:
+    """The values of a JSON or YAML text. Raises `BadDocument`."""
+    text = _decoded(raw)
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            return _json(text)
+        except BadDocument:
+            raise
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, RecursionError) or not _flow_yaml(text):
+                what = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+                raise BadDocument(what) from error
+    return _yaml(text)
+
+
+def _decoded(raw: bytes) -> str:
+    encoding = next((name for mark, name in _BOMS if raw.startswith(mark)), "utf-8")
+    try:
+        return raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise BadDocument(f"no text in UTF-8: {error}") from error
+
+
+def _flow_yaml(text: str) -> bool:
+    """Whether a text that begins like JSON may be YAML in braces: without quotes around keys."""
+    return re.match(r"\s*\{\s*[A-Za-z]", text) is not None
+
+
+def _json(text: str) -> JsonValue:
+    def members(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+        whole = dict(pairs)
+        if len(whole) < len(pairs):
+            seen: set[str] = set()
+            twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+            raise BadDocument(f"the key {twice[:100]!r} stands twice in one object")
+        return whole
+
+    return json.loads(text, object_pairs_hook=members, parse_constant=_no_number)
+
+
+def _no_number(constant: str) -> NoReturn:
+    raise BadDocument(f"{constant} is no number of JSON")
+
+
+def _yaml(text: str) -> JsonValue:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where it was built
+    try:
+        return _Builder().built(yaml.parse(text, Loader=loader))
+    except yaml.YAMLError as error:
+        raise BadDocument(str(error)) from error
+
+
+class _Open:
+    """A list or an object that is being read."""
+
+    def __init__(self, value: dict[str, JsonValue] | list[JsonValue], anchor: str | None) -> None:
+        self.value = value
+        self.anchor = anchor
+        self.key: str | None = None
+        self.merged: list[JsonValue] = []
+        self.size = 1
+
+
+class _Builder:
+    """Values from the events of a YAML parser, without recursion."""
+
+    def __init__(self) -> None:
+        self._open: list[_Open] = []
+        self._anchors: dict[str, tuple[JsonValue, int]] = {}
+        self._aliased = 0
+        self._result: JsonValue = None
+        self._documents = 0
+
+    def built(self, events: Iterable[Any]) -> JsonValue:
+        for event in events:
+            match event:
+                case yaml.DocumentStartEvent():
+                    self._documents += 1
+                    if self._documents > 1:
+                        raise BadDocument(f"a second document begins{_at(event)}")
+                case yaml.MappingStartEvent():
+                    self._begin(event, {})
+                case yaml.SequenceStartEvent():
+                    self._begin(event, [])
+                case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
+                    self._end(event)
+                case yaml.AliasEvent():
+                    self._alias(event)
+                case yaml.ScalarEvent():
+                    self._scalar(event)
+                case _:
+                    pass
+        return self._result
+
+    def _begin(self, event: Any, value: dict[str, JsonValue] | list[JsonValue]) -> None:
+        self._no_key(event)
+        if len(self._open) >= MAX_DEPTH:
+            raise BadDocument(f"nested more than {MAX_DEPTH} deep{_at(event)}")
+        if event.tag not in (None, "!", f"{_TAG}map", f"{_TAG}seq"):
+            raise BadDocument(f"the tag {event.tag[:100]!r} is not known{_at(event)}")
+        self._open.append(_Open(value, event.anchor))
+
+    def _end(self, event: Any) -> None:
+        done = self._open.pop()
+        if isinstance(done.value, dict):
+            for more in done.merged:
+                for one in more if isinstance(more, list) else [more]:
+                    if not isinstance(one, dict):
+                        raise BadDocument(f"`<<` merges something that is no object{_at(event)}")
+                    # What a mapping says itself wins over what it merges.
+                    done.value = {**one, **done.value}
+                    done.size += len(one)
+                    self._count_aliased(len(one))
+        self._put(event, done.value, done.anchor, done.size)
+
+    def _alias(self, event: Any) -> None:
+        self._no_key(event)
+        if event.anchor not in self._anchors:
+            raise BadDocument(f"the alias *{event.anchor[:100]} stands for nothing{_at(event)}")
+        value, size = self._anchors[event.anchor]
+        self._count_aliased(size)
+        self._put(event, value, None, size)
+
+    def _count_aliased(self, size: int) -> None:
+        self._aliased += size
+        if self._aliased > MAX_ALIASED:
+            raise BadDocument(f"its aliases stand for more than {MAX_ALIASED} values")
+
+    def _scalar(self, event: Any) -> None:
+        holder = self._open[-1] if self._open else None
+        if holder is None or not isinstance(holder.value, dict) or holder.key is not None:
+            self._put(event, _value_of(event), event.anchor, 1)
+            return
+        # Keys are texts, however they look: `200`, `on`, `null`.
+        key = str(event.value)
+        if len(key) > MAX_KEY_CHARS:
+            raise BadDocument(f"a key has more than {MAX_KEY_CHARS} characters{_at(event)}")
+        merges = key == _MERGE and not event.style
+        if key in holder.value and not merges:
+            raise BadDocument(f"the key {key[:100]!r} stands twice in one object{_at(event)}")
+        holder.key = key
+        if event.anchor is not None:
+            self._anchors[event.anchor] = (key, 1)
+        if not merges:
+            holder.value[key] = None  # it keeps its place; its value comes next
+
+    def _put(self, event: Any, value: JsonValue, anchor: str | None, size: int) -> None:
+        if anchor is not None:
+            self._anchors[anchor] = (value, size)
+        if not self._open:
+            self._result = value
+            return
+        holder = self._open[-1]
+        holder.size += size
+        if isinstance(holder.value, list):
+            holder.value.append(value)
+            return
+        key, holder.key = holder.key, None
+        assert key is not None, "`_no_key` refuses what is no scalar in its place"
+        if key == _MERGE and key not in holder.value:
+            holder.merged.append(value)
+        else:
+            holder.value[key] = value
+
+    def _no_key(self, event: Any) -> None:
+        holder = self._open[-1] if self._open else None
+        if holder is not None and isinstance(holder.value, dict) and holder.key is None:
+            raise BadDocument(f"a key that is no text{_at(event)}")
+
+
+def _value_of(event: Any) -> JsonValue:
+    """A scalar by the core schema: https://yaml.org/spec/1.2.2/#103-core-schema"""
+    text: str = event.value
+    tag: str | None = event.tag
+    if tag is not None and tag != "!" and not tag.startswith(_TAG):
+        raise BadDocument(f"the tag {tag[:100]!r} is not known{_at(event)}")
+    named = tag.removeprefix(_TAG) if tag not in (None, "!") else ""
+    if named not in ("", "str", "null", "bool", "int", "float", "timestamp", "binary"):
+        raise BadDocument(f"the tag {tag[:100] if tag else ''!r} is not known{_at(event)}")
+    plain = not event.style and tag is None
+    if not plain and named not in ("null", "bool", "int", "float"):
+        return text
+    if text in _NULL:
+        return None
+    if text in _TRUE or text in _FALSE:
+        return text in _TRUE
+    if _INTEGER.fullmatch(text) and len(text) <= 100:
+        number = WrittenInt(text, 0 if text[:2] in ("0o", "0x") else 10)
+        number.written = text
+        return number
+    if _FLOAT.fullmatch(text) and len(text) <= 100:
+        value = WrittenFloat(text)
+        value.written = text
+        return value if abs(value) != float("inf") else text
+    return text
+
+
+def _at(event: Any) -> str:
+    return f" (line {event.start_mark.line + 1})"

@@ -1,0 +1,154 @@
+"""How an operation's body is sent, by the media types that its document gives."""
+
+from __future__ import annotations
+
+from pydantic import JsonValue
+
+from agents.records import JsonObject
+from workers.tool_sources.errors import ToolRefused
+from workers.tool_sources.openapi_operation import Body, BodyKind, Style
+from workers.tool_sources.references import References
+
+MAX_REFERENCES = 8
+_JSON = "application/json"
+_FORM = "application/x-www-form-urlencoded"
+_MULTIPART = "multipart/form-data"
+_TEXTS = frozenset({"application/xml", "application/yaml", "application/x-yaml"} | {
+    "application/graphql", "application/x-ndjson", "application/sql", "application/javascript",
+})  # fmt: skip
+_FORM_STYLES = ("form", "spaceDelimited", "pipeDelimited", "deepObject")
+_RANKS = (_JSON, "application/merge-patch+json")
+"""The best first, where a document lets one choose: Kubernetes lists a patch of steps before the
+one that looks like its object."""
+
+
+def body_of(described: JsonObject, references: References) -> tuple[Body, JsonValue] | None:
+    """The body and its schema; None for one that may be left away and can't be sent.
+
+    Raises `ToolRefused` for one that can't be sent and is needed.
+    """
+    content = described.get("content")
+    kinds: JsonObject = content if isinstance(content, dict) else {}
+    whys: list[str] = []
+    for media in sorted(kinds, key=_rank):
+        inner = kinds[media]
+        try:
+            return _body(media, inner if isinstance(inner, dict) else {}, references)
+        except ToolRefused as error:
+            whys.append(f"{media} ({error})" if str(error) else media)
+    if described.get("required") is True:
+        raise ToolRefused(f"it needs a body of another kind: {', '.join(whys)[:200] or 'none'}")
+    return None
+
+
+def _bare(media: str) -> str:
+    return media.partition(";")[0].strip().lower()
+
+
+def _rank(media: str) -> int:
+    bare = _bare(media)
+    if bare in _RANKS:
+        return _RANKS.index(bare)
+    kinds: list[BodyKind | None] = ["json", "form", "multipart", "text", None]
+    # Of one kind the first: sorting keeps the document's order.
+    return len(_RANKS) + kinds.index(_kind(bare))
+
+
+def _kind(bare: str) -> BodyKind | None:
+    if bare in (_JSON, "text/json", "*/*", "application/*") or bare.endswith("+json"):
+        return "json"
+    if bare in (_FORM, _MULTIPART):
+        return "form" if bare == _FORM else "multipart"
+    if bare.startswith("text/") or bare in _TEXTS or bare.endswith(("+xml", "+yaml")):
+        return "text"
+    return None
+
+
+def _body(media: str, described: JsonObject, references: References) -> tuple[Body, JsonValue]:
+    bare = _bare(media)
+    kind = _kind(bare)
+    schema = described.get("schema")
+    if kind == "json":
+        sent = _JSON if "*" in bare else bare
+        return Body(kind="json", media=sent), schema if isinstance(schema, dict) else {}
+    whole = _whole(schema, references)
+    if kind == "text":
+        if whole.get("type", "string") != "string" or "$ref" in whole:
+            raise ToolRefused("its schema is no text's")
+        sent = "text/plain" if "*" in bare else bare
+        return Body(kind="text", media=sent), {**whole, "type": "string"}
+    if kind == "form":
+        styles = {name: _style(each) for name, each in _encodings(described).items()}
+        return Body(kind="form", media=bare, styles=styles), schema if schema else {}
+    if kind == "multipart":
+        return _multipart(bare, whole, described, references)
+    raise ToolRefused("")
+
+
+def _encodings(described: JsonObject) -> dict[str, JsonObject]:
+    encoding = described.get("encoding")
+    listed = encoding.items() if isinstance(encoding, dict) else ()
+    return {name: each for name, each in listed if isinstance(each, dict)}
+
+
+def _style(encoding: JsonObject) -> Style:
+    """By OpenAPI's rule a style, if there is one, wins over a content type."""
+    named, explode = encoding.get("style"), encoding.get("explode")
+    reserved = encoding.get("allowReserved") is True
+    said = named in _FORM_STYLES or isinstance(explode, bool) or reserved
+    media = encoding.get("contentType")
+    if not said and isinstance(media, str) and _kind(_bare(media)) == "json":
+        return Style(name="json", explode=False)
+    name = str(named) if named in _FORM_STYLES else "form"
+    exploded = explode if isinstance(explode, bool) else name == "form"
+    return Style(name=name, explode=exploded, reserved=reserved)
+
+
+def _multipart(
+    media: str, whole: JsonObject, described: JsonObject, references: References
+) -> tuple[Body, JsonValue]:
+    """The fields that are no files."""
+    properties = whole.get("properties")
+    if not isinstance(properties, dict) or not properties:
+        raise ToolRefused("")
+    encodings = _encodings(described)
+    listed = whole.get("required")
+    required = listed if isinstance(listed, list) else []
+    kept: JsonObject = {}
+    kinds: dict[str, str] = {}
+    for name, each in properties.items():
+        said = encodings.get(name, {}).get("contentType")
+        kind = said.partition(",")[0].strip() if isinstance(said, str) else ""
+        if _is_file(_whole(each, references), kind, references):
+            if name in required:
+                raise ToolRefused(f"{name[:64]} is a file")
+            continue
+        kept[name] = each
+        if kind:
+            kinds[name] = kind
+    schema: JsonObject = {**whole, "properties": kept, "required": [*required]}
+    return Body(kind="multipart", media=media, kinds=kinds), schema
+
+
+def _is_file(schema: JsonObject, kind: str, references: References) -> bool:
+    items = schema.get("items")
+    if schema.get("type") == "array" and isinstance(items, dict):
+        schema = _whole(items, references)
+    media = schema.get("contentMediaType")
+    return (
+        schema.get("format") in ("binary", "byte")
+        or (isinstance(media, str) and _kind(_bare(media)) is None)
+        or (bool(kind) and _kind(_bare(kind)) is None)
+    )
+
+
+def _whole(schema: JsonValue, references: References) -> JsonObject:
+    """A schema instead of references to it."""
+    for _ in range(MAX_REFERENCES):
+        reference = schema.get("$ref") if isinstance(schema, dict) else None
+        if not isinstance(schema, dict) or not isinstance(reference, str):
+            break
+        target, _inside = references.follow(reference)
+        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        schema = {**target, **beside} if isinstance(target, dict) else beside
+    return schema if isinstance(schema, dict) else {}

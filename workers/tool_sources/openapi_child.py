@@ -1,0 +1,107 @@
+"""The child that reads an OpenAPI document: a line of what is wanted, then the document; back
+comes a `ReadDocument`, or why there is none, as JSON."""
+
+from __future__ import annotations
+
+import sys
+
+from pydantic import BaseModel
+
+from agents.records import JsonObject
+from workers.self_limits import limit_self
+from workers.tool_sources.catalogue import catalogue_of
+from workers.tool_sources.document_text import BadDocument, read_text
+from workers.tool_sources.errors import SourceUnavailable
+from workers.tool_sources.openapi_operation import ReadDocument
+from workers.tool_sources.openapi_operations import Wanted, operations_of
+from workers.tool_sources.openapi_servers import base_url_of
+
+MEMORY_BYTES = 1 << 30
+"""Beside `MEMORY_TIMES` the document's size."""
+MEMORY_TIMES = 64
+
+
+class Question(BaseModel):
+    """What is wanted of a document."""
+
+    source: str
+    place: str
+    """Where it came from, for messages and for servers that are named by a path."""
+    base_url: str | None
+    allow: tuple[str, ...]
+    headers: frozenset[str]
+    query: frozenset[str]
+    document_bytes: int
+    seconds: float
+
+
+class Reply(BaseModel):
+    """What became of it: one of the two."""
+
+    document: ReadDocument | None = None
+    unavailable: str | None = None
+
+
+def read_document(question: Question, raw: bytes) -> ReadDocument:
+    """Raises `SourceUnavailable`."""
+    try:
+        document = read_text(raw)
+    except BadDocument as error:
+        raise SourceUnavailable(
+            f"{question.place}: no JSON or YAML object: {str(error)[:300]}"
+        ) from error
+    if not isinstance(document, dict):
+        raise SourceUnavailable(f"{question.place}: no JSON or YAML object")
+    _check_version(question.place, document)
+    base_url = base_url_of(document, question.place, question.base_url)
+    wanted = Wanted(question.allow, question.headers, question.query)
+    found = operations_of(document, base_url, wanted)
+    catalogue = catalogue_of(question.source, found.listed, question.allow)
+    names = set(catalogue.own_names.values())
+    return ReadDocument(
+        base_url=base_url,
+        specs=catalogue.specs,
+        own_names=catalogue.own_names,
+        left_out=(*found.left_out, *catalogue.left_out),
+        operations={name: each for name, each in found.by_name.items() if name in names},
+    )
+
+
+def _check_version(place: str, document: JsonObject) -> None:
+    version = document.get("openapi")
+    # As it was written, if YAML took it for a number.
+    version = getattr(version, "written", version)
+    if isinstance(version, str) and version.startswith("3."):
+        return
+    if "swagger" in document:
+        found = "Swagger 2 (convert it to OpenAPI 3)"
+    elif isinstance(version, str | int | float):
+        found = f"`openapi: {str(version)[:50]}`"
+    else:
+        found = "no version"
+    raise SourceUnavailable(f"{place}: needs `openapi: 3.…`, found {found}")
+
+
+def answered(question: Question, raw: bytes) -> bytes:
+    """A `Reply` as JSON."""
+    try:
+        reply = Reply(document=read_document(question, raw))
+    except SourceUnavailable as error:
+        reply = Reply(unavailable=str(error))
+    except RecursionError:
+        reply = Reply(unavailable=f"{question.place}: its parts are nested too deeply")
+    return reply.model_dump_json().encode(errors="replace")
+
+
+def main() -> None:
+    """Answer one question."""
+    question = Question.model_validate_json(sys.stdin.buffer.readline())
+    limit_self(
+        memory_bytes=MEMORY_BYTES + MEMORY_TIMES * question.document_bytes,
+        cpu_seconds=question.seconds,
+    )
+    sys.stdout.buffer.write(answered(question, sys.stdin.buffer.read()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""An operation of an HTTP API: what it takes, and where each argument goes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from agents.records import ToolSpec
+
+Place = Literal["path", "query", "header", "cookie"]
+BodyKind = Literal["json", "form", "multipart", "text"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Style(_Part):
+    """How a value is written: https://spec.openapis.org/oas/v3.1.1#style-values"""
+
+    name: str
+    """`json` is our own: for values that are JSON wherever they stand."""
+    explode: bool
+    reserved: bool = False
+    """Reserved characters stay as they are."""
+
+
+class Parameter(_Part):
+    """Where one argument goes."""
+
+    name: str
+    place: Place
+    style: Style
+    required: bool
+
+
+class Body(_Part):
+    """What becomes of the argument `body`."""
+
+    kind: BodyKind
+    media: str
+    styles: dict[str, Style] = {}
+    """Of the fields of a form that have one of their own."""
+    kinds: dict[str, str] = {}
+    """Of the fields of a multipart form: their media types."""
+
+
+class Operation(_Part):
+    """One operation."""
+
+    method: str
+    path: str
+    """A template that begins with `/`; it may have a query."""
+    parameters: dict[str, Parameter] = {}
+    """By argument name."""
+    body: Body | None = None
+
+
+class ReadDocument(_Part):
+    """What a document offers."""
+
+    base_url: str
+    specs: dict[str, ToolSpec]
+    own_names: dict[str, str]
+    left_out: tuple[str, ...]
+    operations: dict[str, Operation]
+    """By the names that the document gives them."""

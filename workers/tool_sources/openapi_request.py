@@ -1,0 +1,167 @@
+"""The request that one call of an operation is."""
+
+from __future__ import annotations
+
+import json
+import re
+from urllib.parse import quote, unquote, urlsplit
+
+import httpx
+from pydantic import JsonValue
+
+from agents.records import JsonObject
+from agents.tools import ToolFailed
+from workers.tool_sources.credentials import Credentials
+from workers.tool_sources.openapi_operation import Body, Operation, Parameter, Style
+from workers.tool_sources.openapi_servers import origin
+from workers.tool_sources.openapi_styles import (
+    escaped,
+    escaped_in_form,
+    header_value,
+    pairs,
+    path_part,
+    plain,
+)
+
+_LITERAL = "/%:@!$&'()*+,;=~-._"
+"""Of a path or a query that stands in the document, where `%` begins an escape."""
+_NAME = re.compile(r"\{\+?([^{}]+)\}")
+_LINE_BREAK = re.compile(r"[\r\n\x00]")
+_FIELD = Style(name="form", explode=True)
+_JSON_FIELD = Style(name="json", explode=False)
+
+
+def request_of(
+    http: httpx.AsyncClient,
+    base_url: str,
+    operation: Operation,
+    arguments: JsonObject,
+    credentials: Credentials,
+) -> httpx.Request:
+    """Raises `ToolFailed` for arguments that can't be sent where the document wants them.
+
+    Whatever stands in the document, the arguments or the base, the request goes to the base's own
+    host, for the credentials go with it.
+    """
+    in_path: dict[str, str] = {}
+    query: list[str] = []
+    headers: dict[bytes, bytes] = {}
+    cookies: list[str] = []
+    for argument, parameter in operation.parameters.items():
+        if argument not in arguments:
+            continue
+        value = arguments[argument]
+        style = parameter.style
+        match parameter.place:
+            case "path":
+                in_path[parameter.name] = _path_part(argument, parameter, value)
+            case "query" if value is not None:
+                query += pairs(parameter.name, style, value, escaped)
+            case "header" if value is not None:
+                headers[parameter.name.encode()] = _header(argument, header_value(style, value))
+            case "cookie" if value is not None:
+                cookies += pairs(parameter.name, style, value, escaped)
+            case _:
+                pass
+    for name, value in credentials.headers.items():
+        if name.lower() == "cookie":
+            cookies.append(_header(name, value).decode())
+        else:
+            headers[name.encode()] = _header(name, value)
+    if cookies:
+        headers[b"Cookie"] = "; ".join(cookies).encode()
+    query += [f"{escaped(key)}={escaped(value)}" for key, value in credentials.query.items()]
+    content, kind, files = None, None, None
+    if operation.body is not None and "body" in arguments:
+        content, kind, files = _content(operation.body, arguments["body"])
+    if kind is not None:
+        headers[b"Content-Type"] = kind.encode()
+    url = _url(base_url, operation, in_path, query)
+    try:
+        built = http.build_request(
+            operation.method, url, headers=headers, content=content, files=files
+        )
+    except (httpx.InvalidURL, ValueError) as error:
+        raise ToolFailed(f"no request can be made of these arguments: {error}"[:300]) from error
+    if origin(str(built.url)) != origin(base_url) or built.url.userinfo:
+        raise ToolFailed("these arguments would send the request to another server")
+    return built
+
+
+def _url(base_url: str, operation: Operation, in_path: dict[str, str], query: list[str]) -> str:
+    base = urlsplit(base_url)
+    path, _, literal = operation.path.partition("?")
+    whole = base.path.rstrip("/") + _filled(path, in_path)
+    if any(unquote(segment) in (".", "..") for segment in whole.split("/")):
+        raise ToolFailed(f"{', '.join(in_path)}: together they lead to another path")
+    asked = [part for part in (base.query, _filled(literal, in_path), *query) if part]
+    return f"{base.scheme}://{base.netloc}{whole}" + (f"?{'&'.join(asked)}" if asked else "")
+
+
+def _filled(template: str, in_path: dict[str, str]) -> str:
+    """All at once: a value may look like a name."""
+    parts = _NAME.split(template)
+    return "".join(
+        in_path[part] if place % 2 else quote(part, safe=_LITERAL)
+        for place, part in enumerate(parts)
+    )
+
+
+def _path_part(argument: str, parameter: Parameter, value: JsonValue) -> str:
+    text = path_part(parameter.name, parameter.style, value)
+    # Behind a proxy that unpacks escapes, `..%2F` too is a way to another operation.
+    steps = re.split(r"[/\\]", unquote(text))
+    if value in (None, "", [], {}) or steps == [""] or any(each in (".", "..") for each in steps):
+        raise ToolFailed(f"{argument}: {plain(value)[:100]!r} can't be part of a path")
+    return text
+
+
+def _header(name: str, value: str) -> bytes:
+    if _LINE_BREAK.search(value):
+        raise ToolFailed(f"{name}: a header can't carry a line break")
+    return value.strip().encode(errors="replace")
+
+
+def _content(
+    body: Body, value: JsonValue
+) -> tuple[bytes | None, str | None, list[tuple[str, tuple[None, bytes, str | None]]] | None]:
+    """The bytes of a body and their media type, or the parts of a multipart form."""
+    if body.kind == "json":
+        return json.dumps(value).encode(), body.media, None
+    if body.kind == "text":
+        return plain(value).encode(errors="replace"), f"{body.media}; charset=utf-8", None
+    if not isinstance(value, dict):
+        raise ToolFailed("body: a form is an object of its fields")
+    if body.kind == "multipart":
+        return None, None, [part for item in value.items() for part in _parts(body, *item)]
+    fields = [
+        pair
+        for name, inner in value.items()
+        for pair in pairs(name, _field_style(body, name, inner), inner, escaped_in_form)
+    ]
+    return "&".join(fields).encode(), body.media, None
+
+
+def _field_style(body: Body, name: str, value: JsonValue) -> Style:
+    """Without a word of the document a list is repeated, and an object is JSON."""
+    return body.styles.get(name, _JSON_FIELD if isinstance(value, dict) else _FIELD)
+
+
+def _parts(
+    body: Body, name: str, value: JsonValue
+) -> list[tuple[str, tuple[None, bytes, str | None]]]:
+    kind = body.kinds.get(name)
+    as_json = kind is not None and kind.endswith("json")
+    values = value if isinstance(value, list) and not as_json else [value]
+    return [
+        (
+            name,
+            (
+                None,
+                (json.dumps(each) if as_json else plain(each)).encode(errors="replace"),
+                kind or ("application/json" if isinstance(each, dict | list) else None),
+            ),
+        )
+        for each in values
+        if each is not None
+    ]

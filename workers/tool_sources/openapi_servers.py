@@ -1,0 +1,103 @@
+"""Where an API is, by its document and its profile."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urljoin, urlsplit
+
+from pydantic import JsonValue
+
+from agents.records import JsonObject
+from workers.tool_sources.errors import SourceUnavailable, ToolRefused
+
+Origin = tuple[str, str | None, int | None]
+
+
+def is_url(place: str) -> bool:
+    return place.startswith(("http://", "https://"))
+
+
+def origin(url: str) -> Origin:
+    """Scheme, host and port. Raises `ValueError`."""
+    parts = urlsplit(url)
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return parts.scheme, parts.hostname, port
+
+
+def base_url_of(document: JsonObject, place: str, base_url: str | None) -> str:
+    """Where the API is: as the profile says, or the document's first server.
+
+    A document that came from a URL may name servers of its own origin alone. Otherwise whoever
+    writes it could send the calls, and the secrets in them, wherever he likes.
+    Raises `SourceUnavailable`.
+    """
+    if base_url is not None:
+        return base_url
+    found = server_url(document)
+    try:
+        whole = urljoin(place, found) if is_url(place) else found
+        elsewhere = is_url(place) and origin(whole) != origin(place)
+        odd = _odd(whole)
+    except ValueError as error:
+        raise SourceUnavailable(f"{place}: its server {found[:100]!r}: {error}") from error
+    if not is_url(whole):
+        raise SourceUnavailable(
+            f"{place}: names no server with an http(s) URL ({whole[:100]!r}); set base_url"
+        )
+    if odd:
+        raise SourceUnavailable(f"{place}: its server {whole[:200]!r} has {odd}; set base_url")
+    if elsewhere:
+        raise SourceUnavailable(
+            f"{place}: its server is {whole[:200]}, which is elsewhere; if that is meant, set "
+            "base_url to it"
+        )
+    return whole
+
+
+def _odd(url: str) -> str:
+    """What the address of an API must not have."""
+    parts = urlsplit(url)
+    if "@" in parts.netloc:
+        return "a user name in it"
+    if not parts.hostname:
+        return "no host"
+    if "{" in parts.netloc + parts.path or "}" in parts.netloc + parts.path:
+        return "a variable without a default"
+    if re.search(r"[\x00-\x20\\\x7f]", url):
+        return "characters that no URL has"
+    return ""
+
+
+def server_url(node: JsonObject) -> str:
+    """The first of `servers`, its variables at their defaults; `/` if there is none."""
+    servers = node.get("servers")
+    first = servers[0] if isinstance(servers, list) and servers else {}
+    url = first.get("url") if isinstance(first, dict) else None
+    if not isinstance(url, str) or not url.strip():
+        return "/"
+    variables = first.get("variables") if isinstance(first, dict) else None
+    url = url.strip()
+    for name, variable in variables.items() if isinstance(variables, dict) else ():
+        default: JsonValue = variable.get("default") if isinstance(variable, dict) else None
+        if isinstance(default, str | int | float) and not isinstance(default, bool):
+            url = url.replace(f"{{{name}}}", str(getattr(default, "written", default)))
+    return url
+
+
+def refuse_another_server(document: JsonObject, node: JsonObject, base_url: str) -> None:
+    """Raises `ToolRefused` for a node that is not where the document's server is, be it on another
+    path of the same host: a call would go to where the others are."""
+    url = server_url(node) if node.get("servers") else server_url(document)
+    if url == server_url(document):
+        return
+    try:
+        whole = urljoin(base_url, url)
+        elsewhere = origin(whole) != origin(base_url) or _path(whole) != _path(base_url)
+    except ValueError:
+        elsewhere = True
+    if elsewhere:
+        raise ToolRefused(f"it is on a server of its own: {url[:100]}")
+
+
+def _path(url: str) -> str:
+    return urlsplit(url).path.rstrip("/")

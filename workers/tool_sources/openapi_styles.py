@@ -1,0 +1,124 @@
+"""Values of arguments as parts of a request: https://spec.openapis.org/oas/v3.1.1#style-values
+
+Where the standard is silent (lists within a `deepObject`), what Stripe's documents mean is taken:
+`items[0][price]=3`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from urllib.parse import quote, quote_plus
+
+from pydantic import JsonValue
+
+from workers.tool_sources.openapi_operation import Style
+
+Escape = Callable[[str], str]
+
+_RESERVED = ":/?@!$'()*,;"
+"""What `allowReserved` lets through: not what would end a value, a query or a path (`&=+#[]`)."""
+
+
+def escaped(text: str) -> str:
+    """For a path or a query."""
+    return quote(text.encode(errors="replace"), safe="")
+
+
+def escaped_in_form(text: str) -> str:
+    """For a body of the type x-www-form-urlencoded."""
+    return quote_plus(text.encode(errors="replace"), safe="")
+
+
+def _but_reserved(text: str) -> str:
+    return quote(text.encode(errors="replace"), safe=_RESERVED)
+
+
+def plain(value: JsonValue) -> str:
+    """A value as text: true, 3, JSON for what has parts; nothing for null."""
+    match value:
+        case str():
+            return value
+        case None:
+            return ""
+        case _:
+            return json.dumps(value, ensure_ascii=False)
+
+
+def pairs(name: str, style: Style, value: JsonValue, escape: Escape) -> Iterator[str]:
+    """`name=value`, as often as the style wants it, in a query, a form or a cookie."""
+    key = escape(name)
+    write = _but_reserved if style.reserved else escape
+    match value:
+        case _ if style.name == "json":
+            yield f"{key}={escape(json.dumps(value, ensure_ascii=False))}"
+        case dict() | list() if style.name == "deepObject":
+            for place, inner in _deep(name, value):
+                yield f"{escape(place)}={write(plain(inner))}"
+        case dict() if style.explode:
+            for inner_name, inner in value.items():
+                if inner is not None:
+                    yield f"{escape(inner_name)}={write(plain(inner))}"
+        case list() if style.explode:
+            for inner in value:
+                yield f"{key}={write(plain(inner))}"
+        case dict() | list():
+            between = {"spaceDelimited": "%20", "pipeDelimited": "%7C"}.get(style.name, ",")
+            if value:
+                yield f"{key}={between.join(map(write, _flat(value)))}"
+        case _:
+            yield f"{key}={write(plain(value))}"
+
+
+def path_part(name: str, style: Style, value: JsonValue) -> str:
+    """What stands in a path in place of `{name}`."""
+    write = _but_reserved if style.reserved else escaped
+    if style.name == "json":
+        return escaped(json.dumps(value, ensure_ascii=False))
+    begin, between = {"label": (".", "."), "matrix": (";", ";")}.get(style.name, ("", ","))
+    matrix = style.name == "matrix"
+    match value:
+        case dict() if style.explode:
+            fields = (f"{escaped(key)}={write(plain(inner))}" for key, inner in value.items())
+            return begin + between.join(fields)
+        case list() if style.explode and matrix:
+            return begin + between.join(f"{escaped(name)}={write(plain(each))}" for each in value)
+        case dict() | list():
+            joint = between if style.explode else ","
+            text = joint.join(map(write, _flat(value)))
+        case _:
+            text = write(plain(value))
+    return f"{begin}{escaped(name)}={text}" if matrix else begin + text
+
+
+def header_value(style: Style, value: JsonValue) -> str:
+    """Unescaped, for so headers are."""
+    match value:
+        case _ if style.name == "json":
+            return json.dumps(value)
+        case dict() if style.explode:
+            return ",".join(f"{key}={plain(inner)}" for key, inner in value.items())
+        case dict() | list():
+            return ",".join(_flat(value))
+        case _:
+            return plain(value)
+
+
+def _flat(value: dict[str, JsonValue] | list[JsonValue]) -> Iterator[str]:
+    if isinstance(value, list):
+        yield from map(plain, value)
+        return
+    for key, inner in value.items():
+        yield from (key, plain(inner))
+
+
+def _deep(name: str, value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
+    match value:
+        case dict():
+            for key, inner in value.items():
+                yield from _deep(f"{name}[{key}]", inner)
+        case list():
+            for place, inner in enumerate(value):
+                yield from _deep(f"{name}[{place}]", inner)
+        case _:
+            yield name, value
