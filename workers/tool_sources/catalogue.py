@@ -95,7 +95,7 @@ def catalogue_of(source: str, listed: Sequence[ListedTool], allow: Sequence[str]
             if first := taken.get(name):
                 if first == tool:
                     continue  # a list whose pages repeat
-                raise ToolRefused("the source lists two tools of this name; the first is taken")
+                raise ToolRefused(f"its name {name} is taken by {first.name[:100]!r}")
             taken[name] = tool
             if len(specs) >= MAX_TOOLS:
                 raise ToolRefused(f"a source offers at most {MAX_TOOLS} tools; narrow its `allow`")

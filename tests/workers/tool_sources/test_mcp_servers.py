@@ -216,7 +216,7 @@ async def test_hostile_schemas_and_names_are_made_plain_or_left_out_by_name() ->
     assert "bomb: its schema has more than 1000 parts" in left_out
     assert "elsewhere: it refers to another document: https://evil.example/s" in left_out
     assert "fine: its name bad__fine is taken by 'fine'" in left_out
-    assert "fi/ne: its name bad__fi_ne is taken by 'fi ne'" in left_out
+    assert len([name for name in specs if name.startswith("bad__fi_ne_")]) == 2
     [long] = [name for name in specs if len(name) == 64]
     assert len(specs[long].description) == 1_024
 
