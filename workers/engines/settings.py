@@ -86,6 +86,13 @@ AdapterName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$"
 """As in a policy's name, behind the pool's: `caller` of `umi/caller`."""
 
 
+LeftOut = Literal[
+    "temperature", "top_p", "top_k", "max_tokens", "stop", "seed", "n", "stream", "stream_options"
+]
+"""What an endpoint can be asked without: `stop` is then seen to here, several completions are asked
+for one by one, a text that is not streamed arrives at once."""
+
+
 class ModelSettings(SettingsModel):
     """One `[models.<pool>]` table of the configuration."""
 
@@ -126,14 +133,25 @@ class ModelSettings(SettingsModel):
     """Longest wait between two attempts that the engine chooses by itself. A longer
     Retry-After of the endpoint is honoured up to the request's deadline."""
 
+    max_useless_answers: int = Field(default=3, ge=1, le=20)
+    """Answers that an endpoint was paid for and that are of no use (unreadable, broken off): after
+    so many a request is not sent again."""
+    max_useless_dollars: Decimal = Field(default=Decimal(1), ge=0)
+    """The same by money: a request is not sent again where one more such answer could bring what
+    was paid in vain above this. US dollars."""
+
     base_url: str | None = None
-    """Endpoint of an OpenAI-compatible server, ending in `/v1`. None is OpenAI itself."""
+    """Endpoint of an OpenAI-compatible server, ending in `/v1`, perhaps with a query that each
+    request takes along (`?api-version=…`). None is OpenAI itself."""
     api_key_env: str | None = None
     """Name of the environment variable that holds the key. None means OPENAI_API_KEY for OpenAI
     itself, and no key for an own `base_url`."""
     max_tokens_field: Literal["auto", "max_tokens", "max_completion_tokens"] = "auto"
     """How the endpoint calls its token limit. `auto`: `max_completion_tokens` for OpenAI itself,
     `max_tokens` for an own `base_url`."""
+    leave_out: tuple[LeftOut, ...] = ()
+    """Fields of the request that an endpoint refuses: it then samples by its own default. One that
+    it refuses at run time is left out too, after the first refusal."""
     logprobs: Literal["none", "raw", "processed"] = "none"
     """What the endpoint's logprobs mean: `raw` (softmax of the unscaled logits) or `processed`
     (after temperature and filters). `raw` ones are kept only where both mean the same."""
@@ -275,6 +293,9 @@ def cost_micro_dollars(usage: Usage, price: Price) -> int:
 
 def _is_address(url: str) -> bool:
     try:
-        return urlsplit(url).port != 0 and re.match(r"https?://[^/\s]", url) is not None
+        return (
+            urlsplit(url.strip()).port != 0
+            and re.match(r"https?://[^/\s]+\S*$", url.strip()) is not None
+        )
     except ValueError:  # a port that is no number, half of a pair of brackets
         return False

@@ -10,8 +10,9 @@ import pytest
 
 from tests.workers.engines.asking import DELEGATE, ask, completions, events, request
 from tests.workers.engines.endpoints import counted, replying
-from workers.engines.openai import engine as openai_engine
-from workers.engines.openai.engine import OpenAIEngine, sse_lines
+from workers.engines.openai import connection
+from workers.engines.openai.engine import OpenAIEngine
+from workers.engines.openai.sse import sse_lines
 from workers.engines.protocol import Completion, EngineError
 from workers.engines.settings import ModelSettings
 from workers.scripted_api import ScriptedServer
@@ -145,7 +146,7 @@ async def test_a_line_that_never_ends_is_garbage_and_fills_no_memory() -> None:
 async def test_an_answer_without_an_end_is_garbage_and_fills_no_memory(
     stream: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(openai_engine, "MAX_ANSWER_BYTES", 100_000)
+    monkeypatch.setattr(connection, "MAX_ANSWER_BYTES", 100_000)
     line = b'data: {"choices": [{"index": 0, "delta": {"content": "x"}}]}\n\n'
     async with replying(line * 10_000) as url:
         engine = OpenAIEngine(

@@ -103,7 +103,7 @@ def test_an_endpoint_is_sent_the_options_and_openai_itself_is_not() -> None:
             "template_options": {"enable_thinking": False},
         }
     )  # fmt: skip
-    sent = request_body(request(), own)["extra_body"]
+    sent = request_body(request(), own)
     assert sent["chat_template_kwargs"] == {"enable_thinking": False}
     with pytest.raises(ValidationError, match="an endpoint of your own"):
         settings({"enable_thinking": False}, engine="openai")

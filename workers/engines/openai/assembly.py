@@ -2,112 +2,140 @@
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-
-from pydantic import ValidationError
+from typing import cast
 
 from agents.records import Usage
-from workers.engines.openai.wire import (
-    WireChoice,
-    WireMessage,
-    WireResponse,
-    WireToolCall,
-    WireUsage,
-    keeps_logprobs,
-    read_finish,
-    read_tool_calls,
-    read_usage,
+from workers.engines.openai.answer import (
+    ChoicePart,
+    JsonDict,
+    Unreadable,
+    read_choices,
+    read_ids,
 )
+from workers.engines.openai.calls import CallAssembly
+from workers.engines.openai.finish import read_finish
+from workers.engines.openai.habits import Habits
+from workers.engines.openai.text import ArrivingText, whole_characters
+from workers.engines.openai.usage import (
+    RawUsage,
+    UnreadableUsage,
+    merged,
+    read_usage,
+    usage_in,
+)
+from workers.engines.openai.wire import keeps_logprobs
 from workers.engines.protocol import Completion, Delta, EngineError, GenerateRequest
 from workers.engines.settings import ModelSettings
 
 
 @dataclass
 class _Choice:
-    text: list[str] = field(default_factory=list[str])
-    calls: dict[int, WireToolCall] = field(default_factory=dict[int, WireToolCall])
-    place: int = 0
-    """Of the call that the last piece belongs to."""
-    finish: str | None = None
+    text: ArrivingText
+    calls: CallAssembly
+    reasoning: list[str] = field(default_factory=list[str])
+    finish: str = ""
     logprobs: list[float] = field(default_factory=list[float])
     token_ids: list[int] = field(default_factory=list[int])
+    begun: bool = False
 
 
 class Assembly:
     """One attempt at one request: feed what arrives, then take the completions."""
 
-    def __init__(self, request: GenerateRequest, settings: ModelSettings, endpoint: str) -> None:
+    def __init__(
+        self,
+        request: GenerateRequest,
+        settings: ModelSettings,
+        endpoint: str,
+        habits: Habits,
+        unknown_finish: Callable[[str], object],
+    ) -> None:
+        """`unknown_finish` is told of a finish reason that nobody has defined."""
         self._request = request
         self._settings = settings
         self._endpoint = endpoint
-        self._choices = [_Choice() for _ in range(request.sampling.n)]
-        self._usage: WireUsage | None = None
+        self._unknown_finish = unknown_finish
+        self._wants_logprobs = keeps_logprobs(settings, request.sampling, habits)
+        # What the endpoint was not told is seen to here.
+        stop = request.sampling.stop if "stop" in habits.left_out else ()
+        tools = {tool.name for tool in request.tools}
+        self._choices = [
+            _Choice(ArrivingText(stop), CallAssembly(tools)) for _ in range(request.sampling.n)
+        ]
+        self._usage: RawUsage | None = None
         self._prompt_ids: list[int] = []
         self._started = time.perf_counter()
         self._first_token: float | None = None
+        self._ended = False
+        self.answered = False
+        """Something that was generated has arrived, for which the endpoint wants to be paid."""
 
-    def parse(self, raw: bytes | str) -> WireResponse:
-        """Raises EngineError of kind `garbage` (retryable) for anything but the known shape."""
+    def bill(self, payload: object) -> None:
+        """Note what a response or a chunk says of its cost, whether or not it can be read: it is
+        paid for."""
+        if isinstance(payload, dict):
+            body = cast(JsonDict, payload)
+            if (usage := usage_in(body)) is not None:
+                self._usage = merged(self._usage, usage)
+            self.answered = self.answered or bool(body.get("choices"))
+
+    def add(self, payload: object, *, streamed: bool) -> list[Delta]:
+        """Take a response or a chunk; returns the new text. What belongs to neither (a ping, an
+        event of the server's own) is passed over in a stream.
+
+        Raises EngineError of kind `garbage` for anything but a known shape.
+        """
+        if not isinstance(payload, dict):
+            if streamed:
+                return []
+            raise self._garbage(f"the body is no object: {str(payload)[:80]!r}")
+        body = cast(JsonDict, payload)
         try:
-            return WireResponse.model_validate_json(raw)
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            place = ".".join(map(str, first["loc"])) or "the body"
-            raise EngineError(
-                f"{self._endpoint} answered something that is no chat completion "
-                f"({place}: {first['msg']})",
-                kind="garbage",
-                retryable=True,
-            ) from error
-
-    def add(self, part: WireResponse, *, streamed: bool) -> list[Delta]:
-        """Take a response or a chunk; returns the new text."""
-        if part.usage is not None:
-            self._usage = part.usage
-        if part.prompt_token_ids:
-            self._prompt_ids = part.prompt_token_ids
+            parts = read_choices(body, streamed=streamed, logprobs=self._wants_logprobs)
+            self._prompt_ids = read_ids(body, "prompt_token_ids") or self._prompt_ids
+        except Unreadable as error:
+            raise self._garbage(str(error)) from error
+        if not streamed:
+            self._ended = True
         deltas: list[Delta] = []
-        for choice in part.choices:
-            message = choice.delta if streamed else choice.message
-            text, ids = self._add_choice(choice, message, streamed=streamed)
-            if streamed and self._first_token is None and (text or message.tool_calls):
+        for part in parts:
+            text, ids = self._add_choice(part, streamed=streamed)
+            if streamed and self._first_token is None and part.says_something:
                 self._first_token = time.perf_counter() - self._started
             if text or ids:
-                deltas.append(Delta(index=choice.index, text=text, ids=tuple(ids)))
+                deltas.append(Delta(index=part.index, text=text, ids=tuple(ids)))
         return deltas
 
-    def completions(self) -> list[Completion]:
-        """All of them, in order of index.
+    def end(self) -> None:
+        """The stream was read up to its mark of the end."""
+        self._ended = True
 
-        The provider counts completion tokens over all n choices. Where ids or logprobs say how
+    def rest(self) -> list[Delta]:
+        """Text that was held back, now that nothing more can come."""
+        shown = [(index, choice.text.finish()) for index, choice in enumerate(self._choices)]
+        return [Delta(index=index, text=text) for index, text in shown if text]
+
+    def completions(self) -> list[Completion]:
+        """In order of index; fewer than asked for (but one) where the endpoint doesn't know `n`.
+
+        The provider counts completion tokens over all its choices. Where ids or logprobs say how
         many each has, they are split so; else index 0 carries the sum. Raises EngineError:
-        `unavailable` if the answer ended early, `garbage` if it lacks what was asked for.
+        `unavailable` if the answer ended early or with the server's failure, `garbage` if it lacks
+        what was asked for.
         """
-        for index, choice in enumerate(self._choices):
-            if choice.finish is None:
-                raise EngineError(
-                    f"{self._endpoint}: the answer ended before completion {index} was finished",
-                    kind="unavailable",
-                    retryable=True,
-                )
-        if self._usage is None:
-            raise EngineError(
-                f"{self._endpoint} reported no token usage; nothing is estimated here, so the "
-                "answer cannot be used. Streaming needs support of stream_options.include_usage",
-                kind="garbage",
-            )
-        usage = read_usage(self._usage, self._endpoint)
-        counts = self._counts(usage.completion)
+        self.rest()
+        choices = self._finished_choices()
+        usage = self._counted()
+        counts = self._counts(choices, usage.completion)
         elapsed = time.perf_counter() - self._started
         first_token = self._first_token or 0.0
+        raw = self._settings.logprobs == "raw"
         result: list[Completion] = []
-        for index, choice in enumerate(self._choices):
-            self._check_extras(index, choice)
-            calls = read_tool_calls(
-                [choice.calls[position] for position in sorted(choice.calls)],
-                f"{self._request.id}/{index}",
-            )
+        for index, choice in enumerate(choices):
             share = usage.model_copy(
                 update={
                     "prompt": usage.prompt if index == 0 else 0,
@@ -116,17 +144,25 @@ class Assembly:
                     "completion": counts[index],
                 }
             )
-            raw = self._settings.logprobs == "raw"
+            calls = choice.calls.finished(f"{self._request.id}/{index}")
+            finish = read_finish(
+                choice.finish,
+                self._endpoint,
+                has_calls=bool(calls),
+                has_text=bool(choice.text.text),
+                unknown=self._unknown_finish,
+            )
+            self._check_extras(index, choice)
             result.append(
                 Completion(
                     index=index,
-                    text="".join(choice.text),
+                    text=choice.text.text,
                     tool_calls=calls,
                     prompt_ids=tuple(self._prompt_ids),
                     output_ids=tuple(choice.token_ids),
                     logprobs=tuple(choice.logprobs),
                     raw_logprobs=tuple(choice.logprobs) if raw else (),
-                    finish_reason=read_finish(choice.finish, bool(calls), self._endpoint),
+                    finish_reason=finish,
                     usage=share,
                     first_token_seconds=first_token,
                     decode_seconds=max(0.0, elapsed - first_token),
@@ -139,72 +175,68 @@ class Assembly:
         if self._usage is None:
             return None
         try:
-            return read_usage(self._usage, self._endpoint)
-        except EngineError:
+            return read_usage(self._usage)
+        except UnreadableUsage:
             return None
 
-    def _add_choice(
-        self, choice: WireChoice, message: WireMessage, *, streamed: bool
-    ) -> tuple[str, list[int]]:
-        if not 0 <= choice.index < len(self._choices):
-            raise EngineError(
-                f"{self._endpoint} sent completion {choice.index} of {len(self._choices)}",
-                kind="garbage",
-            )
-        kept = self._choices[choice.index]
-        text = message.content or message.refusal or ""
-        if text:
-            kept.text.append(text)
-        pieces = message.tool_calls or ()
-        for position, piece in enumerate(pieces):
-            if piece.index is not None:
-                kept.place = piece.index
-            elif streamed and (piece.id or len(pieces) == 1):
-                kept.place = self._place_by_id(kept, piece.id)
-            else:  # pieces that come together are of calls apart
-                kept.place = position
-            self._add_call(kept, piece)
-        if choice.finish_reason is not None:
-            kept.finish = choice.finish_reason
-        if choice.logprobs is not None and self._wants_logprobs:
-            kept.logprobs.extend(entry.logprob for entry in choice.logprobs.content or ())
-        ids = choice.token_ids or [] if self._settings.token_ids else []
+    def _add_choice(self, part: ChoicePart, *, streamed: bool) -> tuple[str, list[int]]:
+        if not 0 <= part.index < len(self._choices):
+            raise self._garbage(f"it holds completion {part.index} of {len(self._choices)}")
+        kept = self._choices[part.index]
+        kept.begun = kept.begun or part.says_something
+        text = kept.text.push(part.text)
+        if part.reasoning:
+            kept.reasoning.append(part.reasoning)
+        kept.calls.add(part.calls, streamed=streamed)
+        kept.finish = part.finish or kept.finish
+        kept.logprobs.extend(part.logprobs)
+        ids = part.token_ids if self._settings.token_ids else []
         kept.token_ids.extend(ids)
         return text, ids
 
-    def _place_by_id(self, kept: _Choice, call_id: str | None) -> int:
-        """Of a streamed piece without an index: a new id begins a call, and a piece without an id
-        goes on with the last one."""
-        if not call_id:
-            return kept.place
-        for place, call in kept.calls.items():
-            if call.id == call_id:
-                return place
-        return max(kept.calls, default=-1) + 1
+    def _finished_choices(self) -> list[_Choice]:
+        """Those that the endpoint gave. An answer that is whole needs no finish reason (some
+        servers send none); one that may have been cut off does."""
+        whole = self._ended and self._usage is not None
+        done: list[_Choice] = []
+        for index, choice in enumerate(self._choices):
+            if not (choice.finish or (choice.begun and whole)):
+                if index > 0 and whole and not any(c.begun for c in self._choices[index:]):
+                    break
+                raise EngineError(
+                    f"{self._endpoint}: the answer ended before completion {index} was finished",
+                    kind="unavailable",
+                    retryable=True,
+                )
+            done.append(choice)
+        return done
 
-    def _add_call(self, kept: _Choice, piece: WireToolCall) -> None:
-        known = kept.calls.get(kept.place)
-        if known is None:
-            kept.calls[kept.place] = piece
-            return
-        known.id = known.id or piece.id
-        known.function.name = (known.function.name or "") + (piece.function.name or "")
-        known.function.arguments = (known.function.arguments or "") + (
-            piece.function.arguments or ""
-        )
+    def _counted(self) -> Usage:
+        try:
+            usage = None if self._usage is None else read_usage(self._usage)
+        except UnreadableUsage as error:
+            said = json.dumps(self._usage)[:200]
+            raise EngineError(
+                f"{self._endpoint} reports a usage that cannot be read ({error}): {said}; nothing "
+                "is estimated here, so the answer cannot be used",
+                kind="garbage",
+            ) from error
+        if usage is None:
+            raise EngineError(
+                f"{self._endpoint} reported no token usage; nothing is estimated here, so the "
+                "answer cannot be used. Streaming needs support of stream_options.include_usage",
+                kind="garbage",
+            )
+        return usage
 
-    @property
-    def _wants_logprobs(self) -> bool:
-        return keeps_logprobs(self._settings, self._request.sampling)
-
-    def _counts(self, total: int) -> list[int]:
+    def _counts(self, choices: list[_Choice], total: int) -> list[int]:
         for counts in (
-            [len(choice.token_ids) for choice in self._choices],
-            [len(choice.logprobs) for choice in self._choices],
+            [len(choice.token_ids) for choice in choices],
+            [len(choice.logprobs) for choice in choices],
         ):
             if sum(counts) == total:
                 return counts
-        return [total, *[0] * (len(self._choices) - 1)]
+        return [total, *[0] * (len(choices) - 1)]
 
     def _check_extras(self, index: int, choice: _Choice) -> None:
         """What the settings promise must be there, or nothing could be trained on."""
@@ -214,7 +246,7 @@ class Assembly:
                 "say token_ids = true; turn it off or serve with support of return_token_ids",
                 kind="garbage",
             )
-        if self._wants_logprobs and not choice.logprobs and choice.text:
+        if self._wants_logprobs and not choice.logprobs and choice.text.text:
             raise EngineError(
                 f"{self._endpoint} returned no logprobs for completion {index}, but its settings "
                 f"say logprobs = {self._settings.logprobs!r}",
@@ -227,3 +259,11 @@ class Assembly:
                 f"completion {index}",
                 kind="garbage",
             )
+
+    def _garbage(self, why: str) -> EngineError:
+        return EngineError(
+            f"{self._endpoint} answered something that is no chat completion "
+            f"({whole_characters(why)})",
+            kind="garbage",
+            retryable=True,
+        )

@@ -1,8 +1,8 @@
 """Any OpenAI-compatible endpoint: OpenAI itself, vLLM, SGLang, llama-server.
 
-The `openai` package carries the requests; retries, deadlines and the reading of answers are
-ours. Tokens are counted by the provider alone: an answer without usage is an error. What the
-provider doesn't give (ids, true logprobs) stays empty, and such calls are not trainable.
+Retries, deadlines and the reading of answers are here. Tokens are counted by the provider alone: an
+answer without usage is an error. What the provider doesn't give (ids, true logprobs) stays empty,
+and such calls are not trainable.
 """
 
 from __future__ import annotations
@@ -11,23 +11,29 @@ import asyncio
 import contextlib
 import logging
 import random
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Any
-from urllib.parse import urlsplit
-
-import httpx2
-import openai
 
 from agents.records import Usage
 from workers.engines.in_flight import InFlight, Ticket
+from workers.engines.openai.address import Address
+from workers.engines.openai.answer import Unreadable, decode
 from workers.engines.openai.assembly import Assembly
-from workers.engines.openai.errors import engine_error, quote
+from workers.engines.openai.complaints import complaint_in, complaint_of, error_in, quote
+from workers.engines.openai.connection import Connection
+from workers.engines.openai.errors import Refused, refused
+from workers.engines.openai.habits import Habits, advice
 from workers.engines.openai.keys import key_in, what_is_wrong
-from workers.engines.openai.retry import RetryPolicy, retry_after_seconds
+from workers.engines.openai.retry import RetryPolicy
+from workers.engines.openai.sse import DONE, Event, sse_events
+from workers.engines.openai.useless import UselessAnswers
 from workers.engines.openai.wire import request_body
 from workers.engines.protocol import (
     Capabilities,
+    Completion,
+    Delta,
     Discarded,
     EngineError,
     EngineEvent,
@@ -37,19 +43,10 @@ from workers.engines.protocol import (
 from workers.engines.request_checks import refuse_unsupported
 from workers.engines.settings import ModelSettings
 
-REQUEST_ID_HEADER = "X-Client-Request-Id"
-"""OpenAI's documented header for a client's own id: lets a provider's log, and the scripted
-server's books, be matched with ours."""
-
 _log = logging.getLogger(__name__)
 
-OPENAI_URL = "https://api.openai.com/v1"
 END_SECONDS = 0.1
 """For the mark of a stream's end behind its last event: servers send both at once."""
-MAX_LINE_BYTES = 16 * 1024 * 1024
-"""Of a stream's event: far above any completion, far below what would fill the memory."""
-MAX_ANSWER_BYTES = 128 * 1024 * 1024
-"""Of one answer, each token of a stream in an event of its own."""
 
 
 class OpenAIEngine:
@@ -57,15 +54,19 @@ class OpenAIEngine:
 
     def __init__(self, settings: ModelSettings) -> None:
         self._settings = settings
-        self._endpoint = f"{settings.model} at {_safe_address(settings.base_url)}"
+        self._address = Address.of(settings.base_url)
+        self._endpoint = f"{settings.model} at {self._address.name}"
+        self._habits = Habits(settings)
+        self._useless = UselessAnswers(settings)
+        self._said: set[str] = set()
         self._policy = RetryPolicy(
             settings.max_attempts, settings.backoff_seconds, settings.max_backoff_seconds
         )
         self._dice = random.Random()
         self._in_flight = InFlight()
         self._slots = asyncio.Semaphore(settings.max_concurrency)
-        self._client: openai.AsyncOpenAI | None = None
-        self._key = ""
+        self._connection: Connection | None = None
+        self._closing: set[asyncio.Task[None]] = set()
         self._calls = self._prompt_tokens = self._completion_tokens = 0
 
     @property
@@ -92,37 +93,33 @@ class OpenAIEngine:
         )
 
     async def start(self) -> None:
-        """Opens no connection yet. Raises EngineError of kind `auth` if the key is missing."""
-        self._key = self._read_key()
-        self._client = openai.AsyncOpenAI(
-            # The package insists on some key; an own server without one ignores it.
-            api_key=self._key or "none",
-            # Without one the package would take OPENAI_BASE_URL, and the records would say OpenAI.
-            base_url=self._settings.base_url or OPENAI_URL,
-            max_retries=0,
-            timeout=openai.Timeout(None, connect=self._settings.connect_timeout_seconds),
+        """Opens no connection yet. Raises EngineError: of kind `auth` if the key is missing, of
+        kind `bad_request` for a proxy of the environment that cannot be used."""
+        self._connection = Connection(
+            self._settings, self._address, self._endpoint, self._read_key()
         )
 
     async def close(self) -> None:
         """Cancels what is in work and closes every connection."""
         self._in_flight.cancel_all()
-        if self._client is not None:
-            await self._client.close()
-            self._client = None
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None
 
     async def submit(self, request: GenerateRequest) -> AsyncGenerator[EngineEvent, None]:
         """See `Engine.submit`.
 
         Attempts that fail before anything was yielded are repeated (429, 5xx, refused
         connections, time-outs) until the attempts or the deadline run out. A stream that breaks
-        after its first text is not repeated here: the second answer could be another one.
+        after its first text is not repeated here: the second answer could be another one. An
+        endpoint that does not know `n` is asked again for what is missing.
         """
         refuse_unsupported(request, self.capabilities, self.name)
-        body = request_body(request, self._settings)
+        request_body(request, self._settings, self._habits)  # what no endpoint takes, at once
         with self._in_flight.enter(request) as ticket:
             await ticket.take(self._slots)
             try:
-                async with aclosing(self._attempts(request, body, ticket)) as events:
+                async with aclosing(self._all(request, ticket)) as events:
                     async for event in events:
                         yield event
             finally:
@@ -165,34 +162,69 @@ class OpenAIEngine:
             )
         return key
 
-    async def _attempts(
-        self, request: GenerateRequest, body: dict[str, Any], ticket: Ticket
+    async def _all(
+        self, request: GenerateRequest, ticket: Ticket
     ) -> AsyncGenerator[EngineEvent, None]:
+        done: list[Completion] = []
+        try:
+            while (first := len(done)) < request.sampling.n:
+                part = self._part(request, first)
+                async with aclosing(self._attempts(part, ticket)) as events:
+                    async for event in events:
+                        if isinstance(event, Discarded):
+                            yield event
+                            continue
+                        moved = event.model_copy(update={"index": first + event.index})
+                        if isinstance(moved, Completion):
+                            done.append(moved)
+                        else:
+                            yield moved
+                if len(done) - first < part.sampling.n:
+                    self._habits.answers_n = False
+                    self._say_once("gives one completion per request; it is asked for each")
+        except EngineError:
+            for completion in done:  # paid for, and of no use without the others
+                yield Discarded(usage=completion.usage)
+            raise
+        self._useless.forget(request.id)
+        for completion in done:
+            yield completion
+
+    def _part(self, request: GenerateRequest, first: int) -> GenerateRequest:
+        """The request for the completions from `first` on, with a seed of their own: the same one
+        would bring the same text."""
+        sampling = request.sampling
+        several = self._habits.answers_n and "n" not in self._habits.left_out
+        update: dict[str, object] = {"n": sampling.n - first if several else 1}
+        if first == 0:
+            return request.model_copy(update={"sampling": sampling.model_copy(update=update)})
+        if sampling.seed is not None:
+            update["seed"] = sampling.seed + first
+        return request.model_copy(
+            update={"id": f"{request.id}#{first}", "sampling": sampling.model_copy(update=update)}
+        )
+
+    async def _attempts(
+        self, request: GenerateRequest, ticket: Ticket
+    ) -> AsyncGenerator[EngineEvent, None]:
+        if why := self._useless.exhausted(ticket.request_id):
+            raise EngineError(f"{self._endpoint}: {why}", kind="garbage")
         failures = 0
         while True:
             yielded = False
+            body = request_body(request, self._settings, self._habits)
+            assembly = Assembly(
+                request, self._settings, self._endpoint, self._habits, self._unknown_finish
+            )
             try:
-                async with aclosing(self._attempt(request, body, ticket)) as events:
+                async with aclosing(self._attempt(request, body, assembly, ticket)) as events:
                     async for event in events:
                         # Nobody has seen anything of what was paid for in vain.
                         yielded = yielded or not isinstance(event, Discarded)
                         yield event
                 return
-            except openai.OpenAIError as error:
-                failure = engine_error(error, self._endpoint, self._key)
-                asked = _retry_after(error)
-            except httpx2.HTTPError as error:
-                # The package wraps these while it opens a response, not while a stream is read.
-                failure = EngineError(
-                    f"{self._endpoint}: the connection broke: {quote(error, self._key)}",
-                    kind="unavailable",
-                    retryable=True,
-                )
-                asked = None
             except EngineError as error:
-                if not error.retryable:
-                    raise
-                failure, asked = error, None
+                failure = error
             except TimeoutError:
                 failure = EngineError(
                     f"{self._endpoint}: no complete answer within "
@@ -200,42 +232,54 @@ class OpenAIEngine:
                     kind="timeout",
                     retryable=True,
                 )
-                asked = None
-            failures += 1
-            wait = self._policy.wait_seconds(failures, asked, self._dice)
-            left = ticket.seconds_left()
-            if yielded or not failure.retryable or wait is None:
+            if isinstance(failure, Refused) and not yielded:
+                learnt = self._habits.learn(failure, body)
+                if learnt is not None:
+                    self._say_once(f"refuses what it was sent: {learnt}. {failure}")
+                    await ticket.pause(0)
+                    continue
+                if setting := advice(failure, body):
+                    raise EngineError(f"{failure}; {setting}", kind=failure.kind) from failure
+            if assembly.answered:
+                self._useless.add(ticket.request_id, assembly.paid(), str(failure))
+            if yielded or not failure.retryable:
                 raise failure
-            if left is not None and wait >= left:
-                raise EngineError(
-                    f"{failure} (the next attempt would come after the request's deadline)",
-                    kind=failure.kind,
-                    retryable=True,
-                ) from failure
-            _log.warning(
-                "attempt %d of %d failed, next in %.2f s: %s",
-                failures, self._policy.attempts, wait, failure,
-            )  # fmt: skip
-            await ticket.pause(wait)
+            failures += 1
+            await self._wait(failures, failure, ticket)
+
+    async def _wait(self, failures: int, failure: EngineError, ticket: Ticket) -> None:
+        """Until the next attempt. Raises where there is none."""
+        asked = failure.retry_after if isinstance(failure, Refused) else None
+        wait = self._policy.wait_seconds(failures, asked, self._dice)
+        if wait is None or self._useless.exhausted(ticket.request_id):
+            raise failure
+        left = ticket.seconds_left()
+        if left is not None and wait >= left:
+            raise EngineError(
+                f"{failure} (the next attempt would come after the request's deadline)",
+                kind=failure.kind,
+                retryable=True,
+            ) from failure
+        _log.warning(
+            "attempt %d of %d failed, next in %.2f s: %s",
+            failures, self._policy.attempts, wait, failure,
+        )  # fmt: skip
+        await ticket.pause(wait)
 
     async def _attempt(
-        self, request: GenerateRequest, body: dict[str, Any], ticket: Ticket
+        self,
+        request: GenerateRequest,
+        body: dict[str, Any],
+        assembly: Assembly,
+        ticket: Ticket,
     ) -> AsyncGenerator[EngineEvent, None]:
-        assembly = Assembly(request, self._settings, self._endpoint)
-        finishes_at = asyncio.get_running_loop().time() + self._settings.timeout_seconds
         try:
-            if request.stream:
-                async with aclosing(self._lines(request, body, ticket, finishes_at)) as lines:
-                    async for line in lines:
-                        for delta in assembly.add(self._read_chunk(assembly, line), streamed=True):
-                            yield delta
-            else:
-                raw = await ticket.guard(
-                    self._fetch(request, body), timeout=self._settings.timeout_seconds
-                )
-                assembly.add(assembly.parse(raw), streamed=False)
+            async with aclosing(self._deltas(request, body, assembly, ticket)) as deltas:
+                async for delta in deltas:
+                    if request.stream:
+                        yield delta
             completions = assembly.completions()
-        except EngineError:
+        except (EngineError, TimeoutError):
             if (usage := assembly.paid()) is not None:
                 self._count([usage])
                 yield Discarded(usage=usage)
@@ -244,53 +288,112 @@ class OpenAIEngine:
         for completion in completions:
             yield completion
 
-    async def _fetch(self, request: GenerateRequest, body: dict[str, Any]) -> bytes:
-        response = await self._open(request, body)
-        try:
-            return b"".join([part async for part in bounded(response.iter_bytes())])
-        finally:
-            await response.close()
-
-    async def _open(self, request: GenerateRequest, body: dict[str, Any]) -> Any:
-        """A response whose head has arrived. The request is built in here, so that a
-        task that is cancelled before its first step leaves nothing half begun."""
-        return await self._connected.chat.completions.with_streaming_response.create(
-            **body, extra_headers={REQUEST_ID_HEADER: request.id}
-        ).__aenter__()
-
-    async def _lines(
-        self, request: GenerateRequest, body: dict[str, Any], ticket: Ticket, finishes_at: float
-    ) -> AsyncGenerator[str, None]:
-        """Payloads of the server-sent events, up to `[DONE]` or the end of the answer."""
+    async def _deltas(
+        self,
+        request: GenerateRequest,
+        body: dict[str, Any],
+        assembly: Assembly,
+        ticket: Ticket,
+    ) -> AsyncGenerator[Delta, None]:
+        """Sends the request and feeds the assembly, whether a stream comes or a whole answer:
+        servers give the one where the other was asked for."""
+        finishes_at = asyncio.get_running_loop().time() + self._settings.timeout_seconds
 
         def left() -> float:
             return max(0.0, finishes_at - asyncio.get_running_loop().time())
 
-        response = await ticket.guard(self._open(request, body), timeout=left())
+        connection = self._connected
+        response = await ticket.guard(
+            connection.post(body, request.id), timeout=left(), undo=self._close_later
+        )
+        strays: list[str] = []
         try:
-            lines = sse_lines(bounded(response.iter_bytes()))
+            payloads = payloads_of(connection.parts(response))
             while True:
-                line = await ticket.guard(_next_line(lines), timeout=left())
-                if line is None:
-                    return
-                if line.startswith("data:"):
-                    data = line.removeprefix("data:").strip()
-                    if data == "[DONE]":
-                        await _read_out(lines)
-                        return
-                    yield data
+                payload = await ticket.guard(_next(payloads), timeout=left())
+                if payload is None:
+                    break
+                if isinstance(payload, bytes):
+                    for delta in self._whole(payload, assembly):
+                        yield delta
+                elif payload.data.strip() == DONE:
+                    assembly.end()
+                    await _read_out(payloads)
+                    break
+                else:
+                    for delta in self._chunk(payload, assembly, strays):
+                        yield delta
+            for delta in assembly.rest():
+                yield delta
+            if strays and not assembly.answered:
+                said = quote(" ".join(strays), connection.secrets)
+                raise EngineError(
+                    f"{self._endpoint} sent no answer, but: {said}",
+                    kind="unavailable",
+                    retryable=True,
+                )
         finally:
-            await response.close()
+            await response.aclose()
 
-    def _read_chunk(self, assembly: Assembly, line: str) -> Any:
-        if line.startswith('{"error"'):
+    def _whole(self, raw: bytes, assembly: Assembly) -> list[Delta]:
+        """An answer in one piece."""
+        try:
+            payload = decode(raw)
+        except Unreadable as error:
+            # A part of an answer was paid for, a gateway's page was not.
+            assembly.answered = b'"choices"' in raw
+            page = complaint_in(raw).quoted(self._connected.secrets)
             raise EngineError(
-                f"{self._endpoint} ended the stream with an error: "
-                f"{quote(RuntimeError(line), self._key)}",
-                kind="unavailable",
+                f"{self._endpoint} answered something that is no chat completion ({error}): {page}",
+                kind="garbage",
                 retryable=True,
-            )
-        return assembly.parse(line)
+            ) from error
+        assembly.bill(payload)
+        self._raise_error_in(error_in(payload))
+        return assembly.add(payload, streamed=False)
+
+    def _chunk(self, event: Event, assembly: Assembly, strays: list[str]) -> list[Delta]:
+        """An event of a stream. What is neither a chunk nor an error goes to `strays`."""
+        marked = event.name == "error"
+        try:
+            payload = decode(event.data)
+        except Unreadable as error:
+            if marked:
+                self._raise_error_in(event.data)
+            if event.data.lstrip().startswith("{"):
+                raise EngineError(
+                    f"{self._endpoint} sent a chunk that cannot be read ({error}): "
+                    f"{quote(event.data, self._connected.secrets)}",
+                    kind="garbage",
+                    retryable=True,
+                ) from error
+            _keep(strays, event.data)
+            return []
+        assembly.bill(payload)
+        self._raise_error_in(error_in(payload, marked=marked, alone=False))
+        if not isinstance(payload, dict) or not payload.keys() & {"choices", "usage"}:
+            _keep(strays, event.data)
+        return assembly.add(payload, streamed=True)
+
+    def _raise_error_in(self, error: object | None) -> None:
+        if error is None:
+            return
+        secrets = self._connected.secrets
+        raise refused(complaint_of(error), None, self._endpoint, secrets, bool(secrets[0]))
+
+    def _unknown_finish(self, reason: str) -> None:
+        self._say_once(f"ends completions with the unknown finish_reason {reason[:64]!r}")
+
+    def _say_once(self, what: str) -> None:
+        if what not in self._said:
+            self._said.add(what)
+            _log.warning("%s %s", self._endpoint, what)
+
+    def _close_later(self, response: Any) -> None:
+        """Of an answer whose asker was cancelled while it arrived."""
+        task = asyncio.ensure_future(response.aclose())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     def _count(self, usages: Sequence[Usage]) -> None:
         self._calls += 1
@@ -298,67 +401,56 @@ class OpenAIEngine:
         self._completion_tokens += sum(each.completion for each in usages)
 
     @property
-    def _connected(self) -> openai.AsyncOpenAI:
-        if self._client is None:
+    def _connected(self) -> Connection:
+        if self._connection is None:
             raise EngineError("the openai engine is not started", kind="internal")
-        return self._client
+        return self._connection
 
 
-async def bounded(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
-    """The parts of one answer. Raises EngineError where they come to more than any should."""
-    left = MAX_ANSWER_BYTES
+async def payloads_of(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes | Event]:
+    """The events of a stream, or the bytes of an answer that is none: by how it begins, since
+    servers name either as the other."""
+    head = b""
     async for part in parts:
-        left -= len(part)
-        if left < 0:
-            raise EngineError(
-                f"the endpoint answered with more than {MAX_ANSWER_BYTES} bytes", kind="garbage"
-            )
+        head += part
+        seen = head.lstrip(_BLANKS)
+        if len(seen) >= _HEAD_BYTES or b"\n" in seen or b"\r" in seen:
+            break
+    if _STREAM.match(head.lstrip(_BLANKS)):
+        async for event in sse_events(_chained(head, parts)):
+            yield event
+    else:
+        yield head + b"".join([part async for part in parts])
+
+
+_BLANKS = b" \t\r\n\xef\xbb\xbf"
+_HEAD_BYTES = 8
+_STREAM = re.compile(rb"(data|event|id|retry|error)? ?:")
+
+
+async def _chained(head: bytes, parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
+    yield head
+    async for part in parts:
         yield part
 
 
-async def sse_lines(parts: AsyncIterator[bytes]) -> AsyncGenerator[str]:
-    """Lines of a stream of events, which end at LF or CRLF alone: `str.splitlines` would also cut
-    at U+2028, which JSON allows within a string. Raises EngineError for a line without an end."""
-    rest = b""
-    async for part in parts:
-        *whole, rest = (rest + part).split(b"\n")
-        for line in whole:
-            yield line.removesuffix(b"\r").decode("utf-8", "replace")
-        if len(rest) > MAX_LINE_BYTES:
-            raise EngineError(
-                f"the endpoint sent more than {MAX_LINE_BYTES} bytes without a line's end",
-                kind="garbage",
-            )
-    if rest:
-        yield rest.decode("utf-8", "replace")
+def _keep(strays: list[str], text: str) -> None:
+    if len(strays) < 8:
+        strays.append(text[:400])
 
 
-async def _read_out(lines: AsyncIterator[str]) -> None:
+async def _read_out(payloads: AsyncIterator[bytes | Event]) -> None:
     """Take what stands behind the last event, which is the mark of the answer's end: a connection
     whose answer was not read to its end cannot serve another request. Whatever happens here, the
     answer is whole."""
-    with contextlib.suppress(TimeoutError, httpx2.HTTPError, EngineError):
+    with contextlib.suppress(TimeoutError, EngineError):
         async with asyncio.timeout(END_SECONDS):
-            async for _ in lines:
+            async for _ in payloads:
                 pass
 
 
-async def _next_line(lines: AsyncIterator[str]) -> str | None:
-    return await anext(lines, None)
-
-
-def _retry_after(error: openai.OpenAIError) -> float | None:
-    if isinstance(error, openai.APIStatusError):
-        return retry_after_seconds(error.response.headers)
-    return None
-
-
-def _safe_address(base_url: str | None) -> str:
-    """Host and port alone: a URL may carry a password or a key."""
-    if base_url is None:
-        return "OpenAI"
-    parts = urlsplit(base_url)
-    return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
+async def _next(payloads: AsyncIterator[bytes | Event]) -> bytes | Event | None:
+    return await anext(payloads, None)
 
 
 def engine(settings: ModelSettings) -> OpenAIEngine:

@@ -1,73 +1,137 @@
-"""From the failures of an endpoint to typed engine errors, without secrets in their text."""
+"""From an endpoint's complaints to typed engine errors, without secrets in their text."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-import openai
+from workers.engines.openai.complaints import Complaint
+from workers.engines.protocol import EngineError, ErrorKind
 
-from workers.engines.protocol import EngineError
+# LiteLLM has such lists, and one of finish reasons. As a library they cost 2 s and 200 MB at each
+# start, look up prices on the network, know half of these texts, and take the reason "error" for a
+# good end: too much for two tables.
+_OVERFLOW = re.compile(
+    r"context[ _]?(length|window|size)[ _]?exceeded|exceed_context_size"
+    r"|max(imum)?[ _](allowed )?(context|prompt|input|sequence|model|seq)[ _]?"
+    r"(length|size|window|len)\b"
+    r"|exceed\w*\b.{0,60}\b(context|model|session)[ _-]?(window|size|length|limit|len)\b"
+    r"|(context|prompt|input)[ _]?(length|window|size)\b.{0,40}\bexceed"
+    r"|\b(prompt|inputs?|messages|conversation|context)\b.{0,40}\btoo (long|large|many)\b"
+    r"|\btoo many (input |prompt )?tokens\b"
+    r"|\b(longer|larger|greater) than the (model|max|context)"
+    r"|max_(completion_|new_)?tokens must be .{0,40}\bgot -"
+    r"|\btokens?\b.{0,60}\b(exceed|over the limit|overflow)"
+    r"|\bexceed\w*\b.{0,40}\btoken limit\b|\bcannot exceed \d+ tokens\b"
+    r"|\breduce (the |your )?(length|size|prompt|input|number of (input )?tokens)"
+    r"|`?inputs`? (tokens \+|must have less than)"
+    r"|current length is .{0,20}while limit is|range of input length should be"
+    r"|context the overflows|context overflow|maximum number of tokens allowed|too long to fit\b"
+)
+_RATE = re.compile(
+    r"\brate.?limit|\b(tokens|requests)\b.{0,8}\bper\b|\bper (min|day|hour)|\bquota\b"
+)
+_CHARACTERS = re.compile(r"\bcharacters?\b")
+_TOKENS = re.compile(r"token|context")
+_MONEY = re.compile(
+    r"insufficient.{0,20}(quota|balance|credit|funds)|exceeded your current quota|\bbilling\b"
+    r"|\b(balance|credits?)\b.{0,30}\b(used up|exhausted|empty|too low|insufficient|out)\b"
+    r"|out of credits?|payment required|not enough (money|balance|credit)"
+)
+_FILTER_CODES = frozenset(
+    {"content_filter", "content_policy_violation", "responsibleaipolicyviolation",
+     "moderation_blocked", "data_inspection_failed", "datainspectionfailed",
+     "content_moderation", "safety"}
+)  # fmt: skip
+_MAX_SEARCHED = 4000
 
-MAX_QUOTED_CHARS = 400
-"""Of what an endpoint says, this much is repeated: enough for a sentence, not for a web page."""
 
-_OVERFLOW = re.compile(r"maximum context length|context_length_exceeded|available context size")
+class Refused(EngineError):
+    """The endpoint answered with an error of its own."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: ErrorKind,
+        retryable: bool,
+        complaint: Complaint,
+        status: int | None,
+    ) -> None:
+        super().__init__(message, kind=kind, retryable=retryable)
+        self.complaint = complaint
+        self.status = status
+        self.retry_after: float | None = None
 
 
-def engine_error(error: openai.OpenAIError, endpoint: str, key: str) -> EngineError:
-    """The typed error for whatever the `openai` package raised.
+def refused(
+    complaint: Complaint, status: int | None, endpoint: str, secrets: Sequence[str], key_sent: bool
+) -> Refused:
+    """The typed error. `status` is the answer's; None for an error that came with status 200, alone
+    or in the middle of a stream.
 
-    Retryable: time-outs, refused or broken connections, 408, 409, 429 (unless the quota is used
-    up) and 5xx. Not retryable: everything that the same request will meet again.
+    Retryable: 408, 409, 425, 429 (unless the account is empty), 5xx, and an error in a stream that
+    does not say what it is. Not retryable: everything that the same request will meet again.
     """
-    said = quote(error, key)
-    match error:
-        case openai.APITimeoutError():
-            return EngineError(f"{endpoint}: timed out: {said}", kind="timeout", retryable=True)
-        case openai.APIConnectionError():
-            cause = quote(error.__cause__ or error, key)
-            return EngineError(
-                f"{endpoint}: no connection ({cause}); is the address right and the server up?",
-                kind="unavailable",
-                retryable=True,
-            )
-        case openai.APIResponseValidationError():
-            return EngineError(f"{endpoint}: {said}", kind="garbage", retryable=True)
-        case openai.APIStatusError():
-            return _status_error(error, endpoint, said)
-        case openai.APIError():
-            return EngineError(f"{endpoint}: {said}", kind="unavailable", retryable=True)
-        case _:
-            return EngineError(f"{endpoint}: {said}", kind="internal")
+    place = f"{endpoint} answered {status}" if status else f"{endpoint} sent an error"
+    kind, retryable, advice = _what(complaint, status or complaint.status, key_sent)
+    message = f"{place}: {complaint.quoted(secrets)}"
+    if advice:
+        message += f"; {advice}"
+    return Refused(message, kind=kind, retryable=retryable, complaint=complaint, status=status)
 
 
-def quote(error: BaseException, key: str) -> str:
-    """What an error says, shortened, with the key masked: some endpoints repeat it."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    if key:
-        text = text.replace(key, "***")
-    return text if len(text) <= MAX_QUOTED_CHARS else text[:MAX_QUOTED_CHARS] + "…"
+def is_overflow(complaint: Complaint) -> bool:
+    """Whether the prompt, or prompt and answer together, are too long for the model."""
+    words = _searched(complaint)
+    if _RATE.search(words) or not _OVERFLOW.search(words):
+        return False
+    return not _CHARACTERS.search(words) or _TOKENS.search(words) is not None
 
 
-def _status_error(error: openai.APIStatusError, endpoint: str, said: str) -> EngineError:
-    status = error.status_code
-    place = f"{endpoint} answered {status}"
-    if status == 429:
-        if error.code == "insufficient_quota":
-            return EngineError(
-                f"{place}: the account's quota is used up: {said}", kind="rate_limited"
-            )
-        return EngineError(f"{place}: {said}", kind="rate_limited", retryable=True)
-    if status in (401, 403):
-        return EngineError(f"{place}: the key was refused: {said}", kind="auth")
-    if status == 404:
-        return EngineError(
-            f"{place}: {said}; check the model's name and the base_url", kind="bad_request"
-        )
-    if status in (408, 409) or status >= 500:
-        return EngineError(f"{place}: {said}", kind="unavailable", retryable=True)
-    if error.code == "context_length_exceeded" or _OVERFLOW.search(str(error)):
-        return EngineError(f"{place}: {said}", kind="context_overflow")
-    if error.code in ("content_filter", "content_policy_violation"):
-        return EngineError(f"{place}: {said}", kind="content_filter")
-    return EngineError(f"{place}: {said}", kind="bad_request")
+def _what(complaint: Complaint, status: int | None, key_sent: bool) -> tuple[ErrorKind, bool, str]:
+    """Kind, whether to ask again, and what to do."""
+    codes, words = complaint.codes, _searched(complaint)
+    if codes & _FILTER_CODES:
+        return "content_filter", False, ""
+    if status not in (401, 429) and is_overflow(complaint):
+        return "context_overflow", False, ""
+    if "insufficient_quota" in codes or (status not in (401, 403) and _MONEY.search(words)):
+        kind: ErrorKind = "bad_request" if status == 402 else "rate_limited"
+        return kind, False, "the account's quota is used up: fill it up, or use another key"
+    match status:
+        case 401 | 403:
+            advice = "check the key" if key_sent else "no key was sent: name its variable"
+            return "auth", False, f"the key was refused; {advice} in api_key_env"
+        case 404 | 405:
+            return "bad_request", False, "check the model's name and the base_url"
+        case 413:
+            too_fast = "rate_limit_exceeded" in codes or _RATE.search(words)
+            return ("rate_limited" if too_fast else "bad_request"), False, ""
+        case 408 | 409 | 425:
+            return "unavailable", True, ""
+        case 429:
+            return "rate_limited", True, ""
+        case int() if status >= 500:
+            return "unavailable", True, ""
+        case int():
+            return "bad_request", False, ""
+        case None:
+            return _by_codes(codes)
+
+
+def _by_codes(codes: frozenset[str]) -> tuple[ErrorKind, bool, str]:
+    """Of an error that has no status."""
+    said = " ".join(codes)
+    if "rate_limit" in said:
+        return "rate_limited", True, ""
+    if "authentication" in said or "invalid_api_key" in said or "permission" in said:
+        return "auth", False, "check the key in api_key_env"
+    if "invalid_request" in said or "badrequest" in said or "not_found" in said:
+        return "bad_request", False, ""
+    return "unavailable", True, ""
+
+
+def _searched(complaint: Complaint) -> str:
+    words = " ".join((complaint.message, *complaint.codes)).lower()
+    return " ".join(words[:_MAX_SEARCHED].split())

@@ -1,8 +1,4 @@
-"""What goes to an OpenAI-compatible endpoint and what may come back.
-
-Answers are parsed strictly where we rely on them and loosely elsewhere: unknown fields pass, a
-wrong type in a known one is garbage.
-"""
+"""What goes to an OpenAI-compatible endpoint."""
 
 from __future__ import annotations
 
@@ -10,112 +6,38 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from agents.records import (
-    FinishReason,
-    JsonObject,
-    Message,
-    SamplingParams,
-    ToolCall,
-    Usage,
-)
-from agents.tools.json_arguments import parse_arguments
+from agents.records import JsonObject, Message, SamplingParams, ToolCall
+from workers.engines.openai.habits import Habits
 from workers.engines.protocol import EngineError, GenerateRequest
 from workers.engines.settings import ModelSettings
 from workers.engines.text.chat_prompt import template_tools
 from workers.engines.text.tool_markup import tool_call_id, without_tool_calls
 
-
-class _Wire(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
-
-
-class WireFunction(_Wire):
-    name: str | None = None
-    arguments: str | None = None
+MAX_SEED = 2**31 - 1
+"""Some servers refuse a seed that is no signed number of 32 bits."""
 
 
-class WireToolCall(_Wire):
-    """A call, or in a stream a piece of the call at `index`."""
-
-    index: int | None = None
-    id: str | None = None
-    function: WireFunction = WireFunction()
-
-
-class WireMessage(_Wire):
-    """A message, or in a stream a piece of it."""
-
-    content: str | None = None
-    refusal: str | None = None
-    tool_calls: list[WireToolCall] | None = None
-
-
-class WireLogprob(_Wire):
-    logprob: float = Field(allow_inf_nan=False)
-    """Python's servers write NaN and Infinity as well, which no record can carry as JSON."""
-
-
-class WireLogprobs(_Wire):
-    content: list[WireLogprob] | None = None
-
-
-class WireChoice(_Wire):
-    index: int
-    message: WireMessage = WireMessage()
-    delta: WireMessage = WireMessage()
-    finish_reason: str | None = None
-    logprobs: WireLogprobs | None = None
-    token_ids: list[int] | None = None
-
-
-class WirePromptDetails(_Wire):
-    cached_tokens: int | None = None
-
-
-class WireCompletionDetails(_Wire):
-    reasoning_tokens: int | None = None
-
-
-MAX_TOKENS = 2**40
-"""No call has more: an endpoint that says so talks nonsense, and sums stay in 64 bits."""
-
-
-class WireUsage(_Wire):
-    prompt_tokens: int = Field(ge=0, le=MAX_TOKENS)
-    completion_tokens: int = Field(ge=0, le=MAX_TOKENS)
-    prompt_tokens_details: WirePromptDetails | None = None
-    completion_tokens_details: WireCompletionDetails | None = None
-
-
-class WireResponse(_Wire):
-    """A whole response, or one chunk of a stream."""
-
-    choices: list[WireChoice]
-    usage: WireUsage | None = None
-    prompt_token_ids: list[int] | None = None
-
-
-def request_body(request: GenerateRequest, settings: ModelSettings) -> dict[str, Any]:
-    """Keyword arguments of `chat.completions.create`.
+def request_body(
+    request: GenerateRequest, settings: ModelSettings, habits: Habits | None = None
+) -> dict[str, Any]:
+    """The JSON of `POST /chat/completions`.
 
     Raises EngineError of kind `bad_request` for what this endpoint was not configured to
     understand, or a conversation that no endpoint would take.
     """
+    habits = habits or Habits(settings)
     sampling = request.sampling
     body: dict[str, Any] = {
         "model": settings.model,
-        "messages": [_message(message) for message in request.messages],
+        "messages": _messages(request.messages, habits.no_content),
         "temperature": sampling.temperature,
-        _limit_field(settings): sampling.max_tokens,
+        habits.limit_field: sampling.max_tokens,
     }
-    extra: dict[str, Any] = {}
     if request.tools:
         body["tools"] = template_tools(request.tools)
     if sampling.top_p != 1.0:
         body["top_p"] = sampling.top_p
-    if sampling.top_k:
+    if sampling.top_k and "top_k" not in habits.left_out:
         if not settings.top_k:
             raise EngineError(
                 f"request {request.id} asks for top_k = {sampling.top_k}, which the endpoint of "
@@ -123,119 +45,87 @@ def request_body(request: GenerateRequest, settings: ModelSettings) -> dict[str,
                 "[models] table if it does",
                 kind="bad_request",
             )
-        extra["top_k"] = sampling.top_k
+        body["top_k"] = sampling.top_k
     if sampling.stop:
         body["stop"] = list(sampling.stop)
     if sampling.seed is not None:
-        body["seed"] = sampling.seed
+        body["seed"] = sampling.seed & MAX_SEED
     if sampling.n != 1:
         body["n"] = sampling.n
-    if keeps_logprobs(settings, sampling):
+    if keeps_logprobs(settings, sampling, habits):
         body["logprobs"] = True
     if settings.template_options:
-        extra["chat_template_kwargs"] = settings.template_options
+        body["chat_template_kwargs"] = settings.template_options
     if settings.token_ids:
-        extra["return_token_ids"] = True
+        body["return_token_ids"] = True
     if request.json_schema is not None:
         body["response_format"] = {
             "type": "json_schema",
             "json_schema": {"name": "answer", "schema": request.json_schema, "strict": True},
         }
-    if request.stream:
+    if request.stream and "stream" not in habits.left_out:
         body["stream"] = True
         body["stream_options"] = {"include_usage": True}
-    if extra:
-        body["extra_body"] = extra
+    for name in habits.left_out:
+        body.pop(habits.limit_field if name == "max_tokens" else name, None)
     return body
 
 
-def keeps_logprobs(settings: ModelSettings, sampling: SamplingParams) -> bool:
+def keeps_logprobs(
+    settings: ModelSettings, sampling: SamplingParams, habits: Habits | None = None
+) -> bool:
     """Whether the endpoint's logprobs are those of the distribution that was sampled from.
 
     Raw ones are, where temperature and filters change nothing; greedy decoding reports the
-    softmax of the raw logits by convention, in every engine.
+    softmax of the raw logits by convention, in every engine. Where temperature or top_p are left
+    out, nobody knows what it sampled with.
     """
     if settings.logprobs == "raw":
+        if habits is not None and habits.left_out & {"temperature", "top_p", "top_k"}:
+            return False
         plain = sampling.temperature == 1.0 and sampling.top_p == 1.0 and sampling.top_k == 0
         return plain or sampling.temperature == 0.0
     return settings.logprobs == "processed"
 
 
-def read_usage(wire: WireUsage, source: str) -> Usage:
-    """The provider's count. Raises EngineError of kind `garbage` if it contradicts itself."""
-    cached = (wire.prompt_tokens_details or WirePromptDetails()).cached_tokens or 0
-    details = wire.completion_tokens_details or WireCompletionDetails()
-    reasoning = details.reasoning_tokens or 0
-    if not 0 <= cached <= wire.prompt_tokens or not 0 <= reasoning <= wire.completion_tokens:
-        raise EngineError(
-            f"{source} reports usage that contradicts itself: {cached} of {wire.prompt_tokens} "
-            f"prompt tokens cached, {reasoning} of {wire.completion_tokens} completion tokens "
-            "reasoning",
-            kind="garbage",
-        )
-    return Usage(
-        prompt=wire.prompt_tokens,
-        cached=cached,
-        completion=wire.completion_tokens,
-        reasoning=reasoning,
-        source="provider",
-    )
+def _messages(messages: Sequence[Message], no_content: str | None) -> list[dict[str, Any]]:
+    """The conversation, each call with an id of its own: some servers give every call the same id
+    or none, and refuse or confuse their answers when they get them back."""
+    result: list[dict[str, Any]] = []
+    taken: set[str] = set()
+    waiting: list[tuple[str, str]] = []
+    for place, message in enumerate(messages):
+        entry = _message(message, no_content)
+        if message.tool_calls:
+            waiting = []
+            for position, call in enumerate(message.tool_calls):
+                sent = call.id
+                if not sent or sent in taken:
+                    sent = tool_call_id(f"{place}", position)
+                taken.add(sent)
+                waiting.append((call.id, sent))
+                entry["tool_calls"][position]["id"] = sent
+        elif message.role == "tool":
+            for answered in waiting:
+                if answered[0] == message.tool_call_id:
+                    entry["tool_call_id"] = answered[1]
+                    waiting.remove(answered)
+                    break
+        result.append(entry)
+    return result
 
 
-def read_tool_calls(calls: Sequence[WireToolCall], id_seed: str) -> tuple[ToolCall, ...]:
-    """Calls with parsed arguments; unparsable ones keep their text and say what is wrong."""
-    result: list[ToolCall] = []
-    for position, call in enumerate(calls):
-        raw = call.function.arguments or ""
-        arguments, error = parse_arguments(raw)
-        name = call.function.name or ""
-        if not name:
-            arguments, error = None, "the call has no name"
-        result.append(
-            ToolCall(
-                id=call.id or tool_call_id(id_seed, position),
-                name=name,
-                arguments=arguments,
-                raw_arguments=raw,
-                error=error,
-            )
-        )
-    return tuple(result)
-
-
-def read_finish(reason: str | None, has_calls: bool, source: str) -> FinishReason:
-    """The finish reason; raises EngineError of kind `garbage` for one that nobody defined."""
-    if has_calls and reason in ("stop", "function_call", "tool_calls"):
-        return "tool_calls"
-    match reason:
-        case "stop" | "length" | "content_filter":
-            return reason
-        case "tool_calls" | "function_call":
-            return "stop"
-        case _:
-            raise EngineError(
-                f"{source} ended a completion with the unknown reason {reason!r}", kind="garbage"
-            )
-
-
-def _limit_field(settings: ModelSettings) -> str:
-    if settings.max_tokens_field != "auto":
-        return settings.max_tokens_field
-    return "max_completion_tokens" if settings.base_url is None else "max_tokens"
-
-
-def _message(message: Message) -> dict[str, Any]:
+def _message(message: Message, no_content: str | None) -> dict[str, Any]:
     match message.role:
         case "assistant":
             content = message.content or message.raw_text or ""
             if message.tool_calls:
                 # A local model's text holds its calls as markup; here they have a field.
                 content = without_tool_calls(content)
-            entry: dict[str, Any] = {"role": "assistant", "content": content or None}
+            entry: dict[str, Any] = {"role": "assistant", "content": content}
             if message.tool_calls:
+                entry["content"] = content or no_content
                 entry["tool_calls"] = [_call(call) for call in message.tool_calls]
-            elif not content:
-                entry["content"] = ""
             return entry
         case "tool":
             if message.tool_call_id is None:

@@ -1,0 +1,61 @@
+"""Where an endpoint's requests go, and what may be said of that address."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, unquote, urljoin, urlsplit, urlunsplit
+
+OPENAI_URL = "https://api.openai.com/v1"
+_ROUTE = "chat/completions"
+
+
+@dataclass(frozen=True)
+class Address:
+    """The parts of a `base_url`: `http://host:8000/v1`, perhaps with a query that each request
+    takes along (`?api-version=…`). A URL of the route itself is taken for its base."""
+
+    base: str
+    """Without the query, without a slash at its end."""
+    query: str
+    name: str
+    """Host and port alone: a URL may carry a password or a key."""
+    secrets: tuple[str, ...]
+    """Password and values of the query: an endpoint may repeat them in its errors."""
+
+    @classmethod
+    def of(cls, base_url: str | None) -> Address:
+        """Of OpenAI itself where there is none."""
+        parts = urlsplit((base_url or OPENAI_URL).strip())
+        path = parts.path.rstrip("/").removesuffix(f"/{_ROUTE}").rstrip("/")
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else str(parts.hostname)
+        hidden = [unquote(parts.password or ""), *(value for _, value in parse_qsl(parts.query))]
+        return cls(
+            base=urlunsplit((parts.scheme, parts.netloc, path, "", "")),
+            query=parts.query,
+            name="OpenAI" if base_url is None else host + (f":{parts.port}" if parts.port else ""),
+            # A short value (a version, a number) would blot out words of the error.
+            secrets=tuple(value for value in hidden if len(value) >= 8),
+        )
+
+    def url(self, route: str = _ROUTE) -> str:
+        """Of a route below the base."""
+        return f"{self.base}/{route}" + (f"?{self.query}" if self.query else "")
+
+
+def same_origin(url: str, other: str) -> bool:
+    """Scheme, host and port are the same: what was meant for the one may be sent to the other."""
+    return _origin(url) == _origin(other)
+
+
+def redirected(url: str, location: str) -> str | None:
+    """The whole address that a redirect leads to; None if it is none."""
+    try:
+        target = urljoin(url, location)
+        return target if _origin(target)[1] else None
+    except ValueError:
+        return None
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)

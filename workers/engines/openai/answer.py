@@ -1,0 +1,237 @@
+"""What an OpenAI-compatible endpoint may answer, read from JSON into what is relied on.
+
+Servers differ in everything but the names: a text may be a list of parts, arguments an object, an
+index missing. Whatever has one meaning is read so; a value that has none raises `Unreadable`.
+Texts may hold half a surrogate pair, whose other half comes in the next chunk.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import cast
+
+JsonDict = dict[str, object]
+
+
+class Unreadable(Exception):
+    """A value without a meaning: the place, and what is wrong."""
+
+
+@dataclass
+class CallPiece:
+    """A call, or in a stream a piece of one."""
+
+    index: int | None = None
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+@dataclass
+class ChoicePart:
+    """A completion, or in a stream a piece of one."""
+
+    index: int
+    text: str = ""
+    reasoning: str = ""
+    calls: list[CallPiece] = field(default_factory=list[CallPiece])
+    finish: str = ""
+    """Empty: not yet."""
+    logprobs: list[float] = field(default_factory=list[float])
+    token_ids: list[int] = field(default_factory=list[int])
+
+    @property
+    def says_something(self) -> bool:
+        return bool(self.text or self.reasoning or self.calls)
+
+
+def decode(raw: bytes | str) -> object:
+    """The JSON of an answer. Raises Unreadable."""
+    text = raw.decode("utf-8-sig", "replace") if isinstance(raw, bytes) else raw
+    try:
+        return json.loads(text, strict=False)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"the body: {error}") from error
+
+
+def read_choices(payload: JsonDict, *, streamed: bool, logprobs: bool) -> list[ChoicePart]:
+    """The choices of a whole answer or of a chunk, which may hold none. Log-probabilities are read
+    where they are wanted. Raises Unreadable."""
+    choices = payload.get("choices")
+    if choices is None:
+        if streamed:
+            return []
+        raise Unreadable("choices: a field that every answer has is missing")
+    parts: list[ChoicePart] = []
+    for position, choice in enumerate(_list(choices, "choices")):
+        if choice is None:
+            continue
+        body = _dict(choice, f"choices.{position}")
+        parts.append(_choice(body, position, streamed=streamed, logprobs=logprobs))
+    return parts
+
+
+def read_ids(payload: JsonDict, name: str) -> list[int]:
+    """Token ids; empty where the server sent none. Raises Unreadable."""
+    ids = payload.get(name)
+    if ids is None:
+        return []
+    items = _list(ids, name)
+    if not all(type(item) is int for item in items):
+        raise Unreadable(f"{name}: expected whole numbers")
+    return cast(list[int], items)
+
+
+def _choice(body: JsonDict, position: int, *, streamed: bool, logprobs: bool) -> ChoicePart:
+    place = f"choices.{position}"
+    index = body.get("index")
+    part = ChoicePart(position if index is None else _int(index, f"{place}.index"))
+    # A chunk's whole `message`, beside its delta, says again what the deltas have said.
+    names = ("delta", "message") if streamed else ("message", "delta")
+    name = next((name for name in names if body.get(name) is not None), None)
+    if name is not None:
+        _read_message(_dict(body[name], f"{place}.{name}"), f"{place}.{name}", part)
+    elif isinstance(body.get("text"), str):  # as /v1/completions has it
+        part.text = cast(str, body["text"])
+    finish = body.get("finish_reason")
+    part.finish = "" if finish is None else str(finish).strip()
+    if logprobs:
+        part.logprobs = _logprobs(body.get("logprobs"), f"choices.{position}.logprobs")
+    part.token_ids = read_ids(body, "token_ids")
+    return part
+
+
+def _read_message(message: JsonDict, place: str, part: ChoicePart) -> None:
+    text, thought = _content(message.get("content"), f"{place}.content")
+    part.text = text or _text(message.get("refusal"), f"{place}.refusal")
+    part.reasoning = _reasoning(message) or thought
+    for position, call in enumerate(_list(message.get("tool_calls") or [], f"{place}.tool_calls")):
+        if call is not None:
+            part.calls.append(_call(call, f"{place}.tool_calls.{position}"))
+    old = message.get("function_call")  # before there were several calls
+    if old and not part.calls:
+        part.calls.append(_call({"function": old}, f"{place}.function_call"))
+
+
+def _content(content: object, place: str) -> tuple[str, str]:
+    """(text, reasoning) of a text or of a list of parts."""
+    if not isinstance(content, list):
+        return _text(content, place), ""
+    texts: list[str] = []
+    thoughts: list[str] = []
+    for position, item in enumerate(cast(list[object], content)):
+        here = f"{place}.{position}"
+        if isinstance(item, str):
+            texts.append(item)
+            continue
+        body = _dict(item, here)
+        kind = str(body.get("type", "text"))
+        if kind in ("text", "output_text", "refusal"):
+            value = body.get("text", body.get("refusal"))
+            if isinstance(value, dict):
+                value = cast(JsonDict, value).get("value")
+            texts.append(_text(value, here))
+        elif "think" in kind or "reason" in kind:
+            thoughts.append(_thought(body))
+        else:
+            raise Unreadable(f"{here}: a part of type {kind!r} is no text")
+    return "".join(texts), "".join(thoughts)
+
+
+def _reasoning(message: JsonDict) -> str:
+    """vLLM's older and DeepSeek's field, vLLM's newer and OpenRouter's, Ollama's."""
+    for name in ("reasoning_content", "reasoning", "thinking"):
+        if value := message.get(name):
+            return value if isinstance(value, str) else _thought(value)
+    return ""
+
+
+def _thought(value: object, depth: int = 0) -> str:
+    """The texts of reasoning, however they are nested; what is no text (a signature) is left."""
+    if isinstance(value, str):
+        return value
+    if depth > 4:
+        return ""
+    if isinstance(value, list):
+        return "".join(_thought(item, depth + 1) for item in cast(list[object], value))
+    if isinstance(value, dict):
+        body = cast(JsonDict, value)
+        names = ("thinking", "text", "content", "summary", "reasoning")
+        return "".join(_thought(body[name], depth + 1) for name in names if body.get(name))
+    return ""
+
+
+def _call(value: object, place: str) -> CallPiece:
+    body = _dict(value, place)
+    function = body.get("function")
+    inner = body if function is None else _dict(function, f"{place}.function")
+    index = body.get("index")
+    identifier = body.get("id")
+    arguments = inner.get("arguments")
+    if isinstance(arguments, dict | list):
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    return CallPiece(
+        index=None if index is None else _int(index, f"{place}.index"),
+        id="" if identifier is None else str(identifier),
+        name=_text(inner.get("name"), f"{place}.function.name"),
+        arguments=_text(arguments, f"{place}.function.arguments"),
+    )
+
+
+def _logprobs(value: object, place: str) -> list[float]:
+    if value is None:
+        return []
+    body = _dict(value, place)
+    content = body.get("content")
+    if content is not None:
+        numbers = [
+            _dict(entry, f"{place}.content").get("logprob")
+            for entry in _list(content, f"{place}.content")
+        ]
+    else:  # as /v1/completions has them
+        numbers = _list(body.get("token_logprobs") or [], f"{place}.token_logprobs")
+    for number in numbers:
+        # Python's servers write NaN and Infinity as well, which no record can carry as JSON.
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise Unreadable(f"{place}: expected numbers")
+        if not math.isfinite(number):
+            raise Unreadable(f"{place}: expected finite numbers")
+    return [float(cast(float, number)) for number in numbers]
+
+
+def _text(value: object, place: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise Unreadable(f"{place}: expected a text, not {_kind(value)}")
+    return value
+
+
+def _int(value: object, place: str) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 10:
+        return int(value)
+    if type(value) is not int:
+        raise Unreadable(f"{place}: expected a whole number, not {_kind(value)}")
+    return value
+
+
+def _list(value: object, place: str) -> list[object]:
+    if not isinstance(value, list):
+        raise Unreadable(f"{place}: expected a list, not {_kind(value)}")
+    return cast(list[object], value)
+
+
+def _dict(value: object, place: str) -> JsonDict:
+    if not isinstance(value, dict):
+        raise Unreadable(f"{place}: expected an object, not {_kind(value)}")
+    return cast(JsonDict, value)
+
+
+def _kind(value: object) -> str:
+    names: dict[type, str] = {
+        dict: "an object", list: "a list", str: "a text", bool: "true or false",
+        int: "a number", float: "a number", type(None): "null",
+    }  # fmt: skip
+    return names[type(value)]

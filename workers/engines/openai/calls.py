@@ -1,0 +1,164 @@
+"""Tool calls from the pieces that a stream brings them in.
+
+A piece names its call by an index, by an id, by neither, or wrongly: servers exist that give every
+call the index 0, that repeat name and id in each piece, that send a call's arguments again at its
+end. What tells calls apart is taken together: index, id, name, and whether the arguments so far
+are whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import cast
+
+from agents.records import ToolCall
+from agents.tools.json_arguments import parse_arguments
+from workers.engines.openai.answer import CallPiece
+from workers.engines.openai.text import whole_characters
+from workers.engines.text.tool_markup import tool_call_id
+
+
+@dataclass
+class _Call:
+    index: int | None
+    id: str
+    name: str
+    arguments: str
+    last: str = ""
+    """The last piece of the arguments."""
+
+    @property
+    def raw(self) -> str:
+        """The arguments so far. A server that sends them whole each time ends with the whole."""
+        repeated = self.last and not self.is_whole and _is_object(self.last)
+        return self.last if repeated else self.arguments
+
+    @property
+    def is_whole(self) -> bool:
+        return _is_object(self.arguments)
+
+
+class CallAssembly:
+    """The calls of one completion. `tools` are the names on offer: with them, pieces of a name are
+    told from a name that is said again."""
+
+    def __init__(self, tools: Collection[str]) -> None:
+        self._tools = tools
+        self._calls: list[_Call] = []
+        self._last: _Call | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def add(self, pieces: list[CallPiece], *, streamed: bool) -> None:
+        """Those of one message: whole calls, or the pieces of one chunk."""
+        if not streamed:
+            self._calls.extend(
+                _Call(piece.index, piece.id, piece.name, piece.arguments) for piece in pieces
+            )
+            return
+        named: set[int] = set()
+        for position, piece in enumerate(pieces):
+            call = self._goes_on(piece, position, len(pieces))
+            if call is not None and id(call) in named and piece.name:
+                call = None  # one chunk does not name a call twice
+            if call is None:
+                call = _Call(piece.index, piece.id, piece.name, piece.arguments)
+                self._calls.append(call)
+            else:
+                self._extend(call, piece)
+            if piece.name:
+                named.add(id(call))
+            self._last = call
+
+    def finished(self, id_seed: str) -> tuple[ToolCall, ...]:
+        """With parsed arguments and an id each of its own; what cannot be parsed keeps its text and
+        says what is wrong. No arguments at all are those of a tool that takes none."""
+        result: list[ToolCall] = []
+        taken: set[str] = set()
+        for position, call in enumerate(self._calls):
+            raw = whole_characters(call.raw)
+            arguments, error = parse_arguments(_unwrapped(raw))
+            name = whole_characters(call.name)
+            if not name:
+                arguments, error = None, "the call has no name"
+            identifier = whole_characters(call.id)
+            if not identifier or identifier in taken:
+                identifier = tool_call_id(id_seed, position)
+            taken.add(identifier)
+            result.append(
+                ToolCall(
+                    id=identifier, name=name, arguments=arguments, raw_arguments=raw, error=error
+                )
+            )
+        return tuple(result)
+
+    def _goes_on(self, piece: CallPiece, position: int, together: int) -> _Call | None:
+        """The call that a piece belongs to; None: it begins one."""
+        if piece.index is None:
+            return self._by_id(piece, position, together)
+        known = next((c for c in reversed(self._calls) if c.index == piece.index), None)
+        if known is None:
+            return None
+        if piece.id and known.id and piece.id != known.id and piece.name:
+            # An id of its own begins a call, except where a server draws one for every piece.
+            begun = known.arguments and not known.is_whole
+            return known if begun and not piece.arguments.lstrip().startswith("{") else None
+        if piece.id and piece.id == known.id:
+            return known
+        return None if self._begins_by_name(known, piece) else known
+
+    def _begins_by_name(self, known: _Call, piece: CallPiece) -> bool:
+        """A name in a piece without an id of its own."""
+        if not piece.name or known.name + piece.name in self._tools:
+            return False
+        other = piece.name in self._tools and known.name in self._tools and piece.name != known.name
+        return other or (known.is_whole and bool(piece.arguments) and piece.name == known.name)
+
+    def _by_id(self, piece: CallPiece, position: int, together: int) -> _Call | None:
+        """Without an index: a known id is its call's, a new one begins a call, and a piece without
+        an id goes on with the last call, or, of several in one chunk, with the one at its place."""
+        if piece.id:
+            return next((c for c in self._calls if c.id == piece.id), None)
+        if together > 1:
+            return self._calls[position] if position < len(self._calls) else None
+        if self._last is None or self._begins_by_name(self._last, piece):
+            return None
+        return self._last
+
+    def _extend(self, call: _Call, piece: CallPiece) -> None:
+        call.id = call.id or piece.id
+        if piece.name and piece.name != call.name:
+            again = piece.name in self._tools and call.name + piece.name not in self._tools
+            call.name = piece.name if again else call.name + piece.name
+        if piece.arguments.startswith("{") and call.is_whole and piece.arguments == call.arguments:
+            return  # said again at the call's end
+        if piece.arguments:
+            call.arguments += piece.arguments
+            call.last = piece.arguments
+
+
+def _is_object(text: str) -> bool:
+    if not text.rstrip().endswith("}"):  # most pieces: no need to parse them
+        return False
+    try:
+        return isinstance(json.loads(text, strict=False), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _unwrapped(raw: str) -> str:
+    """Arguments as the JSON of an object: nothing and null are none, and an object that was written
+    into a string of JSON is taken out of it."""
+    if raw.strip() in ("", "null"):
+        return "{}"
+    if raw.lstrip().startswith('"'):
+        try:
+            inner: object = json.loads(raw, strict=False)
+        except (ValueError, RecursionError):
+            return raw
+        if _is_object(cast(str, inner)):
+            return cast(str, inner)
+    return raw

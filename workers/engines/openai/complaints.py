@@ -1,0 +1,172 @@
+"""What an endpoint's error says, whatever shape its server gives it.
+
+Seen: `{"error": {"message", "type", "param", "code"}}`, `{"error": "…"}`, a list of these,
+`{"detail": "…"}` and `{"detail": [{"loc", "msg"}]}` of FastAPI, `{"object": "error", "message"}`,
+`{"msg", "code"}`, plain text, a web page. So nothing is looked for at one place: every text of the
+body is kept, its message first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from itertools import islice
+from typing import cast
+
+MAX_BODY_BYTES = 64 * 1024
+"""Of an error, read no more: beyond it is a web page or an attack."""
+MAX_QUOTED_CHARS = 1200
+"""Of what an endpoint says, this much is repeated: every server's errors whole, no web page."""
+_MAX_FACTS = 64
+_MAX_DEPTH = 8
+
+_MESSAGES = frozenset(
+    {"message", "msg", "detail", "details", "error", "errors", "error_description", "error_msg",
+     "errormessage", "title", "reason", "description", "text"}
+)  # fmt: skip
+_CODES = frozenset({"code", "type", "status", "error_code", "error_type", "reason"})
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """An error's body, read."""
+
+    message: str
+    """The sentences alone."""
+    rest: str
+    """Everything else that it says, as `name: value`."""
+    codes: frozenset[str]
+    """Codes and types, in lower case."""
+    fields: frozenset[str]
+    """Of the request, that it names as such (`param`, `loc`)."""
+    status: int | None
+    """An HTTP status within the body."""
+
+    def quoted(self, secrets: Sequence[str]) -> str:
+        """For people: on one line, bounded, secrets masked; some endpoints repeat a key."""
+        words = f"{self.message} ({self.rest})" if self.message and self.rest else self.rest
+        return quote(words if self.rest else self.message, secrets) or "an empty body"
+
+
+def quote(text: str, secrets: Sequence[str]) -> str:
+    """On one line, without control characters, bounded, with the secrets masked."""
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        text = text.replace(secret, "***")
+    text = "".join(c if c.isprintable() else " " for c in text)
+    text = " ".join(text.split())
+    return text if len(text) <= MAX_QUOTED_CHARS else text[:MAX_QUOTED_CHARS] + "…"
+
+
+def complaint_in(body: bytes) -> Complaint:
+    """Of an error's body as it arrived."""
+    text = body[:MAX_BODY_BYTES].decode("utf-8-sig", "replace")
+    try:
+        value: object = json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return complaint_of(_text_of_page(text) if "<" in text else text)
+    return complaint_of(value)
+
+
+def complaint_of(value: object) -> Complaint:
+    """Of an error that has been parsed, or of its bare text."""
+    messages: list[str] = []
+    rest: list[str] = []
+    codes: set[str] = set()
+    fields: set[str] = set()
+    status: int | None = None
+    for name, fact in islice(_walk(value, "", 0), _MAX_FACTS):
+        text = _text(fact)
+        if name in _CODES:
+            codes.add(text.lower())
+            if text.isdecimal() and 400 <= int(text[:6]) <= 599:
+                status = int(text)
+        if name in ("param", "loc"):
+            fields.update(part for part in text.replace("[", ".").split(".") if part)
+        if name == "" or (name in _MESSAGES and isinstance(fact, str)):
+            if text not in messages:
+                messages.append(text)
+        else:
+            rest.append(f"{name}: {text}")
+    return Complaint(
+        message="; ".join(messages),
+        rest=", ".join(rest),
+        codes=frozenset(codes),
+        fields=frozenset(fields),
+        status=status,
+    )
+
+
+def error_in(payload: object, *, marked: bool = False, alone: bool = True) -> object | None:
+    """The error that a payload sent with status 200 holds, None where it holds none. `marked`: the
+    server itself calls it an error. `alone`: it is the whole answer, so that a bare `message` or
+    `detail` is no side remark."""
+    if isinstance(payload, list):
+        holding = [each for each in cast(list[object], payload) if error_in(each) is not None]
+        return holding or (payload if marked else None)
+    if not isinstance(payload, dict):
+        return payload if marked else None
+    body = cast(dict[str, object], payload)
+    if body.get("error"):
+        # A chunk may bring its error along: what else it says is of no use then.
+        return body["error"] if "choices" in body else body
+    if marked or "error" in (body.get("object"), body.get("type"), body.get("status")):
+        return body
+    if alone and "choices" not in body and _says_failure(body):
+        return body
+    return None
+
+
+def _says_failure(body: dict[str, object]) -> bool:
+    if body.get("success") is False:
+        return True
+    return any(isinstance(body.get(name), str | list) for name in ("detail", "message", "msg"))
+
+
+def _walk(value: object, name: str, depth: int) -> Iterator[tuple[str, object]]:
+    """(name, value) of whatever is neither an object nor a list, in the order of the body."""
+    if depth > _MAX_DEPTH or value is None or value == "":
+        return
+    if isinstance(value, dict):
+        for key, inner in cast(dict[str, object], value).items():
+            yield from _walk(inner, key.lower(), depth + 1)
+    elif isinstance(value, list):
+        items = cast(list[object], value)
+        if name == "loc":
+            yield name, ".".join(_text(item) for item in items)
+            return
+        for item in items:
+            yield from _walk(item, name, depth + 1)
+    else:
+        yield name, value
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+class _Page(HTMLParser):
+    """The words of a web page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self._hidden = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._hidden += tag in ("script", "style")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden -= tag in ("script", "style")
+
+    def handle_data(self, data: str) -> None:
+        if self._hidden <= 0:
+            self.words.append(data)
+
+
+def _text_of_page(text: str) -> str:
+    page = _Page()
+    page.feed(text)
+    page.close()
+    return " ".join(" ".join(page.words).split()) or text

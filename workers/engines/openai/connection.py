@@ -1,0 +1,186 @@
+"""The HTTP side of an endpoint: one request out, its answer's bytes back, its failures typed.
+
+httpx2 alone, without the `openai` package: that one takes an address, an organization, a project,
+headers and a log level from the environment, which would reach whatever server `base_url` names,
+and follows redirects wherever they lead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+
+from workers.engines.openai.address import Address, redirected, same_origin
+from workers.engines.openai.complaints import MAX_BODY_BYTES, complaint_in, quote
+from workers.engines.openai.errors import refused
+from workers.engines.openai.proxy import ProxyUnusable, proxy_for
+from workers.engines.openai.retry import retry_after_seconds
+from workers.engines.protocol import EngineError
+from workers.engines.settings import ModelSettings
+
+REQUEST_ID_HEADER = "X-Client-Request-Id"
+"""OpenAI's documented header for a client's own id: lets a provider's log, and the scripted
+server's books, be matched with ours."""
+
+MAX_ANSWER_BYTES = 128 * 1024 * 1024
+"""Of one answer, each token of a stream in an event of its own."""
+MAX_REDIRECTS = 3
+_OPENAI_HEADERS = {
+    "OpenAI-Organization": "OPENAI_ORG_ID",
+    "OpenAI-Project": "OPENAI_PROJECT_ID",
+}
+"""For OpenAI itself alone, where they say who pays."""
+
+
+class Connection:
+    """To one endpoint; opens nothing before the first request.
+
+    Raises EngineError of kind `bad_request` for a proxy of the environment that cannot be used.
+    """
+
+    def __init__(self, settings: ModelSettings, address: Address, endpoint: str, key: str) -> None:
+        self._url = address.url()
+        self._endpoint = endpoint
+        self._key_sent = bool(key)
+        self.secrets = (key, *address.secrets)
+        """What no error may show."""
+        headers = {"Content-Type": "application/json"}
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        if settings.base_url is None:
+            told = {name: os.environ.get(var, "") for name, var in _OPENAI_HEADERS.items()}
+            headers |= {name: value for name, value in told.items() if value}
+        try:
+            self._proxy = proxy_for(self._url)
+        except ProxyUnusable as error:
+            raise EngineError(f"{endpoint}: {error}", kind="bad_request") from error
+        self._proxy_url = None if self._proxy is None else self._proxy.url
+        encrypted = "https" in (urlsplit(self._url).scheme, urlsplit(self._proxy_url or "").scheme)
+        self._client = httpx2.AsyncClient(
+            headers=headers,
+            # Certificates may be named by the environment (SSL_CERT_FILE); nothing else may. They
+            # take a while to load, and an address without TLS leads to none.
+            verify=httpx2.create_ssl_context() if encrypted else False,
+            trust_env=False,
+            proxy=self._proxy_url,
+            timeout=httpx2.Timeout(None, connect=settings.connect_timeout_seconds),
+            limits=httpx2.Limits(
+                max_connections=None, max_keepalive_connections=settings.max_concurrency
+            ),
+        )
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def post(self, body: dict[str, Any], request_id: str) -> httpx2.Response:
+        """The answer, whose head alone has arrived; the caller closes it. The request is built in
+        here, so that a task that is cancelled before its first step leaves nothing half begun.
+
+        Raises `Refused` for an error status, EngineError for no answer or a redirect elsewhere.
+        """
+        url = self._url
+        for _ in range(MAX_REDIRECTS + 1):
+            with self._named("no connection"):
+                response = await self._client.send(
+                    self._client.build_request(
+                        "POST", url, json=body, headers={REQUEST_ID_HEADER: request_id}
+                    ),
+                    stream=True,
+                )
+            if response.status_code < 300:
+                return response
+            try:
+                if response.status_code >= 400:
+                    raise await self._refusal(response)
+                url = self._target(response, url)
+            finally:
+                await response.aclose()
+        raise EngineError(
+            f"{self._endpoint} redirects from one address to the next; set base_url to the one "
+            "that answers",
+            kind="bad_request",
+        )
+
+    async def parts(self, response: httpx2.Response) -> AsyncGenerator[bytes]:
+        """The body's bytes as they arrive. Raises EngineError where they come to more than any
+        answer should, or the connection breaks."""
+        with self._named("the connection broke"):
+            async for part in bounded(response.aiter_bytes()):
+                yield part
+
+    async def _refusal(self, response: httpx2.Response) -> EngineError:
+        body = bytearray()
+        with self._named("the connection broke"):
+            async for part in response.aiter_bytes():
+                body += part
+                if len(body) >= MAX_BODY_BYTES:
+                    break
+        error = refused(
+            complaint_in(bytes(body)),
+            response.status_code,
+            self._endpoint,
+            self.secrets,
+            self._key_sent,
+        )
+        error.retry_after = retry_after_seconds(response.headers)
+        return error
+
+    def _target(self, response: httpx2.Response, url: str) -> str:
+        """Where a redirect leads. Only 307 and 308 keep the request as it is, and credentials never
+        leave the origin of the base_url."""
+        status = response.status_code
+        target = redirected(url, response.headers.get("location", ""))
+        if target is not None and same_origin(url, target) and status in (307, 308):
+            return target
+        where = "nowhere"
+        if target is not None:
+            scheme = target.split(":", 1)[0]
+            where = quote(f"{scheme}://{Address.of(target).name}", self.secrets)
+        raise EngineError(
+            f"{self._endpoint} answered {status}, which leads to {where}: a request and its key "
+            "are sent to the base_url alone; if the endpoint has moved, set base_url to its new "
+            "address",
+            kind="bad_request",
+        )
+
+    @contextmanager
+    def _named(self, what: str) -> Generator[None]:
+        """What the network raises, as typed errors."""
+        try:
+            yield
+        except (httpx2.HTTPError, httpx2.StreamError, OSError, RuntimeError) as error:
+            # RuntimeError: uvloop's word for a pooled connection that the other side has reset.
+            if isinstance(error, RuntimeError) and not _is_of_connection(error):
+                raise
+            through = ""
+            if self._proxy is not None:
+                through = f" through the proxy {self._proxy.name} of {self._proxy.variable}"
+            timed_out = isinstance(error, httpx2.TimeoutException)
+            hint = "" if what.startswith("the") else "; is the address right and the server up?"
+            said = quote(str(error), self.secrets) or type(error).__name__
+            raise EngineError(
+                f"{self._endpoint}: {what}{through} ({said}){hint}",
+                kind="timeout" if timed_out else "unavailable",
+                retryable=True,
+            ) from error
+
+
+def _is_of_connection(error: RuntimeError) -> bool:
+    return isinstance(error, httpx2.StreamError) or "closed" in str(error)
+
+
+async def bounded(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
+    """The parts of one answer. Raises EngineError where they come to more than any should."""
+    left = MAX_ANSWER_BYTES
+    async for part in parts:
+        left -= len(part)
+        if left < 0:
+            raise EngineError(
+                f"the endpoint answered with more than {MAX_ANSWER_BYTES} bytes", kind="garbage"
+            )
+        yield part

@@ -1,0 +1,65 @@
+"""Why a completion ended, in whatever words its server has for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from agents.records import FinishReason
+from workers.engines.protocol import EngineError
+
+_WORDS: tuple[tuple[re.Pattern[str], FinishReason | None], ...] = (
+    # The order matters: "content_filter_error" is a filter's, "tool_call_error" an error.
+    (re.compile(
+        r"filter|safety|recitation|blocklist|prohibited|spii|refus|guardrail|sensitive|toxic"
+        r"|moderat|policy|violation|blocked|^language$"), "content_filter"),
+    (re.compile(r"error_limit|length|max_?(output_|new_|completion_)?tokens|token_?limit|truncat"
+                r"|context_window|incomplete|continuation|compaction"), "length"),
+    # Not the end of an answer, but of the server's ability to give one.
+    (re.compile(
+        r"error|abort|fail|cancel|time_?out|timed_out|resource|network|overload|unavailable"
+        r"|interrupt|malformed|unexpected|disconnect|preempt|killed"), None),
+    (re.compile(r"tool|function"), "tool_calls"),
+    (re.compile(r"stop|^eos|eos_token|end_turn|^end|complete|finish|^done|normal|success"), "stop"),
+)  # fmt: skip
+
+
+def read_finish(
+    reason: str,
+    endpoint: str,
+    *,
+    has_calls: bool,
+    has_text: bool,
+    unknown: Callable[[str], object],
+) -> FinishReason:
+    """One of ours. A word that is not known, behind an answer that is there, ends it well, and
+    `unknown` is told of it; so does no word at all at the end of an answer that is whole.
+
+    Raises EngineError: retryable `unavailable` for the reasons that are the server's failures,
+    `garbage` for an unknown word behind nothing.
+    """
+    ended = _known(reason.lower())
+    if ended is None and reason:
+        if any(pattern.search(reason.lower()) for pattern, ends in _WORDS if ends is None):
+            raise EngineError(
+                f"{endpoint} broke a completion off with finish_reason {reason!r}",
+                kind="unavailable",
+                retryable=True,
+            )
+        if not (has_calls or has_text):
+            raise EngineError(
+                f"{endpoint} ended a completion without text or call, with the unknown "
+                f"finish_reason {reason!r}",
+                kind="garbage",
+            )
+        unknown(reason)
+    if ended in ("length", "content_filter"):
+        return ended
+    return "tool_calls" if has_calls else "stop"
+
+
+def _known(reason: str) -> FinishReason | None:
+    for pattern, ended in _WORDS:
+        if pattern.search(reason):
+            return ended
+    return None

@@ -1,0 +1,127 @@
+"""What one endpoint takes: as its settings say, and as its refusals teach.
+
+A field that an endpoint refuses is left out from then on, for as long as this process lives, and
+said once in the log. What it samples with is then the endpoint's default. Only fields whose
+absence leaves the answer an answer are left out so: never the tools, the schema, the limit of
+tokens, or what the ledger relies on (`stream_options`: it asks for the usage).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import cast
+
+from workers.engines.openai.complaints import Complaint
+from workers.engines.openai.errors import Refused
+from workers.engines.settings import ModelSettings
+
+_STATUSES = frozenset({400, 422, 500, 501})
+_LEFT_OUT_IN_ORDER = ("seed", "n", "top_p", "stop", "temperature", "stream")
+"""The least loss first: where an endpoint takes only one of two, the first is left out."""
+_LIMITS = ("max_tokens", "max_completion_tokens")
+_REFUSES = re.compile(
+    r"unsupported|not (\w+ )?(support|permit|allow|accept|recogni|available|applicable|implemented)"
+    r"|(un|not )(known|recogni[sz]ed|expected)|unknown|unrecogni|unexpected|\bextra\b"
+    r"|cannot find field|no such (field|parameter)|only the default|deprecated|isn't supported"
+    r"|\bonly\b.{0,30}\b(support|allow|accept)|cannot (both )?be (used|specified|set)"
+    r"|does ?n[o']t (support|accept|allow)|must be 1\b|(strictly positive|greater than 0\b)"
+    r"|not both|no longer"
+)
+_SETTINGS = {
+    "response_format": "json_schema = false",
+    "top_k": "top_k = false",
+    "return_token_ids": "token_ids = false",
+    "logprobs": 'logprobs = "none"',
+    "chat_template_kwargs": "template_options = {}",
+    "stream_options": 'leave_out = ["stream_options"] (where streams report their usage all the '
+    'same) or leave_out = ["stream"]',
+    "max_tokens": "max_tokens_field",
+    "max_completion_tokens": "max_tokens_field",
+}
+
+
+class Habits:
+    """Of one endpoint and model."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        self.left_out: set[str] = set(settings.leave_out)
+        self.limit_field = _limit_field(settings)
+        self.no_content: str | None = ""
+        """The content of an assistant's turn that has calls alone. Most servers take the empty
+        text; some refuse null, some the empty text."""
+        self.answers_n = True
+        """More than one completion per request comes when asked for."""
+        self._other_limit_tried = settings.max_tokens_field != "auto"
+
+    def learn(self, refusal: Refused, body: Mapping[str, object]) -> str | None:
+        """Take from a refusal what to send from now on; says what that is, None if nothing can be
+        learnt."""
+        if refusal.kind not in ("bad_request", "unavailable") or refusal.status not in _STATUSES:
+            return None
+        complaint, words = refusal.complaint, _words(refusal.complaint)
+        if not _REFUSES.search(words):
+            return self._learn_content(words, body)
+        for name in _LIMITS:
+            if name in body and _names(name, complaint, words):
+                return self._learn_limit(name)
+        named = [
+            name for name in _LEFT_OUT_IN_ORDER if name in body and _names(name, complaint, words)
+        ]
+        by_name = [name for name in named if name in complaint.fields]
+        for name in (*by_name, *named):
+            self.left_out.add(name)
+            return f"{name} is left out from now on (always: leave_out = [{name!r}])"
+        return self._learn_content(words, body)
+
+    def _learn_limit(self, name: str) -> str | None:
+        if self._other_limit_tried:
+            return None
+        self._other_limit_tried = True
+        self.limit_field = _LIMITS[1 - _LIMITS.index(name)]
+        return f"{self.limit_field} is sent in its place (always: max_tokens_field)"
+
+    def _learn_content(self, words: str, body: Mapping[str, object]) -> str | None:
+        if self.no_content is None or "content" not in words or not _sends_no_content(body):
+            return None
+        if not re.search(r"\b(non-?)?empty\b|\bblank\b|\bnull\b|\bat least\b", words):
+            return None
+        self.no_content = None
+        return "the content of turns with tool calls alone is sent as null"
+
+
+def advice(refusal: Refused, body: Mapping[str, object]) -> str | None:
+    """The setting that keeps an endpoint from being asked for what it refuses."""
+    words = _words(refusal.complaint)
+    if refusal.kind != "bad_request" or not _REFUSES.search(words):
+        return None
+    for name, setting in _SETTINGS.items():
+        if name in body and _names(name, refusal.complaint, words):
+            return f"if the endpoint has no {name}, set {setting} in its [models] table"
+    return None
+
+
+def _limit_field(settings: ModelSettings) -> str:
+    if settings.max_tokens_field != "auto":
+        return settings.max_tokens_field
+    return "max_completion_tokens" if settings.base_url is None else "max_tokens"
+
+
+def _words(complaint: Complaint) -> str:
+    return " ".join((complaint.message, *complaint.codes)).lower()[:4000]
+
+
+def _names(name: str, complaint: Complaint, words: str) -> bool:
+    if name in complaint.fields:
+        return True
+    if name in ("n", "stop", "stream"):  # words of their own: only as a field's name
+        return (
+            re.search(rf"['\"`]{name}['\"`]|\b{name} ?(>|=|must|parameter|is not)", words)
+            is not None
+        )
+    return re.search(rf"(?<![\w]){name}(?![\w])", words) is not None
+
+
+def _sends_no_content(body: Mapping[str, object]) -> bool:
+    turns = cast(list[Mapping[str, object]], body["messages"])
+    return any("tool_calls" in turn and turn["content"] == "" for turn in turns)

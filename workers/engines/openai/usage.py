@@ -1,0 +1,135 @@
+"""What an endpoint says that an answer costs, whatever shape its server gives it.
+
+Nothing is estimated: each number is one that the endpoint wrote, or the difference of two. Where
+servers disagree about what a number holds, `total_tokens` tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from typing import cast
+
+from agents.records import Usage
+
+MAX_TOKENS = 2**40
+"""No call has more: an endpoint that says so talks nonsense, and sums stay in 64 bits."""
+
+RawUsage = dict[str, object]
+
+
+class UnreadableUsage(Exception):
+    """The numbers contradict each other or are none."""
+
+
+def usage_in(payload: Mapping[str, object]) -> RawUsage | None:
+    """Where servers put it: beside the choices, within one (Moonshot), in a field of their own
+    (Groq's streams)."""
+    places: list[object] = [payload.get("usage")]
+    own = payload.get("x_groq")
+    if isinstance(own, dict):
+        places.append(cast(RawUsage, own).get("usage"))
+    choices = payload.get("choices")
+    if isinstance(choices, list):
+        for choice in cast(list[object], choices):
+            if isinstance(choice, dict):
+                places.append(cast(RawUsage, choice).get("usage"))
+    for place in places:
+        if isinstance(place, dict) and place:
+            return cast(RawUsage, place)
+    return None
+
+
+def merged(known: RawUsage | None, new: RawUsage) -> RawUsage:
+    """What a stream has said so far. A later number stands in place of an earlier one; a zero or a
+    null that comes behind a number is a server's way of saying nothing."""
+    result = dict(known or {})
+    for name, value in new.items():
+        if value or name not in result:
+            result[name] = value
+    return result
+
+
+def read_usage(raw: RawUsage) -> Usage | None:
+    """The count; None where the endpoint counted nothing (no field, or zeros alone).
+
+    Servers count reasoning as a part of the completion (OpenAI, vLLM) or beside it (xAI, Gemini),
+    cached tokens as a part of the prompt or beside it (Anthropic's count). Of the readings that
+    `total_tokens` fits, the first is taken; without one, whatever is more than its whole stands
+    beside it. What the total has over all of them was generated unseen, as Gemini's thoughts are.
+    Raises UnreadableUsage.
+    """
+    prompt = _number(raw, "prompt_tokens", "input_tokens")
+    completion = _number(raw, "completion_tokens", "output_tokens")
+    total = _number(raw, "total_tokens")
+    cached = _first(
+        _number(_details(raw, "prompt_tokens_details", "input_tokens_details"), "cached_tokens"),
+        _number(raw, "prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"),
+    )
+    reasoning = _first(
+        _number(
+            _details(raw, "completion_tokens_details", "output_tokens_details"), "reasoning_tokens"
+        ),
+        _number(raw, "reasoning_tokens"),
+    )
+    if total is not None and prompt is not None and completion is None and total >= prompt:
+        completion = total - prompt
+    if total is not None and completion is not None and prompt is None and total >= completion:
+        prompt = total - completion
+    if prompt is None or completion is None:
+        if not any((prompt, completion, total)):
+            return None
+        missing = "prompt_tokens" if prompt is None else "completion_tokens"
+        raise UnreadableUsage(f"it has no {missing}, and no total_tokens to tell them from")
+    if not (prompt or completion or total):
+        return None
+    whole_prompt, whole_completion = _reading(prompt, completion, cached, reasoning, total)
+    unseen = max(0, (total or 0) - whole_prompt - whole_completion)
+    return Usage(
+        prompt=whole_prompt,
+        cached=cached,
+        completion=whole_completion + unseen,
+        reasoning=reasoning or unseen,
+        source="provider",
+    )
+
+
+def _reading(
+    prompt: int, completion: int, cached: int, reasoning: int, total: int | None
+) -> tuple[int, int]:
+    """(prompt with what was cached of it, completion with its reasoning)."""
+    possible = [
+        (prompt + cached * beside_prompt, completion + reasoning * beside_completion)
+        for beside_prompt, beside_completion in product((False, True), repeat=2)
+        if (beside_prompt or cached <= prompt) and (beside_completion or reasoning <= completion)
+    ]
+    fitting = [reading for reading in possible if sum(reading) == total]
+    return (fitting or possible)[0]
+
+
+def _details(raw: RawUsage, *names: str) -> RawUsage:
+    for name in names:
+        value = raw.get(name)
+        if isinstance(value, dict):
+            return cast(RawUsage, value)
+    return {}
+
+
+def _first(*numbers: int | None) -> int:
+    return next((number for number in numbers if number is not None), 0)
+
+
+def _number(raw: RawUsage, *names: str) -> int | None:
+    """The first that is there. Some servers write 8.0 or "8"."""
+    for name in names:
+        value = raw.get(name)
+        if value is None:
+            continue
+        if isinstance(value, str):
+            value = int(value) if value.isascii() and value.isdecimal() and len(value) < 20 else -1
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise UnreadableUsage(f"{name} is no number")
+        if not 0 <= value <= MAX_TOKENS or value != int(value):
+            raise UnreadableUsage(f"{name} is no count of tokens")
+        return int(value)
+    return None
