@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
+import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from bus import scripts
+from bus import scripts, tasks
+from bus.clock import LOOK_SECONDS, Clock
 from bus.commit import Committer, Join, Outgoing
-from bus.connection import Connections, outlast
+from bus.connection import OUTAGE, Connections, is_outage, outlast
 from bus.errors import BusUnavailable, DeadlineExceeded, MessageTooLarge, Overloaded
 from bus.keys import MAX_RUN_SECONDS, Keys, Shard
 from bus.lease import LeaseKeeper
@@ -20,6 +22,8 @@ from bus.registry import Registry
 from bus.remedies import remedy
 from bus.run_state import RunState, run_state_of
 from bus.settings import BusSettings
+
+log = structlog.get_logger("bus")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,7 @@ class Admission:
     run: bytes
     """The run's record, JSON; opaque to the bus."""
     deadline: float
-    """Unix seconds, at most a day away."""
+    """Unix seconds by the bus's clock, at most a day away."""
     messages: tuple[Outgoing, ...]
     tokens_limit: int = 0
     """0 is no limit."""
@@ -61,6 +65,8 @@ class Bus:
         self.keeper = LeaseKeeper(settings)
         self.process = uuid.uuid4().hex[:12]
         """Names this process's inbox; never used again by another."""
+        self.clock = Clock()
+        self._watch: asyncio.Task[None] | None = None
         self._connections = Connections(settings)
         self._committers: dict[Shard, Committer] = {}
 
@@ -77,7 +83,34 @@ class Bus:
     async def start(self) -> None:
         """Raises `BusUnavailable` naming what is wrong and what to do."""
         await self._connections.check(wait_seconds=self._join_seconds)
+        await self._measure_clock()
         self.keeper.start()
+        self._watch = asyncio.create_task(self._keep_watch(), name="watch")
+
+    async def _measure_clock(self) -> None:
+        await outlast(
+            "clock",
+            lambda: self.clock.measure(self.redis, self.keys),
+            give_up_after=self._join_seconds,
+            where=f"at {self.settings.safe_url}",
+        )
+        if not self.clock.measured:
+            raise BusUnavailable(
+                f"the clock of Redis at {self.settings.safe_url} can't be measured: it answers too"
+                " slowly"
+            )
+
+    async def _keep_watch(self) -> None:
+        """Follow the server's clock, for as long as the bus is joined."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                await self.clock.measure(self.redis, self.keys)
+                await self.clock.keep(self.redis, self.keys)
+            except OUTAGE as error:
+                if not is_outage(error):
+                    raise
+                log.debug("clock not measured", error=str(error))
 
     async def check_writable(self) -> None:
         """Raises `BusUnavailable` with the remedy when the server takes no writes now."""
@@ -89,6 +122,8 @@ class Bus:
             ) from error
 
     async def close(self) -> None:
+        if self._watch is not None:
+            await tasks.end([self._watch])
         self.keeper.stop()
         await self._connections.close()
 
@@ -125,9 +160,9 @@ class Bus:
                     f"run {admission.run_id}: {len(body)} bytes; the limit is "
                     f"{settings.max_message_bytes} (max_message_bytes)"
                 )
-        if admission.deadline > time.time() + MAX_RUN_SECONDS + 60:
+        if self.clock.left(admission.deadline) > MAX_RUN_SECONDS + 60:
             raise ValueError("a run's deadline is at most one day away")
-        if admission.deadline + settings.retention_seconds <= time.time():
+        if self.clock.left(admission.deadline) + settings.retention_seconds <= 0:
             # Its key would be gone before anybody could end the run.
             raise DeadlineExceeded(f"run {admission.run_id}: its deadline is long past")
         keys = [
@@ -219,7 +254,11 @@ class Bus:
             int(self.settings.history),
             int(only_if_overdue),
         ]
-        result = await outlast("end run", lambda: scripts.call(self.redis, "end", keys, args))
+
+        async def end() -> bytes:
+            return await scripts.call(self.redis, "end", keys, [*args, self.clock.now_ms()])
+
+        result = await outlast("end run", end)
         return result == b"ended"
 
     async def cancel(self, run_id: str, reason: str = "cancelled by its user") -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -138,7 +137,7 @@ async def replay(bus: Bus, letter_id: str) -> str:
             f"dead letter {letter_id} can't be replayed: {error}; `runtime dead show {letter_id}` "
             f"has it whole, `runtime dead purge {letter_id}` deletes it"
         ) from error
-    deadline = max(envelope.deadline, time.time() + REPLAY_SECONDS)
+    deadline = max(envelope.deadline, bus.clock.now() + REPLAY_SECONDS)
     again = envelope.model_copy(update={"attempt": 0, "deadline": deadline})
     is_request = bool(envelope.reply_key)
     result = await scripts.call(

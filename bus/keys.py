@@ -18,11 +18,13 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p:s}:inbox:<process>` | stream: replies and notices for one process | inbox life |
 | `{p:s}:request:<key>` | hash: state, result and waiters of a request | request life |
 | `{p:s}:lock:<name>` | string: who sweeps now | one sweep |
+| `{p:s}:shift` | hash: what scripts add to the server's time, and who knows | stream life |
 | `{p:s}:history` | stream: audit, only with `history` on | stream life |
 | `{p}:worker:<name>` | string: presence of one worker | three beats |
 | `{p}:workers` | sorted set: worker names by last beat | stream life |
 | `{p}:policies` | hash: versions of each policy, and the one in use | policy life |
 | `{p}:policy-changes` | stream: names of policies that changed | policy life |
+| `{p}:clock` | hash: the deployment's time against the server's (`bus.clock`) | stream life |
 | `{p}:probe` | string: whether the server takes writes | a second |
 
 *Stream life* is renewed by every writer and by every sweep, of what several groups read by every
@@ -91,6 +93,10 @@ class Shard:
         return self._key("lock", name)
 
     @property
+    def shift(self) -> str:
+        return self._key("shift")
+
+    @property
     def active(self) -> str:
         return self._key("active")
 
@@ -135,6 +141,10 @@ class Keys:
     def probe(self) -> str:
         """Written to find out whether the server takes writes; nobody reads it."""
         return f"{{{self.prefix}}}:probe"
+
+    @property
+    def clock(self) -> str:
+        return f"{{{self.prefix}}}:clock"
 
     @property
     def workers(self) -> str:

@@ -59,6 +59,8 @@ class LogConsumer:
         self._silent = max(4 * settings.lease_seconds, 5 * settings.block_seconds)
         """Seconds after which a reader of the group that holds nothing is gone."""
         self._next_reap = time.monotonic() + self._silent
+        self._jumps = -1
+        """Of the server's clock, when the group's leases were last begun anew."""
 
     def drain(self) -> None:
         self._draining.set()
@@ -109,6 +111,9 @@ class LogConsumer:
             self.group, self.name, {self.key: "0"}, count=self._count
         )
         found = own[0][1] if own else []
+        if self._jumps != (jumps := self.bus.clock.jumps):
+            await scripts.call(self.bus.redis, "rebase", [self.key], [self.group])
+            self._jumps = jumps
         if not found:
             _, found, _ = await self.bus.redis.xautoclaim(
                 self.key, self.group, self.name, self.bus.settings.lease_ms, "0-0",

@@ -40,7 +40,7 @@ class PolicyVersion(BaseModel):
     path: str
     """Of the adapter, as every worker that serves the policy sees it."""
     published: float
-    """Unix seconds."""
+    """Unix seconds by the bus's clock."""
 
 
 class Policy(BaseModel):
@@ -135,7 +135,8 @@ async def change(bus: Bus, name: str, to: Callable[[Policy], Policy]) -> Policy:
     keys = [bus.keys.policies, bus.keys.policy_changes]
     while True:
         before: bytes = await bus.redis.hget(bus.keys.policies, name) or b""  # pyright: ignore
-        after = to(_read(before) if before else Policy(name=name))
+        known = _read(before) if before else Policy(name=name)
+        after = _stamped(to(known), known, bus.clock.now())
         args = [name, before, after.model_dump_json().encode(), POLICY_LIFE_MS]
         if await scripts.call(bus.redis, "policy", keys, args):
             return after
@@ -182,6 +183,16 @@ async def follow(bus: Bus) -> AsyncGenerator[list[Policy]]:
         except OUTAGE:
             failures += 1
             await asyncio.sleep(pause_before(failures))
+
+
+def _stamped(policy: Policy, before: Policy, now: float) -> Policy:
+    """With its new versions published now: by the bus's clock, whatever machine made them."""
+    known = {each.version for each in before.versions}
+    versions = tuple(
+        each if each.version in known else each.model_copy(update={"published": now})
+        for each in policy.versions
+    )
+    return policy.model_copy(update={"versions": versions})
 
 
 def _read(body: bytes) -> Policy:

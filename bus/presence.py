@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -34,7 +33,8 @@ class WorkerPresence(BaseModel):
     host: str = Field(default_factory=socket.gethostname)
     pid: int = Field(default_factory=os.getpid)
     version: str = ""
-    started: float = Field(default_factory=time.time)
+    started: float = 0.0
+    """Unix seconds by the bus's clock; when it was first announced, if not given."""
     state: str = "starting"
     """`starting`, `ready` or `draining`."""
     busy: int = 0
@@ -43,6 +43,9 @@ class WorkerPresence(BaseModel):
     details: dict[str, Any] = Field(default_factory=dict)
     """What this kind of worker has to tell (models, engine totals, rows written)."""
     beat: float = 0.0
+    """When it last said so, in Unix seconds by the bus's clock."""
+    skew: float = 0.0
+    """Seconds that the wall clock of its machine is ahead of the bus's."""
 
 
 async def announce(
@@ -52,12 +55,15 @@ async def announce(
     others may wait to be told."""
     news = news or asyncio.Event()
     failing = False
-    name = describe().name
+    name, started = describe().name, bus.clock.now()
     try:
         while True:
             news.clear()
             try:
-                await beat(bus, describe())
+                presence = describe()
+                if not presence.started:
+                    presence = presence.model_copy(update={"started": started})
+                await beat(bus, presence)
                 failing = False
             except OUTAGE as error:
                 if not failing:
@@ -75,8 +81,9 @@ async def announce(
 
 async def beat(bus: Bus, presence: WorkerPresence) -> None:
     """Say once that this worker is there."""
-    now = time.time()
-    body = presence.model_copy(update={"beat": now}).model_dump_json()
+    now = bus.clock.now()
+    told = {"beat": now, "skew": round(bus.clock.skew, 3)}
+    body = presence.model_copy(update=told).model_dump_json()
     async with bus.redis.pipeline(transaction=False) as pipe:
         pipe.set(bus.keys.worker(presence.name), body, px=int(3 * BEAT * 1000))
         pipe.zadd(bus.keys.workers, {presence.name: now})
@@ -92,4 +99,7 @@ async def present(bus: Bus) -> list[WorkerPresence]:
         return []
     bodies = await bus.redis.mget([bus.keys.worker(name) for name in names])
     found = [WorkerPresence.model_validate_json(body) for body in bodies if body]
+    # The server's clock may have gone back, and the time to live of its word grown with it.
+    now = bus.clock.now()
+    found = [worker for worker in found if abs(now - worker.beat) <= 3 * BEAT + 1]
     return sorted(found, key=lambda worker: (worker.kind, worker.name))

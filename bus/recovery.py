@@ -106,9 +106,13 @@ class Sweeper:
             [key, shard.delayed(stream), shard.lock(stream), shard.active, shard.history],
             [GROUP, self._consumer.name, settings.lease_ms, self._consumer.free,
              self._cursors.get(key, b"0-0"), max(1, int(settings.sweep_seconds * 500)),
-             int(settings.history), scan],
+             int(settings.history), scan, self._bus.clock.now_ms()],
         )  # fmt: skip
         if not found:
+            return 0
+        if len(found) == 1:
+            # Nobody's lease or deadline ends by a time in doubt.
+            await self._bus.clock.measure(self._bus.redis, self._bus.keys)
             return 0
         cursor, promoted, taken, overdue, late = found
         self._cursors[key] = cursor

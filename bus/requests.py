@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 
 import structlog
 
@@ -79,7 +78,7 @@ class Inbox:
         args: list[scripts.Value] = [body, REQUEST_LIFE_MS, key, envelope.guard]
         try:
             while True:
-                left = envelope.deadline - time.time()
+                left = self.bus.clock.left(envelope.deadline)
                 if left <= 0:
                     raise DeadlineExceeded(f"request {key}: no answer by its deadline")
                 answer = await outlast(

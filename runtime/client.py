@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -126,7 +125,7 @@ class Client:
             }
             files = {**of_deployment, **(prompt_files or {})}
             budget = budget or Budget()
-            now = time.time()
+            now = self.bus.clock.now()
             return Run(
                 id=run_id or new_run_id(now),
                 task=Task(environment=environment, instance=instance or {}, prompt=prompt),
@@ -193,7 +192,7 @@ class Client:
         Raises `InputError` if the parent never came that far or its workflow has no such role, and
         what `submit` raises.
         """
-        now = time.time()
+        now = self.bus.clock.now()
         try:
             made = forked(
                 parent,

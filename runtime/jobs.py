@@ -292,8 +292,8 @@ async def _serve(settings: Settings, name: str, state: StateDirectory) -> None:
             details={"jobs": sorted(busy)},
         )
 
-    started = time.time()
     async with Bus(settings.bus) as bus:
+        started = bus.clock.now()
         worker = LastingWorker(
             functions=[func(run_program, name=FUNCTION)],
             queue_name=queue_name(settings),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -65,7 +64,7 @@ async def lines(bus: Bus, limit: int, *, only_active: bool = False) -> list[RunL
                 state="active" if state.active else state.outcome,
                 workflow=run.workflow,
                 created=run.created,
-                seconds=(time.time() if state.active else state.ended) - run.created,
+                seconds=(bus.clock.now() if state.active else state.ended) - run.created,
                 tokens=state.tokens,
                 micro_dollars=state.micro_dollars,
                 answer=state.answer,

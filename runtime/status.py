@@ -4,7 +4,6 @@ every machine, and the supervisor of this one, which also knows the processes th
 from __future__ import annotations
 
 import socket
-import time
 from typing import Any
 
 import psutil
@@ -36,6 +35,8 @@ class WorkerStatus(BaseModel):
     restarts: int = 0
     reason: str = ""
     last_lines: list[str] = Field(default_factory=list)
+    skew_seconds: float = 0.0
+    """So far the wall clock of its machine is ahead of the bus's."""
     details: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -107,7 +108,7 @@ def supervisor_status(deployment: Deployment) -> dict[str, Any] | None:
 async def _heard(bus: Bus) -> list[WorkerStatus]:
     """Workers by their heartbeats. Those of a process that was killed here still echo for three
     beats; on this machine that can be told at once."""
-    now, here = time.time(), socket.gethostname()
+    now, here = bus.clock.now(), socket.gethostname()
     return [
         WorkerStatus(
             name=worker.name,
@@ -119,6 +120,7 @@ async def _heard(bus: Bus) -> list[WorkerStatus]:
             concurrency=worker.concurrency,
             version=worker.version,
             up_seconds=max(0.0, now - worker.started),
+            skew_seconds=worker.skew,
             details=worker.details,
         )
         for worker in await present(bus)

@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from bus.clock import SKEW_SECONDS
 from runtime.dialogue import harmless
 from runtime.status import Status, WorkerStatus
 from runtime.tables import figures
@@ -46,6 +47,15 @@ def rendered(status: Status) -> RenderableType:
         if worker.reason:
             parts += [Text(), Text(harmless(f"{worker.name}: {worker.reason}"), style="red")]
             parts += [Text(harmless(f"    {line}"), style="dim") for line in worker.last_lines[-5:]]
+    skewed = {
+        worker.host: worker.skew_seconds
+        for worker in status.workers
+        if abs(worker.skew_seconds) > SKEW_SECONDS
+    }
+    for host, skew in skewed.items():
+        way = "ahead of" if skew > 0 else "behind"
+        words = f"{host}: its clock is {duration(abs(skew))} {way} the bus's; set it by NTP"
+        parts += [Text(), Text(harmless(words), style="yellow")]
     if status.dead_letters:
         parts += [
             Text(),

@@ -52,8 +52,7 @@ class Pool:
         deadline = await delivery.bus.deadline_of(envelope.run_id)
         if deadline is None:
             raise RunEnded(f"run {envelope.run_id} is over")
-        started = time.time()
-        queued = max(0.0, started - delivery.published)
+        queued = max(0.0, delivery.bus.clock.now() - delivery.published)
         in_vain: list[Usage] = []
         answer: tuple[Call, ...] = ()
         try:
@@ -109,7 +108,7 @@ class Pool:
             previous_ids=payload.previous_ids,
             json_schema=payload.json_schema,
             adapter=self.policies.adapter(payload.policy or self.name),
-            deadline=deadline,
+            deadline=time.time() + delivery.bus.clock.left(deadline),
             stream=payload.stream,
         )
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pydantic
 import structlog
 
@@ -61,8 +59,8 @@ class RoleHandler:
                 handoff,
                 host,
                 worker=self._worker,
-                clock=time.time,
-                waited=time.time() - delivery.published,
+                clock=delivery.bus.clock.now,
+                waited=delivery.bus.clock.now() - delivery.published,
             )
         except RequestFailed as error:
             raise Retry(str(error)) from error

@@ -24,7 +24,9 @@ end
 redis.call('HSET', run, 'run', ARGV[2], 'state', 'active', 'deadline', ARGV[3], 'admitted', now_ms(),
   'tokens', 0, 'micro', 0, 'tokens_limit', ARGV[7], 'micro_limit', ARGV[8], 'notify', ARGV[9],
   'generation', 0)
-redis.call('PEXPIREAT', run, ARGV[3] + ARGV[6])
+-- Relative, since the server may count another time than the deployment.
+local life = ARGV[3] + ARGV[6] - now_ms()
+redis.call('PEXPIRE', run, life)
 redis.call('ZADD', active, ARGV[3], ARGV[1])
 redis.call('PEXPIRE', active, STREAM_LIFE)
 -- A fork inherits the beginning of another run's journal, and the joins it left open.
@@ -34,7 +36,7 @@ for i = 1, steps do
   redis.call('RPUSH', KEYS[5], ARGV[a])
   a = a + 1
 end
-if steps > 0 then redis.call('PEXPIREAT', KEYS[5], ARGV[3] + ARGV[6]) end
+if steps > 0 then redis.call('PEXPIRE', KEYS[5], life) end
 for i = 1, joins do
   redis.call('HSET', run, 'join:' .. ARGV[a], ARGV[a + 1],
     'then:' .. ARGV[a], KEYS[5 + i] .. '\n' .. ARGV[a + 2])

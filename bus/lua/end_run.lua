@@ -15,9 +15,22 @@ local INBOX_LIFE = 600000
 -- answer that goes again after a lost connection.
 local SETTLED_LIFE = 60000
 
+-- The deployment's time: the server's, and what it has jumped by (bus/clock.py). Every key of a
+-- script carries the hash tag of the one that holds the shift.
+local function shift_key()
+  return string.match(KEYS[1], '^{[^}]*}:') .. 'shift'
+end
+
 local function now_ms()
   local t = redis.call('TIME')
-  return t[1] * 1000 + math.floor(t[2] / 1000)
+  local shift = redis.call('HGET', shift_key(), 'ms') or 0
+  return t[1] * 1000 + math.floor(t[2] / 1000) + shift
+end
+
+-- Whether the caller's count of the time (ms) agrees. If not, one of the two is wrong, the server's
+-- clock has jumped perhaps, and nothing may be decided by it.
+local function witnessed(now, count)
+  return math.abs(now - tonumber(count)) <= 5000
 end
 
 local function audit(on, key, ...)
@@ -37,6 +50,25 @@ local function holds(stream, group, id, consumer, count)
     error(p)
   end
   return p[1] ~= nil and p[1][2] == consumer and p[1][4] == tonumber(count)
+end
+
+-- Begin every lease of a stream anew, with its holder: as if all had been renewed just now.
+-- Once for each jump of the server's clock: it counts the age of a lease by its own, so a jump ends
+-- all leases at once, or puts off their end.
+local function rebase(stream, group)
+  local shift = redis.call('HMGET', shift_key(), 'ms', stream)
+  if (shift[1] or '0') == (shift[2] or '0') then return end
+  redis.call('HSET', shift_key(), stream, shift[1])
+  local first = '-'
+  while true do
+    local seen = redis.pcall('XPENDING', stream, group, first, '+', 1000)
+    if seen.err then return end
+    for _, entry in ipairs(seen) do
+      redis.call('XCLAIM', stream, group, entry[2], 0, entry[1], 'JUSTID')
+    end
+    if #seen < 1000 then return end
+    first = '(' .. seen[#seen][1]
+  end
 end
 
 local function settle(stream, group, id)

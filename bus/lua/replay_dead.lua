@@ -21,16 +21,15 @@ if ARGV[3] ~= '' then
     redis.call('HSET', run, 'state', 'active', 'deadline', ARGV[4])
     redis.call('HDEL', run, 'outcome', 'answer', 'reason', 'ended', 'failure')
     redis.call('HINCRBY', run, 'generation', 1)
-    for _, key in ipairs({run, KEYS[6], KEYS[7], KEYS[8]}) do
-      redis.call('PEXPIREAT', key, ARGV[4] + ARGV[5])
-    end
+    local life = ARGV[4] + ARGV[5] - now_ms()
+    for _, key in ipairs({run, KEYS[6], KEYS[7], KEYS[8]}) do redis.call('PEXPIRE', key, life) end
     redis.call('ZADD', KEYS[4], ARGV[4], ARGV[3])
     redis.call('PEXPIRE', KEYS[4], STREAM_LIFE)
     local kept = {}
     local fields = redis.call('HGETALL', run)
     for i = 1, #fields, 2 do
       if string.sub(fields[i], 1, 6) == 'asked:' then
-        keep_requests(fields[i + 1], ARGV[4] + ARGV[5] - now_ms())
+        keep_requests(fields[i + 1], life)
       end
       local ms, seq, stream = string.match(fields[i], '^kept:(%d+)%-(%d+) (.*)$')
       if ms then

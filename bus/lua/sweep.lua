@@ -2,16 +2,21 @@
 -- One look at one work stream: due retries go back to it, expired leases come to the caller.
 -- KEYS: work stream, delayed set, sweep lock, active, history
 -- ARGV: group, consumer, lease ms, free places of the caller, cursor, lock ms, history flag,
---       entries to look at
--- Returns {} if another worker sweeps now, else
+--       entries to look at, the caller's count of the time (ms)
+-- Returns {} if another worker sweeps now, {'time'} if the caller and the server disagree about it
+-- (nothing was done), else
 --       {next cursor, promoted, {{id, envelope, delivery count}…}, {overdue run ids…}, late}
 -- A caller without a free place takes nothing, and leaves the lock to one that has. `late`: how many
 -- expired leases were seen for which the caller has no place.
 -- Race closed: many workers that claim the same entries; a scan that always starts at 0-0 and
 -- never reaches later entries (the cursor is the caller's to keep).
-local free = tonumber(ARGV[4])
-if free > 0 and not redis.call('SET', KEYS[3], ARGV[2], 'NX', 'PX', ARGV[6]) then return {} end
 local now = now_ms()
+if not witnessed(now, ARGV[9]) then return {'time'} end
+local free = tonumber(ARGV[4])
+-- A lock that would last longer than any is taken for is of a time before the server's clock jumped.
+if free > 0 and redis.call('PTTL', KEYS[3]) > tonumber(ARGV[6]) then redis.call('DEL', KEYS[3]) end
+if free > 0 and not redis.call('SET', KEYS[3], ARGV[2], 'NX', 'PX', ARGV[6]) then return {} end
+rebase(KEYS[1], ARGV[1])
 redis.call('PEXPIRE', KEYS[1], STREAM_LIFE)
 redis.call('PEXPIRE', KEYS[2], STREAM_LIFE)
 redis.call('PEXPIRE', KEYS[4], STREAM_LIFE)

@@ -390,7 +390,8 @@ class BusMachine(RuleBasedStateMachine):
                 self.bus.redis, "sweep",
                 [key, self.shard.delayed(stream), self.shard.lock(stream), self.shard.active,
                  self.shard.history],
-                [GROUP, worker, LEASE_MS, free, "0-0", 1000, 1, 5000],
+                [GROUP, worker, LEASE_MS, free, "0-0", 1000, 1, 5000,
+                 self.bus.clock.now_ms()],
             )  # fmt: skip
             await self.bus.redis.delete(self.shard.lock(stream))
             return found
@@ -423,7 +424,8 @@ class BusMachine(RuleBasedStateMachine):
                 self.bus.redis, "sweep",
                 [self.shard.work(stream), key, self.shard.lock(stream), self.shard.active,
                  self.shard.history],
-                [GROUP, "sweeper", LEASE_MS, 0, "0-0", 1000, 1, 5000],
+                [GROUP, "sweeper", LEASE_MS, 0, "0-0", 1000, 1, 5000,
+                 self.bus.clock.now_ms()],
             )  # fmt: skip
             await self.bus.redis.delete(self.shard.lock(stream))
             assert found[1] == len(members)

@@ -108,7 +108,7 @@ def test_a_clock_that_differs_from_that_of_redis_is_named(
     says: str | None,
 ) -> None:
     real = time.time
-    monkeypatch.setattr("runtime.doctor.time.time", lambda: real() + ahead)
+    monkeypatch.setattr("bus.clock.time.time", lambda: real() + ahead)
     settings = load("scripted", redis_url=shared_server.url, environ={})
     found = {each.subject: each for each in examine(settings, StateDirectory(tmp_path))}
     assert found["redis"].level in ("ok", "warn")

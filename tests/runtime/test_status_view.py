@@ -22,3 +22,16 @@ def test_words_of_workers_are_shown_as_they_are_and_nothing_obeys_them() -> None
     Console(file=out, width=200).print(rendered(Status(phase="ready", workers=[judge, tool])))
     assert "refuses: pip install '.[bench]'" in out.getvalue()
     assert "town: [/red] \\u001b[2J gone" in out.getvalue()
+
+
+def test_a_machine_whose_clock_is_wrong_is_named_once() -> None:
+    workers = [
+        WorkerStatus(name=f"slm-{n}", kind="slm", state="ready", host="far", skew_seconds=7200.4)
+        for n in range(2)
+    ]
+    fine = WorkerStatus(name="gpu-0", kind="gpu", state="ready", host="near", skew_seconds=0.1)
+    out = io.StringIO()
+    Console(file=out, width=200).print(rendered(Status(phase="ready", workers=[*workers, fine])))
+    shown = out.getvalue()
+    assert shown.count("its clock is 2.0 h ahead of the bus's; set it by NTP") == 1
+    assert "near:" not in shown

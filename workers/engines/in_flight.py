@@ -18,7 +18,9 @@ class Ticket:
 
     def __init__(self, request: GenerateRequest) -> None:
         self.request_id = request.id
-        self.deadline = request.deadline
+        left = None if request.deadline is None else request.deadline - time.time()
+        self._ends = None if left is None else time.monotonic() + left
+        """By a clock that nobody sets: it may be long until then."""
         self._cancelled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tell: Callable[[EngineError], object] | None = None
 
@@ -56,7 +58,7 @@ class Ticket:
 
     def seconds_left(self) -> float | None:
         """Until the deadline, never negative; `None` without one."""
-        return None if self.deadline is None else max(0.0, self.deadline - time.time())
+        return None if self._ends is None else max(0.0, self._ends - time.monotonic())
 
     async def guard(
         self,

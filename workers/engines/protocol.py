@@ -60,7 +60,8 @@ class GenerateRequest(Record):
     json_schema: JsonObject | None = None
     adapter: str | None = None
     deadline: float | None = None
-    """Unix seconds. An engine stops there with `EngineDeadline`."""
+    """Unix seconds by the clock of this machine, as it stands when the engine is asked. An engine
+    stops there with `EngineDeadline`."""
     stream: bool = False
 
 

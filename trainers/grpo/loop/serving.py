@@ -36,7 +36,7 @@ async def serve(
     earlier = {each.policy: str(each.folder.resolve()) for each in before}
     versions: dict[str, int] = {}
     for each in chosen:
-        path, began = str(each.folder.resolve()), time.time()
+        path, began = str(each.folder.resolve()), bus.clock.now()
         changed = await _changed(bus, each.policy, _once(path, earlier.get(each.policy)), wait)
         published = changed.policy.published_at(changed.policy.current)
         if changed.refusals and published is not None and published < began:

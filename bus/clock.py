@@ -1,0 +1,161 @@
+"""The deployment's time: the clock of the Redis server, as every process of it counts.
+
+Deadlines, due times, beats and ages are compared between machines whose clocks differ, so none of
+them is ever taken from a machine's own wall clock. A process measures the server's `TIME` when it
+joins and counts on from there by a clock that no `settimeofday` moves; it measures again every
+`LOOK_SECONDS`.
+
+*The server's own clock* may jump, too: a restart on another machine, a late NTP. Then a shift is
+agreed on, kept beside the data and added to `TIME` by every script, so that the deployment's time
+runs on and no deadline comes hours early or late. Who is wrong where a process and the server
+disagree? Everyone who agrees with the server notes its time (`last`). If that note is recent, the
+server's clock has run evenly, and the process is wrong (its machine was suspended); else the server
+has jumped. A server never runs backwards: time before `last` is a jump as well.
+
+Scripts that act on time (`sweep`, `end`) also take the caller's count as a witness, and decide
+nothing where the two disagree: between a jump and its discovery nobody is harmed.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import structlog
+from redis.asyncio import Redis
+
+from bus import scripts
+
+if TYPE_CHECKING:
+    from bus.keys import Keys
+
+log = structlog.get_logger("bus.clock")
+
+LOOK_SECONDS = 2.0
+"""Between two measurements."""
+AGREE_SECONDS = 2.0
+"""A process and the server that are no further apart than this, and half a round trip, agree."""
+WITNESS_MS = 5000
+"""As far may a script's time be from its caller's count when it decides by it. More than a command
+usually waits for a busy server, less than any lease of a deployment in earnest."""
+RECENT_SECONDS = 10.0
+"""A note of the server's time that is no older says that its clock has run evenly."""
+SKEW_SECONDS = 2.0
+"""A machine whose wall clock is further off is told so."""
+_TRIES = 5
+_GOOD_ROUND_TRIP = 0.25
+
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Goes on while the machine sleeps, where the kernel has such a clock."""
+
+
+def _steady() -> float:
+    return time.clock_gettime(_STEADY)
+
+
+class Clock:
+    """Of one process. Before it is first measured it has nothing but the machine's wall clock."""
+
+    def __init__(self) -> None:
+        self.measured = False
+        self.uncertainty = 0.0
+        """Half a round trip of the measurement that it counts from, in seconds."""
+        self.jumps = 0
+        """Changes of the server's clock that were noticed, here or by others."""
+        self._time = 0.0
+        self._at = 0.0
+        self._shift: int | None = None
+        self._told = 0.0
+
+    def now(self) -> float:
+        """Unix seconds by the server's clock."""
+        return self._time + (_steady() - self._at) if self.measured else time.time()
+
+    def left(self, deadline: float) -> float:
+        """Seconds until a deadline of the deployment's time; negative past it."""
+        return deadline - self.now()
+
+    def now_ms(self) -> int:
+        return int(self.now() * 1000)
+
+    @property
+    def skew(self) -> float:
+        """Seconds that this machine's wall clock is ahead of the deployment's time."""
+        return time.time() - self.now()
+
+    async def measure(self, redis: Redis, keys: Keys) -> None:
+        """Compare with the server, and agree on whose time it is. Raises what Redis raises."""
+        for _ in range(_TRIES):
+            if await self._measured(redis, keys):
+                break
+        self._tell_of_skew()
+
+    async def _measured(self, redis: Redis, keys: Keys) -> bool:
+        """False where it must be done again: the answer was slow, or another process was quicker
+        to agree on a shift."""
+        sent = _steady()
+        async with redis.pipeline(transaction=True) as pipe:
+            pipe.time()
+            pipe.hmget(keys.clock, ["shift", "last"])
+            (seconds, micro), (shift, last) = await pipe.execute()
+        back = _steady()
+        half, middle = (back - sent) / 2, (back + sent) / 2
+        server, known = seconds + micro / 1e6, int(shift or 0)
+        noted = int(last) / 1000 if last is not None else None
+        theirs = server + known / 1000
+        ours = self._time + (middle - self._at) if self.measured else theirs
+        behind = noted is not None and server < noted - AGREE_SECONDS
+        if not self.measured and noted is not None and behind:
+            ours = noted + known / 1000
+        apart = theirs - ours
+        evenly = noted is not None and not behind and server - noted <= RECENT_SECONDS
+        jumped = abs(apart) > AGREE_SECONDS + half and not evenly
+        if jumped and half > _GOOD_ROUND_TRIP:
+            return False
+        wanted = known - round(apart * 1000) if jumped else known
+        args: list[scripts.Value] = [known, wanted, int(server * 1000)]
+        if await scripts.call(redis, "clock", [keys.clock], args) == 0:
+            return False
+        if jumped:
+            log.warning(
+                "the server's clock jumped",
+                seconds=round(apart, 1),
+                effect="none: the deployment's time runs on",
+            )
+            theirs = ours
+        elif self.measured and abs(apart) > AGREE_SECONDS + half:
+            log.warning("this process was behind the server's clock", seconds=round(apart, 1))
+        await self._spread(redis, keys, wanted)
+        self._time, self._at = theirs, middle
+        self.uncertainty, self.measured = half, True
+        return True
+
+    async def _spread(self, redis: Redis, keys: Keys, shift: int) -> None:
+        """Give every shard's scripts the shift: they may read keys of their own hash tag only."""
+        if self._shift is not None and shift != self._shift:
+            self.jumps += 1
+        if shift != self._shift:
+            for shard in keys.all_shards():
+                await scripts.call(redis, "shift", [shard.shift], [shift])
+        self._shift = shift
+
+    async def keep(self, redis: Redis, keys: Keys) -> None:
+        """Renew what a flush or a restart without data has taken from the shards' scripts."""
+        if self._shift:
+            for shard in keys.all_shards():
+                await scripts.call(redis, "shift", [shard.shift], [self._shift])
+
+    def _tell_of_skew(self) -> None:
+        skew = self.skew
+        if abs(skew - self._told) <= SKEW_SECONDS:
+            return
+        self._told = skew if abs(skew) > SKEW_SECONDS else 0.0
+        if self._told:
+            log.warning(
+                "this machine's clock is wrong",
+                seconds_ahead=round(skew, 1),
+                effect="none on runs, which go by the server's clock; log lines have a wrong time",
+                remedy="set it by NTP",
+            )
+        else:
+            log.info("this machine's clock is right again", seconds_ahead=round(skew, 3))

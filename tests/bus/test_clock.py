@@ -1,0 +1,188 @@
+"""The deployment's time: the server's, whatever machines' clocks say and wherever it jumps."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from bus import Bus, BusSettings, Delivery, WorkerPresence, present
+from bus.clock import Clock
+from bus.presence import beat
+from tests.bus.payloads import Note, admit
+from tests.bus.serving import ended, finishing, serving, until
+from tests.bus.worker_process import worker_process
+from tests.conftest import quick_settings
+from tests.redis_process import RedisProcess, servers
+from tests.shifted_clock import ShiftedClock, shifted_clock
+
+HOURS = 7200.0
+JUMPS = [-HOURS, HOURS]
+
+
+@pytest.fixture
+def wrong(tmp_path: Path) -> ShiftedClock:
+    return shifted_clock(tmp_path)
+
+
+@pytest.fixture
+def jumping_server(wrong: ShiftedClock) -> Iterator[RedisProcess]:
+    """A server whose clock is `wrong`."""
+    found = servers()
+    with tempfile.TemporaryDirectory(prefix="sw-") as folder:
+        process = RedisProcess(next(iter(found.values())), Path(folder))
+        with wrong.lying():
+            process.start()
+        yield process
+        process.kill()
+
+
+async def outcome(bus: Bus, run_id: str) -> str:
+    return (await bus.run_state(run_id)).outcome
+
+
+@pytest.mark.parametrize("off", JUMPS)
+async def test_a_worker_whose_clock_is_hours_off_ends_no_run_and_drops_no_word(
+    bus: Bus, wrong: ShiftedClock, off: float
+) -> None:
+    await beat(bus, WorkerPresence(name="other", kind="slm"))
+    wrong.jump(off)
+    runs = [await admit(bus, seconds=30) for _ in range(8)]
+    with wrong.lying(), worker_process(bus.settings) as worker:
+        await worker.heard("ready")
+        for run in runs:
+            await ended(bus, run)
+    assert [await outcome(bus, run) for run in runs] == ["answered"] * 8
+    assert [each.name for each in await present(bus)] == ["other"]
+
+
+@pytest.mark.parametrize("off", JUMPS)
+async def test_a_client_whose_clock_is_off_is_told_so_and_counts_by_the_servers(
+    settings: BusSettings, monkeypatch: pytest.MonkeyPatch, off: float
+) -> None:
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + off)
+    with capture_logs() as lines:
+        async with Bus(settings) as bus:
+            assert abs(bus.clock.now() - real()) < 1
+            assert abs(bus.clock.skew - off) < 1
+    [line] = [line for line in lines if line["event"] == "this machine's clock is wrong"]
+    assert abs(line["seconds_ahead"] - off) < 1
+
+
+async def test_a_wall_clock_that_jumps_does_not_move_the_time_of_the_bus(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = time.time
+    before = bus.clock.now()
+    monkeypatch.setattr(time, "time", lambda: real() - HOURS)
+    assert 0 <= bus.clock.now() - before < 5
+    await bus.clock.measure(bus.redis, bus.keys)
+    assert 0 <= bus.clock.now() - before < 5
+    assert bus.clock.jumps == 0
+    assert abs(bus.clock.skew + HOURS) < 1
+
+
+@pytest.mark.parametrize("off", JUMPS)
+async def test_a_jump_of_the_servers_clock_ends_no_run_and_takes_no_lease(
+    jumping_server: RedisProcess, wrong: ShiftedClock, off: float
+) -> None:
+    taken: list[int] = []
+    go_on = asyncio.Event()
+
+    async def slow(delivery: Delivery) -> None:
+        taken.append(delivery.lease.count)
+        await go_on.wait()
+        await finishing(delivery)
+
+    settings = quick_settings(jumping_server.url)
+    async with Bus(settings) as bus, Bus(settings) as other:
+        for each in (bus, other):
+            each.registry.register("note", Note)
+        runs = [await admit(bus, seconds=60) for _ in range(4)]
+        async with serving(bus, ["planner"], slow), serving(other, ["planner"], slow):
+            await until(lambda: len(taken) == 4, "all are in work")
+            before = bus.clock.now()
+            wrong.jump(off)
+            await until(lambda: bus.clock.jumps == other.clock.jumps == 1, "both have noticed")
+            await asyncio.sleep(3 * settings.lease_seconds)  # sweeps that would take or end them
+            assert 0 < bus.clock.now() - before < 20
+            assert abs(bus.clock.now() - other.clock.now()) < 1
+            go_on.set()
+            for run in runs:
+                await ended(bus, run)
+        assert taken == [1] * 4
+        assert [await outcome(bus, run) for run in runs] == ["answered"] * 4
+
+
+@pytest.mark.parametrize("off", JUMPS)
+async def test_what_a_dead_worker_held_before_the_servers_clock_jumped_is_taken_up(
+    jumping_server: RedisProcess, wrong: ShiftedClock, off: float
+) -> None:
+    settings = quick_settings(jumping_server.url)
+    async with Bus(settings) as bus:
+        bus.registry.register("note", Note)
+        run = await admit(bus)
+        with worker_process(settings, behaviour="hold") as doomed:
+            await doomed.heard("took")
+            doomed.process.kill()
+        jumping_server.kill()
+        wrong.jump(off)
+        with wrong.lying():
+            jumping_server.start()
+        async with serving(bus, ["planner"], finishing):
+            await ended(bus, run)
+        assert await outcome(bus, run) == "answered"
+
+
+async def test_an_overdue_run_ends_by_the_deployments_time_after_a_jump(
+    jumping_server: RedisProcess, wrong: ShiftedClock
+) -> None:
+    settings = quick_settings(jumping_server.url)
+    async with Bus(settings) as bus:
+        bus.registry.register("note", Note)
+        wrong.jump(-HOURS)
+        await until(lambda: bus.clock.jumps == 1, "it has noticed")
+        run = await admit(bus, stream="nobody", seconds=1)
+        async with serving(bus, ["planner"], finishing):
+            await ended(bus, run)
+        assert await outcome(bus, run) == "deadline"
+
+
+async def test_a_process_that_was_suspended_takes_the_time_of_the_others(bus: Bus) -> None:
+    late = Clock()
+    await late.measure(bus.redis, bus.keys)
+    late._at += HOURS  # pyright: ignore[reportPrivateUsage] - as if its steady clock had stood still
+    await late.measure(bus.redis, bus.keys)
+    assert abs(late.now() - bus.clock.now()) < 1
+    assert late.jumps == bus.clock.jumps == 0
+
+
+async def test_the_first_to_join_after_the_servers_clock_went_back_goes_on_from_before(
+    jumping_server: RedisProcess, wrong: ShiftedClock
+) -> None:
+    settings = quick_settings(jumping_server.url)
+    async with Bus(settings) as bus:
+        before = bus.clock.now()
+    wrong.jump(-HOURS)
+    async with Bus(settings) as bus:
+        assert -1 < bus.clock.now() - before < 20
+
+
+async def test_a_word_of_before_the_jump_fades_by_the_deployments_time(
+    jumping_server: RedisProcess, wrong: ShiftedClock
+) -> None:
+    async with Bus(quick_settings(jumping_server.url)) as bus:
+        await beat(bus, WorkerPresence(name="dead", kind="slm"))
+        wrong.jump(-HOURS)
+
+        async def nobody() -> bool:
+            return await present(bus) == []
+
+        await until(nobody, "it has faded")
+        assert await bus.redis.exists(bus.keys.worker("dead"))

@@ -1,0 +1,55 @@
+"""Processes whose wall clock is wrong, and may jump while they run: their C library is told so."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).with_suffix(".c")
+
+
+class ShiftedClock:
+    """One wrong clock; the processes that are started within `lying` go by it."""
+
+    def __init__(self, library: Path, file: Path) -> None:
+        self._library = library
+        self._file = file
+        self.jump(0)
+
+    def jump(self, seconds: float) -> None:
+        """From now on it is off by so much."""
+        with self._file.open("r+b" if self._file.exists() else "w+b") as file:
+            file.write(struct.pack("=q", int(seconds * 1e9)))
+
+    @contextmanager
+    def lying(self) -> Generator[None]:
+        before = {name: os.environ.get(name) for name in ("LD_PRELOAD", "SHIFTED_CLOCK")}
+        os.environ |= {"LD_PRELOAD": str(self._library), "SHIFTED_CLOCK": str(self._file)}
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+
+
+def shifted_clock(folder: Path) -> ShiftedClock:
+    """Skips where no program can be compiled or preloaded."""
+    compiler = shutil.which("cc")
+    if compiler is None or not sys.platform.startswith("linux"):
+        pytest.skip("no C compiler on this machine, or no Linux")
+    library = folder / "shifted_clock.so"
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE)], check=True
+    )
+    return ShiftedClock(library, folder / "offset")
