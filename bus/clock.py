@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 from redis.asyncio import Redis
+from redis.exceptions import ResponseError
 
 from bus import scripts
+from bus.connection import is_outage
 
 if TYPE_CHECKING:
     from bus.keys import Keys
@@ -94,7 +96,7 @@ class Clock:
         """False where it must be done again: the answer was slow, or another process was quicker
         to agree on a shift."""
         sent = _steady()
-        async with redis.pipeline(transaction=True) as pipe:
+        async with redis.pipeline(transaction=False) as pipe:
             pipe.time()
             pipe.hmget(keys.clock, ["shift", "last"])
             (seconds, micro), (shift, last) = await pipe.execute()
@@ -114,8 +116,16 @@ class Clock:
             return False
         wanted = known - round(apart * 1000) if jumped else known
         args: list[scripts.Value] = [known, wanted, int(server * 1000)]
-        if await scripts.call(redis, "clock", [keys.clock], args) == 0:
-            return False
+        try:
+            if await scripts.call(redis, "clock", [keys.clock], args) == 0:
+                return False
+            await self._spread(redis, keys, wanted)
+        except ResponseError as error:
+            # Full, a replica, or no right to write: it can be read all the same.
+            if not is_outage(error):
+                raise
+            if jumped and self.measured:
+                return True  # Counts on as before, until a shift can be agreed on.
         if jumped:
             log.warning(
                 "the server's clock jumped",
@@ -125,7 +135,6 @@ class Clock:
             theirs = ours
         elif self.measured and abs(apart) > AGREE_SECONDS + half:
             log.warning("this process was behind the server's clock", seconds=round(apart, 1))
-        await self._spread(redis, keys, wanted)
         self._time, self._at = theirs, middle
         self.uncertainty, self.measured = half, True
         return True
