@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from agents.thinking import parted
+
 RECORDS_VERSION = 1
 
 MAX_PROMPT_CHARS = 200_000
@@ -133,7 +135,7 @@ class Usage(Record):
     """Part of `prompt` that was read from a cache."""
     completion: int = Field(ge=0)
     reasoning: int = Field(default=0, ge=0)
-    """Part of `completion` that was hidden reasoning."""
+    """Part of `completion` that was thought and not said."""
     source: Literal["provider", "engine", "tokenizer"]
 
 
@@ -171,7 +173,13 @@ class Call(Record):
     """The request's idempotency key."""
     policy: PolicyRef
     text: str
+    """What the model wrote, whole: of a local model the text of `output_ids`, thoughts and markup
+    of calls included. Whoever reads an answer out of it reads `said`."""
     tool_calls: tuple[ToolCall, ...] = ()
+    reasoning: str = ""
+    """What an endpoint gave of the model's thoughts in a field of their own."""
+    begins_in_thought: bool = False
+    """The prompt ended within a thought that the chat template had opened."""
     prompt_ids: tuple[int, ...] = ()
     output_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
@@ -190,6 +198,17 @@ class Call(Record):
     """False when the endpoint gave no ids or logprobs: `ids` are then empty."""
     extends_previous: bool = False
     """True when `prompt_ids` begin with the ids of an earlier call of the same conversation."""
+
+    @property
+    def said(self) -> str:
+        """The text without what the model only thought; empty if it came to nothing else."""
+        return parted(self.text, opened=self.begins_in_thought).said
+
+    @property
+    def thought(self) -> str:
+        """What it thought, wherever it stands."""
+        inner = parted(self.text, opened=self.begins_in_thought).thought
+        return "\n\n".join(filter(None, (self.reasoning, inner)))
 
 
 class Candidate(Record):

@@ -42,6 +42,8 @@ def call_of(
         ),
         text=done.text,
         tool_calls=done.tool_calls,
+        reasoning=done.reasoning,
+        begins_in_thought=done.begins_in_thought,
         prompt_ids=done.prompt_ids,
         output_ids=done.output_ids,
         logprobs=done.logprobs,

@@ -28,6 +28,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from agents.call_markup import without_calls, written_calls
 from agents.errors import MalformedModelOutput, RequestFailed
 from agents.payloads import MAX_PARALLEL, Subproblem
 from agents.protocols import Host
@@ -199,15 +200,19 @@ class Conversation:
 
 
 def assistant_message(call: Call) -> Message:
-    """A completion as the conversation's next turn.
+    """A completion as the conversation's next turn: what was said, and the calls.
 
     A local model's text holds its calls as markup, so it is the whole turn; an endpoint's does
-    not, and a local model that goes on from there needs the calls written out.
+    not, and a local model that goes on from there needs the calls written out. Thoughts are not
+    sent back, but in `raw_text`: there the model's own chat template decides what it keeps of them,
+    and where it keeps them the ids go on.
     """
-    whole = not call.tool_calls or "<tool_call>" in call.text
+    offered: dict[str, JsonObject] = {one.name: {} for one in call.tool_calls if one.name}
+    opened = call.begins_in_thought
+    whole = not call.tool_calls or bool(written_calls(call.text, offered, opened=opened))
     return Message(
         role="assistant",
-        content=call.text,
+        content=without_calls(call.text, offered, opened=opened) if call.tool_calls else call.said,
         tool_calls=call.tool_calls,
         raw_text=call.text if whole else None,
     )

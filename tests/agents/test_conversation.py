@@ -48,7 +48,7 @@ async def test_a_calculation_is_answered_and_the_model_goes_on(text: str) -> Non
     assert second.messages[:2] == START
     assert second.messages[2] == Message(
         role="assistant",
-        content=text,
+        content="I compute.",
         tool_calls=(wants,),
         raw_text=text if "<tool_call>" in text else None,
     )

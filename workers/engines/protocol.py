@@ -81,7 +81,13 @@ class Completion(Record):
 
     index: int = 0
     text: str
+    """Whole: thoughts that stand in it are parted from what is said by whoever reads it
+    (`agents.thinking`)."""
     tool_calls: tuple[ToolCall, ...] = ()
+    reasoning: str = ""
+    """Thoughts that an endpoint gave in a field of their own."""
+    begins_in_thought: bool = False
+    """The prompt ended within a thought that the chat template had opened."""
     prompt_ids: tuple[int, ...] = ()
     output_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()

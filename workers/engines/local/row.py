@@ -6,13 +6,14 @@ import time
 from dataclasses import dataclass, field
 
 from agents.records import FinishReason, Usage
+from agents.thinking import parted
 from workers.engines.grammar.matcher import Matcher
 from workers.engines.local.adapters import AdapterVersion
 from workers.engines.local.sampling import RowSampling, Sampled
 from workers.engines.protocol import Completion, Delta, GenerateRequest
 from workers.engines.text.chat_prompt import Prompt, TextCodec
 from workers.engines.text.text_stream import TextStream
-from workers.engines.text.tool_markup import parse_tool_calls
+from workers.engines.text.tool_markup import calls_of
 
 
 @dataclass
@@ -39,6 +40,8 @@ class Row:
     raw_logprobs: list[float] = field(default_factory=list[float])
     finish_reason: FinishReason | None = None
     _first_token: float = 0.0
+    _begins: list[int] = field(default_factory=list[int])
+    """Where in the text each token begins; those of a cut character at one place."""
 
     def __post_init__(self) -> None:
         self._stream = TextStream(self.codec, self.request.sampling.stop, self.prompt.ids[-1])
@@ -65,6 +68,7 @@ class Row:
         if token in self.end_ids:
             self.finish_reason = "stop"
         else:
+            self._begins.append(len(self._stream.text))
             text = self._stream.push(token)
             if self.matcher is not None:
                 self.matcher.consume(token)
@@ -88,10 +92,8 @@ class Row:
     def completion(self) -> Completion:
         """The finished row."""
         assert self.finish_reason is not None
-        request, text = self.request, self._stream.text
-        # Under a schema there is no markup: what looks like it stands within a JSON string.
-        callable_ = request.tools and request.json_schema is None
-        calls = parse_tool_calls(text, id_seed=f"{request.id}/{self.index}") if callable_ else ()
+        text, opened = self._stream.text, self._begins_in_thought
+        calls = calls_of(self.request, self.index, text, opened=opened)
         reason = "tool_calls" if calls and self.finish_reason == "stop" else self.finish_reason
         first = self.index == 0
         adapter, version = self._drawn_by
@@ -99,6 +101,7 @@ class Row:
             index=self.index,
             text=text,
             tool_calls=calls,
+            begins_in_thought=opened,
             prompt_ids=tuple(self.prompt.ids),
             output_ids=tuple(self.output_ids),
             logprobs=tuple(self.logprobs),
@@ -109,6 +112,7 @@ class Row:
                 prompt=len(self.prompt.ids) if first else 0,
                 cached=self.cached if first else 0,
                 completion=len(self.output_ids),
+                reasoning=self._reasoning_tokens(),
                 source="engine",
             ),
             first_token_seconds=self._first_token,
@@ -117,6 +121,21 @@ class Row:
             adapter=adapter,
             adapter_version=version,
         )
+
+    @property
+    def _begins_in_thought(self) -> bool:
+        # A schema leaves no room for a thought, whatever the template opened.
+        return self.prompt.opens_thought and self.request.json_schema is None
+
+    def _reasoning_tokens(self) -> int:
+        """Of the output, those whose text begins in a thought, delimiters included."""
+        spans = iter(parted(self._stream.text, opened=self._begins_in_thought).spans)
+        count, (start, end) = 0, next(spans, (-1, -1))
+        for begin in self._begins:
+            while 0 <= end <= begin:
+                start, end = next(spans, (-1, -1))
+            count += start <= begin < end
+        return count
 
     @property
     def _drawn_by(self) -> tuple[str | None, int]:

@@ -142,7 +142,7 @@ def _content(content: object, place: str) -> tuple[str, str]:
 
 def _reasoning(message: JsonDict) -> str:
     """vLLM's older and DeepSeek's field, vLLM's newer and OpenRouter's, Ollama's."""
-    for name in ("reasoning_content", "reasoning", "thinking"):
+    for name in ("reasoning_content", "reasoning", "thinking", "reasoning_details"):
         if value := message.get(name):
             return value if isinstance(value, str) else _thought(value)
     return ""

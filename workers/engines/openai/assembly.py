@@ -30,6 +30,7 @@ from workers.engines.openai.usage import (
 from workers.engines.openai.wire import keeps_logprobs
 from workers.engines.protocol import Completion, Delta, EngineError, GenerateRequest
 from workers.engines.settings import ModelSettings
+from workers.engines.text.tool_markup import calls_of
 
 
 @dataclass
@@ -145,6 +146,8 @@ class Assembly:
                 }
             )
             calls = choice.calls.finished(f"{self._request.id}/{index}")
+            if not calls:  # a server without a parser for its model's markup
+                calls = calls_of(self._request, index, choice.text.text)
             finish = read_finish(
                 choice.finish,
                 self._endpoint,
@@ -158,6 +161,7 @@ class Assembly:
                     index=index,
                     text=choice.text.text,
                     tool_calls=calls,
+                    reasoning="".join(choice.reasoning),
                     prompt_ids=tuple(self._prompt_ids),
                     output_ids=tuple(choice.token_ids),
                     logprobs=tuple(choice.logprobs),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agents.records import JsonObject, Message, SamplingParams, ToolCall
+from agents.thinking import said
 from workers.engines.openai.habits import Habits
 from workers.engines.protocol import EngineError, GenerateRequest
 from workers.engines.settings import ModelSettings
@@ -118,7 +119,7 @@ def _messages(messages: Sequence[Message], no_content: str | None) -> list[dict[
 def _message(message: Message, no_content: str | None) -> dict[str, Any]:
     match message.role:
         case "assistant":
-            content = message.content or message.raw_text or ""
+            content = said(message.content or message.raw_text or "")
             if message.tool_calls:
                 # A local model's text holds its calls as markup; here they have a field.
                 content = without_tool_calls(content)

@@ -33,7 +33,7 @@ from workers.engines.scripted.script_worlds import WorldsScript
 from workers.engines.settings import ModelSettings
 from workers.engines.text.chat_prompt import Prompt, build_prompt
 from workers.engines.text.text_stream import TextStream
-from workers.engines.text.tool_markup import parse_tool_calls, write_tool_call
+from workers.engines.text.tool_markup import calls_of, write_tool_call
 
 STREAM_TICK_SECONDS = 0.01
 """Deltas of a slow stream are bundled to at most a hundred a second, as a real engine's are."""
@@ -276,7 +276,7 @@ class ScriptedEngine:
         total: float,
     ) -> Completion:
         text, ids = performance.text, performance.output_ids
-        calls = parse_tool_calls(text, id_seed=f"{request.id}/{index}") if request.tools else ()
+        calls = calls_of(request, index, text)
         reason: FinishReason = "length" if performance.cut else "stop"
         if calls and reason == "stop":
             reason = "tool_calls"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agents.records import JsonObject, Message, ToolSpec
+from agents.thinking import opens_thought
 
 
 class TextCodec(Protocol):
@@ -36,17 +37,20 @@ class Prompt:
     extends_previous: bool
     reused: int = 0
     """How many of the ids came from the earlier call."""
+    opens_thought: bool = False
+    """The template opened a thought at the prompt's end, which the completion begins in."""
 
 
 def build_prompt(rendered: str, previous_ids: Sequence[int], codec: TextCodec) -> Prompt:
     """Ids of `rendered`, extending `previous_ids` where their text is a prefix of it."""
+    thinks = opens_thought(rendered)
     if previous_ids:
         before = codec.decode(previous_ids)
         if rendered.startswith(before):
             rest = rendered[len(before) :]
             ids = [*previous_ids, *(codec.encode(rest, previous_ids[-1]) if rest else [])]
-            return Prompt(ids, extends_previous=True, reused=len(previous_ids))
-    return Prompt(codec.encode(rendered), extends_previous=False)
+            return Prompt(ids, True, len(previous_ids), opens_thought=thinks)
+    return Prompt(codec.encode(rendered), extends_previous=False, opens_thought=thinks)
 
 
 def template_messages(

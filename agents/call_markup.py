@@ -1,0 +1,442 @@
+"""Tool calls written into a model's text, in the markup of whatever family the model is of.
+
+A server with a parser for its model gives calls in a field of their own; one without gives the
+model's text as it is. Known are the markups of Hermes and Qwen, Llama, Mistral, DeepSeek, Kimi,
+GLM, MiniMax, gpt-oss, Granite, Functionary, Phi, Cohere, LFM2, Olmo, Nemotron and InternLM; and a
+text that is nothing but a call in JSON or in Python's writing, where a tool of that name is on
+offer.
+
+What stands in a markup is a call or an error that its writer can be told; it is never an answer.
+A markup within a thought is none (`agents.thinking`). Every scan is linear in the text.
+"""
+
+from __future__ import annotations
+
+import ast
+import bisect
+import itertools
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from agents.records import JsonObject
+from agents.thinking import parted
+from agents.tools.json_arguments import parse_arguments
+
+OPEN = "<tool_call>"
+CLOSE = "</tool_call>"
+"""What this project writes itself (`workers.engines.text.tool_markup`)."""
+
+_REGIONS: Mapping[str, str | None] = {
+    OPEN: CLOSE,
+    "<tool_calls>": "</tool_calls>",
+    "<TOOLCALL>": "</TOOLCALL>",
+    "<function_call>": "</function_call>",
+    "<function_calls>": "</function_calls>",
+    "<functioncall>": "</functioncall>",
+    "<minimax:tool_call>": "</minimax:tool_call>",
+    "<｜DSML｜function_calls>": "</｜DSML｜function_calls>",
+    "<｜DSML｜tool_calls>": "</｜DSML｜tool_calls>",
+    "<｜tool▁calls▁begin｜>": "<｜tool▁calls▁end｜>",
+    "<|tool_calls_section_begin|>": "<|tool_calls_section_end|>",
+    "<|tool_call_start|>": "<|tool_call_end|>",
+    "<|action_start|>": "<|action_end|>",
+    "<|START_ACTION|>": "<|END_ACTION|>",
+    "<|tool_call>": "<tool_call|>",
+    "<function=": "</function>",
+    # To the end of the turn.
+    "[TOOL_CALLS]": None,
+    "<|python_tag|>": None,
+    "<|tool_call|>": None,
+}
+"""What begins a markup → what ends it."""
+_OPENING = re.compile("|".join(map(re.escape, _REGIONS)))
+_END_OF_TURN = re.compile(r"(?:<\|(?:eom_id|eot_id|im_end|end_of_text|endoftext)\|>|</s>)\s*\Z")
+_CHANNEL_CALL = re.compile(
+    r"<\|channel\|>[^<]{0,100}? to=(?:functions\.)?(?P<name>[\w.-]{1,100})[^<]{0,100}"
+    r"(?:<\|constrain\|>[^<]{0,100})?<\|message\|>"
+    r"|<\|start\|>assistant to=(?:functions\.)?(?P<early>[\w.-]{1,100})<\|channel\|>[^<]{0,100}"
+    r"(?:<\|constrain\|>[^<]{0,100})?<\|message\|>"
+)
+_CHANNEL_END = re.compile(r"<\|(?:call|end|return|start|channel)\|>")
+_SECTION = re.compile(r"(?m)^>>>(?P<name>[\w.-]{1,100})\n")
+_FENCED = re.compile(
+    r"\A```(?:json|python|tool_call|tool_code|xml)?[ \t]*\n(?P<body>.*)\n```\Z", re.DOTALL
+)
+_FENCE = re.compile(r"(?m)^[ \t]{0,8}(?:```|~~~)(?P<info>[^\n`]*)$")
+
+_FUNCTION = re.compile(r"<function=(?P<name>[^>\s]{1,100})>")
+_PARAMETER = re.compile(r"<parameter=(?P<name>[^>\s]{1,100})>\n?")
+_INVOKE = re.compile(r"<(?P<tag>[^\s<>]{0,20}invoke) name=\"(?P<name>[^\"<>]{1,100})\">")
+_INVOKED_WITH = re.compile(
+    r"<(?P<tag>[^\s<>]{0,20}parameter) name=\"(?P<name>[^\"<>]{1,100})\"[^<>]{0,50}>"
+)
+_ARGUMENT = re.compile(r"<arg_key>(?P<name>[^<]{1,200})</arg_key>\s{0,20}<arg_value>")
+_NAMED = re.compile(r"(?:call:)?(?P<name>[\w.-]{1,100}(?::[0-9]{1,4})?)\s{0,20}(?=\{)")
+_CALLED = re.compile(r"\A[\w.]{1,100}\(")
+_DEEPSEEK = re.compile(r"<｜tool▁call▁begin｜>(?P<head>[^<]{0,200})<｜tool▁sep｜>")
+_KIMI = re.compile(
+    r"<\|tool_call_begin\|>\s{0,20}(?P<head>[^<]{1,200})<\|tool_call_argument_begin\|>"
+)
+_ARGUMENTS = ("arguments", "parameters", "args", "input")
+_MAX_CALLED_CHARS = 20_000
+"""Of calls in Python's writing: they are parsed as Python."""
+_DECODER = json.JSONDecoder()
+
+Offered = Mapping[str, JsonObject]
+"""The tools on offer: name → schema of the parameters."""
+NONE: Offered = {}
+
+MAX_CALLS = 1_000
+"""Of one text; far more than any role carries out. Those behind them are not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenCall:
+    """One call. `arguments` is None, and `error` says why, where it could not be read."""
+
+    name: str
+    arguments: JsonObject | None
+    raw: str
+    """The arguments as written, or all of a call that could not be read."""
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    start: int
+    end: int
+    body: str
+    cut: str | None = None
+    """The ending that is missing."""
+    name: str = ""
+    """Where the markup says it outside of its body."""
+
+
+def written_calls(text: str, tools: Offered = NONE, *, opened: bool = False) -> list[WrittenCall]:
+    """Every call in a model's text, in order. A call without a markup of its own is read only if a
+    tool of its name is on offer. `opened`: see `agents.thinking.parted`."""
+    channels = _channel_regions(text)
+    if channels:
+        return list(_calls(channels, tools))
+    spoken = parted(text, opened=opened).said
+    regions = _regions(spoken, tools)
+    if not regions:
+        return _bare_calls(spoken, tools)
+    return list(_calls(regions, tools))
+
+
+def _calls(regions: Sequence[_Region], tools: Offered) -> Iterator[WrittenCall]:
+    every = (call for region in regions for call in _calls_in(region, tools))
+    return itertools.islice(every, MAX_CALLS)
+
+
+def without_calls(
+    text: str, tools: Offered = NONE, *, quoted: bool = False, opened: bool = False
+) -> str:
+    """What was said around the calls; an unclosed call is dropped to the end of the text. With
+    `quoted`, a markup in a block of code is an example and stays."""
+    spoken = parted(text, opened=opened).said
+    regions = _regions(spoken, tools)
+    if quoted:
+        blocks = _blocks(spoken)
+        regions = [region for region in regions if not _within(region.start, blocks)]
+    if not regions:
+        return "" if _bare_calls(spoken, tools) else spoken
+    kept: list[str] = []
+    position = 0
+    for region in regions:
+        kept.append(spoken[position : region.start])
+        position = region.end
+    kept.append(spoken[position:])
+    return "".join(kept).strip()
+
+
+def _within(position: int, blocks: Sequence[tuple[int, int]]) -> bool:
+    place = bisect.bisect_right(blocks, position, key=lambda block: block[0]) - 1
+    return place >= 0 and position < blocks[place][1]
+
+
+def _regions(text: str, tools: Offered) -> list[_Region]:
+    found: list[_Region] = []
+    endings = _Endings(text)
+    opening = _OPENING.search(text)
+    while opening is not None:
+        region = _region_at(text, opening, endings)
+        found.append(region)
+        opening = _OPENING.search(text, max(region.end, opening.end()))
+    if found:
+        return found
+    sections = _parts([one for one in _SECTION.finditer(text) if one["name"] in tools], text)
+    return [
+        _Region(one.start(), one.end() + len(body), body, name=one["name"])
+        for one, body in sections
+    ]
+
+
+def _region_at(text: str, opening: re.Match[str], endings: _Endings) -> _Region:
+    start, closing = opening.end(), _REGIONS[opening[0]]
+    if closing is None:
+        following = text.find(opening[0], start)
+        end = len(text) if following < 0 else following
+        return _Region(opening.start(), end, _END_OF_TURN.sub("", text[start:end]))
+    if opening[0] == "<function=":
+        start = opening.start()
+    end = endings.after(start, closing)
+    if end < 0:
+        return _Region(opening.start(), len(text), text[start:], cut=closing)
+    return _Region(opening.start(), end + len(closing), text[start:end])
+
+
+class _Endings:
+    """Finds where calls end. An ending in a string of a call's JSON ends nothing; where that makes
+    no sense of the call, the first one counts. Looking twice is bounded, or a text of broken calls
+    would take time by its square."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._left = 4 * len(text) + 10_000
+
+    def after(self, start: int, closing: str) -> int:
+        """Of the call that begins at `start`; -1 without one."""
+        first = self._text.find(closing, start)
+        if first < 0 or self._left <= 0 or '"' not in self._text[start:first]:
+            return first
+        outside = re.compile(rf'"(?:[^"\\]|\\.)*+(?:"|\Z)|(?P<end>{re.escape(closing)})', re.DOTALL)
+        for piece in outside.finditer(self._text, start):
+            if piece["end"] is None:
+                continue
+            if piece.start() == first:
+                return first
+            self._left -= piece.end() - start
+            whole = _json_value(self._text[start : piece.start()])
+            return first if whole is None else piece.start()
+        self._left -= len(self._text) - start
+        return first
+
+
+def _channel_regions(text: str) -> list[_Region]:
+    """Of gpt-oss: a message to a function."""
+    found: list[_Region] = []
+    for header in _CHANNEL_CALL.finditer(text):
+        ended = _CHANNEL_END.search(text, header.end())
+        end = len(text) if ended is None else ended.start()
+        name = header["name"] or header["early"]
+        found.append(_Region(header.start(), end, text[header.end() : end], name=name))
+    return found
+
+
+def _blocks(text: str) -> list[tuple[int, int]]:
+    """The fenced blocks of code."""
+    found: list[tuple[int, int]] = []
+    opened: int | None = None
+    for fence in _FENCE.finditer(text):
+        if opened is None or fence["info"].strip():
+            opened = fence.start()
+        else:
+            found.append((opened, fence.end()))
+            opened = None
+    return found
+
+
+def _calls_in(region: _Region, tools: Offered) -> list[WrittenCall]:
+    body = region.body.strip().removeprefix("<|plugin|>").strip()
+    if region.cut is not None:
+        return [_broken(body, f"the call was cut off before {region.cut}")]
+    if region.name:
+        return [_with_json(region.name, body)]
+    fenced = _FENCED.match(body)
+    if fenced is not None:
+        body = fenced["body"].strip()
+    calls = list(_marked(body, tools))
+    return calls or _of_json(body) or _called(body) or [_broken(body, _why_no_call(body))]
+
+
+def _marked(body: str, tools: Offered) -> Iterator[WrittenCall]:
+    """Calls that have marks of their own within the markup."""
+    if body.startswith("<function="):
+        for named, inner in _parts(_FUNCTION.finditer(body), body):
+            inner = inner.partition("</function>")[0]
+            values = {
+                one["name"]: value.rpartition("</parameter>")[0].removesuffix("\n")
+                for one, value in _parts(_PARAMETER.finditer(inner), inner)
+            }
+            if values or not inner.strip():
+                yield _of_texts(named["name"], values, inner, tools)
+            else:
+                yield _with_json(named["name"], inner.strip())
+    elif _INVOKE.match(body):
+        for named, inner in _parts(_INVOKE.finditer(body), body):
+            inner = inner.partition(f"</{named['tag']}>")[0]
+            values = {
+                one["name"]: value.rpartition(f"</{one['tag']}>")[0]
+                for one, value in _parts(_INVOKED_WITH.finditer(inner), inner)
+            }
+            yield _of_texts(named["name"], values, inner, tools)
+    elif _DEEPSEEK.match(body):
+        for named, inner in _parts(_DEEPSEEK.finditer(body), body):
+            inner = inner.partition("<｜tool▁call▁end｜>")[0].strip()
+            name = named["head"].strip()
+            if name == "function" and "\n" in inner:
+                name, _, inner = inner.partition("\n")
+            fenced = _FENCED.match(inner.strip())
+            yield _with_json(name.strip(), (fenced["body"] if fenced else inner).strip())
+    elif _KIMI.match(body):
+        for named, inner in _parts(_KIMI.finditer(body), body):
+            inner = inner.partition("<|tool_call_end|>")[0]
+            yield _with_json(named["head"].strip(), inner.strip())
+    elif "[ARGS]" in body and "[" not in body[:1]:
+        name, _, arguments = body.partition("[ARGS]")
+        yield _with_json(name.partition("[CALL_ID]")[0].strip(), arguments.strip())
+    elif "<arg_key>" in body:
+        values = {
+            one["name"].strip(): value.partition("</arg_value>")[0]
+            for one, value in _parts(_ARGUMENT.finditer(body), body)
+        }
+        yield _of_texts(body.partition("<arg_key>")[0].strip(), values, body, tools)
+    elif (named := _NAMED.match(body)) is not None:
+        yield _with_json(named["name"], body[named.end() :])
+    elif body in tools:
+        yield WrittenCall(body, {}, "{}")
+
+
+def _parts(marks: Iterable[re.Match[str]], text: str) -> Iterator[tuple[re.Match[str], str]]:
+    """Each mark with what stands between it and the next one."""
+    listed = list(marks)
+    for one, following in itertools.zip_longest(listed, listed[1:]):
+        if one is not None:
+            yield one, text[one.end() : len(text) if following is None else following.start()]
+
+
+def _of_texts(name: str, values: Mapping[str, str], raw: str, tools: Offered) -> WrittenCall:
+    """A call whose values are written bare: of a parameter that is a text as they are, of others
+    as JSON if they are that."""
+    schemas: object = tools.get(name, {}).get("properties")
+    arguments: dict[str, object] = {}
+    for key, value in values.items():
+        schema: object = schemas.get(key) if isinstance(schemas, dict) else None
+        kind: object = (
+            cast("dict[str, object]", schema).get("type") if isinstance(schema, dict) else None
+        )
+        read = None if kind == "string" else _json_value(value)
+        arguments[key] = value if read is None else read[0]
+    checked, error = parse_arguments(json.dumps(arguments, ensure_ascii=False))
+    if checked is None:
+        return WrittenCall(name, None, raw.strip(), error)
+    return WrittenCall(name, checked, json.dumps(checked, ensure_ascii=False))
+
+
+def _json_value(text: str) -> tuple[object] | None:
+    try:
+        return (json.loads(text),)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _with_json(name: str, raw: str) -> WrittenCall:
+    """A call whose arguments are one JSON object."""
+    name = re.sub(r":[0-9]{1,4}\Z", "", name).removeprefix("functions.")
+    arguments, error = parse_arguments(raw or "{}")
+    return WrittenCall(name, arguments, raw, error)
+
+
+def _of_json(body: str) -> list[WrittenCall]:
+    """Objects one behind the other, or lists of them; none for what is no JSON."""
+    calls: list[WrittenCall] = []
+    position = 0
+    while position < len(body) and len(calls) < MAX_CALLS:
+        try:
+            value, end = _DECODER.raw_decode(body, position)
+        except (ValueError, RecursionError):
+            return []
+        values: list[object] = value if isinstance(value, list) else [value]
+        if not values:
+            return []
+        calls += [_of_object(one, body[position:end]) for one in values]
+        position = end
+        while position < len(body) and body[position] in " \t\r\n;,":
+            position += 1
+    return calls
+
+
+def _of_object(value: object, raw: str) -> WrittenCall:
+    checked, error = parse_arguments(raw if isinstance(value, dict) else json.dumps(value))
+    if not isinstance(value, dict) or (checked is None and error and "object" not in error):
+        return _broken(raw, (error or "").replace("the arguments are", "the call is", 1))
+    call = cast("dict[str, object]", value)
+    inner = call.get("function")
+    if isinstance(inner, dict):
+        call = cast("dict[str, object]", inner)
+    name = next(
+        (n for k in ("name", "function", "tool_name") if isinstance(n := call.get(k), str)), ""
+    )
+    if not name:
+        return _broken(raw, "the call has no name")
+    arguments = next((call[key] for key in _ARGUMENTS if key in call), None)
+    if isinstance(arguments, str) and parse_arguments(arguments)[0] is not None:
+        return _with_json(name, arguments)
+    written = json.dumps(arguments, ensure_ascii=False)
+    if not isinstance(arguments, dict):
+        error = f"the arguments must be a JSON object, not {type(arguments).__name__}"
+        return WrittenCall(name, None, written, error)
+    return _with_json(name, written)
+
+
+def _called(body: str) -> list[WrittenCall]:
+    """Calls in Python's writing: one, a list of them, or one in each line."""
+    if len(body) > _MAX_CALLED_CHARS or not (body.startswith("[") or _CALLED.match(body)):
+        return []
+    try:
+        tree = ast.parse(body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    calls: list[WrittenCall] = []
+    for line in tree.body:
+        if not isinstance(line, ast.Expr):
+            return []
+        values = line.value.elts if isinstance(line.value, ast.List | ast.Tuple) else [line.value]
+        for value in values:
+            call = _called_once(value)
+            if call is None:
+                return []
+            calls.append(call)
+    return calls
+
+
+def _called_once(value: ast.expr) -> WrittenCall | None:
+    if not isinstance(value, ast.Call):
+        return None
+    raw = ast.unparse(value)
+    name = ast.unparse(value.func).removesuffix(".call")
+    try:
+        given = {one.arg: ast.literal_eval(one.value) for one in value.keywords}
+        written = json.dumps(given, ensure_ascii=False, allow_nan=False)
+    except (ValueError, TypeError, RecursionError, MemoryError):
+        return WrittenCall(name, None, raw, "the arguments must be plain values")
+    if value.args or None in given:
+        return WrittenCall(name, None, raw, "the arguments must be named")
+    return _with_json(name, written)
+
+
+def _bare_calls(text: str, tools: Offered) -> list[WrittenCall]:
+    """Of a text that is nothing but calls of tools on offer, without any markup."""
+    body = _END_OF_TURN.sub("", text.strip()).strip()
+    if not tools or not body:
+        return []
+    fenced = _FENCED.match(body)
+    body = fenced["body"].strip() if fenced else body.removeprefix("functools")
+    if body[:1] not in ("{", "[") and not _CALLED.match(body):
+        return []
+    calls = _of_json(body) or _called(body)
+    return calls if all(call.name in tools for call in calls) else []
+
+
+def _why_no_call(body: str) -> str:
+    _, error = parse_arguments(body)
+    return (error or "the call has no name").replace("the arguments are", "the call is", 1)
+
+
+def _broken(raw: str, error: str) -> WrittenCall:
+    return WrittenCall("", None, raw.strip(), error)

@@ -1,0 +1,303 @@
+"""Parts what a model thought from what it said: the one place that decides.
+
+A reasoning model writes its thoughts between delimiters in front of its answer (`<think>…</think>`
+and its kin), as messages of a channel of their own (gpt-oss), or behind fixed words (Granite). What
+it tried and rejected there is no answer, no call, and no equation that anybody claims. So whoever
+reads a model's text reads what was said; the thoughts stay in the record beside it.
+
+- An opening without its end is thought to the end of the text: the model ran out of tokens.
+- An end without its opening has only thought before it: the opening stood in the prompt.
+- Delimiters nest. A mention within a thought doesn't keep it open: it ends at the last end then.
+- A quoted delimiter (in quotation marks, in code) is text, and so is one in a text that is one
+  JSON value: a schema held the model to it.
+
+Every scan is linear in the text. Delimiters: those that the parsers of vLLM, SGLang and llama.cpp
+know.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from dataclasses import dataclass
+
+_NAMED = r"(?:[a-z]{1,16}[:_])?(?:think(?:ing)?|thoughts?|reasoning|scratch_?pad)>"
+_OPENINGS = (
+    rf"(?i:<{_NAMED})",
+    r"\[THINK\]",
+    r"◁think▷",
+    r"<\|START_THINKING\|>",
+    r"<\|begin_of_thought\|>",
+    r"<\|inner_prefix\|>",
+    r"<\|channel>thought\b",
+    r"\[unused16\]",
+)
+_ENDS = (
+    rf"(?i:</{_NAMED})",
+    r"\[/THINK\]",
+    r"◁/think▷",
+    r"<\|END_THINKING\|>",
+    r"<\|end_of_thought\|>",
+    r"<\|inner_suffix\|>",
+    r"<channel\|>",
+    r"\[unused17\]",
+)
+_DELIMITER = rf"(?P<opening>{'|'.join(_OPENINGS)})|(?P<end>{'|'.join(_ENDS)})"
+_DELIMITERS = re.compile(_DELIMITER)
+_MARKS = re.compile(
+    rf"{_DELIMITER}"
+    r"|(?:(?m:^)|(?<=[>\]▷]))[ \t]{0,8}(?P<fence>```|~~~)[`~]*(?P<info>[^\n`]*)(?m:$)"
+    # Code in a line: what stands directly between its marks, or it would pair any two.
+    r"|(?<![`\w])`(?P<code>[^`\s](?:[^`\n]{0,500}[^`\s])?)`(?![`\w])"
+)
+_QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»", "„": "“"}
+_MENTION = re.compile(r"[ \t]+\S|[ \t]*[,.;:!?)]")
+"""What follows a delimiter that is spoken of in the middle of a sentence."""
+
+_CHANNEL = re.compile(
+    r"(?:<\|start\|>[^<]{0,200})?<\|channel\|>(?P<name>[^<]{0,200})(?:<\|constrain\|>[^<]{0,100})?"
+    r"<\|message\|>|\A\s*(?P<first>analysis|commentary|final)<\|message\|>"
+)
+_CHANNEL_END = re.compile(r"<\|(?:end|return|call|start|channel)\|>")
+_BARE_CHANNEL = re.compile(r"\s*analysis")
+_GLUED = re.compile(r"[^\Wa-z_]")
+_BARE_FINAL = "assistantfinal"
+"""A server that leaves control tokens out leaves the channels' names, glued to what they held."""
+_WORDS_BEFORE = re.compile(r"\s*here(?:'s|’s| is) my thought process:", re.IGNORECASE)
+_WORDS_BETWEEN = re.compile(r"here(?:'s|’s| is) my response:", re.IGNORECASE)
+
+_WRAPPINGS = (
+    ("<|begin_of_solution|>", "<|end_of_solution|>"),
+    ("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+    ("<|begin_of_box|>", "<|end_of_box|>"),
+    ("<answer>", "</answer>"),
+    ("<response>", "</response>"),
+)
+"""Around the whole of what was said behind a thought."""
+_BLANK_LINES = re.compile(r"\A(?:[ \t]*\r?\n)+")
+
+
+@dataclass(frozen=True, slots=True)
+class Parted:
+    """A text in its two parts."""
+
+    said: str
+    """The text itself, to the letter, if there is no thought in it; else without blank lines at
+    its ends."""
+    thought: str
+    """Without delimiters; blocks apart by a blank line."""
+    spans: tuple[tuple[int, int], ...] = ()
+    """Where the thoughts stand in the text, delimiters included, in order: begin and end."""
+
+
+def parted(text: str, *, opened: bool = False) -> Parted:
+    """Part a model's text. `opened`: its prompt ended within a thought that was opened there."""
+    if not text or (not opened and _is_json(text)):
+        return Parted(text, "")
+    spans = _spans(text, opened)
+    if not spans:
+        return Parted(text, "")
+    thoughts = [_without_delimiters(text[start:end]).strip() for start, end in spans]
+    return Parted(
+        said=_unwrapped(_joined(text, spans)),
+        thought="\n\n".join(filter(None, thoughts)),
+        spans=tuple(spans),
+    )
+
+
+def said(text: str, *, opened: bool = False) -> str:
+    """What a model said. Empty if it only thought."""
+    return parted(text, opened=opened).said
+
+
+def opens_thought(prompt: str) -> bool:
+    """Whether a prompt ends with the opening of a thought, so that a completion begins in it."""
+    last = _final_delimiter(prompt[-100:].rstrip()[-64:])
+    return last is not None and last["opening"] is not None
+
+
+def _is_json(text: str) -> bool:
+    if text.lstrip()[:1] not in ("{", "["):
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _spans(text: str, opened: bool) -> list[tuple[int, int]]:
+    channels = _channel_spans(text)
+    if channels is not None:
+        return channels
+    begun = _WORDS_BEFORE.match(text)
+    if begun is not None:
+        ended = _WORDS_BETWEEN.search(text, begun.end())
+        return [(0, len(text) if ended is None else ended.end())]
+    bare = _BARE_CHANNEL.match(text)
+    if bare is not None:
+        final = text.find(_BARE_FINAL)
+        if final >= 0:
+            return [(0, final + len(_BARE_FINAL))]
+        if _GLUED.match(text, bare.end()):
+            return [(0, len(text))]
+    return _delimited(text, opened)
+
+
+def _channel_spans(text: str) -> list[tuple[int, int]] | None:
+    """All but the contents of the channel `final`; None for a text without channels."""
+    headers = list(_CHANNEL.finditer(text))
+    if not headers:
+        return None
+    spans: list[tuple[int, int]] = []
+    begin = 0
+    for header in headers:
+        if (header["name"] or header["first"]).strip() != "final":
+            continue
+        ended = _CHANNEL_END.search(text, header.end())
+        if header.end() > begin:
+            spans.append((begin, header.end()))
+        begin = len(text) if ended is None else ended.start()
+    return spans if begin == len(text) else [*spans, (begin, len(text))]
+
+
+def _delimited(text: str, opened: bool) -> list[tuple[int, int]]:
+    """The spans between delimiters."""
+    spans: list[tuple[int, int]] = []
+    start, depth, ended = 0, int(opened), -1
+    """Of the thought that is open: its begin, how deep it is, and the last end within it."""
+    for mark in _unquoted(text, opened):
+        if mark["opening"]:
+            if depth == 0:
+                start, ended = mark.start(), -1
+            depth += 1
+            continue
+        depth, ended = depth - 1, mark.end()
+        if depth < 0:
+            # Nothing was open: all that stands before was thought.
+            spans, start, depth = [], 0, 0
+        if depth == 0:
+            spans.append((start, ended))
+    if depth == 0:
+        return spans
+    if ended >= 0:
+        # An opening too many was spoken of. What is open behind the last end is another thought.
+        spans.append((start, ended))
+        start = next((m.start() for m in _unquoted(text, False, ended) if m["opening"]), -1)
+    elif opened and start == 0:
+        return [(0, len(text))]
+    if start >= 0 and _is_opened_at(text, start):
+        spans.append((start, len(text)))
+    return spans
+
+
+def _unquoted(text: str, opened: bool, begin: int = 0) -> list[re.Match[str]]:
+    """The delimiters that are none of a quotation, in order."""
+    marks = [mark for mark in _MARKS.finditer(text, begin) if not _in_quotes(text, mark)]
+    fences = [place for place, mark in enumerate(marks) if mark["fence"]]
+    following = dict(itertools.pairwise(fences))
+    kept: list[re.Match[str]] = []
+    depth, place = int(opened), 0
+    while place < len(marks):
+        mark = marks[place]
+        if mark["code"] is not None:
+            # Within a thought nobody closes what he opens: there a mark of code says nothing.
+            begin, end = mark.span("code")
+            inner = [m for m in _DELIMITERS.finditer(text, begin, end) if not _in_quotes(text, m)]
+            if depth or not _balanced(inner):
+                kept += inner
+                depth = _depth(depth, inner)
+        elif mark["fence"]:
+            closing = following.get(place)
+            if not depth and closing is not None and not marks[closing]["info"].strip():
+                inner = [one for one in marks[place + 1 : closing] if not one["code"]]
+                if _balanced(inner):
+                    place = closing
+        else:
+            kept.append(mark)
+            depth = _depth(depth, [mark])
+        place += 1
+    return kept
+
+
+def _depth(depth: int, marks: list[re.Match[str]]) -> int:
+    for mark in marks:
+        depth = max(0, depth + (1 if mark["opening"] else -1))
+    return depth
+
+
+def _balanced(marks: list[re.Match[str]]) -> bool:
+    """Whether every end has its opening before it."""
+    depth = 0
+    for mark in marks:
+        depth += 1 if mark["opening"] else -1
+        if depth < 0:
+            return False
+    return True
+
+
+def _in_quotes(text: str, mark: re.Match[str]) -> bool:
+    if mark.start() == 0 or not (mark["opening"] or mark["end"]):
+        return False
+    closing = _QUOTES.get(text[mark.start() - 1])
+    return closing is not None and text.startswith(closing, mark.end())
+
+
+def _is_opened_at(text: str, start: int) -> bool:
+    """Whether an opening that nothing closes is one, and not spoken of in a sentence."""
+    line = text.rfind("\n", 0, start) + 1
+    mark = _DELIMITERS.match(text, start)
+    return not text[line:start].strip() or mark is None or not _MENTION.match(text, mark.end())
+
+
+def _without_delimiters(thought: str) -> str:
+    """Of one span."""
+    if "<|channel|>" in thought or "<|message|>" in thought:
+        held = [_CHANNEL_END.split(part, maxsplit=1)[0] for part in _contents(thought)]
+        return "\n\n".join(part.strip() for part in held if part.strip())
+    bare = _WORDS_BEFORE.match(thought) or _BARE_CHANNEL.match(thought)
+    if bare is not None:
+        return _WORDS_BETWEEN.sub("", thought[bare.end() :]).removesuffix(_BARE_FINAL)
+    first = _DELIMITERS.match(thought.lstrip())
+    inner = thought.lstrip()[first.end() :] if first is not None and first["opening"] else thought
+    last = _final_delimiter(inner[-64:])
+    ends = last is not None and last["end"]
+    return inner[: len(inner) - len(last[0])] if last is not None and ends else inner
+
+
+def _final_delimiter(text: str) -> re.Match[str] | None:
+    """The delimiter that the text ends with."""
+    marks = [mark for mark in _DELIMITERS.finditer(text) if mark.end() == len(text)]
+    return marks[0] if marks else None
+
+
+def _contents(text: str) -> list[str]:
+    headers = list(_CHANNEL.finditer(text))
+    if not headers:
+        return []
+    ends = [*(header.start() for header in headers[1:]), len(text)]
+    return [text[header.end() : end] for header, end in zip(headers, ends, strict=True)]
+
+
+def _joined(text: str, spans: list[tuple[int, int]]) -> str:
+    """What stands between the spans."""
+    pieces: list[str] = []
+    begin = 0
+    for start, end in [*spans, (len(text), len(text))]:
+        piece = text[begin:start]
+        if piece:
+            # Two halves of a word, or of a delimiter, never become a whole one.
+            if pieces and not pieces[-1][-1].isspace() and not piece[0].isspace():
+                pieces.append(" ")
+            pieces.append(piece)
+        begin = end
+    return _BLANK_LINES.sub("", "".join(pieces)).rstrip()
+
+
+def _unwrapped(text: str) -> str:
+    inner = text.strip()
+    for opening, end in _WRAPPINGS:
+        if inner.startswith(opening) and inner.endswith(end) and inner.count(opening) == 1:
+            return inner[len(opening) : -len(end)].strip()
+    return text

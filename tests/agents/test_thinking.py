@@ -1,0 +1,124 @@
+"""What a model thought is parted from what it said, in one place and for every reader."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.thinking import opens_thought, parted, said
+
+_PIECES = st.sampled_from(
+    ["<think>", "</think>", "[THINK]", "[/THINK]", "```\n", "```python\n", "`", '"', "\n", " ", "a",
+     "<|channel|>", "<|message|>", "<|end|>", "final", "analysis", "assistantfinal", "<answer>",
+     "</answer>", "{", "}"]
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("opening", "end"),
+    [
+        ("<think>", "</think>"),
+        ("<Thinking>", "</Thinking>"),
+        ("<thought>", "</thought>"),
+        ("<reasoning>", "</reasoning>"),
+        ("<seed:think>", "</seed:think>"),
+        ("[THINK]", "[/THINK]"),
+        ("◁think▷", "◁/think▷"),
+        ("<|START_THINKING|>", "<|END_THINKING|>"),
+        ("<|begin_of_thought|>", "<|end_of_thought|>"),
+        ("<|channel>thought\n", "<channel|>"),
+        ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
+        ("analysis", "assistantfinal"),
+        ("Here is my thought process:", "Here is my response:"),
+    ],
+)
+def test_every_known_way_to_think_aloud_is_told_from_the_answer(opening: str, end: str) -> None:
+    whole = parted(f"{opening}We try 12 * 7 = 80.{end}\n\nIt is 84.")
+    assert whole.said.strip() == "It is 84."
+    assert whole.thought == "We try 12 * 7 = 80."
+    assert said(f"{opening}We try 12 * 7 = 80") == ""
+
+
+def test_an_end_without_its_opening_has_only_thought_before_it() -> None:
+    """The chat template has written the opening into the prompt."""
+    assert parted("Is it 90? No.\n</think>\n\n96").said == "96"
+    assert parted("Is it 90? No.\n</think>\n\n96", opened=True).said == "96"
+    assert parted("Is it 90?", opened=True).said == ""
+
+
+@pytest.mark.parametrize(
+    ("prompt", "opens"),
+    [
+        ("<|im_start|>assistant\n<think>\n", True),
+        ("<|im_start|>assistant\n<think>\n\n</think>\n\n", False),
+        ("What does <think> mean?<|im_end|>\n<|im_start|>assistant\n", False),
+    ],
+)
+def test_a_prompt_says_whether_its_completion_begins_in_a_thought(prompt: str, opens: bool) -> None:
+    assert opens_thought(prompt) is opens
+
+
+@pytest.mark.parametrize(
+    ("text", "spoken"),
+    [
+        ("<think>a <think> b</think> c</think> 96", " 96"),
+        ("<think>I write <think> first.</think>96", "96"),
+        ('<think>It ends with "</think>", I know.</think>96', "96"),
+        ("<think>```python\nx = 1\n</think>\n```python\nx = 2\n```", "```python\nx = 2\n```"),
+        ("Let me see.\n<think>1 + 1 = 3?</think>\n2", "Let me see.\n\n2"),
+        ("Let me see.\n<think>1 + 1 = 3?", "Let me see."),
+        ("<think>a</think>x<think>b</think>y", "x y"),
+        ("<think>hm</think>\n<answer>\n5\n</answer>", "5"),
+        ("<|channel|>analysis<|message|>12*7", ""),
+        ("<|channel|>final<|message|>84<|return|>", "84"),
+    ],
+)
+def test_nested_spoken_of_and_cut_off_thoughts(text: str, spoken: str) -> None:
+    assert said(text) == spoken
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "R1 writes <think> before its reasons.",
+        "Close it with `</think>`, or with “</think>”.",
+        "```python\nre.sub(r'<think>.*?</think>', '', text)\n```\nThis takes them out.",
+        '{"answer": "it ends with </think> always"}',
+        "  12 ° C ~ 54 ° F.\n\nWarm.\n",
+        "analysis of the data: 4",
+        "",
+    ],
+)
+def test_what_only_speaks_of_thoughts_is_said_to_the_letter(text: str) -> None:
+    whole = parted(text)
+    assert (whole.said, whole.thought, whole.spans) == (text, "", ())
+
+
+def test_code_that_speaks_of_thoughts_behind_a_thought_is_said() -> None:
+    code = "```python\nre.sub(r'<think>.*?</think>', '', text)\n```\nok"
+    assert said(f"<think>a regex</think>{code}") == code
+
+
+@given(st.lists(_PIECES, max_size=30).map("".join), st.booleans())
+def test_spans_are_apart_in_order_and_hold_all_that_was_not_said(text: str, opened: bool) -> None:
+    whole = parted(text, opened=opened)
+    edges = [place for span in whole.spans for place in span]
+    assert edges == sorted(edges)
+    assert all(0 <= start < end <= len(text) for start, end in whole.spans)
+    if not whole.spans:
+        assert whole.said == text
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["<think>", "</think>", "<think> </think>", "```\n", "`<think>` ", "<|channel|>", "<|start|>",
+     "<|channel|>final<|message|>", "analysis\n", "<answer>", " ", "[THINK]\n```\n", '{"a":'],
+)  # fmt: skip
+def test_a_hostile_text_takes_time_by_its_length(piece: str) -> None:
+    """By its square it would be minutes."""
+    started = time.process_time()
+    parted(piece * (300_000 // len(piece)))
+    assert time.process_time() - started < 5
