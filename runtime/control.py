@@ -40,6 +40,15 @@ class ControlServer:
         finally:
             os.umask(before)
 
+    async def reopened(self) -> bool:
+        """Whether its file was gone, and the socket has been made anew."""
+        if self._path.exists() or not self._path.parent.exists():
+            return False
+        if self._server is not None:
+            self._server.close()
+        await self.start()
+        return True
+
     async def stop(self) -> None:
         if self._server is not None:
             self._server.close()

@@ -49,6 +49,7 @@ class RedisServer:
         self.binary: RedisBinary | None = None
         self.started_in = 0.0
         """Seconds that the last start took."""
+        self._listens = False
 
     @property
     def socket_path(self) -> Path:
@@ -63,6 +64,21 @@ class RedisServer:
     @property
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
+
+    @property
+    def socket_lost(self) -> bool:
+        """Whether the file of its socket was deleted while it runs."""
+        on_socket = self._listens and self._settings.listen == "unix"
+        return on_socket and self._alive and not self.socket_path.exists()
+
+    @property
+    def data_lost(self) -> bool:
+        """Whether its append-only file was deleted: started again it would begin with nothing."""
+        return not (self._state.redis / "appendonlydir").exists()
+
+    @property
+    def _alive(self) -> bool:
+        return self._process is not None and self._process.returncode is None
 
     @property
     def log_file(self) -> Path:
@@ -84,6 +100,7 @@ class RedisServer:
         nothing for `start_seconds`.
         """
         began = time.monotonic()
+        self._listens = False
         await self._stop_leftover()
         self.binary = redis_binary.choose(self._wrote())
         if self._settings.listen == "tcp":
@@ -104,6 +121,7 @@ class RedisServer:
             )
         self._write_marker(self.binary, self._process.pid)
         await self._until_ready(self._process)
+        self._listens = True
         self.started_in = time.monotonic() - began
 
     async def wait(self) -> int:
@@ -117,6 +135,7 @@ class RedisServer:
         process = self._process
         if process is None or process.returncode is not None:
             return
+        self._listens = False
         process.terminate()
         try:
             async with asyncio.timeout(_STOP_SECONDS):

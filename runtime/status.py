@@ -3,11 +3,13 @@ every machine, and the supervisor of this one, which also knows the processes th
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from typing import Any
 
 import psutil
 from pydantic import BaseModel, Field
+from redis.exceptions import NoPermissionError
 
 from bus import Bus, present
 from bus.keys import GROUP
@@ -56,7 +58,8 @@ class Status(BaseModel):
     """Everything `runtime status` shows."""
 
     phase: str
-    """`ready`, `starting`, `degraded`, `draining`; `joined` without a supervisor here."""
+    """`ready`, `starting`, `degraded`, `draining`; `joined` without a supervisor here, or `silent`
+    where the bus then hears no worker."""
     profile: str = ""
     version: str = __version__
     redis: dict[str, Any] = Field(default_factory=dict)
@@ -69,12 +72,18 @@ class Status(BaseModel):
     dead_letters: int = 0
     bus_error: str = ""
     """Why the bus could not be asked, if it could not."""
+    supervisor_error: str = ""
+    """Why the supervisor of this state directory could not be asked, if it could not."""
+    unserved: list[str] = Field(default_factory=list)
+    """Kinds of worker of which none is ready: what waits for one of them waits on."""
 
 
 async def collect(deployment: Deployment, bus: Bus | None) -> Status:
     """Ask both witnesses. Without a bus (Redis is down) the supervisor's half is still told."""
-    supervised = supervisor_status(deployment)
-    status = Status(phase="joined", redis={"url": deployment.settings.bus.safe_url})
+    supervised, trouble = _supervisor(deployment)
+    status = Status(
+        phase="joined", redis={"url": deployment.settings.bus.safe_url}, supervisor_error=trouble
+    )
     if supervised is not None:
         status.phase, status.profile = supervised["phase"], supervised["profile"]
         status.redis = supervised["redis"]
@@ -83,6 +92,8 @@ async def collect(deployment: Deployment, bus: Bus | None) -> Status:
         await _ask_bus(status, bus, deployment.settings)
         heard = {worker.name: worker for worker in await _heard(bus)}
     for known in (supervised or {}).get("workers", []):
+        if bus is not None and known["state"] == "ready" and known["name"] not in heard:
+            known["state"] = "silent"
         worker = heard.setdefault(
             known["name"],
             WorkerStatus(name=known["name"], kind=known["kind"], state=known["state"]),
@@ -92,17 +103,39 @@ async def collect(deployment: Deployment, bus: Bus | None) -> Status:
         worker.pid, worker.restarts = known["pid"], known["restarts"]
         worker.reason, worker.last_lines = known["reason"], known["last_lines"]
     status.workers = sorted(heard.values(), key=lambda worker: (worker.kind, worker.name))
+    judge(status)
     return status
 
 
+def judge(status: Status) -> None:
+    """What the witnesses say together. A supervisor looks once a second, and a bus that can't be
+    asked now says nothing of its workers."""
+    if status.phase not in ("ready", "degraded", "joined"):
+        return  # it starts or ends, and says so
+    states = {worker.state for worker in status.workers}
+    serving = {w.kind for w in status.workers if w.state in ("ready", "draining")}
+    status.unserved = sorted({worker.kind for worker in status.workers} - serving)
+    if status.phase == "ready" and (status.unserved or not serving or "silent" in states):
+        status.phase = "degraded"
+    if status.phase == "joined" and not serving:
+        status.phase = "silent"
+
+
 def supervisor_status(deployment: Deployment) -> dict[str, Any] | None:
-    """What the supervisor on this machine says; `None` when there is none, or it just ended."""
+    """What the supervisor on this machine says; `None` when there is none, or it says nothing."""
+    return _supervisor(deployment)[0]
+
+
+def _supervisor(deployment: Deployment) -> tuple[dict[str, Any] | None, str]:
+    """What it says, or why it doesn't."""
     if deployment.run is None:
-        return None
+        return None, ""
     try:
-        return ask_supervisor(deployment.run.control, {"do": "status"})
-    except Unreachable:
-        return None
+        return ask_supervisor(deployment.run.control, {"do": "status"}), ""
+    except Unreachable as error:
+        # One that ended since the deployment was looked for is no trouble.
+        ended = deployment.state.running() is None
+        return None, "" if ended else f"{error.args[0]} (pid {deployment.run.pid})"
 
 
 async def _heard(bus: Bus) -> list[WorkerStatus]:
@@ -131,9 +164,10 @@ async def _heard(bus: Bus) -> list[WorkerStatus]:
 async def _ask_bus(status: Status, bus: Bus, settings: Settings) -> None:
     lengths = await bus.queue_lengths(stream_names(settings))
     status.streams = [await _stream(bus, name, length) for name, length in lengths.items()]
-    memory = await bus.redis.info("memory")
-    status.redis["memory_bytes"] = int(memory["used_memory"])
-    status.redis["memory_limit_bytes"] = int(memory.get("maxmemory", 0))
+    with contextlib.suppress(NoPermissionError):  # nor does the bus need INFO
+        memory = await bus.redis.info("memory")
+        status.redis["memory_bytes"] = int(memory["used_memory"])
+        status.redis["memory_limit_bytes"] = int(memory.get("maxmemory", 0))
     for shard in bus.keys.all_shards():
         status.runs_in_flight += int(await bus.redis.zcard(shard.active))
         status.unrecorded += int(await bus.redis.xlen(shard.trajectories))

@@ -17,6 +17,7 @@ COLOURS = {
     "ready": "green",
     "starting": "yellow",
     "backoff": "yellow",
+    "degraded": "red",
     "draining": "cyan",
     "silent": "red",
     "broken": "red",
@@ -64,9 +65,23 @@ def rendered(status: Status) -> RenderableType:
                 style="red",
             ),
         ]
+    if status.unserved:
+        parts += [Text(), Text(unserved(status), style="red")]
+    if status.supervisor_error:
+        parts += [Text(), Text(status.supervisor_error, style="red")]
+    if trouble := status.redis.get("trouble"):
+        parts += [Text(), Text(f"the bus: {harmless(trouble)}", style="red")]
     if status.bus_error:
         parts += [Text(), Text(f"the bus can't be asked: {status.bus_error}", style="red")]
     return Group(*parts)
+
+
+def unserved(status: Status) -> str:
+    """Which kinds of worker nobody is of, in words."""
+    return (
+        f"no worker is ready of: {', '.join(status.unserved)}; what needs one waits"
+        " (`runtime logs KIND` shows more)"
+    )
 
 
 def _head(status: Status) -> Text:

@@ -19,6 +19,7 @@ from typing import Any
 import structlog
 
 from bus import Server, tasks
+from bus.presence import BEAT
 from runtime import __version__
 from runtime.config import Settings
 from runtime.control import ControlServer
@@ -41,6 +42,10 @@ DRAIN_ORDER = ("roles", "services", "writers")
 final commits bring it its final trajectories."""
 
 MAX_WORKERS = 256
+SILENCE_SECONDS = 3 * BEAT
+"""Without an answer of the bus to the question who is there: then nobody can be heard, either."""
+LOOK_SECONDS = 1.0
+"""Between two looks at who is there, and at the socket files."""
 
 
 class Supervisor:
@@ -68,6 +73,10 @@ class Supervisor:
         self._started = time.time()
         self._phase = "starting"
         self._changed = asyncio.Event()
+        self._heard = time.monotonic()
+        """When the bus last said who is there."""
+        self._unheard = ""
+        """Why it did not since."""
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -85,6 +94,7 @@ class Supervisor:
         background: list[asyncio.Task[None]] = []
         try:
             await control.start()
+            background.append(asyncio.create_task(self._keep_sockets(control)))
             if self.settings.own_redis:
                 self.redis = RedisServer(self.state, self.settings.redis)
                 if not await self._started_before_a_stop(self.redis):
@@ -212,6 +222,19 @@ class Supervisor:
             self.redis_restarts += 1
             log.info("redis ready again", pid=server.pid, seconds=round(server.started_in, 3))
 
+    async def _keep_sockets(self, control: ControlServer) -> None:
+        """Make a socket anew whose file was deleted: nobody can connect to it any more, while those
+        that are connected notice nothing. Redis can only be started again for that."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            with contextlib.suppress(OSError):  # of a folder that takes none: tried again
+                if await control.reopened():
+                    log.warning("control socket made anew: its file was deleted")
+            server = self.redis
+            if server is not None and server.socket_lost and not server.data_lost:
+                log.error("redis stopped: the file of its socket was deleted", pid=server.pid)
+                await server.stop()  # and `_keep_redis` starts it again
+
     # -- workers ------------------------------------------------------------------------------
 
     def _scale(self, kind: str, count: int) -> list[WorkerSlot]:
@@ -235,12 +258,15 @@ class Supervisor:
 
     async def _watch_presence(self, presence: Presence) -> None:
         """A worker is ready when the bus has heard of it. Quick while one is starting."""
+        self._heard = time.monotonic()
         while True:
             try:
                 present = await presence()
             except Exception as error:  # noqa: BLE001 - whatever Redis says is an outage
                 log.debug("presence unknown", error=str(error))
+                self._unheard = str(error)
             else:
+                self._heard, self._unheard = time.monotonic(), ""
                 for slot in self._running:
                     if slot.name in present and slot.state in ("starting", "silent"):
                         slot.enter("ready")
@@ -250,7 +276,7 @@ class Supervisor:
                         slot.enter("silent", "its heartbeat has stopped")
                         log.warning("worker silent", worker=slot.name)
             hurry = any(slot.state == "starting" for slot in self._running)
-            await asyncio.sleep(0.1 if hurry else 1.0)
+            await asyncio.sleep(0.1 if hurry else LOOK_SECONDS)
 
     async def _announce(self, on_ready: Callable[[], None] | None) -> None:
         limit = self.settings.supervisor.ready_seconds
@@ -309,9 +335,26 @@ class Supervisor:
 
     @property
     def phase(self) -> str:
-        """`starting`, `ready`, `degraded` (a worker was given up), `draining` or `stopping`."""
-        broken = any(slot.state == "broken" for slot in self._running)
-        return "degraded" if self._phase == "ready" and broken else self._phase
+        """`starting`, `ready`, `degraded` (a worker is given up, dead or not heard, nobody of a
+        kind is ready, or the bus does not answer), `draining` or `stopping`."""
+        if self._phase != "ready":
+            return self._phase
+        ailing = any(slot.state in ("broken", "silent", "backoff") for slot in self._running)
+        serving = {slot.kind for slot in self._running if slot.state != "starting"}
+        absent = {slot.kind for slot in self._running} - serving
+        return "degraded" if ailing or absent or self._trouble() else "ready"
+
+    def _trouble(self) -> str:
+        """What is wrong with the bus, in words."""
+        if self.redis is not None and self.redis.socket_lost and self.redis.data_lost:
+            return (
+                f"the data folder {self.state.redis} was deleted: what the server holds is in its"
+                " memory alone, and nobody can connect to it"
+            )
+        silent = time.monotonic() - self._heard
+        if silent < SILENCE_SECONDS:
+            return ""
+        return f"it has not answered the supervisor for {silent:.0f} s {self._unheard}".rstrip()
 
     def status(self) -> dict[str, Any]:
         """What this supervisor knows, as plain JSON."""
@@ -329,6 +372,7 @@ class Supervisor:
                 "pid": None if server is None else server.pid,
                 "durability": self._durability,
                 "restarts": self.redis_restarts,
+                "trouble": self._trouble(),
             },
             "workers": [
                 {

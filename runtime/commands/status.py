@@ -28,11 +28,15 @@ def register(app: typer.Typer) -> None:
             ),
         ] = None,
     ) -> None:
-        """Show workers, lag, leases, runs in flight and versions."""
+        """Show workers, lag, leases, runs in flight and versions.
+
+        Exit code 3 if the bus or the supervisor does not answer, 1 if no worker of some kind is
+        ready: what needs one waits.
+        """
         import asyncio
 
         from runtime.deployment import find
-        from runtime.errors import EXIT_UNREACHABLE
+        from runtime.errors import EXIT_FAILED, EXIT_UNREACHABLE
 
         found = asyncio.run(collected(find(redis_url=redis_url, profile=profile)))
         if worker is not None:
@@ -43,8 +47,10 @@ def register(app: typer.Typer) -> None:
             from runtime.status_view import console, rendered
 
             console().print(rendered(found))
-        if found.bus_error:
+        if found.bus_error or found.supervisor_error:
             raise typer.Exit(EXIT_UNREACHABLE)
+        if found.unserved or found.phase == "silent":
+            raise typer.Exit(EXIT_FAILED)
 
     @app.command("top")
     def top(  # pyright: ignore[reportUnusedFunction]
@@ -69,25 +75,29 @@ def _health(status: Status, kind: str) -> None:
 
     from runtime.errors import EXIT_FAILED
 
-    here = [w for w in status.workers if w.kind == kind and w.host == socket.gethostname()]
-    state = here[0].state if here else "absent"
-    typer.echo(state)
-    if state not in ("ready", "draining"):
+    host = socket.gethostname()
+    states = [w.state for w in status.workers if w.kind == kind and w.host == host]
+    well = [state for state in states if state in ("ready", "draining")]
+    typer.echo((well or states or ["absent"])[0])
+    if not well:
         raise typer.Exit(EXIT_FAILED)
 
 
 async def collected(deployment: Deployment) -> Status:
-    from bus import Bus, BusUnavailable
+    from bus import OUTAGE, Bus, BusUnavailable
+    from bus.remedies import remedy
     from runtime.status import collect
 
     try:
         async with Bus(deployment.settings.bus) as bus:
             return await collect(deployment, bus)
-    except BusUnavailable as error:
+    except (BusUnavailable, *OUTAGE) as error:
         if deployment.run is None:
             raise
         status = await collect(deployment, None)
-        status.bus_error = str(error)
+        status.phase = "degraded" if status.phase == "ready" else status.phase
+        said = str(error)
+        status.bus_error = said if isinstance(error, BusUnavailable) else f"{said}: {remedy(error)}"
         return status
 
 

@@ -1,0 +1,130 @@
+"""Whatever stands still, `runtime status` says so and does not exit with 0."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from runtime.errors import EXIT_FAILED, EXIT_UNREACHABLE
+from runtime.status import Status, WorkerStatus, judge
+from tests.redis_process import RedisProcess
+from tests.runtime.conftest import Deployment, until
+
+KINDS = ("planner", "slm", "tool")
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Deployment]:
+    """One deployment; each test leaves it well."""
+    with tempfile.TemporaryDirectory(prefix="sw-") as folder:
+        deployment = Deployment(Path(folder))
+        try:
+            deployment.up(kinds=KINDS)
+            yield deployment
+        finally:
+            deployment.end()
+
+
+def well(deployment: Deployment) -> bool:
+    return deployment.status()["phase"] == "ready"
+
+
+def pids(deployment: Deployment) -> list[int]:
+    return [worker["pid"] for worker in deployment.status()["workers"]]
+
+
+def send(processes: list[int], number: signal.Signals) -> None:
+    for pid in processes:
+        os.kill(pid, number)
+
+
+def test_workers_that_are_all_frozen_are_not_ready(running: Deployment) -> None:
+    frozen = pids(running)
+    send(frozen, signal.SIGSTOP)
+    try:
+        until(lambda: not well(running), "another phase than ready")
+        until(lambda: len(running.status()["unserved"]) == len(KINDS), "end of all heartbeats")
+        done = running.run("status")
+        assert done.returncode == EXIT_FAILED
+        assert done.stdout.startswith("degraded")
+        assert "no worker is ready of: planner, slm, tool" in done.stdout
+    finally:
+        send(frozen, signal.SIGCONT)
+    until(lambda: well(running), "workers that woke up")
+    assert running.run("status").returncode == 0
+
+
+def test_a_kind_of_which_nobody_is_ready_is_named_though_others_are() -> None:
+    states = {"slm-1": "ready", "tool-1": "silent", "gpu-1": "draining", "gpu-2": "backoff"}
+    status = Status(
+        phase="ready",
+        workers=[
+            WorkerStatus(name=name, kind=name.partition("-")[0], state=state)
+            for name, state in states.items()
+        ],
+    )
+    judge(status)
+    assert status.phase == "degraded"
+    assert status.unserved == ["tool"]
+
+
+def test_a_deployment_whose_redis_is_frozen_is_not_ready(running: Deployment) -> None:
+    redis: int = running.status()["redis"]["pid"]
+    send([redis], signal.SIGSTOP)
+    try:
+        done = running.run("status")
+        assert done.returncode == EXIT_UNREACHABLE
+        assert done.stdout.startswith("degraded")
+        assert "takes connections and answers none" in done.stdout
+    finally:
+        send([redis], signal.SIGCONT)
+    until(lambda: well(running), "answer of the server that woke up")
+
+
+def test_a_supervisor_that_does_not_answer_is_named(running: Deployment) -> None:
+    supervisor = running.supervisor_pid()
+    send([supervisor], signal.SIGSTOP)
+    try:
+        done = running.run("status")
+        assert done.returncode == EXIT_UNREACHABLE
+        assert f"(pid {supervisor})" in done.stdout
+    finally:
+        send([supervisor], signal.SIGCONT)
+    until(lambda: well(running), "answer of the supervisor that woke up")
+
+
+def test_a_control_socket_that_was_deleted_is_made_anew(running: Deployment) -> None:
+    running.state.socket("control.sock").unlink()
+    until(lambda: running.state.socket("control.sock").exists(), "control socket")
+    until(lambda: well(running), "answer of the supervisor")
+
+
+def test_a_redis_whose_socket_was_deleted_is_started_again_with_all_that_it_held(
+    running: Deployment,
+) -> None:
+    asked = running.run("ask", "--json", "What is 6 * 7?", "--workflow", "solo", "--seconds", "1")
+    before: dict[str, Any] = running.status()["redis"]
+    running.state.socket("redis.sock").unlink()
+    until(
+        lambda: well(running) and running.status()["redis"]["restarts"] > before["restarts"],
+        "the server started again",
+    )
+    assert not psutil.pid_exists(before["pid"])
+    assert json.loads(asked.stdout)["run"]["id"] in running.ok("runs", "ls")
+
+
+def test_a_bus_on_which_nobody_is_heard_is_not_well(
+    deployment: Deployment, any_server: RedisProcess
+) -> None:
+    bus = ("--redis-url", any_server.url, "--profile", "scripted")
+    done = deployment.run("status", *bus, env={"SWITCHYARD_BUS__PREFIX": "deserted"})
+    assert done.returncode == EXIT_FAILED
+    assert done.stdout.startswith("silent")
