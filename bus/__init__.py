@@ -5,7 +5,7 @@ runs, steps and usage entries are bytes to it.
 """
 
 from bus import dead_letters, policies
-from bus.bus import Admission, Bus
+from bus.bus import CLIENT_PATIENCE, Admission, Bus
 from bus.capabilities import Server, probe
 from bus.commit import Finish, Join, Outgoing, StepCommit
 from bus.connection import OUTAGE, outlast
@@ -42,6 +42,7 @@ from bus.settings import BusSettings
 from bus.token_log import TokenWriter, Weights
 
 __all__ = [
+    "CLIENT_PATIENCE",
     "OUTAGE",
     "Admission",
     "BudgetExceeded",

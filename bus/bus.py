@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import structlog
 from redis.asyncio import Redis
@@ -24,6 +25,11 @@ from bus.run_state import RunState, run_state_of
 from bus.settings import BusSettings
 
 log = structlog.get_logger("bus")
+
+T = TypeVar("T")
+
+OVERDUE = ("deadline", "its deadline passed")
+"""How a run ends that nobody ended in time: outcome and reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +53,17 @@ class Admission:
     """Joins that those steps left open; `branches` are the ones still to come."""
 
 
+CLIENT_PATIENCE = 30.0
+"""Seconds that a command waits for a Redis that is away, as `Bus.patience`."""
+
+
 class Bus:
     """One per process. `start` checks the server and begins renewing leases; it waits up to
-    `join_seconds` for a server that does not answer yet."""
+    `join_seconds` for a server that does not answer yet.
+
+    A call of this class outlasts an outage of the server for `patience` seconds, then raises
+    `BusUnavailable`; without end where that is None, as it is for workers.
+    """
 
     def __init__(
         self,
@@ -57,8 +71,10 @@ class Bus:
         registry: Registry | None = None,
         *,
         join_seconds: float = 0.0,
+        patience: float | None = None,
     ) -> None:
         self.settings = settings
+        self._patience = patience
         self._join_seconds = join_seconds
         self.registry = registry or Registry()
         self.keys = Keys(settings.prefix, settings.shards)
@@ -145,6 +161,10 @@ class Bus:
             committer = self._committers[shard] = Committer(self.redis, self.settings, shard)
         return committer
 
+    async def _outlasts(self, what: str, operation: Callable[[], Awaitable[T]]) -> T:
+        where = f"at {self.settings.safe_url}"
+        return await outlast(what, operation, give_up_after=self._patience, where=where)
+
     async def admit(self, admission: Admission) -> bool:
         """Let a run in. True if it is new, False if this very run was let in before.
 
@@ -213,29 +233,41 @@ class Bus:
                 fields, steps = await pipe.execute()
                 return fields, steps
 
-        fields, steps = await outlast("run state", read)
+        fields, steps = await self._outlasts("run state", read)
         return run_state_of(run_id, fields, steps)
 
     async def deadline_of(self, run_id: str) -> float | None:
         """When an active run must be over, in Unix seconds; `None` for any other run. A replay
         may have moved it past what the run's record and its older messages say."""
         key = self.keys.shard_of(run_id).run(run_id)
-        state, deadline = await outlast(
+        state, deadline = await self._outlasts(
             "run state",
             lambda: self.redis.hmget(key, "state", "deadline"),  # pyright: ignore
         )
         return int(deadline) / 1000 if state == b"active" else None
 
+    async def goes_on(self, run_id: str) -> bool:
+        """Whether the run is still wanted. One whose deadline has passed is ended here, by the
+        script of the sweepers: where no worker is left there are none, and who waits for the run
+        would wait for ever."""
+        return await self._end(run_id, *OVERDUE, only_if_overdue=True) == b"alive"
+
     async def is_active(self, run_id: str) -> bool:
-        """Whether the run is still wanted; cheaper than `run_state`."""
-        key = self.keys.shard_of(run_id).run(run_id)
-        state = await outlast("run state", lambda: self.redis.hget(key, "state"))  # pyright: ignore
+        """Whether the run is still wanted; changes nothing."""
+        state, _ = await self._state_of(self.keys.shard_of(run_id).run(run_id))
         return state == b"active"
 
     async def end_run(
         self, run_id: str, outcome: str, reason: str, *, only_if_overdue: bool = False
     ) -> bool:
-        """End a run from outside. False if it was over, unknown or not overdue."""
+        """End a run from outside. False if it was over, unknown or not overdue.
+
+        Also on a server that is full: what an ended run holds is what can be given up.
+        """
+        result = await self._end(run_id, outcome, reason, only_if_overdue=only_if_overdue)
+        return result == b"ended"
+
+    async def _end(self, run_id: str, outcome: str, reason: str, *, only_if_overdue: bool) -> bytes:
         shard = self.keys.shard_of(run_id)
         keys = [
             shard.run(run_id),
@@ -258,8 +290,7 @@ class Bus:
         async def end() -> bytes:
             return await scripts.call(self.redis, "end", keys, [*args, self.clock.now_ms()])
 
-        result = await outlast("end run", end)
-        return result == b"ended"
+        return await self._outlasts("end run", end)
 
     async def cancel(self, run_id: str, reason: str = "cancelled by its user") -> bool:
         """Cancel a run. Its worker learns of it at the next renewal or commit."""
@@ -268,7 +299,7 @@ class Bus:
     async def usage(self, run_id: str) -> list[bytes]:
         """Usage entries of a run, JSON each, in the order they were entered."""
         key = self.keys.shard_of(run_id).usage(run_id)
-        return await outlast("usage", lambda: self.redis.lrange(key, 0, -1))  # pyright: ignore
+        return await self._outlasts("usage", lambda: self.redis.lrange(key, 0, -1))  # pyright: ignore
 
     async def active_runs(self) -> list[tuple[str, float]]:
         """Runs in flight with their deadlines (Unix seconds)."""
@@ -289,21 +320,22 @@ class Bus:
         replayed before).
         """
         shard = self.keys.shard_of(run_id)
-        key, failures = shard.log(run_id), 0
+        key, quiet = shard.log(run_id), 0
         block = int(self.settings.block_seconds * 1000)
         while True:
-            found = await outlast(
+            found = await self._outlasts(
                 "follow",
                 lambda: self.blocking.xread({key: after}, count=500, block=block),  # noqa: B023
             )
             if not found:
-                state, _ = await self._state_of(shard.run(run_id))
-                if state is None:
+                word = await self._end(run_id, *OVERDUE, only_if_overdue=True)
+                if word == b"missing":
                     return
-                failures = failures + 1 if state == b"ended" else 0
-                if failures > 1:  # ended, and its last entry was read or has expired
+                quiet = 0 if word == b"alive" else quiet + 1
+                if quiet > 1:  # over, and its last entry was read or has expired
                     return
                 continue
+            quiet = 0
             for entry, fields in found[0][1]:
                 after = entry.decode()
                 event = {name.decode(): value.decode() for name, value in fields.items()}
@@ -315,7 +347,7 @@ class Bus:
                         return
 
     async def _state_of(self, run_key: str) -> tuple[bytes | None, bytes | None]:
-        state, generation = await outlast(
+        state, generation = await self._outlasts(
             "run state",
             lambda: self.redis.hmget(run_key, "state", "generation"),  # pyright: ignore
         )

@@ -107,8 +107,7 @@ async def require_usable(redis: Redis, settings: BusSettings) -> None:
     unknown = sorted(name for name, words in said.items() if _UNKNOWN.search(words))
     if not denied and not unknown:
         try:
-            used = [bus_keys.probe, bus_keys.shard(0).active]
-            await scripts.call(redis, "probe", used, [])
+            await scripts.call(redis, "probe", [bus_keys.shard(0).active], [])
         except NoPermissionError:
             keys = True
     if denied or keys:

@@ -16,7 +16,7 @@ from typing import Protocol
 import structlog
 
 from bus import scripts
-from bus.bus import Bus
+from bus.bus import OVERDUE, Bus
 from bus.connection import OUTAGE
 from bus.keys import GROUP, Shard
 
@@ -124,9 +124,7 @@ class Sweeper:
             log.info("lease taken over", stream=stream, entry=entry.decode(), delivery=count)
             self._consumer.take(shard, stream, entry.decode(), body, int(count))
         for run_id in overdue:
-            await self._bus.end_run(
-                run_id.decode(), "deadline", "its deadline passed", only_if_overdue=True
-            )
+            await self._bus.end_run(run_id.decode(), *OVERDUE, only_if_overdue=True)
         return late
 
     async def _reap(self) -> None:

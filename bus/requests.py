@@ -98,14 +98,17 @@ class Inbox:
                 self._replies.pop(key, None)
 
     async def wait_ended(self, run_id: str) -> None:
-        """Return when the run is over (or unknown). Admit it with `notify=inbox.key(shard)`."""
+        """Return when the run is over (or unknown), at the latest a moment after its deadline.
+        Admit it with `notify=inbox.key(shard)`."""
         event = self._ends.setdefault(run_id, asyncio.Event())
         try:
             while not event.is_set():
-                if not await self.bus.is_active(run_id):
+                if not await self.bus.goes_on(run_id):
                     return
+                deadline = await self.bus.deadline_of(run_id)
+                left = LOOK_AGAIN if deadline is None else self.bus.clock.left(deadline)
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_AGAIN):
+                    async with asyncio.timeout(min(LOOK_AGAIN, max(left, 0.4) + 0.1)):
                         await event.wait()
         finally:
             self._ends.pop(run_id, None)

@@ -35,7 +35,7 @@ from agents.replay import fork as forked
 from agents.tools import tools
 from agents.tools.offered import unregistered_tools, with_specs
 from agents.workflows import Handoff, policies_for, prompt_hashes, prompts_of, rewarded, workflows
-from bus import Admission, Bus, BusSettings, Inbox, Join, RunState
+from bus import CLIENT_PATIENCE, Admission, Bus, BusSettings, Inbox, Join, RunState
 from runtime.errors import InputError, UserError
 from runtime.run_ids import new_run_id
 from workers.messages import offered_tools_on, registry
@@ -67,7 +67,7 @@ class Client:
     """Prompt file → content, in place of the shipped ones."""
 
     def __post_init__(self) -> None:
-        self.bus = Bus(self.settings, registry())
+        self.bus = Bus(self.settings, registry(), patience=CLIENT_PATIENCE)
         self._inbox = Inbox(self.bus)
         self._stack = AsyncExitStack()
 
@@ -237,7 +237,11 @@ class Client:
         )
 
     async def wait(self, run_id: str) -> Trajectory:
-        """The trajectory, once the run has ended. Raises `RunUnknown`."""
+        """The trajectory, once the run has ended: at its deadline also where no worker is left.
+
+        Raises `RunUnknown`, or `BusUnavailable` where Redis is away for `CLIENT_PATIENCE`; the run
+        goes on without us then, and may be waited for again.
+        """
         await self._inbox.wait_ended(run_id)
         return await self.trajectory(run_id)
 

@@ -35,6 +35,7 @@ from redis.exceptions import RedisError
 from agents.records import Record
 from bus import Bus, BusUnavailable, WorkerPresence, announce, tasks
 from bus.connection import OUTAGE
+from bus.remedies import remedy
 from runtime import __version__
 from runtime.arq_worker import RETRY_SECONDS, LastingWorker
 from runtime.config import Settings
@@ -115,7 +116,9 @@ async def connect(settings: Settings) -> ArqRedis:
         await pool.ping()
     except (RedisError, OSError) as error:
         await pool.aclose(close_connection_pool=True)
-        raise Unreachable(f"Redis at {settings.bus.safe_url} does not answer: {error}") from error
+        raise Unreachable(
+            f"Redis at {settings.bus.safe_url} does not answer: {error}", hint=f"{remedy(error)}."
+        ) from error
     return pool
 
 

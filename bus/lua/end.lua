@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- include: end_run.lua
 -- End one run from outside: its user cancels it, or its deadline has passed.
 -- KEYS: run, journal, log, usage, active, trajectories, history
@@ -5,6 +6,7 @@
 --       the caller's count of the time (ms)
 -- Returns 'ended', 'already' (it is over), 'missing', or 'alive' (deadline not reached, or
 --       the time is in doubt).
+-- Also where the server's memory is full (allow-oom): an ended run is what makes room.
 -- Race closed: a cancel and the last commit at the same time: one of them ends the run.
 local state = redis.call('HMGET', KEYS[1], 'state', 'deadline')
 if not state[1] then

@@ -1,4 +1,4 @@
--- Whether this user may run scripts that use the keys of the bus. Changes nothing.
--- KEYS: probe, runs in flight
--- Returns how many of them there are.
-return redis.call('EXISTS', KEYS[1]) + redis.call('ZCARD', KEYS[2])
+-- Whether this user may run scripts that use the keys of a shard. Changes nothing.
+-- KEYS: runs in flight
+-- Returns how many there are.
+return redis.call('ZCARD', KEYS[1])

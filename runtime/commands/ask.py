@@ -221,9 +221,10 @@ async def _asked(
     import asyncio
 
     from agents.records import Budget
-    from bus import tasks
+    from bus import BusUnavailable, tasks
     from runtime.client import Client
     from runtime.dialogue import harmless
+    from runtime.errors import Unreachable
     from runtime.hold_ups import tell_hold_ups
 
     def say(hold_up: str) -> None:
@@ -250,7 +251,12 @@ async def _asked(
         async def answered() -> Trajectory:
             await client.submit(run)
             telling.append(asyncio.create_task(tell_hold_ups(client.bus, run, where, say)))
-            return await (show_run(client, run.id) if show else client.wait(run.id))
+            try:
+                return await (show_run(client, run.id) if show else client.wait(run.id))
+            except BusUnavailable as error:
+                raise Unreachable(
+                    str(error), hint=f"the run was admitted: `runtime runs show {run.id}` later."
+                ) from error
 
         work = asyncio.create_task(answered())
         try:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from bus import Bus, BusError, BusUnavailable
+from bus import CLIENT_PATIENCE, Bus, BusError, BusUnavailable
 from runtime.deployment import find
 from runtime.errors import InputError
 
@@ -17,7 +17,8 @@ def on_bus(redis_url: str | None, question: Callable[[Bus], Awaitable[T]]) -> T:
     """The answer. Raises `InputError` for what the bus refuses, `BusUnavailable`, `Unreachable`."""
 
     async def asked() -> T:
-        async with Bus(find(redis_url=redis_url).settings.bus) as bus:
+        settings = find(redis_url=redis_url).settings.bus
+        async with Bus(settings, patience=CLIENT_PATIENCE) as bus:
             return await question(bus)
 
     try:

@@ -84,12 +84,12 @@ def _health(status: Status, kind: str) -> None:
 
 
 async def collected(deployment: Deployment) -> Status:
-    from bus import OUTAGE, Bus, BusUnavailable
+    from bus import CLIENT_PATIENCE, OUTAGE, Bus, BusUnavailable
     from bus.remedies import remedy
     from runtime.status import collect
 
     try:
-        async with Bus(deployment.settings.bus) as bus:
+        async with Bus(deployment.settings.bus, patience=CLIENT_PATIENCE) as bus:
             return await collect(deployment, bus)
     except (BusUnavailable, *OUTAGE) as error:
         if deployment.run is None:

@@ -6,13 +6,17 @@ import asyncio
 import time
 
 import pytest
+import redis
 
 from bus import (
     BudgetExceeded,
     Bus,
+    BusSettings,
+    BusUnavailable,
     DeadlineExceeded,
     Delivery,
     Finish,
+    Inbox,
     Outgoing,
     Retry,
     RunEnded,
@@ -20,8 +24,9 @@ from bus import (
     UserCancelled,
     run_ended,
 )
-from tests.bus.payloads import admit, note
+from tests.bus.payloads import Note, admit, note
 from tests.bus.serving import ended, finishing, pending, serving, until
+from tests.redis_process import RedisProcess
 
 
 async def test_a_cancel_stops_the_handler_and_drops_its_message(bus: Bus) -> None:
@@ -209,3 +214,46 @@ async def test_a_run_nobody_knows_can_not_be_ended(bus: Bus) -> None:
     assert not await bus.cancel("no-such-run")
     assert (await bus.run_state("no-such-run")).state == "missing"
     assert not await bus.is_active("no-such-run")
+
+
+async def test_who_waits_for_a_run_ends_it_at_its_deadline_where_no_worker_is_left(
+    bus: Bus,
+) -> None:
+    run_id = await admit(bus, seconds=0.3)
+    async with Inbox(bus) as inbox:
+        await inbox.wait_ended(run_id)
+    state = await bus.run_state(run_id)
+    assert (state.outcome, state.reason) == ("deadline", "its deadline passed")
+
+
+async def test_who_follows_a_run_ends_it_at_its_deadline_where_no_worker_is_left(bus: Bus) -> None:
+    run_id = await admit(bus, seconds=0.3)
+    events = [fields async for _, fields in bus.follow(run_id)]
+    assert [event["outcome"] for event in events if event["type"] == "ended"] == ["deadline"]
+
+
+async def test_a_run_is_cancelled_also_on_a_server_that_is_full(own_server: RedisProcess) -> None:
+    settings = BusSettings(redis_url=own_server.url, prefix="full")
+    async with Bus(settings, patience=0.0) as bus:
+        bus.registry.register("note", Note)
+        run_id = await admit(bus)
+        with redis.Redis.from_url(own_server.url) as admin:
+            admin.config_set("maxmemory", "1")
+            assert await bus.cancel(run_id)
+            admin.config_set("maxmemory", "0")
+        assert (await bus.run_state(run_id)).outcome == "cancelled"
+
+
+async def test_a_command_gives_up_on_a_server_that_can_not_end_its_run(
+    own_server: RedisProcess,
+) -> None:
+    settings = BusSettings(redis_url=own_server.url, prefix="still")
+    async with Bus(settings, patience=0.0) as bus:
+        bus.registry.register("note", Note)
+        run_id = await admit(bus)
+        with redis.Redis.from_url(own_server.url) as admin:
+            admin.replicaof("127.0.0.1", "1")
+            with pytest.raises(BusUnavailable, match=r"end run: Redis at .*it is a replica"):
+                await bus.cancel(run_id)
+            admin.replicaof("NO", "ONE")
+        assert await bus.cancel(run_id)
