@@ -12,9 +12,13 @@ from fractions import Fraction
 
 from agents.arithmetic import ExpressionError, evaluate, show
 from agents.records import Trajectory
+from agents.thinking import said
 
-MAX_ANSWER_CHARS = 2_000
-"""An answer is cut here; a longer one is an essay, and its text stays in the call."""
+MAX_ANSWER_BYTES = 1_000_000
+"""Of an answer as it is delivered; a longer one says that it was cut, and its text stays in the
+call. No model here writes as much in one completion."""
+MAX_NUMBER_CHARS = 2_000
+"""A longer text is no number."""
 
 _BOX = re.compile(r"\\f?boxed\s*\{")
 _BRACE = re.compile(r"[{}]")
@@ -55,28 +59,58 @@ _MATH_DOLLARS = re.compile(r"(?<!\\)\$(?!\s)([^$]*)(?<![\\\s])\$")
 
 
 def plain(text: str) -> str:
-    """Text without the LaTeX that only formats: one line, no final full stop."""
+    """Text without the LaTeX that only formats: one line, no final full stop. For comparing: what
+    is delivered is the text itself."""
     text = _MATH_DOLLARS.sub(r"\1", text)
     text = _WRAPPED.sub(r" \1 ", text)
     for pattern, replacement in _REPLACEMENTS:
         text = pattern.sub(replacement, text)
-    text = " ".join(text.split())[:MAX_ANSWER_CHARS].rstrip()
+    text = " ".join(text.split())
     return text.removesuffix(".").rstrip()
 
 
 def final_answer(text: str) -> str:
-    """What a run answers: the last box, else the whole text, made plain."""
-    boxed = last_boxed(text)
-    return plain(text if boxed is None else boxed)
+    """What a run answers, of a model's text: the content of the last box, else all that was said,
+    to the letter but for blank lines at its ends."""
+    spoken = said(text)
+    boxed = last_boxed(spoken)
+    whole = _BLANK_LINES.sub("", spoken).rstrip() if boxed is None else unboxed(boxed)
+    return _within_bounds(whole)
+
+
+_BLANK_LINES = re.compile(r"\A(?:[ \t]*\r?\n)+")
+_SHOWN = (
+    *(one for one in _REPLACEMENTS if "circ" not in one[0].pattern),
+    (re.compile(r"\s?\^\s?(?:\{\s?\\circ\s?\}|\\circ(?![A-Za-z]))"), "°"),
+    (re.compile(r"(?<=\S)[ \t]{2,}"), " "),
+)
+
+
+def unboxed(boxed: str) -> str:
+    """The content of a box as it is shown: without the LaTeX that only formats, if it is LaTeX."""
+    if not any(sign in boxed for sign in "\\${"):
+        return boxed.strip()
+    boxed = _WRAPPED.sub(r" \1 ", _MATH_DOLLARS.sub(r"\1", boxed))
+    for pattern, replacement in _SHOWN:
+        boxed = pattern.sub(replacement, boxed)
+    return boxed.strip()
+
+
+def _within_bounds(answer: str) -> str:
+    whole = answer.encode()
+    if len(whole) <= MAX_ANSWER_BYTES:
+        return answer
+    kept = whole[:MAX_ANSWER_BYTES].decode(errors="ignore")
+    return f"{kept}\n[cut: the first {MAX_ANSWER_BYTES} of {len(whole)} bytes]"
 
 
 def final_text(trajectory: Trajectory) -> str | None:
-    """The last text, whole, of the role that was asked the question: what a checker reads,
+    """The last text, whole, that the role said which was asked the question: what a checker reads,
     however the run ended. `None` if that role got no completion."""
     for step in reversed(trajectory.steps):
         if step.agent == trajectory.steps[0].agent and step.candidates:
             calls = step.candidates[step.selected].calls
-            return calls[-1].text if calls else None
+            return calls[-1].said if calls else None
     return None
 
 
@@ -148,7 +182,7 @@ def parse_number(text: str) -> Number | None:
     quantity ("2 dozen", "4 fifths", "3 pairs", "6 times"), a sum that looks like a mixed number
     ("21 98/2").
     """
-    if len(text) > MAX_ANSWER_CHARS:
+    if len(text) > MAX_NUMBER_CHARS:
         return None
     text = _FRACTION.sub(_written_out, plain(text)).strip()
     for sign, fraction in VULGAR_FRACTIONS.items():

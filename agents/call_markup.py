@@ -151,7 +151,8 @@ def without_calls(
         kept.append(spoken[position : region.start])
         position = region.end
     kept.append(spoken[position:])
-    return "".join(kept).strip()
+    # In lines of their own: what stood on both sides of a call was no one sentence, or equation.
+    return "\n".join(piece.strip() for piece in kept if piece.strip())
 
 
 def _within(position: int, blocks: Sequence[tuple[int, int]]) -> bool:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from agents.arithmetic import ExpressionError, evaluate, show
+from agents.call_markup import without_calls
 
 MAX_TEXT_CHARS = 100_000
 MAX_EQUATIONS = 200
@@ -59,7 +60,6 @@ _LATEX = (
     (re.compile(r"&"), ""),
     (re.compile(r"(?<=[0-9)%])(\s*)[xX](?=\s*[0-9(.])"), r"\1*"),
 )
-_CALL_MARKUP = re.compile(r"<tool_call>.*?(?:</tool_call>|\Z)", re.DOTALL)
 _EXPRESSION_CHARS = frozenset("0123456789.,()+-*/%^×÷−–·⋅ \t")
 _OPERATORS = frozenset("+-*/%^×÷−–·⋅")
 _JOINED_BEFORE = re.compile(
@@ -85,8 +85,8 @@ _OF_THINGS = re.compile(
 
 
 def equations(text: str) -> list[Equation]:
-    """Every equation between plain numbers, in order; at most 200 of them."""
-    text = _CALL_MARKUP.sub("\n", text[:MAX_TEXT_CHARS])
+    """Every equation between plain numbers that a model's text says, in order; at most 200."""
+    text = without_calls(text)[:MAX_TEXT_CHARS]
     for pattern, replacement in _LATEX:
         text = pattern.sub(replacement, text)
     found: list[Equation] = []

@@ -142,6 +142,8 @@ def _spans(text: str, opened: bool) -> list[tuple[int, int]]:
             return [(0, final + len(_BARE_FINAL))]
         if _GLUED.match(text, bare.end()):
             return [(0, len(text))]
+    if not opened and _DELIMITERS.search(text) is None:
+        return []
     return _delimited(text, opened)
 
 
@@ -153,7 +155,7 @@ def _channel_spans(text: str) -> list[tuple[int, int]] | None:
     spans: list[tuple[int, int]] = []
     begin = 0
     for header in headers:
-        if (header["name"] or header["first"]).strip() != "final":
+        if (header["name"] or header["first"] or "").strip() != "final":
             continue
         ended = _CHANNEL_END.search(text, header.end())
         if header.end() > begin:

@@ -13,11 +13,12 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
-from agents.answers import last_boxed, parse_number, plain
+from agents.answers import last_boxed, parse_number, unboxed
 from agents.equations import equations, first_wrong
 from agents.payloads import ExpectedType
 from agents.protocols import Host
 from agents.records import Call, Record
+from agents.thinking import said
 
 _REASON_CHARS = 500
 
@@ -42,13 +43,13 @@ class Evidence:
     @property
     def text(self) -> str:
         """The final text."""
-        return self.calls[-1].text
+        return self.calls[-1].said
 
     @property
     def working(self) -> tuple[str, ...]:
-        """Everything the model wrote on its way, turn by turn: the markup of a call that is never
+        """Everything the model said on its way, turn by turn: the markup of a call that is never
         closed ends with its turn."""
-        return tuple(call.text for call in self.calls)
+        return tuple(call.said for call in self.calls)
 
 
 class Rung(Protocol):
@@ -137,11 +138,11 @@ def typed_answer(text: str, expected: ExpectedType) -> str | None:
 
     Numbers lose commas, currency and units; an integer also a percent sign.
     """
-    boxed = last_boxed(text)
+    boxed = last_boxed(said(text))
     if boxed is None:
         return None
     if expected == "text":
-        return plain(boxed) or None
+        return unboxed(boxed) or None
     number = parse_number(boxed)
     if number is None:
         return None

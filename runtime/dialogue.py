@@ -14,6 +14,7 @@ from typing import Any, cast
 from rich.console import Console
 from rich.text import Text
 
+from agents.call_markup import without_calls
 from agents.records import Call, Outcome, Step, ToolCall, Trajectory
 from runtime.words import counted
 
@@ -259,7 +260,7 @@ def _shown_call(call: ToolCall) -> str:
 
 def _without_markup(call: Call) -> str:
     """The text without the tool calls in it, which are shown in another way."""
-    return re.sub(r"<tool_call>.*?(</tool_call>|\Z)", "", call.text, flags=re.DOTALL).strip()
+    return without_calls(call.said, {one.name: {} for one in call.tool_calls})
 
 
 def _place_of(call_id: str) -> str:

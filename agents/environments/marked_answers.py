@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 
 from agents.environments.game import Refusal
+from agents.thinking import said
 
 MARK = "####"
 MAX_LIST_CHARS = 8_000
@@ -86,6 +87,7 @@ def read_calls(text: str, most: int) -> tuple[Call, ...] | Refusal:
 
 def _body(text: str) -> str | Refusal:
     """What stands between the brackets of the only list; not empty."""
+    text = said(text)
     marks = list(_MARKED.finditer(text))
     if not marks and re.search(rf"(?<!#){MARK}(?!#)", text):
         return Refusal("not_a_list", f"{MARK} is not followed by [")

@@ -43,6 +43,6 @@ class Completion:
         options = CompletionOptions.model_validate(context.run.options)
         prompt = load_prompt(options.prompt)
         call = await completion(context, host, prompt, context.run.task.prompt)
-        if not call.text.strip():
+        if not call.said.strip():
             return result(call, Decision(kind="give_up", data={"reason": "the text is empty"}))
-        return result(call, Decision(kind="answer", data={"answer": call.text}))
+        return result(call, Decision(kind="answer", data={"answer": call.said}))

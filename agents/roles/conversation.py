@@ -52,6 +52,7 @@ class Answered:
     """The model's last completion is a text without tool calls."""
 
     text: str
+    """What it said."""
     cut_off: str | None = None
     """Why the text ends before its end, if it does: the token limit, or a content filter."""
 
@@ -117,7 +118,7 @@ class Conversation:
                 return self._failure
             if not call.tool_calls:
                 self._turns.append([])
-                return Answered(call.text, cut_off(call))
+                return Answered(call.said, cut_off(call))
             entries, problems = await self._dispatch(call)
             self._turns.append(list(entries))
             if problems:
@@ -237,8 +238,13 @@ def turn_messages(
 
 
 def tool_text(output: JsonValue) -> str:
-    """A tool's output as the model reads it, cut where it is too long for a message."""
-    return whole_tool_text(output)[:MAX_TOOL_MESSAGE_CHARS]
+    """A tool's output as the model reads it. One that is too long for a message is cut, and says
+    so."""
+    text = whole_tool_text(output)
+    if len(text) <= MAX_TOOL_MESSAGE_CHARS:
+        return text
+    kept = text[:MAX_TOOL_MESSAGE_CHARS]
+    return f"{kept} [truncated: the first {len(kept)} of {len(text)} characters]"
 
 
 def whole_tool_text(output: JsonValue) -> str:

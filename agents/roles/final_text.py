@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from agents.answers import final_answer, last_boxed
-from agents.records import Decision
+from agents.call_markup import without_calls
+from agents.records import Call, Decision
 from agents.roles.conversation import Answered, Conversation, Ending, Failed, GaveUp
 from agents.roles.protocol import StepResult
 
@@ -18,9 +21,9 @@ def final_result(conversation: Conversation, ending: Ending) -> StepResult:
             boxed = last_boxed(text) is not None
             if cut_off is not None and not boxed:
                 return conversation.result(_give_up(f"{cut_off}, before an answer"))
-            answer = final_answer(text)
+            answer = final_answer(without_calls(text, quoted=True))
             if not answer:
-                return conversation.result(_give_up("the model's final text holds no answer"))
+                return conversation.result(_give_up(_why_none(text, conversation.calls)))
             return conversation.result(
                 Decision(kind="answer", data={"answer": answer, "boxed": boxed})
             )
@@ -30,6 +33,14 @@ def final_result(conversation: Conversation, ending: Ending) -> StepResult:
             return conversation.result(ending.decision)
         case _:
             raise TypeError(f"a conversation that ends as {ending!r} has no final text")
+
+
+def _why_none(text: str, calls: Sequence[Call]) -> str:
+    if text.strip():
+        return "the model's final text is a call of a tool, and none was offered to it"
+    if calls and calls[-1].thought:
+        return "the model's final text is all thought, without an answer"
+    return "the model's final text holds no answer"
 
 
 def _give_up(reason: str) -> Decision:

@@ -81,7 +81,7 @@ def test_an_answer_is_no_call(text: str) -> None:
 def test_several_calls_come_in_their_order_with_the_words_around_them() -> None:
     text = f"I compute. <tool_call>{CALL}</tool_call> Then the time. <tool_call>now</tool_call>"
     assert [call.name for call in written_calls(text, OFFERED)] == ["calculate", "now"]
-    assert without_calls(text, OFFERED) == "I compute.  Then the time."
+    assert without_calls(text, OFFERED) == "I compute.\nThen the time."
 
 
 @pytest.mark.parametrize(

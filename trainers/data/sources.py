@@ -298,4 +298,4 @@ def _said(step: RecordedStep) -> str:
 
 
 def _written(step: RecordedStep) -> str:
-    return step.calls[-1].text if step.calls else ""
+    return step.calls[-1].said if step.calls else ""

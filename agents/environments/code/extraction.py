@@ -6,6 +6,7 @@ import ast
 import re
 
 from agents.environments.code.parsing import parsed
+from agents.thinking import said
 
 # Possessive, so that a long line of spaces can't be divided among them in every way.
 _FENCE = re.compile(r"^[ \t]*+```[ \t]*+([A-Za-z0-9_+.-]*+)[^\n`]*+$", re.MULTILINE)
@@ -20,7 +21,7 @@ def extract_code(completion: str) -> str:
     """The last fenced block of Python, as LiveCodeBench's judge takes it; a block that was never
     closed counts (the model ran out of tokens). Without a fence the whole text, if it is a program
     of at most `MAX_PROGRAM_CHARS` and not only an expression. Otherwise nothing."""
-    text = completion.replace("\r\n", "\n")
+    text = said(completion).replace("\r\n", "\n")
     blocks = _blocks(text)
     if blocks:
         return blocks[-1]

@@ -44,6 +44,7 @@ from agents.environments.code.problem import (
     ProgramTest,
 )
 from agents.environments.code.told import as_read, copied, of_its_cases, rounded
+from agents.thinking import said
 from agents.tools.json_arguments import parse_arguments
 
 MAX_TEST_CHARS = 20_000
@@ -57,7 +58,7 @@ _OPENING = re.compile(r"[\s:*]{0,20}+```[^\n`]*+\n")
 def read_test(question: CodeQuestion, completion: str) -> ProgramTest | CallTest | None:
     """The last test of a completion, for a program or a function as the question asks for; None
     where there is none that can be used."""
-    text = completion.replace("\r\n", "\n")
+    text = said(completion).replace("\r\n", "\n")
     output = _last_block(text, _OUTPUT)
     before = _last_block(text[: output[0]], _INPUT) if output else None
     if output is None or before is None:

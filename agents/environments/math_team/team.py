@@ -23,6 +23,7 @@ from pydantic import Field, field_validator
 from agents.answers import last_boxed
 from agents.environments.game import Part, Rewards, Verdict
 from agents.records import Record, Task
+from agents.thinking import said
 
 ENVIRONMENT = "math"
 
@@ -120,7 +121,7 @@ class Turn(Record):
 
 def reasoning_answer(text: str) -> str:
     """The content of the last box; empty without one."""
-    boxed = last_boxed(text)
+    boxed = last_boxed(said(text))
     return "" if boxed is None or len(boxed) > MAX_ANSWER_CHARS else boxed
 
 

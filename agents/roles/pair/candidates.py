@@ -42,8 +42,8 @@ class Choice(Generic[T]):
 
     @property
     def text(self) -> str:
-        """Of that one."""
-        return self.candidates[self.selected].calls[-1].text
+        """What that one said."""
+        return self.candidates[self.selected].calls[-1].said
 
 
 async def choose(

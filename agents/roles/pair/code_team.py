@@ -54,7 +54,7 @@ class Coder:
         entries: list[JsonObject] = []
 
         async def judged(calls: Sequence[Call]) -> list[Scored[ProgramVerdict]]:
-            programs = [program_in(call.text) for call in calls]
+            programs = [program_in(call.said) for call in calls]
             asked = JudgePrograms(problem=instance.judged_as, programs=tuple(programs))
             reply, entry = await ask_judge(host, asked, ProgramVerdicts)
             entries.append(entry)
@@ -98,7 +98,7 @@ class UnitTester:
         entries: list[JsonObject] = []
 
         async def judged(calls: Sequence[Call]) -> list[Scored[TestVerdict]]:
-            tests = [read_test(instance.question, call.text) for call in calls]
+            tests = [read_test(instance.question, call.said) for call in calls]
             asked = JudgeTests(problem=instance.judged_as, program=program, tests=tuple(tests))
             reply, entry = await ask_judge(host, asked, TestVerdicts)
             entries.append(entry)

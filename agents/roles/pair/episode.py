@@ -53,4 +53,4 @@ def text_of(step: Step) -> str:
     """The text of the candidate that a step executed. Raises `JournalIncomplete`."""
     if step.selected >= len(step.candidates):
         raise JournalIncomplete(f"turn {step.turn} of {step.agent!r} has no selected action")
-    return step.candidates[step.selected].calls[-1].text
+    return step.candidates[step.selected].calls[-1].said

@@ -54,7 +54,7 @@ class Reasoner:
         entries: list[JsonObject] = []
 
         async def judged(calls: Sequence[Call]) -> list[Scored[bool]]:
-            answers = [reasoning_answer(call.text) for call in calls]
+            answers = [reasoning_answer(call.said) for call in calls]
             asked = JudgeAnswers(problem=instance.judged_as, answers=tuple(answers))
             reply, entry = await ask_judge(host, asked, AnswerVerdicts)
             entries.append(entry)
@@ -97,7 +97,7 @@ class ToolUser:
         entries: list[JsonObject] = []
 
         async def judged(calls: Sequence[Call]) -> list[Scored[OutputVerdict]]:
-            programs = [program_in(call.text) for call in calls]
+            programs = [program_in(call.said) for call in calls]
             asked = JudgeOutputs(
                 problem=instance.judged_as,
                 programs=tuple(programs),

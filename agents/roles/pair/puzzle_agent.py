@@ -109,7 +109,7 @@ class PuzzleAgent:
         with environment_code(context.run.task.environment, f"on an action of {self.name}"):
             if not isinstance(episode, ProgrammedEpisode):
                 return [None] * len(calls)
-            wanted = [episode.to_run(self._agent, call.text) for call in calls]
+            wanted = [episode.to_run(self._agent, call.said) for call in calls]
         first = next((one for one in wanted if one is not None), None)
         if first is None:
             return [None] * len(calls)
@@ -129,7 +129,7 @@ class PuzzleAgent:
         with environment_code(environment, f"as the episode was copied for {self.name}"):
             trial = episode.copy()
         with environment_code(environment, f"on an action of {self.name}"):
-            applied = taken_by(trial, Taken(self._agent, call.text, ran))
+            applied = taken_by(trial, Taken(self._agent, call.said, ran))
         return Scored(call, _action(applied), applied.rewards, (trial, applied))
 
     def _agrees(self, context: StepContext, action: JsonObject) -> bool | None:

@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from agents.records import ToolSpec
 from agents.roles.umi.output import Action, Unreadable, read_action, read_answer, written_call
 from agents.roles.umi.transcript import ToolStyle, Turn, planner_input
+from agents.thinking import said
 
 GIVE_UP = "give up."
 
@@ -80,7 +81,7 @@ def conclusion_part(answer: str | None) -> str:
 def read_step(text: str) -> Called | Concluded | Unreadable:
     """The backbone's turn: what its first line `Action:` or `conclusion:` begins, and the thought
     before it."""
-    own = text.partition(_END)[0]
+    own = said(text).partition(_END)[0]
     found = _PART.search(own)
     if found is None:
         return Unreadable("its text has no line `Action:` and no line `conclusion:`")

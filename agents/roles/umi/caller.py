@@ -46,7 +46,7 @@ class UmiCaller:
             caller_input(tools.specs, turns, options.tool_style),
             json_schema=call_schema(tools.specs) if constrained else None,
         )
-        action = read_action(call.text)
+        action = read_action(call.said)
         if isinstance(action, Unreadable):
             cut = cut_off(call)
             return refused(call, f"{action.reason} ({cut})" if cut else action.reason)

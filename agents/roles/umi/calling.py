@@ -39,5 +39,5 @@ async def carried_out(
 
 def refused(call: Call, error: str) -> StepResult:
     """Decides `refused` {text}; the error is what the model observes."""
-    decision = Decision(kind="refused", data={"text": call.text[:_KEPT_CHARS]})
+    decision = Decision(kind="refused", data={"text": call.said[:_KEPT_CHARS]})
     return result(call, decision, {"output": {"error": error}})

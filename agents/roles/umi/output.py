@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agents.records import JsonObject, ToolSpec
+from agents.thinking import said
 from agents.tools.json_arguments import parse_arguments
 
 Next = Literal["call", "conclude", "give_up"]
@@ -75,7 +76,7 @@ class Unreadable:
 def read_plan(text: str) -> Plan | Unreadable:
     """The planner's rationale and its decision: the first `Next:` that names a role. Whatever
     follows it is none of the planner's business."""
-    own = text.partition(_END)[0]
+    own = said(text).partition(_END)[0]
     found = _NEXT.search(own)
     if found is None:
         shown = " ".join(own.split())[-_SHOWN_CHARS:]
@@ -99,12 +100,12 @@ def written_plan(rationale: str, following: Next) -> str:
 
 def read_answer(text: str) -> str:
     """The summarizer's answer; empty if it wrote none."""
-    return _OWN_TAG.sub("", text.partition(_END)[0], count=1).strip()
+    return _OWN_TAG.sub("", said(text).partition(_END)[0], count=1).strip()
 
 
 def read_action(text: str) -> Action | Unreadable:
     """The caller's call, in either form."""
-    own = _OWN_TAG.sub("", text, count=1)
+    own = _OWN_TAG.sub("", said(text), count=1)
     action = _ACTION.search(own)
     if action is None:
         whole = _object_at(own, own.find("{"), "the call is")

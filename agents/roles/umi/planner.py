@@ -31,7 +31,7 @@ class UmiPlanner:
         turns = team_history(context.run, context.journal, options.observation_chars)
         text = planner_input(tools_of(context.run).specs, turns, options.tool_style)
         call = await completion(context, host, self.prompts[0], text)
-        plan = read_plan(call.text)
+        plan = read_plan(call.said)
         if isinstance(plan, Unreadable):
             cut = cut_off(call)
             reason = f"{plan.reason} ({cut})" if cut else plan.reason

@@ -37,7 +37,7 @@ class UmiSingle:
         turns = single_history(context.run, context.journal, options.observation_chars)
         text = backbone_input(tools.specs, turns, options.tool_style)
         call = await completion(context, host, self.prompts[0], text)
-        taken = read_step(call.text)
+        taken = read_step(call.said)
         if isinstance(taken, Unreadable):
             cut = cut_off(call)
             return _gave_up(call, "", f"{taken.reason} ({cut})" if cut else taken.reason)

@@ -33,7 +33,7 @@ class UmiSummarizer:
         turns = team_history(context.run, context.journal, options.observation_chars)
         call = await completion(context, host, self.prompts[0], summarizer_input(turns))
         reason = cut_off(call)
-        answer = read_answer(call.text)
+        answer = read_answer(call.said)
         if reason is None and answer:
             return result(call, Decision(kind="answer", data={"answer": answer}))
         data = {"reason": reason or "the summarizer wrote no answer"}
