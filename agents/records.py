@@ -11,9 +11,9 @@ that score by them read, and no observation shows.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from agents.thinking import parted
 
@@ -291,9 +291,22 @@ class Trajectory(Record):
     """By role, from the same."""
 
 
+class Unknown(Record):
+    """What can be said of a call that was sent to an endpoint and whose usage nobody knows: the
+    most that it can have cost. The least is nothing: it may not have been billed at all."""
+
+    why: str
+    prompt: int = Field(ge=0)
+    """Tokens at most: as many as the request had bytes, for no token stands for less than one."""
+    completion: int = Field(ge=0)
+    """Tokens at most: what was asked for."""
+    micro_dollars: int = Field(ge=0)
+    """Both, at the pool's prices."""
+
+
 class UsageEntry(Record):
-    """One line of the append-only usage ledger: one per model call that was paid for, whether
-    or not its result was used."""
+    """One line of the append-only usage ledger: one per model call that was paid for, or may have
+    been, whether or not its result was used. `agents.usage.calls_once` reads them."""
 
     run_id: str
     call_id: str
@@ -301,13 +314,27 @@ class UsageEntry(Record):
     turn: int
     branch: int = 0
     policy: PolicyRef
-    usage: Usage
-    cost_micro_dollars: int = Field(ge=0)
+    usage: Usage | None
+    """None where `unknown` says what can be said."""
+    cost_micro_dollars: int | None = Field(ge=0)
+    unknown: Unknown | None = None
+    sent_as: str = ""
+    """Names one sending to an endpoint that may be paid for; the candidates that it asked for have
+    it in common. A worker that was taken for dead may answer late: then an entry with the usage
+    follows the unknown one of the same name, and counts in its place. Empty for models of one's
+    own."""
     latency: Latency
     discarded: bool = False
     """True when the result came too late to be used (its worker had lost the lease), or was of no
     use (for example, without what the request asked for)."""
     at: float
+
+    @model_validator(mode="after")
+    def _says_what_is_known(self) -> Self:
+        parts = self.usage is None, self.cost_micro_dollars is None, self.unknown is not None
+        if len(set(parts)) > 1:
+            raise ValueError("an entry has usage and cost, or says that they are unknown")
+        return self
 
 
 def json_object(value: Any) -> JsonObject:

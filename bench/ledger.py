@@ -1,4 +1,5 @@
-"""The usage ledger: every model call that was paid for, one line each, appended and never changed.
+"""The usage ledger: every model call that was paid for, or may have been, one line each, appended
+and never changed.
 
 Whatever a report says about tokens or money is a sum over these lines. An entry is known by its
 whole content, so fetching a run's usage twice (a resumed benchmark does) adds nothing twice,
@@ -14,6 +15,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from agents.records import UsageEntry
+from agents.usage import calls_once
 from bench.append_log import AppendLog, corrupt, read_log
 
 
@@ -29,6 +31,10 @@ class Sum:
     """Tokens, reasoning included."""
     reasoning: int = 0
     micro_dollars: int = 0
+    unknown: int = 0
+    """Calls that may have been paid for; they are not among `calls`, nor in what stands above."""
+    unknown_micro_dollars: int = 0
+    """What they can have cost at most."""
 
     def __add__(self, other: Sum) -> Sum:
         return Sum(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(Sum)))
@@ -36,6 +42,11 @@ class Sum:
     @property
     def tokens(self) -> int:
         return self.prompt + self.completion
+
+    @property
+    def most_micro_dollars(self) -> int:
+        """What all of it can have cost at most."""
+        return self.micro_dollars + self.unknown_micro_dollars
 
     def as_dict(self) -> dict[str, int]:
         return {one.name: getattr(self, one.name) for one in fields(Sum)}
@@ -87,9 +98,10 @@ def read_ledger(path: Path) -> list[UsageEntry]:
 
 
 def total(entries: Iterable[UsageEntry]) -> Sum:
-    """The sum of entries, discarded ones included: they were paid for."""
+    """The sum of entries, discarded ones included: they were paid for. A call that was entered as
+    unknown and became known counts as known."""
     result = Sum()
-    for entry in entries:
+    for entry in calls_once(entries):
         result += sum_of(entry)
     return result
 
@@ -97,6 +109,8 @@ def total(entries: Iterable[UsageEntry]) -> Sum:
 def sum_of(entry: UsageEntry) -> Sum:
     """One entry as a sum."""
     usage = entry.usage
-    return Sum(
-        1, usage.prompt, usage.cached, usage.completion, usage.reasoning, entry.cost_micro_dollars
-    )
+    if usage is None:
+        most = entry.unknown.micro_dollars if entry.unknown else 0
+        return Sum(unknown=1, unknown_micro_dollars=most)
+    cost = entry.cost_micro_dollars or 0
+    return Sum(1, usage.prompt, usage.cached, usage.completion, usage.reasoning, cost)

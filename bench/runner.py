@@ -100,7 +100,8 @@ class Runner:
         self._notice = AdmissionNotice(progress.notice)
         self._grace = grace
         self._spent = spent
-        """Micro-dollars booked so far, by every process."""
+        """Micro-dollars booked so far, by every process; of calls whose usage is unknown, the most
+        that they can have cost: a budget is not to be passed by what nobody counted."""
         self._began = time.time()
         self._admitted = dict(stored.admitted)
         self._results = dict(stored.results)
@@ -252,7 +253,7 @@ class Runner:
             # full bus would count against the model.
             run = self._run(job, run.id)
         if known is not None and self._lapsed(trajectory):
-            self._spent += total(self._journal.charge(entries)).micro_dollars
+            self._spent += total(self._journal.charge(entries)).most_micro_dollars
             del self._admitted[job.key]
             await self._answer(job)
             return
@@ -304,7 +305,7 @@ class Runner:
         )
         added = await self._journal.finish(result, transcript_of(trajectory), entries)
         self._results[job.key] = result
-        newly = total(added).micro_dollars
+        newly = total(added).most_micro_dollars
         self._spent += newly
         self._costs[job.arm.name].append(result.micro_dollars)
         self._progress.finished(result, newly)
@@ -316,7 +317,7 @@ class Runner:
             chunk = runs[start : start + 32]
             found = await asyncio.gather(*(self._client.usage(run_id) for run_id in chunk))
             for entries in found:
-                self._spent += total(self._journal.charge(entries)).micro_dollars
+                self._spent += total(self._journal.charge(entries)).most_micro_dollars
 
 
 def seed_of(seed: int, item: str) -> int:

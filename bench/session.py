@@ -178,7 +178,7 @@ async def conduct(
         for notice in journal.notices:
             progress.notice(notice)
         stored = directory.stored()
-        spent = total(read_ledger(directory.ledger_path)).micro_dollars
+        spent = total(read_ledger(directory.ledger_path)).most_micro_dollars
         async with connect() as client:
             with progress:
                 runner = Runner(

@@ -277,6 +277,7 @@ class Bus:
             shard.active,
             shard.trajectories,
             shard.history,
+            shard.ledger,
         ]
         args: list[scripts.Value] = [
             run_id,

@@ -213,7 +213,7 @@ class Committer:
         while self._queue:
             batch = [self._queue.popleft() for _ in range(min(MAX_BATCH, len(self._queue)))]
             shard = self._shard
-            keys = [shard.active, shard.trajectories, shard.history]
+            keys = [shard.active, shard.trajectories, shard.history, shard.ledger]
             args: list[scripts.Value] = [
                 len(batch),
                 int(self._settings.history),

@@ -78,6 +78,7 @@ async def bury(
         shard.trajectories,
         shard.history,
         shard.request(envelope.reply_key if envelope else ""),
+        shard.ledger,
     ]
     args: list[scripts.Value] = [
         lease.group,

@@ -12,7 +12,7 @@ from bus import scripts
 from bus.commit import StepCommit
 from bus.connection import outlast
 from bus.envelope import Envelope
-from bus.errors import LeaseLost
+from bus.errors import LeaseLost, RunEnded
 from bus.keys import Shard
 from bus.lease import Lease
 from bus.replies import error_reply
@@ -51,24 +51,64 @@ class Delivery:
         """See `Committer.commit`."""
         return await self.bus.committer(self.shard).commit(self.lease, self.envelope, commit)
 
+    def call_name(self, number: int) -> str:
+        """What the ledger calls the `number`-th paid call of this delivery; never used again."""
+        lease = self.lease
+        return f"{lease.consumer}/{lease.count}/{lease.entry}/{number}"
+
+    async def mark(
+        self, number: int, unknown: bytes, accounted: Sequence[tuple[int, bytes]] = ()
+    ) -> None:
+        """Write ahead of the `number`-th call that may be paid for; send it only after this.
+
+        `unknown` becomes its usage entry if this delivery never accounts for it: by `reply`, or
+        by the `accounted` of a later mark, which are numbers and usage entries (empty where nothing
+        was paid). Raises `LeaseLost` or `RunEnded`: then nothing may be sent.
+        """
+        lease = self.lease
+        args: list[scripts.Value] = [
+            lease.group,
+            lease.entry,
+            lease.consumer,
+            lease.count,
+            self.envelope.guard,
+            number,
+            unknown,
+        ]
+        for earlier, entry in accounted:
+            args += [earlier, entry]
+        result = await outlast(
+            "mark", lambda: scripts.call(self.bus.redis, "mark", self._request_keys(), args)
+        )
+        if result == b"lost":
+            raise LeaseLost(f"request {self.envelope.reply_key}: taken over")
+        if result == b"over":
+            raise RunEnded(
+                f"request {self.envelope.reply_key}: its step is committed or its run has ended"
+            )
+
+    def _request_keys(self) -> list[str]:
+        shard, run_id = self.shard, self.envelope.run_id
+        return [
+            self.lease.stream,
+            shard.request(self.envelope.reply_key),
+            shard.run(run_id),
+            shard.usage(run_id),
+            shard.ledger,
+        ]
+
     async def reply(
         self, reply: bytes, *, store: bool, usage: Sequence[tuple[bytes, bytes]] = ()
     ) -> None:
         """Answer a request. Each usage entry comes twice: as used, and marked as discarded.
 
         With `store`, a retried step is handed this reply and pays nothing; without it (an error
-        that may pass) it may ask anew. A reply over the size limit is replaced by an error that
+        that may pass) it may ask anew. Every call that was marked is accounted for by this: what is
+        not among the entries was not paid. A reply over the size limit is replaced by an error that
         says so. Raises `LeaseLost` when another worker has the request; the usage was entered all
         the same, because it was paid for.
         """
-        run_id, shard, lease = self.envelope.run_id, self.shard, self.lease
-        keys = [
-            lease.stream,
-            shard.request(self.envelope.reply_key),
-            shard.run(run_id),
-            shard.usage(run_id),
-            shard.ledger,
-        ]
+        lease, keys = self.lease, self._request_keys()
         args: list[scripts.Value] = [
             lease.group,
             lease.entry,

@@ -16,7 +16,7 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p:s}:ledger` | stream, several groups: usage entries | stream life |
 | `{p:s}:dead` | stream: dead letters | dead-letter life |
 | `{p:s}:inbox:<process>` | stream: replies and notices for one process | inbox life |
-| `{p:s}:request:<key>` | hash: state, result and waiters of a request | request life |
+| `{p:s}:request:<key>` | hash: state, result, waiters and paid calls of a request | request life |
 | `{p:s}:lock:<name>` | string: who sweeps now | one sweep |
 | `{p:s}:shift` | hash: what scripts add to the server's time, and who knows | stream life |
 | `{p:s}:history` | stream: audit, only with `history` on | stream life |
@@ -30,7 +30,8 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 *Stream life* is renewed by every writer and by every sweep, of what several groups read by every
 read, and is longer than any run may last, so it can't take away a message of a live run. *Request
 life* ends a minute after the step that asked is committed or its run has ended; where a replay may
-wake that run, with its journal.
+wake that run, with its journal. A request whose calls are paid for lives as long as its run until
+then: what it knows of them goes to the ledger first.
 """
 
 from __future__ import annotations

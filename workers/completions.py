@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 import zlib
 
-from agents.records import Call, Latency, PolicyRef, Run, Usage, UsageEntry
+from agents.records import Call, Latency, PolicyRef, Run, UsageEntry
 from workers.engines.protocol import Completion, Engine, GenerateRequest
 from workers.engines.settings import ModelSettings, cost_micro_dollars
 
@@ -61,7 +61,9 @@ def call_of(
     )
 
 
-def usage_entry(run_id: str, agent: str, turn: int, branch: int, call: Call) -> UsageEntry:
+def usage_entry(
+    run_id: str, agent: str, turn: int, branch: int, call: Call, *, sent_as: str = ""
+) -> UsageEntry:
     """The ledger's line for a call that was just paid for."""
     return UsageEntry(
         run_id=run_id,
@@ -72,32 +74,7 @@ def usage_entry(run_id: str, agent: str, turn: int, branch: int, call: Call) -> 
         policy=call.policy,
         usage=call.usage,
         cost_micro_dollars=call.cost_micro_dollars,
+        sent_as=sent_as,
         latency=call.latency,
         at=time.time(),
     )
-
-
-def discarded_entry(
-    run_id: str,
-    agent: str,
-    turn: int,
-    branch: int,
-    call_id: str,
-    policy: PolicyRef,
-    usage: Usage,
-    settings: ModelSettings,
-) -> UsageEntry:
-    """The ledger's line for an answer that was paid for and can't be used."""
-    return UsageEntry(
-        run_id=run_id,
-        call_id=call_id,
-        agent=agent,
-        turn=turn,
-        branch=branch,
-        policy=policy,
-        usage=usage,
-        cost_micro_dollars=cost_micro_dollars(usage, settings.price),
-        latency=Latency(),
-        discarded=True,
-        at=time.time(),
-    )  # fmt: skip

@@ -1,7 +1,8 @@
 """The gpu worker: takes completion requests from the bus, lets an engine answer, replies.
 
 Every completion that was paid for is entered in the ledger in the same step as its reply; one
-whose lease was lost meanwhile is entered as discarded.
+whose lease was lost meanwhile is entered as discarded. What is sent to an endpoint is written down
+before, so that a call that dies with its worker is not forgotten.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from contextlib import aclosing
 
 import structlog
 
-from agents.records import Call, PolicyRef, Usage
+from agents.records import Call, PolicyRef
 from bus import Delivery, LeaseLost, RunEnded, error_reply
-from workers.completions import call_of, discarded_entry, usage_entry
+from workers.completions import call_of
 from workers.engines.protocol import (
     CannotContinue,
     Completion,
@@ -23,9 +24,12 @@ from workers.engines.protocol import (
     EngineBroken,
     EngineError,
     GenerateRequest,
+    NotBilled,
+    Sending,
 )
 from workers.engines.settings import ModelSettings
 from workers.messages import CompletionPayload, calls
+from workers.paid_calls import PaidCalls
 from workers.policies import PolicyFollower
 from workers.token_stream import TokenStream
 
@@ -53,14 +57,16 @@ class Pool:
         if deadline is None:
             raise RunEnded(f"run {envelope.run_id} is over")
         queued = max(0.0, delivery.bus.clock.now() - delivery.published)
-        in_vain: list[Usage] = []
+        policy = PolicyRef(name=self.name, base=self.engine.base)
+        paid = PaidCalls(delivery, payload.agent, policy, self.settings)
         answer: tuple[Call, ...] = ()
+        sendings: list[int] = []
         try:
             request = self._request(delivery, payload, deadline)
             if payload.stream:
-                done = await self._streamed(request, delivery, payload.agent, in_vain)
+                done = await self._streamed(request, delivery, payload.agent, paid)
             else:
-                done = await self._generate(request, None, in_vain)
+                done = await self._generate(request, None, paid)
         except EngineBroken:
             raise
         except EngineError as error:
@@ -72,27 +78,9 @@ class Pool:
                 call_of(self.name, self.settings, self.engine, request, each, queued=queued)
                 for each in done
             )
+            sendings = [each.sending for each in done]
             reply, store = calls.dump_json(answer), True
-        step = (envelope.run_id, payload.agent, envelope.turn, envelope.branch)
-        policy = PolicyRef(name=self.name, base=self.engine.base)
-        entries = [
-            *(
-                discarded_entry(*step, envelope.reply_key, policy, usage, self.settings)
-                for usage in in_vain
-            ),
-            *(usage_entry(*step, call) for call in answer),
-        ]
-        await delivery.reply(
-            reply,
-            store=store,
-            usage=[
-                (
-                    entry.model_dump_json().encode(),
-                    entry.model_copy(update={"discarded": True}).model_dump_json().encode(),
-                )
-                for entry in entries
-            ],
-        )
+        await delivery.reply(reply, store=store, usage=paid.entries(answer, sendings))
 
     def _request(
         self, delivery: Delivery, payload: CompletionPayload, deadline: float
@@ -108,28 +96,30 @@ class Pool:
             previous_ids=payload.previous_ids,
             json_schema=payload.json_schema,
             adapter=self.policies.adapter(payload.policy or self.name),
+            # Of the entry, not of the delivery: another worker that takes it over asks by the same.
+            idempotency_key=f"{delivery.envelope.reply_key}@{delivery.lease.entry}",
             deadline=time.time() + delivery.bus.clock.left(deadline),
             stream=payload.stream,
         )
 
     async def _streamed(
-        self, request: GenerateRequest, delivery: Delivery, agent: str, in_vain: list[Usage]
+        self, request: GenerateRequest, delivery: Delivery, agent: str, paid: PaidCalls
     ) -> list[Completion]:
         # Of several completions only the first is published: the others have nothing to go on from.
         continues = self.engine.capabilities.continuation and request.sampling.n == 1
         stream = TokenStream(delivery, agent, self.engine.base, continues)
         try:
-            return await self._generate(await stream.resume(request), stream, in_vain)
+            return await self._generate(await stream.resume(request), stream, paid)
         except CannotContinue as error:
             # For example, a newer version of its adapter was published since another worker began.
             log.warning("begun anew", pool=self.name, error=str(error))
             stream.begin_anew()
-            return await self._generate(request, stream, in_vain)
+            return await self._generate(request, stream, paid)
 
     async def _generate(
-        self, request: GenerateRequest, stream: TokenStream | None, in_vain: list[Usage]
+        self, request: GenerateRequest, stream: TokenStream | None, paid: PaidCalls
     ) -> list[Completion]:
-        """Adds to `in_vain` what was paid for and can't be used."""
+        """Tells `paid` what is about to be sent, before it is, and what can't be used."""
         done: list[Completion] = []
         # Closing the iterator is what cancels the engine's work when this task is cancelled.
         async with aclosing(self.engine.submit(request)) as events:
@@ -137,8 +127,10 @@ class Pool:
                 if isinstance(event, Delta):
                     if stream is not None and event.index == 0:
                         await stream.write(event)
-                elif isinstance(event, Discarded):
-                    in_vain.append(event.usage)
+                elif isinstance(event, Sending):
+                    await paid.sending(event)
+                elif isinstance(event, Discarded | NotBilled):
+                    paid.came_to_nothing(event)
                 else:
                     done.append(event)
         if stream is not None:

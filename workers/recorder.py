@@ -99,9 +99,17 @@ USAGE_SCHEMA = pa.schema(
         ("cost_micro_dollars", pa.int64()),
         ("discarded", pa.bool_()),
         ("at", pa.float64()),
+        ("sent_as", pa.string()),
+        ("unknown", pa.string()),
+        ("most_prompt_tokens", pa.int64()),
+        ("most_completion_tokens", pa.int64()),
+        ("most_micro_dollars", pa.int64()),
     ],
     metadata={"records_version": str(RECORDS_VERSION)},
 )
+"""Of a call whose usage nobody knows, tokens, source and cost are null, `unknown` says why, and the
+last three columns what it can have been at most. A known call of the same `run_id` and `sent_as`
+counts in its place."""
 
 
 class Table:
@@ -294,6 +302,7 @@ def trajectory_row(fields: dict[bytes, bytes]) -> dict[str, Any]:
 def usage_row(fields: dict[bytes, bytes]) -> dict[str, Any]:
     """A ledger entry as a row of `USAGE_SCHEMA`, without its place."""
     entry = UsageEntry.model_validate_json(fields[b"usage"])
+    usage, unknown = entry.usage, entry.unknown
     return {
         "run_id": entry.run_id,
         "call_id": entry.call_id,
@@ -304,12 +313,17 @@ def usage_row(fields: dict[bytes, bytes]) -> dict[str, Any]:
         "base": entry.policy.base,
         "adapter": entry.policy.adapter,
         "version": entry.policy.version,
-        "prompt_tokens": entry.usage.prompt,
-        "cached_tokens": entry.usage.cached,
-        "completion_tokens": entry.usage.completion,
-        "reasoning_tokens": entry.usage.reasoning,
-        "source": entry.usage.source,
+        "prompt_tokens": usage and usage.prompt,
+        "cached_tokens": usage and usage.cached,
+        "completion_tokens": usage and usage.completion,
+        "reasoning_tokens": usage and usage.reasoning,
+        "source": usage and usage.source,
         "cost_micro_dollars": entry.cost_micro_dollars,
         "discarded": entry.discarded,
         "at": entry.at,
+        "sent_as": entry.sent_as,
+        "unknown": unknown and unknown.why,
+        "most_prompt_tokens": unknown and unknown.prompt,
+        "most_completion_tokens": unknown and unknown.completion,
+        "most_micro_dollars": unknown and unknown.micro_dollars,
     }

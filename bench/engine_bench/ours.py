@@ -8,7 +8,7 @@ from itertools import count
 from agents.records import Message, SamplingParams
 from bench.engine_bench.workload import Ask, Measured, Timing, closed_loop
 from workers.engines.factory import build_engine
-from workers.engines.protocol import Delta, GenerateRequest
+from workers.engines.protocol import Completion, Delta, GenerateRequest
 from workers.engines.settings import ModelSettings
 
 
@@ -42,5 +42,5 @@ class OurEngine:
         async for event in self._engine.submit(request):
             if isinstance(event, Delta):
                 yield len(event.ids)
-            else:
+            elif isinstance(event, Completion):
                 timing.prompt, timing.reused = event.usage.prompt, event.usage.cached

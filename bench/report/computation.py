@@ -17,6 +17,7 @@ from pydantic import JsonValue
 
 from agents.records import UsageEntry
 from agents.roles.pair.settings import PairOptions
+from agents.usage import calls_once
 from bench.checkers import PRIMARY
 from bench.compat import compare_books
 from bench.errors import OutputError
@@ -90,7 +91,7 @@ def _charge(arms: list[ArmRuns], stored: Stored, entries: Sequence[UsageEntry]) 
     by_name = {arm.name: arm for arm in arms}
     finished = {result.run_id for arm in arms for result in arm.results}
     superseded = Sum()
-    for entry in entries:
+    for entry in calls_once(entries):
         if entry.run_id in owner and entry.run_id not in finished and not entry.discarded:
             superseded += sum_of(entry)
         arm = by_name.get(owner.get(entry.run_id, ""))
@@ -364,7 +365,7 @@ def _timings(
         "pace": found and {"wall": found.wall, "ideal": found.ideal, "ratio": found.ratio},
         "arms": {arm.name: _arm_timings(arm) for arm in arms},
         "paid": total(entries).as_dict(),
-        "discarded": total(entry for entry in entries if entry.discarded).as_dict(),
+        "discarded": total(one for one in calls_once(entries) if one.discarded).as_dict(),
         "run_ids": {f"{arm}/{item}": run for (arm, item), run in stored.admitted.items()},
     }
 

@@ -23,4 +23,12 @@ def ledger_note(facts: Facts) -> str:
                 f"({counted(lost['calls'], 'call')}, "
                 f"{lost['prompt'] + lost['completion']:,} tokens) {reason}"
             )
+    lost = facts.timings["discarded"]
+    if lost["unknown"]:
+        said.append(
+            f"Of {counted(lost['unknown'], 'call')} more it is unknown what was paid: they were "
+            "sent, and then the worker or the connection died. They cost "
+            f"{say.dollars(lost['unknown_micro_dollars'] / 1e6)} at most; the figures above leave "
+            "them out."
+        )
     return " ".join(said) or "No call was paid for in vain."

@@ -1,6 +1,6 @@
 -- include: end_run.lua
 -- The step commit, for a batch of independent deliveries of one shard. Each is all or nothing.
--- KEYS: active, trajectories, history, then per commit:
+-- KEYS: active, trajectories, history, ledger, then per commit:
 --       work stream, run, journal, log, usage, one work stream per published message,
 --       and the continuation's work stream if it fans out
 -- ARGV: number of commits, history flag, retention ms, group, then per commit:
@@ -15,10 +15,10 @@
 --       its budget is used up).
 -- Race closed: a worker that was paused past its lease wakes up and commits; a crash between
 -- journal, hand-off and acknowledgement; two branches that arrive together at a join.
-local active, trajectories, history = KEYS[1], KEYS[2], KEYS[3]
+local active, trajectories, history, ledger = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local opts = {history = ARGV[2], retention = ARGV[3]}
 local group = ARGV[4]
-local ki, ai = 4, 5
+local ki, ai = 5, 5
 local results = {}
 local kept = {}
 
@@ -34,7 +34,7 @@ end
 for n = 1, tonumber(ARGV[1]) do
   local stream = KEYS[ki]
   local k = {run = KEYS[ki + 1], journal = KEYS[ki + 2], log = KEYS[ki + 3], usage = KEYS[ki + 4],
-    active = active, trajectories = trajectories, history = history}
+    active = active, trajectories = trajectories, history = history, ledger = ledger}
   local first_target = ki + 5
   local id, consumer, count, run_id, guard, step = unpack(ARGV, ai, ai + 5)
   local tokens, micro, published = ARGV[ai + 6], ARGV[ai + 7], tonumber(ARGV[ai + 8])
@@ -83,7 +83,7 @@ for n = 1, tonumber(ARGV[1]) do
     end
     audit(opts.history, history, 'event', 'commit', 'run_id', run_id, 'guard', guard,
       'token', token, 'index', length, 'stream', stream)
-    settle_requests(k.run, 'asked:' .. guard)
+    settle_requests(k, 'asked:' .. guard)
     redis.call('XADD', k.log, '*', 'type', 'step', 'guard', guard, 'index', length - 1)
     if redis.call('XLEN', k.log) == 1 then  -- not the journal's length: a fork inherits steps
       redis.call('PEXPIRE', k.log, life or redis.call('PTTL', k.run))

@@ -1,7 +1,7 @@
 -- include: end_run.lua
 -- Move a delivery to the dead letters; if it belongs to a live run, end that run with `error`;
 -- if it is a request, answer its waiters with the error.
--- KEYS: work stream, dead, run, journal, log, usage, active, trajectories, history, request
+-- KEYS: work stream, dead, run, journal, log, usage, active, trajectories, history, request, ledger
 -- ARGV: group, entry id, consumer, delivery count, run_id ('' if unknown), raw envelope, reason,
 --       traceback, stream name, retention ms, history flag, dead-letter life ms,
 --       reply ('' if this is no request), end the run (0/1)
@@ -29,7 +29,7 @@ if ARGV[13] ~= '' then
 end
 if ARGV[14] == '1' and redis.call('HGET', KEYS[3], 'state') == 'active' then
   end_run({run = KEYS[3], journal = KEYS[4], log = KEYS[5], usage = KEYS[6], active = KEYS[7],
-    trajectories = KEYS[8], history = KEYS[9]}, ARGV[5], 'error', '', 'dead letter: ' .. ARGV[7],
+    trajectories = KEYS[8], history = KEYS[9], ledger = KEYS[11]}, ARGV[5], 'error', '', 'dead letter: ' .. ARGV[7],
     {history = ARGV[11], retention = ARGV[10]})
 end
 settle(KEYS[1], ARGV[1], ARGV[2])

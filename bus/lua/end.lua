@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- include: end_run.lua
 -- End one run from outside: its user cancels it, or its deadline has passed.
--- KEYS: run, journal, log, usage, active, trajectories, history
+-- KEYS: run, journal, log, usage, active, trajectories, history, ledger
 -- ARGV: run_id, outcome, reason, retention ms, history flag, only if the deadline has passed (0/1),
 --       the caller's count of the time (ms)
 -- Returns 'ended', 'already' (it is over), 'missing', or 'alive' (deadline not reached, or
@@ -19,6 +19,6 @@ if ARGV[6] == '1' then
   if now < tonumber(state[2]) or not witnessed(now, ARGV[7]) then return 'alive' end
 end
 end_run({run = KEYS[1], journal = KEYS[2], log = KEYS[3], usage = KEYS[4], active = KEYS[5],
-  trajectories = KEYS[6], history = KEYS[7]}, ARGV[1], ARGV[2], '', ARGV[3],
+  trajectories = KEYS[6], history = KEYS[7], ledger = KEYS[8]}, ARGV[1], ARGV[2], '', ARGV[3],
   {history = ARGV[5], retention = ARGV[4]})
 return 'ended'

@@ -1,7 +1,8 @@
 -- Included by the scripts that can end a run; defines functions and runs nothing.
 --
 -- end_run(k, run_id, outcome, answer, reason, opts)
---   k = {run=, journal=, log=, usage=, active=, trajectories=, history=}: keys of one shard.
+--   k = {run=, journal=, log=, usage=, active=, trajectories=, history=, ledger=}: keys of one
+--   shard.
 --   A run that ends at its deadline says what it failed at before, too.
 --   Marks the run ended, publishes its whole trajectory, tells its client, bounds the life of
 --   all that is left, its requests' included. The caller has checked that the run is active.
@@ -104,13 +105,41 @@ local function note_request(run, guard, request)
   end
 end
 
+-- A call that may be paid for is marked in its request before it is sent (mark.lua). The mark is the
+-- ledger's line for a call of which nothing is known, and becomes it when nobody is left to say more.
+local function enter(k, line)
+  redis.call('RPUSH', k.usage, line)
+  redis.call('XADD', k.ledger, '*', 'usage', line)
+  redis.call('PEXPIRE', k.ledger, STREAM_LIFE)
+  local life = redis.call('PTTL', k.run)
+  redis.call('PEXPIRE', k.usage, life > 0 and life or STREAM_LIFE)
+end
+
+-- The marks of a request, but for those of the delivery `token`, go to the ledger.
+local function enter_marks(k, request, token)
+  for _, field in ipairs(redis.call('HKEYS', request)) do
+    local own = token and string.sub(field, 6, 6 + #token) == token .. '/'
+    if string.sub(field, 1, 5) == 'mark:' and not own then
+      enter(k, redis.call('HGET', request, field))
+      redis.call('HDEL', request, field)
+    end
+  end
+end
+
+local function enter_all_marks(k, noted)
+  if not noted or not redis.call('HGET', k.run, 'paid') then return end
+  for request in string.gmatch(noted, '[^\n]+') do enter_marks(k, request) end
+end
+
 local function keep_requests(noted, life)
   for request in string.gmatch(noted or '', '[^\n]+') do redis.call('PEXPIRE', request, life) end
 end
 
-local function settle_requests(run, field)
-  keep_requests(redis.call('HGET', run, field), SETTLED_LIFE)
-  redis.call('HDEL', run, field)
+local function settle_requests(k, field)
+  local noted = redis.call('HGET', k.run, field)
+  enter_all_marks(k, noted)
+  keep_requests(noted, SETTLED_LIFE)
+  redis.call('HDEL', k.run, field)
 end
 
 -- How long a request may be asked for again: a committed step never asks. Nor does an ended run,
@@ -141,17 +170,19 @@ local function end_run(k, run_id, outcome, answer, reason, opts)
     redis.call('XADD', info[2], '*', 'type', 'ended', 'run_id', run_id, 'outcome', outcome)
     redis.call('PEXPIRE', info[2], INBOX_LIFE)
   end
-  for _, key in ipairs({k.run, k.journal, k.log, k.usage}) do
-    redis.call('PEXPIRE', key, opts.retention)
-  end
   for _, field in ipairs(redis.call('HKEYS', k.run)) do
     if string.sub(field, 1, 6) == 'asked:' then
       if outcome == 'error' then
-        keep_requests(redis.call('HGET', k.run, field), opts.retention)
+        local noted = redis.call('HGET', k.run, field)
+        enter_all_marks(k, noted)
+        keep_requests(noted, opts.retention)
       else
-        settle_requests(k.run, field)
+        settle_requests(k, field)
       end
     end
+  end
+  for _, key in ipairs({k.run, k.journal, k.log, k.usage}) do
+    redis.call('PEXPIRE', key, opts.retention)
   end
   audit(opts.history, k.history, 'event', 'end', 'run_id', run_id, 'outcome', outcome,
     'steps', #steps, 'generation', info[3] or '0')

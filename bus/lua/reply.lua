@@ -6,6 +6,8 @@
 -- Returns 'ok', 'already' (this very reply was given before), or 'lost': another worker has the
 --       request now; only the usage was entered, marked as discarded, because it was paid for.
 -- A reply that is not stored (an error that may pass) frees the key: a retry asks anew.
+-- It accounts for every call that was marked under this delivery; calls that another one has marked
+-- and never accounted for are entered as unknown.
 -- Race closed: two workers answer one request; the ledger and the result disagree after a crash.
 local token = ARGV[3] .. '/' .. ARGV[4] .. '/' .. ARGV[2]
 local life = request_life(KEYS[3], ARGV[8], ARGV[7])
@@ -16,20 +18,21 @@ if not held then
   -- The hash may be gone with a dead letter: what is made anew here must expire too.
   if redis.call('PTTL', KEYS[2]) < 0 then redis.call('PEXPIRE', KEYS[2], life) end
 end
-for i = 9, #ARGV, 2 do
-  local entry = held and ARGV[i] or ARGV[i + 1]
-  redis.call('RPUSH', KEYS[4], entry)
-  redis.call('XADD', KEYS[5], '*', 'usage', entry)
+local k = {run = KEYS[3], usage = KEYS[4], ledger = KEYS[5]}
+for i = 9, #ARGV, 2 do enter(k, held and ARGV[i] or ARGV[i + 1]) end
+local mark = 'mark:' .. token .. '/'
+if not held then
+  for _, field in ipairs(redis.call('HKEYS', KEYS[2])) do
+    if string.sub(field, 1, #mark) == mark then redis.call('HDEL', KEYS[2], field) end
+  end
+  return 'lost'
 end
-if #ARGV >= 9 then
-  local left = redis.call('PTTL', KEYS[3])
-  redis.call('PEXPIRE', KEYS[4], left > 0 and left or ARGV[7])
-  redis.call('PEXPIRE', KEYS[5], STREAM_LIFE)
-end
-if not held then return 'lost' end
 local fields = redis.call('HGETALL', KEYS[2])
 for i = 1, #fields, 2 do
-  if string.sub(fields[i], 1, 2) == 'w:' then
+  if string.sub(fields[i], 1, 5) == 'mark:' then
+    if string.sub(fields[i], 1, #mark) ~= mark then enter(k, fields[i + 1]) end
+    redis.call('HDEL', KEYS[2], fields[i])
+  elseif string.sub(fields[i], 1, 2) == 'w:' then
     local inbox = string.sub(fields[i], 3)
     redis.call('XADD', inbox, '*', 'type', 'reply', 'key', fields[i + 1], 'reply', ARGV[5])
     redis.call('PEXPIRE', inbox, INBOX_LIFE)

@@ -18,5 +18,6 @@ if redis.call('HSETNX', KEYS[1], 'asked', now_ms()) == 1 then
   redis.call('PEXPIRE', KEYS[2], STREAM_LIFE)
   if known[1] then note_request(KEYS[4], ARGV[4], KEYS[1]) end
 end
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
+-- A mark of a paid call may have prolonged its life.
+if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return {'waiting'}

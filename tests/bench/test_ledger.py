@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from agents.records import Latency, PolicyRef, Usage, UsageEntry
+from agents.records import Latency, PolicyRef, Unknown, Usage, UsageEntry
 from bench.append_log import AppendLog, read_log, torn_notice
 from bench.errors import OutputError
 from bench.ledger import Ledger, Sum, read_ledger, sum_of, total
@@ -61,6 +62,37 @@ def test_a_call_that_was_paid_for_twice_keeps_both_entries(tmp_path: Path) -> No
     ledger = Ledger(tmp_path / "ledger.jsonl")
     assert len(ledger.add([entry(1), entry(1, discarded=True)])) == 2
     ledger.close()
+
+
+def unknown(number: int) -> UsageEntry:
+    most = Unknown(why="its worker died", prompt=100, completion=50, micro_dollars=700)
+    return entry(number).model_copy(
+        update={
+            "usage": None, "cost_micro_dollars": None, "unknown": most, "discarded": True,
+            "sent_as": f"worker/1/{number}-0/1",
+        }
+    )  # fmt: skip
+
+
+def test_a_call_of_which_nothing_is_known_is_neither_nothing_nor_a_guess(tmp_path: Path) -> None:
+    """It is counted apart, and a budget takes it for the most that it can have cost."""
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    ledger.add([entry(1), unknown(2)])
+    ledger.close()
+    paid = total(read_ledger(tmp_path / "ledger.jsonl"))
+    assert paid == Sum(1, 10, 5, 3, 1, 50, unknown=1, unknown_micro_dollars=700)
+    assert paid.most_micro_dollars == 750
+
+
+def test_a_call_that_became_known_late_is_one_call() -> None:
+    late = entry(2).model_copy(update={"sent_as": unknown(2).sent_as, "discarded": True})
+    assert total([unknown(2), late]) == total([late]) == sum_of(late)
+    assert total([unknown(3), late]).unknown == 1
+
+
+def test_an_entry_without_usage_says_what_is_unknown() -> None:
+    with pytest.raises(ValidationError, match="says that they are unknown"):
+        UsageEntry.model_validate({**entry(1).model_dump(), "usage": None})
 
 
 @given(st.lists(st.integers(0, 1000), max_size=30))

@@ -71,6 +71,7 @@ async def test_all_keys_of_a_script_call_carry_one_hash_tag(
         run_id, turn = envelope.run_id, envelope.turn
         if delivery.stream == "infer":
             await TokenWriter(delivery, "slm").append("4", [52])
+            await delivery.mark(1, b"{}")
             await delivery.reply(b'"42"', store=True, usage=[(b"{}", b"{}")])
         elif turn == 0 and envelope.attempt == 0:
             await held.wait()  # until every lease was renewed

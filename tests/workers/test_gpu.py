@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from agents.records import UsageEntry
+from agents.records import Usage, UsageEntry
 from bus import Bus, Delivery, Inbox, RequestError, RunEnded
 from tests.bus.leasing import ask, take
 from tests.bus.payloads import admit, note
@@ -97,6 +97,6 @@ async def test_what_was_paid_for_in_vain_is_in_the_ledger(bus: Bus) -> None:
     assert caught.value.kind == "garbage"
     (line,) = await bus.usage(run_id)
     entry = UsageEntry.model_validate_json(line)
-    assert (entry.usage.prompt, entry.usage.completion) == (7, 2)
+    assert entry.usage == Usage(prompt=7, completion=2, source="provider")
     assert (entry.cost_micro_dollars, entry.discarded) == (27, True)
     assert (entry.agent, entry.policy.name) == ("slm", "slm")

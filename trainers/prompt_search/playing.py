@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from agents.answers import final_text
 from agents.records import Budget, JsonObject, Outcome, Record, Run, Trajectory, UsageEntry
+from agents.usage import calls_once
 from agents.workflows import prompt_hashes
 from bus import BusUnavailable, Overloaded, tasks
 from runtime.admission_notice import AdmissionNotice
@@ -285,8 +286,13 @@ class Player:
         if known is None:
             await self._log.note(Admitted(key=key, run_id=run.id))
         ended, entries = await self._ended(run, make)
-        tokens = sum(entry.usage.prompt + entry.usage.completion for entry in entries)
-        money = sum(entry.cost_micro_dollars for entry in entries)
+        calls = calls_once(entries)
+        tokens = sum(one.usage.prompt + one.usage.completion for one in calls if one.usage)
+        # A call of which nothing is known counts as what it can have cost.
+        money = sum(
+            one.unknown.micro_dollars if one.unknown else one.cost_micro_dollars or 0
+            for one in calls
+        )
         # Where no worker was there either, it is ended later, when one is back.
         over = min(ended.run.deadline, ended.ended)
         if known and ended.outcome is Outcome.DEADLINE and over < self._began:

@@ -59,6 +59,9 @@ class GenerateRequest(Record):
     them."""
     json_schema: JsonObject | None = None
     adapter: str | None = None
+    idempotency_key: str = ""
+    """The same from whichever worker takes this request over: an endpoint that knows such keys
+    answers, and bills, once."""
     deadline: float | None = None
     """Unix seconds by the clock of this machine, as it stands when the engine is asked. An engine
     stops there with `EngineDeadline`."""
@@ -101,16 +104,41 @@ class Completion(Record):
     extends_previous: bool = False
     adapter: str | None = None
     adapter_version: int = 0
+    sending: int = 0
+    """Number of the call that it came of; 0 where none is sent anywhere."""
+
+
+class Sending(Record):
+    """A call that may be paid for is about to be sent: it leaves when the next event is asked for,
+    so that whoever reads the events can write it down first."""
+
+    number: int
+    """From 1, within the request: by this completions, and what came to nothing, name their
+    call."""
+    prompt: int
+    """Tokens at most."""
+    completion: int
+    """Tokens at most, all candidates together."""
 
 
 class Discarded(Record):
     """An answer that was paid for and can't be used; another attempt or an error follows it."""
 
-    usage: Usage
+    usage: Usage | None
+    """None: it may have been paid for, and nobody knows."""
+    why: str = ""
+    """Nobody knows."""
+    sending: int = 0
+
+
+class NotBilled(Record):
+    """A call was sent, and nothing has to be paid for it: the endpoint refused, or never got it."""
+
+    sending: int
 
 
 AnswerEvent = Delta | Completion
-EngineEvent = AnswerEvent | Discarded
+EngineEvent = AnswerEvent | Sending | Discarded | NotBilled
 
 
 class Engine(Protocol):
@@ -132,8 +160,8 @@ class Engine(Protocol):
     async def close(self) -> None: ...
 
     def submit(self, request: GenerateRequest) -> AsyncGenerator[EngineEvent, None]:
-        """Yields deltas (if `stream`) and then `sampling.n` completions; between them what was
-        paid for in vain.
+        """Yields deltas (if `stream`) and then `sampling.n` completions; between them what is about
+        to be sent to an endpoint that may bill it, and what was paid for in vain.
 
         Raises a subclass of `EngineError`. Closing the iterator cancels the request.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_CEILING, ROUND_HALF_UP, Decimal
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
@@ -289,6 +289,14 @@ def cost_micro_dollars(usage: Usage, price: Price) -> int:
         + usage.completion * price.completion
     )
     return int(exact.quantize(Decimal(1), rounding=ROUND_HALF_UP))
+
+
+def most_micro_dollars(prompt: int, completion: int, price: Price) -> int:
+    """What a call of so many tokens costs at most, rounded up: nothing of it cached, unless reading
+    from a cache is dearer."""
+    dearest = max(price.prompt, price.cached or Decimal(0))
+    exact = prompt * dearest + completion * price.completion
+    return int(exact.to_integral_value(ROUND_CEILING))
 
 
 def _is_address(url: str) -> bool:

@@ -56,7 +56,8 @@ class ScriptedApp:
         return JSONResponse(self.served.as_json(listed=listed))
 
     async def _chat(self, request: Request) -> Response:
-        self.served.arrived()
+        request_id = request.headers.get("x-client-request-id")
+        self.served.arrived(request_id, request.headers.get("idempotency-key"))
         streaming = False
         try:
             body = await self._read(request)
@@ -71,7 +72,6 @@ class ScriptedApp:
                 fault=fault,
             )
             await asyncio.sleep(self._options.latency_seconds)
-            request_id = request.headers.get("x-client-request-id")
             if body.stream:
                 streaming = True
                 return StreamingResponse(

@@ -21,14 +21,20 @@ class Served:
         self.in_flight = 0
         self.peak_in_flight = 0
         self._arrival = asyncio.Event()
+        self._arrivals_by_id: Counter[str] = Counter()
+        self._arrivals_by_key: Counter[str] = Counter()
         self._answers_by_content: Counter[str] = Counter()
         self._answers_by_id: Counter[str] = Counter()
         self._faults: Counter[str] = Counter()
         self._totals: Counter[str] = Counter()
         self._by_model: dict[str, Counter[str]] = {}
 
-    def arrived(self) -> None:
+    def arrived(self, request_id: str | None = None, idempotency_key: str | None = None) -> None:
         self.arrivals += 1
+        if request_id is not None:
+            self._arrivals_by_id[request_id] += 1
+        if idempotency_key is not None:
+            self._arrivals_by_key[idempotency_key] += 1
         self.in_flight += 1
         self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
         self._arrival.set()
@@ -61,7 +67,9 @@ class Served:
     def as_json(self, *, listed: bool) -> dict[str, object]:
         """Body of GET /stats. `distinct_requests` counts different contents;
         `repeated_requests` counts answers to a content that had been answered before, and
-        `repeated_ids` the same for the client's request id (X-Client-Request-Id)."""
+        `repeated_ids` the same for the client's request id (X-Client-Request-Id). Listed: answers
+        by content and by id, arrivals by id and by `Idempotency-Key`, which this server ignores, as
+        most do."""
         names = ("calls", "completions", "prompt_tokens", "cached_tokens", "completion_tokens")
         body: dict[str, object] = {
             **{name: self._totals[name] for name in names},
@@ -81,6 +89,8 @@ class Served:
         if listed:
             body["requests"] = dict(self._answers_by_content)
             body["ids"] = dict(self._answers_by_id)
+            body["asked_ids"] = dict(self._arrivals_by_id)
+            body["idempotency_keys"] = dict(self._arrivals_by_key)
         return body
 
 

@@ -72,6 +72,8 @@ class Assembly:
         self._started = time.perf_counter()
         self._first_token: float | None = None
         self._ended = False
+        self.sent = False
+        """The request may have left."""
         self.answered = False
         """Something that was generated has arrived, for which the endpoint wants to be paid."""
 

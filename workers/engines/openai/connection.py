@@ -23,6 +23,9 @@ from workers.engines.openai.retry import retry_after_seconds
 from workers.engines.protocol import EngineError
 from workers.engines.settings import ModelSettings
 
+IDEMPOTENCY_HEADER = "Idempotency-Key"
+"""One for each attempt, the same from whichever worker makes it: an endpoint that knows such keys
+bills it once."""
 REQUEST_ID_HEADER = "X-Client-Request-Id"
 """OpenAI's documented header for a client's own id: lets a provider's log, and the scripted
 server's books, be matched with ours."""
@@ -77,19 +80,21 @@ class Connection:
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def post(self, body: dict[str, Any], request_id: str) -> httpx2.Response:
+    async def post(
+        self, body: dict[str, Any], request_id: str, idempotency_key: str = ""
+    ) -> httpx2.Response:
         """The answer, whose head alone has arrived; the caller closes it. The request is built in
         here, so that a task that is cancelled before its first step leaves nothing half begun.
 
         Raises `Refused` for an error status, EngineError for no answer or a redirect elsewhere.
         """
-        url = self._url
+        url, headers = self._url, {REQUEST_ID_HEADER: request_id}
+        if idempotency_key:
+            headers[IDEMPOTENCY_HEADER] = idempotency_key
         for _ in range(MAX_REDIRECTS + 1):
             with self._named("no connection"):
                 response = await self._client.send(
-                    self._client.build_request(
-                        "POST", url, json=body, headers={REQUEST_ID_HEADER: request_id}
-                    ),
+                    self._client.build_request("POST", url, json=body, headers=headers),
                     stream=True,
                 )
             if response.status_code < 300:

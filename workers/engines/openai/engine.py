@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import random
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
+
+import orjson
 
 from agents.records import Usage
 from workers.engines.in_flight import InFlight, Ticket
@@ -23,7 +26,7 @@ from workers.engines.openai.answer import Unreadable, decode
 from workers.engines.openai.assembly import Assembly
 from workers.engines.openai.complaints import complaint_in, complaint_of, error_in, quote
 from workers.engines.openai.connection import Connection
-from workers.engines.openai.errors import Refused, refused
+from workers.engines.openai.errors import Refused, may_be_billed, refused
 from workers.engines.openai.habits import Habits, advice
 from workers.engines.openai.keys import key_in, what_is_wrong
 from workers.engines.openai.retry import RetryPolicy
@@ -39,12 +42,16 @@ from workers.engines.protocol import (
     EngineEvent,
     EngineTotals,
     GenerateRequest,
+    NotBilled,
+    Sending,
 )
 from workers.engines.request_checks import refuse_unsupported
 from workers.engines.settings import ModelSettings
 
 _log = logging.getLogger(__name__)
 
+MOST_TOKENS = 131_072
+"""Of a completion that nothing limits, as far as the ledger says what it can have cost."""
 END_SECONDS = 0.1
 """For the mark of a stream's end behind its last event: servers send both at once."""
 
@@ -166,12 +173,13 @@ class OpenAIEngine:
         self, request: GenerateRequest, ticket: Ticket
     ) -> AsyncGenerator[EngineEvent, None]:
         done: list[Completion] = []
+        numbers = itertools.count(1)
         try:
             while (first := len(done)) < request.sampling.n:
                 part = self._part(request, first)
-                async with aclosing(self._attempts(part, ticket)) as events:
+                async with aclosing(self._attempts(part, ticket, numbers)) as events:
                     async for event in events:
-                        if isinstance(event, Discarded):
+                        if not isinstance(event, Delta | Completion):
                             yield event
                             continue
                         moved = event.model_copy(update={"index": first + event.index})
@@ -184,7 +192,7 @@ class OpenAIEngine:
                     self._say_once("gives one completion per request; it is asked for each")
         except EngineError:
             for completion in done:  # paid for, and of no use without the others
-                yield Discarded(usage=completion.usage)
+                yield Discarded(usage=completion.usage, sending=completion.sending)
             raise
         self._useless.forget(request.id)
         for completion in done:
@@ -205,7 +213,7 @@ class OpenAIEngine:
         )
 
     async def _attempts(
-        self, request: GenerateRequest, ticket: Ticket
+        self, request: GenerateRequest, ticket: Ticket, numbers: Iterator[int]
     ) -> AsyncGenerator[EngineEvent, None]:
         if why := self._useless.exhausted(ticket.request_id):
             raise EngineError(f"{self._endpoint}: {why}", kind="garbage")
@@ -216,11 +224,15 @@ class OpenAIEngine:
             assembly = Assembly(
                 request, self._settings, self._endpoint, self._habits, self._unknown_finish
             )
+            number = next(numbers)
+            yield self._sending(number, request, body)
             try:
-                async with aclosing(self._attempt(request, body, assembly, ticket)) as events:
+                async with aclosing(
+                    self._attempt(request, body, assembly, ticket, number)
+                ) as events:
                     async for event in events:
                         # Nobody has seen anything of what was paid for in vain.
-                        yielded = yielded or not isinstance(event, Discarded)
+                        yielded = yielded or isinstance(event, Delta | Completion)
                         yield event
                 return
             except EngineError as error:
@@ -247,6 +259,14 @@ class OpenAIEngine:
             failures += 1
             await self._wait(failures, failure, ticket)
 
+    def _sending(self, number: int, request: GenerateRequest, body: dict[str, Any]) -> Sending:
+        sampling = request.sampling
+        limit = sampling.max_tokens
+        if self._habits.limit_field not in body:  # the endpoint refused to be told one
+            limit = self._settings.max_context or MOST_TOKENS
+        # Whatever the tokenizer is, no token stands for less than a byte.
+        return Sending(number=number, prompt=len(orjson.dumps(body)), completion=sampling.n * limit)
+
     async def _wait(self, failures: int, failure: EngineError, ticket: Ticket) -> None:
         """Until the next attempt. Raises where there is none."""
         asked = failure.retry_after if isinstance(failure, Refused) else None
@@ -272,21 +292,28 @@ class OpenAIEngine:
         body: dict[str, Any],
         assembly: Assembly,
         ticket: Ticket,
+        number: int,
     ) -> AsyncGenerator[EngineEvent, None]:
+        """The request's `number`-th call."""
         try:
-            async with aclosing(self._deltas(request, body, assembly, ticket)) as deltas:
+            async with aclosing(self._deltas(request, body, assembly, ticket, number)) as deltas:
                 async for delta in deltas:
                     if request.stream:
                         yield delta
             completions = assembly.completions()
-        except (EngineError, TimeoutError):
+        except (EngineError, TimeoutError) as error:
             if (usage := assembly.paid()) is not None:
                 self._count([usage])
-                yield Discarded(usage=usage)
+                yield Discarded(usage=usage, sending=number)
+            elif assembly.sent and may_be_billed(error, answered=assembly.answered):
+                why = str(error) or "no complete answer in time"
+                yield Discarded(usage=None, why=why, sending=number)
+            else:
+                yield NotBilled(sending=number)
             raise
         self._count([each.usage for each in completions])
         for completion in completions:
-            yield completion
+            yield completion.model_copy(update={"sending": number})
 
     async def _deltas(
         self,
@@ -294,6 +321,7 @@ class OpenAIEngine:
         body: dict[str, Any],
         assembly: Assembly,
         ticket: Ticket,
+        number: int,
     ) -> AsyncGenerator[Delta, None]:
         """Sends the request and feeds the assembly, whether a stream comes or a whole answer:
         servers give the one where the other was asked for."""
@@ -303,9 +331,13 @@ class OpenAIEngine:
             return max(0.0, finishes_at - asyncio.get_running_loop().time())
 
         connection = self._connected
-        response = await ticket.guard(
-            connection.post(body, request.id), timeout=left(), undo=self._close_later
-        )
+        key = request.idempotency_key and f"{request.idempotency_key}/{number}"
+
+        async def post() -> Any:
+            assembly.sent = True
+            return await connection.post(body, request.id, key)
+
+        response = await ticket.guard(post(), timeout=left(), undo=self._close_later)
         strays: list[str] = []
         try:
             payloads = payloads_of(connection.parts(response))

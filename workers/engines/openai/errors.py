@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import httpx2
+
 from workers.engines.openai.complaints import Complaint
 from workers.engines.protocol import EngineError, ErrorKind
 
@@ -46,6 +48,13 @@ _FILTER_CODES = frozenset(
 _MAX_SEARCHED = 4000
 
 
+_LOST_BEHIND_A_GATEWAY = frozenset({408, 499, 502, 504, *range(520, 525)})
+_NEVER_SENT = (
+    httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError,
+)  # fmt: skip
+_REFUSALS: frozenset[ErrorKind] = frozenset({"bad_request", "auth", "rate_limited"})
+
+
 class Refused(EngineError):
     """The endpoint answered with an error of its own."""
 
@@ -79,6 +88,22 @@ def refused(
     if advice:
         message += f"; {advice}"
     return Refused(message, kind=kind, retryable=retryable, complaint=complaint, status=status)
+
+
+def may_be_billed(error: EngineError | TimeoutError, *, answered: bool) -> bool:
+    """Whether an endpoint may bill a call that ended like this; `answered`: a part of an answer had
+    come. Not if nothing reached it, or if it refused: no endpoint is known to bill its own errors.
+    A gateway that lost patience, and a connection that broke, say nothing of what the model behind
+    them did."""
+    if answered:
+        return True
+    match error:
+        case Refused():
+            return error.status in _LOST_BEHIND_A_GATEWAY
+        case EngineError():
+            return error.kind not in _REFUSALS and not isinstance(error.__cause__, _NEVER_SENT)
+        case _:
+            return True
 
 
 def is_overflow(complaint: Complaint) -> bool:

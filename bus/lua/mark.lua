@@ -1,0 +1,30 @@
+-- include: end_run.lua
+-- Write ahead of a call that may be paid for, which is sent only after this.
+-- KEYS: work stream, request, run, usage, ledger
+-- ARGV: group, entry id, consumer, delivery count, guard of the step that asked ("turn.branch"),
+--       number of the call within this delivery, its ledger line if nothing is ever known of it, then
+--       per earlier call of this delivery that is accounted for: its number, its ledger line ('' if
+--       nothing was paid)
+-- Returns 'ok'; or 'lost' (another worker has the request), or 'over' (its step is committed or its
+--       run is over): then nothing may be sent.
+-- Race closed: a worker dies after a call was sent and before its answer is stored: the mark stays,
+-- and whoever takes the request over, or the end of the step or of the run, makes it an entry of the
+-- ledger, once. If its worker was only paused and answers late, the entry of that answer has the same
+-- name, and readers know that it is one call.
+if not holds(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]) then return 'lost' end
+local known = redis.call('HMGET', KEYS[3], 'state', 'step:' .. ARGV[5])
+if known[1] ~= 'active' or known[2] then return 'over' end
+local k = {run = KEYS[3], usage = KEYS[4], ledger = KEYS[5]}
+local token = ARGV[3] .. '/' .. ARGV[4] .. '/' .. ARGV[2]
+enter_marks(k, KEYS[2], token)
+for i = 8, #ARGV, 2 do
+  local gone = redis.call('HDEL', KEYS[2], 'mark:' .. token .. '/' .. ARGV[i])
+  if gone == 1 and ARGV[i + 1] ~= '' then enter(k, ARGV[i + 1]) end
+end
+redis.call('HSET', KEYS[2], 'mark:' .. token .. '/' .. ARGV[6], ARGV[7])
+redis.call('HSET', KEYS[3], 'paid', '1')
+note_request(KEYS[3], ARGV[5], KEYS[2])
+-- As long as its run, which may end while nobody is there to look at this request again.
+local life = redis.call('PTTL', KEYS[3])
+if redis.call('PTTL', KEYS[2]) < life then redis.call('PEXPIRE', KEYS[2], life) end
+return 'ok'

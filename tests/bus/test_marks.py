@@ -1,0 +1,144 @@
+"""A call that may be paid for is marked before it is sent: what nobody accounts for is in the
+ledger as unknown, once, whoever dies when."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus import Bus, Delivery, Finish, LeaseLost, RunEnded, StepCommit, dead_letters, scripts
+from bus.envelope import FIELD, Envelope
+from bus.keys import GROUP
+from bus.lease import Lease
+from tests.bus.leasing import ask, take
+from tests.bus.payloads import Note, admit
+from tests.bus.serving import letters
+
+UNKNOWN, USED, DISCARDED = b'"unknown"', b'"used"', b'"discarded"'
+REPLY = b'"42"'
+
+
+async def asked(bus: Bus) -> tuple[str, Delivery]:
+    """A run, and its request in a worker's hands."""
+    run_id = await admit(bus)
+    await ask(bus, run_id)
+    return run_id, await take(bus, run_id, "first")
+
+
+async def entered(bus: Bus, run_id: str) -> list[bytes]:
+    """The run's usage; the ledger's stream says the same."""
+    stream = await bus.redis.xrange(bus.keys.shard_of(run_id).ledger)
+    usage = await bus.usage(run_id)
+    assert [fields[b"usage"] for _, fields in stream] == usage
+    return usage
+
+
+async def test_a_call_that_is_answered_leaves_its_usage_and_no_mark(bus: Bus) -> None:
+    run_id, delivery = await asked(bus)
+    await delivery.mark(1, UNKNOWN)
+    await delivery.reply(REPLY, store=True, usage=[(USED, DISCARDED)])
+    assert await bus.cancel(run_id)
+    assert await entered(bus, run_id) == [USED]
+
+
+async def test_who_takes_over_enters_the_calls_of_the_dead_once_and_before_another_is_sent(
+    bus: Bus,
+) -> None:
+    run_id, first = await asked(bus)
+    await first.mark(1, UNKNOWN)
+    second = await take(bus, run_id, "second", after=first)
+    await second.mark(1, b'"second"')
+    assert await entered(bus, run_id) == [UNKNOWN]
+    await second.mark(1, b'"second"')  # its answer was lost on the way
+    await second.reply(REPLY, store=True, usage=[(USED, DISCARDED)])
+    assert await entered(bus, run_id) == [UNKNOWN, USED]
+
+
+async def test_a_reply_enters_what_an_earlier_holder_sent_though_it_sends_nothing_itself(
+    bus: Bus,
+) -> None:
+    run_id, first = await asked(bus)
+    await first.mark(1, UNKNOWN)
+    second = await take(bus, run_id, "second", after=first)
+    await second.reply(REPLY, store=False)
+    assert await entered(bus, run_id) == [UNKNOWN]
+
+
+async def test_the_end_of_a_run_enters_calls_of_workers_that_never_came_back(bus: Bus) -> None:
+    run_id, delivery = await asked(bus)
+    await delivery.mark(1, UNKNOWN)
+    assert await bus.cancel(run_id)
+    assert await entered(bus, run_id) == [UNKNOWN]
+    # The worker was alive: what it says now has the same name, for readers to tell.
+    await delivery.reply(REPLY, store=True, usage=[(USED, DISCARDED)])
+    assert await entered(bus, run_id) == [UNKNOWN, USED]
+
+
+async def test_a_run_that_ends_in_error_enters_them_too_and_a_replay_enters_nothing_again(
+    bus: Bus,
+) -> None:
+    run_id, delivery = await asked(bus)
+    await delivery.mark(1, UNKNOWN)
+    step = await take_step(bus, run_id)
+    await dead_letters.bury(
+        bus, step.shard, "planner", step.lease, step.envelope.to_json(), "why",
+        envelope=step.envelope,
+    )  # fmt: skip
+    assert await entered(bus, run_id) == [UNKNOWN]
+    (letter,) = await letters(bus)
+    await dead_letters.replay(bus, letter.id)
+    assert await bus.cancel(run_id)
+    assert await entered(bus, run_id) == [UNKNOWN]
+
+
+async def test_the_commit_of_its_step_enters_a_call_that_nobody_waits_for(bus: Bus) -> None:
+    run_id, delivery = await asked(bus)
+    await delivery.mark(1, UNKNOWN)
+    step = await take_step(bus, run_id)
+    await step.commit(StepCommit(b"{}", finish=Finish("answered")))
+    assert await entered(bus, run_id) == [UNKNOWN]
+
+
+async def test_nothing_may_be_sent_for_a_request_that_another_has_or_nobody_needs(
+    bus: Bus,
+) -> None:
+    run_id, first = await asked(bus)
+    second = await take(bus, run_id, "second", after=first)
+    with pytest.raises(LeaseLost):
+        await first.mark(1, UNKNOWN)
+    step = await take_step(bus, run_id)
+    await step.commit(StepCommit(b"{}", finish=Finish("answered")))
+    with pytest.raises(RunEnded):
+        await second.mark(1, UNKNOWN)
+    assert await entered(bus, run_id) == []
+
+
+async def test_of_several_calls_of_one_delivery_each_is_accounted_for(bus: Bus) -> None:
+    run_id, delivery = await asked(bus)
+    await delivery.mark(1, UNKNOWN)
+    await delivery.mark(2, UNKNOWN, [(1, b'"in vain"')])
+    await delivery.mark(2, UNKNOWN, [(1, b'"in vain"')])  # again, over a broken connection
+    await delivery.mark(3, b'"third"', [(2, b"")])
+    assert await entered(bus, run_id) == [b'"in vain"']
+    assert await bus.cancel(run_id)
+    assert await entered(bus, run_id) == [b'"in vain"', b'"third"']
+
+
+async def test_a_mark_lives_as_long_as_its_run(bus: Bus) -> None:
+    run_id, delivery = await asked(bus)
+    await delivery.mark(1, UNKNOWN)
+    shard = bus.keys.shard_of(run_id)
+    request = shard.request(delivery.envelope.reply_key)
+    run, mark = [await bus.redis.pttl(key) for key in (shard.run(run_id), request)]
+    assert 0 < run <= mark + 1000
+
+
+async def take_step(bus: Bus, run_id: str) -> Delivery:
+    """The run's first step in a worker's hands."""
+    shard = bus.keys.shard_of(run_id)
+    stream = shard.work("planner")
+    await scripts.call(bus.redis, "group", [stream], [GROUP])
+    [[_, [(entry, fields)]]] = await bus.redis.xreadgroup(GROUP, "planner", {stream: ">"})
+    lease = Lease(stream, entry.decode(), "planner", 1)
+    return Delivery(
+        bus, shard, "planner", lease, Envelope.from_json(fields[FIELD.encode()]), Note()
+    )

@@ -1,0 +1,137 @@
+"""What one request pays for: written ahead of each call, and accounted for with its reply.
+
+A worker that dies between a call and the storing of its answer leaves a mark on the bus, which
+becomes a ledger entry that says what may have been paid. Models of one's own bill nobody: for them
+nothing is marked, and what died with its worker was no call.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from agents.records import Call, Latency, PolicyRef, Unknown, Usage, UsageEntry
+from bus import Delivery
+from workers.completions import usage_entry
+from workers.engines.protocol import Discarded, NotBilled, Sending
+from workers.engines.settings import ModelSettings, cost_micro_dollars, most_micro_dollars
+
+DIED = "sent; its worker ended, or lost the request, before it could enter an answer"
+
+
+@dataclass(slots=True)
+class _Call:
+    """One that was marked."""
+
+    number: int
+    """As the mark has it."""
+    sending: Sending
+    at: float
+    in_vain: list[UsageEntry] = field(default_factory=list[UsageEntry])
+    over: bool = False
+    """Nothing more comes of it: `in_vain` is what it was paid for."""
+
+
+class PaidCalls:
+    """Of one delivery of a request."""
+
+    def __init__(
+        self, delivery: Delivery, agent: str, policy: PolicyRef, settings: ModelSettings
+    ) -> None:
+        self._delivery = delivery
+        self._agent = agent
+        self._policy = policy
+        self._settings = settings
+        self._marked = 0
+        self._calls: dict[int, _Call] = {}
+        """By the engine's number, those that are not accounted for on the bus."""
+        self._unsent: list[UsageEntry] = []
+        """What an engine discards that sends nothing."""
+
+    async def sending(self, event: Sending) -> None:
+        """Write a call down. Raises `LeaseLost` or `RunEnded`: then it must not be sent."""
+        over = {key: call for key, call in self._calls.items() if call.over}
+        # Of several candidates in vain each has an entry, which the reply makes.
+        over = {key: call for key, call in over.items() if len(call.in_vain) < 2}
+        accounted = [(call.number, _line(*call.in_vain)) for call in over.values()]
+        self._marked += 1
+        call = _Call(self._marked, event, time.time())
+        await self._delivery.mark(call.number, _line(self._unknown(call, DIED)), accounted)
+        self._calls = {key: kept for key, kept in self._calls.items() if key not in over}
+        self._calls[event.number] = call
+
+    def came_to_nothing(self, event: Discarded | NotBilled) -> None:
+        """Nobody can use what was paid for, or nothing was."""
+        call = self._calls.get(event.sending)
+        if call is not None:
+            call.over = True
+        if isinstance(event, NotBilled):
+            return
+        if event.usage is None:
+            entries = [] if call is None else [self._unknown(call, event.why)]
+        else:
+            cost = cost_micro_dollars(event.usage, self._settings.price)
+            entries = [self._entry(call, time.time(), usage=event.usage, cost=cost)]
+        (self._unsent if call is None else call.in_vain).extend(entries)
+
+    def entries(self, answer: Sequence[Call], sendings: Sequence[int]) -> list[tuple[bytes, bytes]]:
+        """For the reply, which answers with these candidates, each of the call of that number: its
+        entries as used, and marked as discarded."""
+        envelope = self._delivery.envelope
+        step = (envelope.run_id, self._agent, envelope.turn, envelope.branch)
+        found = list(self._unsent)
+        for number, call in self._calls.items():
+            found += call.in_vain
+            if not call.over and number not in sendings:
+                found.append(self._unknown(call, "sent; what became of it was not told"))
+        for candidate, number in zip(answer, sendings, strict=True):
+            sent_as = self._sent_as(self._calls.get(number))
+            found.append(usage_entry(*step, candidate, sent_as=sent_as))
+        return [
+            (_line(entry), _line(entry.model_copy(update={"discarded": True}))) for entry in found
+        ]
+
+    def _sent_as(self, call: _Call | None) -> str:
+        return "" if call is None else self._delivery.call_name(call.number)
+
+    def _unknown(self, call: _Call, why: str) -> UsageEntry:
+        prompt, completion = call.sending.prompt, call.sending.completion
+        most = Unknown(
+            why=why,
+            prompt=prompt,
+            completion=completion,
+            micro_dollars=most_micro_dollars(prompt, completion, self._settings.price),
+        )
+        return self._entry(call, call.at, unknown=most)
+
+    def _entry(
+        self,
+        call: _Call | None,
+        at: float,
+        *,
+        usage: Usage | None = None,
+        cost: int | None = None,
+        unknown: Unknown | None = None,
+    ) -> UsageEntry:
+        envelope = self._delivery.envelope
+        return UsageEntry(
+            run_id=envelope.run_id,
+            call_id=envelope.reply_key,
+            agent=self._agent,
+            turn=envelope.turn,
+            branch=envelope.branch,
+            policy=self._policy,
+            usage=usage,
+            cost_micro_dollars=cost,
+            unknown=unknown,
+            sent_as=self._sent_as(call),
+            latency=Latency(),
+            discarded=True,
+            at=at,
+        )
+
+
+def _line(*entry: UsageEntry) -> bytes:
+    """Of one entry or none."""
+    return b"".join(one.model_dump_json().encode() for one in entry)
