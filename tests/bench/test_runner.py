@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.records import Outcome, Run, Trajectory
+from agents.records import Outcome, Run, Trajectory, Unknown
 from bench.checkers import Scorer
 from bench.errors import OutputError, UsageError
 from bench.journal import GroupFlush, Journal
@@ -233,6 +233,25 @@ async def test_a_report_in_which_every_call_counts_says_so(
     write_reports(directory)
     text = (directory.path / name).read_text(encoding="utf-8")
     assert "No call was paid for in vain." in text
+
+
+@pytest.mark.parametrize("name", ["report.html", "report.md"])
+async def test_a_report_says_of_which_calls_nobody_knows_what_they_cost(
+    name: str, tmp_path: Path, scorer: Scorer
+) -> None:
+    directory, client = created(tmp_path, manifest(items(2), arms=("llm",))), LocalClient()
+    await run(directory, client, scorer)
+    most = Unknown(why="its worker died", prompt=100, completion=50, micro_dollars=1_250_000)
+    one = client.ledger[next(iter(directory.stored().runs))][0]
+    update = {"usage": None, "cost_micro_dollars": None, "unknown": most, "discarded": True}
+    with Journal(directory) as journal:
+        journal.charge([one.model_copy(update=update)])
+    facts = write_reports(directory)
+    assert facts.timings["paid"]["unknown"] == 1
+    text = (directory.path / name).read_text(encoding="utf-8")
+    assert "Of 1 call more it is unknown what was paid" in text
+    assert "$1.25 at most" in text
+    assert "No call was paid for in vain." not in text
 
 
 async def test_when_one_run_fails_for_good_the_others_stop_too(
