@@ -142,12 +142,10 @@ async def test_a_call_that_dies_with_its_worker_is_an_entry_and_is_asked_again_b
             async with workers_running([gpu], tmp_path / "workers"):
                 ended = await asyncio.wait_for(client.wait(run.id), 60)
             found = await client.usage(run.id)
-        asked = api.served.as_json(listed=True)
     assert ended.answer == "89"
     unknown = [entry for entry in found if entry.unknown is not None]
     assert len(unknown) == 1
     # The endpoint's books and the ledger name the same calls, each as often.
-    assert Counter(entry.call_id for entry in found) == Counter(asked["asked_ids"])
-    keys = asked["idempotency_keys"]
-    assert isinstance(keys, dict)
+    assert Counter(entry.call_id for entry in found) == api.served.arrivals_by_id
+    keys = api.served.arrivals_by_key
     assert sorted(keys.values()) == [1] * (len(keys) - 1) + [2]

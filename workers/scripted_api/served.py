@@ -21,8 +21,10 @@ class Served:
         self.in_flight = 0
         self.peak_in_flight = 0
         self._arrival = asyncio.Event()
-        self._arrivals_by_id: Counter[str] = Counter()
-        self._arrivals_by_key: Counter[str] = Counter()
+        self.arrivals_by_id: Counter[str] = Counter()
+        """The client's request id → requests."""
+        self.arrivals_by_key: Counter[str] = Counter()
+        """`Idempotency-Key` → requests."""
         self._answers_by_content: Counter[str] = Counter()
         self._answers_by_id: Counter[str] = Counter()
         self._faults: Counter[str] = Counter()
@@ -32,9 +34,9 @@ class Served:
     def arrived(self, request_id: str | None = None, idempotency_key: str | None = None) -> None:
         self.arrivals += 1
         if request_id is not None:
-            self._arrivals_by_id[request_id] += 1
+            self.arrivals_by_id[request_id] += 1
         if idempotency_key is not None:
-            self._arrivals_by_key[idempotency_key] += 1
+            self.arrivals_by_key[idempotency_key] += 1
         self.in_flight += 1
         self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
         self._arrival.set()
@@ -64,6 +66,10 @@ class Served:
             totals["cached_tokens"] += usage.cached
             totals["completion_tokens"] += usage.completion
 
+    def answers_by_id(self) -> dict[str, int]:
+        """The client's request id → answers that were made whole for it: what would be billed."""
+        return dict(self._answers_by_id)
+
     def as_json(self, *, listed: bool) -> dict[str, object]:
         """Body of GET /stats. `distinct_requests` counts different contents;
         `repeated_requests` counts answers to a content that had been answered before, and
@@ -89,8 +95,8 @@ class Served:
         if listed:
             body["requests"] = dict(self._answers_by_content)
             body["ids"] = dict(self._answers_by_id)
-            body["asked_ids"] = dict(self._arrivals_by_id)
-            body["idempotency_keys"] = dict(self._arrivals_by_key)
+            body["asked_ids"] = dict(self.arrivals_by_id)
+            body["idempotency_keys"] = dict(self.arrivals_by_key)
         return body
 
 
