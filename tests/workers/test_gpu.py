@@ -77,7 +77,7 @@ async def test_an_engine_is_not_asked_for_a_run_that_is_over(bus: Bus) -> None:
 
 async def test_what_was_paid_for_in_vain_is_in_the_ledger(bus: Bus) -> None:
     body = (
-        b'{"choices": [{"index": 0, "message": {"content": "x"}, "finish_reason": "eh"}],'
+        b'{"choices": [{"index": 0, "message": {"content": ""}, "finish_reason": "eh"}],'
         b'"usage": {"prompt_tokens": 7, "completion_tokens": 2}}'
     )
     run_id = await admit(bus, "other", seconds=600)
