@@ -1,12 +1,32 @@
-"""The HTTP client under an MCP connection: its answers have a limit, whatever their kind."""
+"""The HTTP client under an MCP connection: its answers have a limit, whatever their kind, and a
+call that the network or the server turned away fails alone, with the reason.
+
+The transport above ends all calls of a connection when one request of it fails, and tells of a
+refusal nothing but that there was one.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 import httpx2
+from mcp_types import INTERNAL_ERROR
+
+from workers.tool_sources.content_coding import BadCoding, Unpacker
 
 CONNECT_SECONDS = 30.0
+NOT_CARRIED_OUT = -32_990
+"""The error of a call that never reached a tool: no connection, or a session that the server does
+not know any more. To ask again is safe."""
+MAX_REFUSAL_BYTES = 4_096
+
+_SESSION = "mcp-session-id"
+_LOST_SESSION = re.compile(r"session|initiali[sz]ed", re.IGNORECASE)
+_OF_THE_CALL = (-32_601, -32_602)
+"""Errors that a server has with what was asked, not with the session."""
 
 
 def bounded_client(
@@ -28,20 +48,38 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
         self._max_bytes = max_bytes
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        response = await self._inner.handle_async_request(request)
-        encoding = response.headers.get("content-encoding", "identity")
-        if encoding != "identity":
-            await response.aclose()
-            # A few bytes can be unpacked into gigabytes, and nobody asked for it.
-            raise httpx2.StreamError(f"the server answered in the encoding {encoding[:32]!r}")
-        kind = response.headers.get("content-type", "").lower()
-        stream = response.stream
-        if kind.startswith("text/event-stream") or not isinstance(stream, httpx2.AsyncByteStream):
+        asked = _asked(request)
+        try:
+            response = self._bounded(await self._inner.handle_async_request(request))
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
+            if asked is None:
+                raise
+            return _error(asked, NOT_CARRIED_OUT, f"no connection: {error}")
+        except httpx2.TransportError as error:
+            if asked is None:
+                raise
+            what = f"the connection broke ({type(error).__name__}); the call may have taken effect"
+            return _error(asked, INTERNAL_ERROR, what)
+        if asked is None or response.status_code < 400:
             return response
+        return await _refusal(asked, request, response)
+
+    def _bounded(self, response: httpx2.Response) -> httpx2.Response:
+        stream = response.stream
+        if not isinstance(stream, httpx2.AsyncByteStream):
+            return response
+        kind = response.headers.get("content-type", "").lower()
+        endless = kind.startswith("text/event-stream")
+        coding = response.headers.get("content-encoding", "")
+        kept = [
+            (name, value)
+            for name, value in response.headers.multi_items()
+            if name.lower() not in ("content-encoding", "content-length")
+        ]
         return httpx2.Response(
             response.status_code,
-            headers=response.headers,
-            stream=_BoundedStream(stream, self._max_bytes),
+            headers=kept,
+            stream=_BoundedStream(stream, coding, None if endless else self._max_bytes),
             extensions=response.extensions,
         )
 
@@ -49,18 +87,84 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
 
+def _asked(request: httpx2.Request) -> Any:
+    """The id of the request for a tool, or for the list of them, that this is; else None."""
+    if request.method != "POST":
+        return None
+    try:
+        message = json.loads(request.content)
+    except (httpx2.StreamError, ValueError):
+        return None
+    calls = isinstance(message, dict) and message.get("method") in ("tools/call", "tools/list")
+    return message.get("id") if calls else None
+
+
+def _error(asked: Any, code: int, told: str) -> httpx2.Response:
+    error = {"code": code, "message": told[:500]}
+    return httpx2.Response(200, json={"jsonrpc": "2.0", "id": asked, "error": error})
+
+
+async def _refusal(
+    asked: Any, request: httpx2.Request, response: httpx2.Response
+) -> httpx2.Response:
+    """What a server said when it turned a request away: that its session is gone, or its words."""
+    body = bytearray()
+    try:
+        async for chunk in response.aiter_raw():
+            body += chunk
+            if len(body) > MAX_REFUSAL_BYTES:
+                break
+    except httpx2.HTTPError:
+        pass  # what was read until then is told
+    finally:
+        await response.aclose()
+    text = body[:MAX_REFUSAL_BYTES].decode("utf-8", "replace").strip()
+    said = _json_error(text)
+    status = response.status_code
+    words = said["message"] if said is not None else text
+    gone = status in (404, 410) or (status in (400, 409, 422) and _LOST_SESSION.search(words))
+    if gone and _SESSION in request.headers and (said or {}).get("code") not in _OF_THE_CALL:
+        return _error(asked, NOT_CARRIED_OUT, f"HTTP {status}: the session is gone ({words[:100]})")
+    code = said["code"] if said is not None else INTERNAL_ERROR
+    return _error(asked, code, words if said is not None else f"HTTP {status}: {words}")
+
+
+def _json_error(text: str) -> dict[str, Any] | None:
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    error = whole.get("error") if isinstance(whole, dict) else None
+    if not isinstance(error, dict) or not isinstance(error.get("message"), str):
+        return None
+    code = error.get("code")
+    return {"code": code if isinstance(code, int) else INTERNAL_ERROR, "message": error["message"]}
+
+
 class _BoundedStream(httpx2.AsyncByteStream):
-    def __init__(self, inner: httpx2.AsyncByteStream, max_bytes: int) -> None:
+    def __init__(self, inner: httpx2.AsyncByteStream, coding: str, max_bytes: int | None) -> None:
         self._inner = inner
+        self._coding = coding
         self._max_bytes = max_bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         read = 0
-        async for chunk in self._inner:
-            read += len(chunk)
-            if read > self._max_bytes:
-                raise httpx2.StreamError(f"the answer has more than {self._max_bytes} bytes")
-            yield chunk
+        try:
+            unpacker = Unpacker(self._coding)
+            async for chunk in self._inner:
+                for piece in unpacker.pieces(chunk):
+                    read += len(piece)
+                    if self._max_bytes is not None and read > self._max_bytes:
+                        raise httpx2.StreamError(
+                            f"the answer has more than {self._max_bytes} bytes"
+                        )
+                    yield piece
+            unpacker.end()
+        except BadCoding as error:
+            raise httpx2.StreamError(str(error)) from error
+        except httpx2.TransportError as error:
+            # Of a kind that costs the one answer alone.
+            raise httpx2.StreamError(f"the connection broke: {type(error).__name__}") from error
 
     async def aclose(self) -> None:
         await self._inner.aclose()

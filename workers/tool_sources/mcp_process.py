@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
-import time
+import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,21 +18,21 @@ from pathlib import Path
 import anyio
 import structlog
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCNotification, JSONRPCRequest, jsonrpc_message_adapter
 
 from bus.tasks import end, finish
-from workers.child_death import dies_with_parent
+from workers.tool_sources.mcp_dialects import messages_of
 
 log = structlog.get_logger("workers.tool_sources.mcp")
 
+GUARDIAN = str(Path(__file__).parents[1] / "guardian.py")
+BASE_ENVIRONMENT = (
+    *("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ"),
+    "USER",
+)
+"""What a server sees of this process's environment beside what its table names."""
 MAX_STRAY_LINES = 100
 """Lines that are no messages (a library's warning) before a server is given up."""
-MAX_UNASKED = 5_000
-UNASKED_SECONDS = 60.0
-"""A server that sends more notifications and requests of its own within so long is given up:
-reading them would be all that this worker does."""
 KEPT_ERROR_BYTES = 1_000
 """Of what it last wrote to its standard error, for the log."""
 EXIT_SECONDS = 1.0
@@ -64,8 +63,8 @@ class ProcessTransport:
         self._cwd = cwd
         self._max_message_bytes = max_message_bytes
         self._error = b""
-        self._unasked = 0
-        self._unasked_since = 0.0
+        self._held: int | None = None
+        """Our end of the pipe by which the guardian sees that this process is dead."""
         self._process: Process | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -75,18 +74,27 @@ class ProcessTransport:
         return self._error.decode("utf-8", "replace").strip()
 
     async def __aenter__(self) -> tuple[Incoming, Outgoing]:
-        """Raises `OSError` if the program can't be started."""
-        self._process = process = await asyncio.create_subprocess_exec(
-            *self._command,
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=PIPE,
-            limit=self._max_message_bytes,
-            env={**get_default_environment(), **self._environment},
-            cwd=self._cwd,
-            start_new_session=True,  # so that what it starts can be ended with it
-            preexec_fn=dies_with_parent(signal.SIGKILL),
-        )
+        """Raises `OSError` if no process can be started. A program that is not there says so on
+        its standard error."""
+        watched, held = os.pipe()
+        try:
+            self._process = process = await asyncio.create_subprocess_exec(
+                sys.executable, "-I", "-S", GUARDIAN, str(watched), *self._command,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=PIPE,
+                limit=self._max_message_bytes,
+                env={**_base_environment(), **self._environment},
+                cwd=self._cwd,
+                start_new_session=True,
+                pass_fds=(watched,),
+            )  # fmt: skip
+        except BaseException:
+            os.close(held)
+            raise
+        finally:
+            os.close(watched)
+        self._held = held
         to_session, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
         self._tasks = [
@@ -110,16 +118,23 @@ class ProcessTransport:
             asyncio.create_task(_discard(process.stdout)),
             asyncio.create_task(self._listen(process)),
         ]
-        for number in (None, signal.SIGTERM, signal.SIGKILL):
-            if number is not None:
-                _signal_group(process, number)
+        for tell in (None, process.terminate, self._release, process.kill):
+            if tell is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    tell()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(EXIT_SECONDS):
                     await process.wait()
                     break
-        _signal_group(process, signal.SIGKILL)  # whatever it has started
+        self._release()
         await end(draining)
         log.info("mcp server stopped", source=self._name, exit=process.returncode, said=self.said)
+
+    def _release(self) -> None:
+        """End what the guardian guards."""
+        held, self._held = self._held, None
+        if held is not None:
+            os.close(held)
 
     async def _read(
         self, process: Process, to_session: MemoryObjectSendStream[SessionMessage | Exception]
@@ -132,23 +147,12 @@ class ProcessTransport:
                     line = await process.stdout.readline()
                     if not line:
                         break
-                    try:
-                        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-                    except ValueError:
+                    messages = messages_of(line)
+                    if not messages:
                         stray += 1
                         if stray == 1:
                             log.warning("no message", source=self._name, line=repr(line[:100]))
-                        continue
-                    unasked = isinstance(message, JSONRPCNotification | JSONRPCRequest)
-                    if unasked and self._one_too_many():
-                        self.why = (
-                            f"it sent more than {MAX_UNASKED} messages that nobody asked for in "
-                            f"{UNASKED_SECONDS:g} s"
-                        )
-                        break
-                    # Nothing here follows from a notification, and the session would start a task
-                    # for each; ending thousands of them takes minutes.
-                    if not isinstance(message, JSONRPCNotification):
+                    for message in messages:
                         await to_session.send(SessionMessage(message))
                 else:
                     self.why = f"it wrote {stray} lines that are no messages"
@@ -158,14 +162,6 @@ class ProcessTransport:
                 self.why = f"reading from it failed: {type(error).__name__}"
             finally:
                 self.ended.set()
-
-    def _one_too_many(self) -> bool:
-        """Count a message that nobody asked for; whether there were too many of late."""
-        now = time.monotonic()
-        if now - self._unasked_since > UNASKED_SECONDS:
-            self._unasked, self._unasked_since = 0, now
-        self._unasked += 1
-        return self._unasked > MAX_UNASKED
 
     async def _write(
         self, process: Process, from_session: MemoryObjectReceiveStream[SessionMessage]
@@ -193,6 +189,7 @@ async def _discard(output: asyncio.StreamReader) -> None:
         pass
 
 
-def _signal_group(process: Process, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
+def _base_environment() -> dict[str, str]:
+    """What any program needs. A value that begins with `()` is a function of a shell's."""
+    found = {name: os.environ[name] for name in BASE_ENVIRONMENT if name in os.environ}
+    return {name: value for name, value in found.items() if not value.startswith("()")}

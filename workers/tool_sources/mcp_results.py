@@ -4,42 +4,96 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import Any
 
 import mcp_types as types
 
 from agents.tools import ToolFailed
 
+_FAILED = "the tool failed and said nothing"
+
+
+def plain_result(result: dict[str, Any]) -> dict[str, Any]:
+    """A result of which one text is left: what its parts say, and what of them is not shown.
+
+    The structured value follows the texts, if they don't say it already.
+    """
+    if result.get("resultType", "complete") != "complete":
+        return result  # it is none yet: the server asks for something
+    known = [key for key in ("content", "structuredContent", "toolResult") if key in result]
+    parts = [part for block in _blocks(result.get("content")) if (part := _block(block))]
+    for key in ("structuredContent", "toolResult"):  # the second before there were contents
+        value = result.get(key)
+        if value is not None and not _says(parts, value):
+            parts.append(value if isinstance(value, str) else _json(value))
+    failed = result.get("isError") is True
+    if not known:
+        parts, failed = ["the server's answer has no content"], True
+    text = "\n".join(parts)
+    plain = {"content": [{"type": "text", "text": text}], "isError": failed}
+    return {**plain, **{key: result[key] for key in ("resultType", "_meta") if key in result}}
+
 
 def text_of(result: types.CallToolResult) -> str:
-    """Texts and text resources as they are, anything else by its kind and size; the structured
-    value if there is no text. Raises `ToolFailed` for a result that says it is an error."""
-    parts = [part for block in result.content if (part := _block(block))]
-    if not parts and result.structured_content is not None:
-        parts = [json.dumps(result.structured_content, ensure_ascii=False)]
-    text = "\n".join(parts)
+    """The text of a plain result. Raises `ToolFailed` for one that says it is an error."""
+    text = "\n".join(each.text for each in result.content if isinstance(each, types.TextContent))
     if result.is_error:
-        raise ToolFailed(text or "the tool failed and said nothing")
+        raise ToolFailed(text or _FAILED)
     return text
 
 
-def _block(block: types.ContentBlock) -> str:
-    match block:
-        case types.TextContent():
-            return block.text
-        case types.ImageContent() | types.AudioContent():
-            return _not_shown(block.mime_type, len(block.data) * 3 // 4)
-        case types.EmbeddedResource(resource=types.TextResourceContents() as resource):
-            return resource.text
-        case types.EmbeddedResource(resource=types.BlobResourceContents() as resource):
-            return _not_shown(resource.mime_type or "binary", len(resource.blob) * 3 // 4)
-        case types.ResourceLink():
-            return f"[resource {block.name}: {block.uri}]"
+def _blocks(content: Any) -> list[Any]:
+    if content is None:
+        return []
+    return content if isinstance(content, list) else [content]
+
+
+def _block(block: Any) -> str:
+    if not isinstance(block, dict):
+        return block if isinstance(block, str) else _json(block)
+    kind = block.get("type")
+    match kind:
+        case "text":
+            text = block.get("text")
+            return text if isinstance(text, str) else _json(text)
+        case "image" | "audio":
+            return _not_shown(block.get("mimeType") or kind, block.get("data"))
+        case "resource":
+            resource = block.get("resource")
+            inner: dict[str, Any] = resource if isinstance(resource, dict) else {}
+            text = inner.get("text")
+            if isinstance(text, str):
+                return text
+            return _not_shown(inner.get("mimeType") or "binary", inner.get("blob"))
+        case "resource_link":
+            return f"[resource {block.get('name')}: {block.get('uri')}]"
         case _:
-            return ""
+            return f"[{str(kind)[:64]}: not shown]"
 
 
-def _not_shown(kind: str, size: int) -> str:
-    return f"[{kind}, {size} bytes: not shown]"
+def _not_shown(kind: Any, data: Any) -> str:
+    size = len(data) * 3 // 4 if isinstance(data, str) else 0
+    return f"[{str(kind)[:64]}, {size} bytes: not shown]"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _says(parts: list[str], value: Any) -> bool:
+    """Whether texts are this value already: as JSON, or wrapped as servers wrap what is no
+    object, or each item of a list by itself."""
+    values = [*map(_value, parts)]
+    told: list[Any] = [*values, values, *parts, "\n".join(parts)]
+    wrapped = isinstance(value, dict) and [*value] == ["result"]
+    return bool(parts) and (value in told or (wrapped and value["result"] in told))
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def reason_of(error: BaseException) -> str:

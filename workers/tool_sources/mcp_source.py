@@ -9,30 +9,32 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Literal
 
 import mcp_types as types
 import structlog
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from agents.records import JsonObject
 from agents.tools import ToolFailed
 from agents.tools.answers import as_answer
 from workers.tool_sources.catalogue import Catalogue, ListedTool, catalogue_of
 from workers.tool_sources.credentials import Credentials
-from workers.tool_sources.mcp_http import bounded_client
+from workers.tool_sources.mcp_dialects import PlainTransport
+from workers.tool_sources.mcp_http import NOT_CARRIED_OUT, bounded_client
 from workers.tool_sources.mcp_process import ProcessTransport
 from workers.tool_sources.mcp_results import reason_of, text_of
 from workers.tool_sources.settings import McpSettings, ToolSourceSettings
 
 log = structlog.get_logger("workers.tool_sources.mcp")
 
-SESSION_GONE = "Session terminated"
-"""How the transport words a server that was started anew and knows nothing of us."""
 MAX_PAGES = 100
 MAX_LISTED = 2_000
 """Tools that are read of a server's list."""
@@ -42,10 +44,20 @@ STEADY_SECONDS = 30.0
 ABSENCE_SECONDS = 5.0
 """How long a call waits for a server that is being joined again."""
 MAX_SAID = 300
+_LOST_SESSION = re.compile(
+    r"\b(?:invalid|unknown|no valid) session|\bsession (?:not found|terminated|expired)",
+    re.IGNORECASE,
+)
+"""How servers word a session that they don't know. The tool may have said it, so the call is not
+made again; a join does no harm."""
 
 _reply: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
 )
+
+
+class _NotCarriedOut(Exception):
+    """A call that reached no tool, so that it may be made once more."""
 
 
 class McpSource:
@@ -66,6 +78,7 @@ class McpSource:
         self._client: Client | None = None
         self._connected = asyncio.Event()
         self._lost = asyncio.Event()
+        self._mode: Literal["auto", "legacy"] = "auto"
         self._said = ""
         """The last line on the standard error of a server that has ended."""
 
@@ -80,6 +93,10 @@ class McpSource:
                 why = reason_of(error) + (f"; it said: {self._said}" if self._said else "")
                 self.trouble = self._credentials.hidden(why)
             log.warning("mcp server is gone", source=self.name, why=self.trouble)
+            if not self._lost.is_set() and self._mcp.url is None:
+                # It was not joined: some servers end at a question before the greeting, as the
+                # newest protocol begins with one.
+                self._mode = "legacy" if self._mode == "auto" else "auto"
             self.tried.set()
             if time.monotonic() - began > STEADY_SECONDS:
                 pause = self._settings.restart_seconds
@@ -92,10 +109,10 @@ class McpSource:
         self._lost.clear()
         limit = asyncio.timeout(self._settings.connect_seconds)
         try:
-            async with limit, self._client_of() as client:
+            async with limit, self._client_of() as (client, transport):
                 listed = await _list_tools(client, self._settings.max_response_bytes)
                 limit.reschedule(None)
-                self._join(client, listed)
+                self._join(client, listed, transport.left_out)
                 await self._lost.wait()
         except TimeoutError:
             if not limit.expired():
@@ -105,11 +122,10 @@ class McpSource:
             self._client = None
             self._connected.clear()
 
-    def _join(self, client: Client, listed: list[ListedTool]) -> None:
-        before, self.catalogue = (
-            self.catalogue,
-            catalogue_of(self.name, listed, self._settings.allow),
-        )
+    def _join(self, client: Client, listed: list[ListedTool], left_out: list[str]) -> None:
+        before = self.catalogue
+        found = catalogue_of(self.name, listed, self._settings.allow)
+        self.catalogue = replace(found, left_out=(*left_out, *found.left_out))
         if before.specs and before.specs != self.catalogue.specs:
             log.warning("mcp server lists other tools than before", source=self.name)
         for why in self.catalogue.left_out:
@@ -120,25 +136,26 @@ class McpSource:
         self.tried.set()
 
     @asynccontextmanager
-    async def _client_of(self) -> AsyncGenerator[Client]:
+    async def _client_of(self) -> AsyncGenerator[tuple[Client, PlainTransport]]:
         limit = self._settings.max_response_bytes
         if self._mcp.url is None:
-            transport = ProcessTransport(
+            process = ProcessTransport(
                 self.name,
                 self._mcp.command,
                 environment=self._credentials.environment,
                 cwd=self._mcp.cwd,
                 max_message_bytes=limit,
             )
+            transport = PlainTransport(process, self._lose)
             try:
-                async with Client(transport, cache=None) as client:
-                    watching = asyncio.create_task(self._lose_with(transport))
+                async with Client(transport, cache=None, mode=self._mode) as client:
+                    watching = asyncio.create_task(self._lose_with(process))
                     try:
-                        yield client
+                        yield client, transport
                     finally:
                         watching.cancel()
             finally:
-                self._said = transport.said.rpartition("\n")[2][:MAX_SAID]
+                self._said = process.said.rpartition("\n")[2][:MAX_SAID]
             return
         async with bounded_client(
             self._credentials.headers,
@@ -148,15 +165,19 @@ class McpSource:
             stream = streamable_http_client(
                 self._mcp.url, http_client=http, max_sse_event_size=limit
             )
-            async with Client(stream, cache=None) as client:
-                yield client
+            transport = PlainTransport(stream, self._lose)
+            async with Client(transport, cache=None) as client:
+                yield client, transport
 
     async def _lose_with(self, transport: ProcessTransport) -> None:
         await transport.ended.wait()
         self._lose(transport.why)
 
     def _lose(self, why: str) -> None:
-        """No call is begun from now on before the server was joined again."""
+        """No call is begun from now on before the server was joined again. The first reason is
+        the one that is told."""
+        if self._lost.is_set():
+            return
         self.trouble = self._credentials.hidden(why)
         self._client = None
         self._connected.clear()
@@ -165,18 +186,38 @@ class McpSource:
     async def call(self, name: str, arguments: JsonObject) -> JsonObject:
         """Call one of its tools, by its own name. Raises `ToolFailed` with what the server said,
         or why it said nothing."""
+        try:
+            result = await self._asked(name, arguments)
+        except _NotCarriedOut:
+            try:
+                result = await self._asked(name, arguments)
+            except _NotCarriedOut as error:
+                raise ToolFailed(f"the MCP server {self.name} can't be asked: {error}") from error
+        if isinstance(result, types.InputRequiredResult):
+            raise ToolFailed("the server asked for more than its arguments, which is refused")
+        text = self._credentials.hidden(text_of(result))
+        return as_answer(name, text, self._settings.max_output_chars)
+
+    async def _asked(
+        self, name: str, arguments: JsonObject
+    ) -> types.CallToolResult | types.InputRequiredResult:
         client = await self._present()
         params = types.CallToolRequestParams(name=name, arguments=dict(arguments))
         try:
             # Not `Client.call_tool`: that validates by the server's own schema, whose patterns
             # can keep a validator busy for ever.
-            result = await client.session.send_request(types.CallToolRequest(params=params), _reply)
+            return await client.session.send_request(types.CallToolRequest(params=params), _reply)
         except MCPError as error:
-            raise self._failure(error) from error
-        if isinstance(result, types.InputRequiredResult):
-            raise ToolFailed("the server asked for more than its arguments, which is refused")
-        text = self._credentials.hidden(text_of(result))
-        return as_answer(name, text, self._settings.max_output_chars)
+            if error.code == NOT_CARRIED_OUT:
+                self._lose_client(client, error.message)
+                raise _NotCarriedOut(self._credentials.hidden(error.message)) from error
+            raise self._failure(client, error) from error
+        except ValidationError as error:
+            # By its place alone: it quotes what the server said, at any length.
+            place = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
+            raise ToolFailed(
+                f"the MCP server {self.name} answered in a form that can't be read ({place[:100]})"
+            ) from error
 
     async def _present(self) -> Client:
         try:
@@ -188,16 +229,20 @@ class McpSource:
             raise ToolFailed(f"the MCP server {self.name} is just gone: {self.trouble}")
         return self._client
 
-    def _failure(self, error: MCPError) -> ToolFailed:
+    def _lose_client(self, client: Client, message: str) -> None:
+        """If it is still the one in use: several calls may find that it is not any more."""
+        if self._client is client:
+            self._lose(f"the connection is of no more use ({message})"[:200])
+
+    def _failure(self, client: Client, error: MCPError) -> ToolFailed:
         closed = error.code == types.CONNECTION_CLOSED
-        # Either of the others says that the server is not as it was when it was joined.
-        gone = closed or error.code == types.HEADER_MISMATCH or error.message == SESSION_GONE
-        if gone and not self._lost.is_set():
-            self._lose(f"the connection is of no more use ({error.message})"[:200])
+        # Either of them says that the server is not as it was when it was joined.
+        if closed or error.code == types.HEADER_MISMATCH or _LOST_SESSION.search(error.message):
+            self._lose_client(client, error.message)
         if closed:
             return ToolFailed(
                 f"the MCP server {self.name} was lost during the call, which may have taken "
-                f"effect: {self.trouble}"
+                f"effect: {self.trouble or self._credentials.hidden(error.message)}"
             )
         return ToolFailed(f"the MCP server {self.name} answered: {error.message}")
 
@@ -207,14 +252,17 @@ async def _list_tools(client: Client, max_bytes: int) -> list[ListedTool]:
     listed: list[ListedTool] = []
     read = 0
     cursor: str | None = None
+    seen: set[str] = set()
     for _ in range(MAX_PAGES):
         page = await client.list_tools(cursor=cursor)
         listed += [
-            ListedTool(tool.name, tool.description or tool.title or tool.name, tool.input_schema)
+            ListedTool(tool.name, tool.description or tool.name, tool.input_schema)
             for tool in page.tools
         ]
         cursor = page.next_cursor
         read += len(page.model_dump_json())
-        if cursor is None or len(listed) >= MAX_LISTED or read > max_bytes:
+        # A server that does not read cursors gives the first page again, and the same one.
+        if not cursor or cursor in seen or len(listed) >= MAX_LISTED or read > max_bytes:
             break
+        seen.add(cursor)
     return listed[:MAX_LISTED]

@@ -1,0 +1,295 @@
+"""What MCP servers say, in the form in which the protocol wants it.
+
+The `mcp` package checks every answer as a whole: one tool without a schema costs all tools of its
+server, one part of a result that it does not know costs the result. Here each part is looked at by
+itself before that: what is meant is taken, what can't be used is left out by name, and what nobody
+asked for goes no further.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+import structlog
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    INTERNAL_ERROR,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
+from pydantic import JsonValue
+
+from agents.records import JsonObject
+from workers.tool_sources.catalogue import MAX_LEFT_OUT
+from workers.tool_sources.errors import ToolRefused
+from workers.tool_sources.mcp_results import plain_result
+
+log = structlog.get_logger("workers.tool_sources.mcp")
+
+MAX_UNASKED = 5_000
+UNASKED_SECONDS = 60.0
+"""A server that sends more notifications and requests of its own within so long is given up:
+reading them would be all that this worker does."""
+MAX_WAITING = 10_000
+"""Calls whose answers are awaited; of a server that answers none the oldest are forgotten."""
+
+_BOM = b"\xef\xbb\xbf"
+
+
+def messages_of(line: bytes) -> list[JSONRPCMessage]:
+    """The messages that a line is, or none: servers write other things to their output too."""
+    for form in (line, line.removeprefix(_BOM).decode("utf-8", "replace").encode()):
+        try:
+            return [jsonrpc_message_adapter.validate_json(form, by_name=False)]
+        except ValueError:
+            continue
+    try:
+        said: Any = json.loads(line.removeprefix(_BOM).decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return []
+    # Protocol 2025-03-26 had batches.
+    found = [_message(each) for each in (said if isinstance(said, list) else [said])]
+    return [each for each in found if each is not None]
+
+
+def _message(said: Any) -> JSONRPCMessage | None:
+    """An answer in JSON-RPC 1's manner (`error` and `result` beside each other, no version, an
+    error that is a text), or a message as it is."""
+    if not isinstance(said, dict):
+        return None
+    whole: dict[str, Any] = dict(said)
+    if "method" not in whole and "id" in whole and ("result" in whole or "error" in whole):
+        error = whole.get("error")
+        if error is None:
+            whole.pop("error", None)
+        else:
+            whole.pop("result", None)
+            whole["error"] = _error(error)
+        if "result" in whole and not isinstance(whole["result"], dict):
+            whole["result"] = {"content": whole["result"]}
+        whole["jsonrpc"] = "2.0"
+    try:
+        return jsonrpc_message_adapter.validate_python(whole, by_name=False)
+    except ValueError:
+        return None
+
+
+def _error(error: Any) -> dict[str, Any]:
+    told: dict[str, Any] = error if isinstance(error, dict) else {"message": error}
+    code, message = told.get("code"), told.get("message")
+    return {
+        "code": code if isinstance(code, int) else INTERNAL_ERROR,
+        "message": message if isinstance(message, str) else json.dumps(error)[:1_000],
+    }
+
+
+class PlainTransport:
+    """A transport for `mcp.Client` around another. `flooded` is called with the reason when a
+    server says more than anybody asked for, and then nothing more is read."""
+
+    def __init__(
+        self, inner: AbstractAsyncContextManager[Any], flooded: Callable[[str], None]
+    ) -> None:
+        self.left_out: list[str] = []
+        """Why tools that can't even be named are not listed."""
+        self._inner = inner
+        self._flooded = flooded
+        self._asked: dict[Any, str] = {}
+        self._unasked = 0
+        self._unasked_since = 0.0
+
+    async def __aenter__(self) -> tuple[_Incoming, _Outgoing]:
+        incoming, outgoing = await self._inner.__aenter__()
+        return _Incoming(incoming, self), _Outgoing(outgoing, self)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        return await self._inner.__aexit__(kind, error, traceback)
+
+    def sent(self, item: SessionMessage) -> None:
+        message = item.message
+        if isinstance(message, JSONRPCRequest):
+            while len(self._asked) >= MAX_WAITING:
+                del self._asked[next(iter(self._asked))]
+            self._asked[str(message.id)] = message.method
+
+    def taken(self, item: Any) -> bool:
+        """Mend a message. Whether the session is to have it."""
+        message = item.message if isinstance(item, SessionMessage) else None
+        if isinstance(message, JSONRPCResponse):
+            method = self._asked.pop(str(message.id), "")
+            message.result = self._mended(method, message.result)
+        if isinstance(message, JSONRPCNotification | JSONRPCRequest):
+            self._count()
+        # Nothing here follows from a notification, and the session would start a task for each;
+        # ending thousands of them takes minutes.
+        return not isinstance(message, JSONRPCNotification)
+
+    def _count(self) -> None:
+        """Raises `anyio.EndOfStream` when there were too many of late."""
+        now = time.monotonic()
+        if now - self._unasked_since > UNASKED_SECONDS:
+            self._unasked, self._unasked_since = 0, now
+        self._unasked += 1
+        if self._unasked > MAX_UNASKED:
+            self._flooded(
+                f"it sent more than {MAX_UNASKED} messages that nobody asked for in "
+                f"{UNASKED_SECONDS:g} s"
+            )
+            raise anyio.EndOfStream
+
+    def _mended(self, method: str, result: dict[str, Any]) -> dict[str, Any]:
+        match method:
+            case "initialize":
+                return _greeting(result)
+            case "tools/list":
+                return self._listing(result)
+            case "tools/call":
+                return plain_result(result)
+            case _:
+                return result
+
+    def _listing(self, result: dict[str, Any]) -> dict[str, Any]:
+        tools: list[JsonValue] = []
+        listed = result.get("tools")
+        for tool in listed if isinstance(listed, list) else []:
+            try:
+                tools.append(_tool(tool))
+            except ToolRefused as error:
+                if len(self.left_out) < MAX_LEFT_OUT:
+                    self.left_out.append(str(error))
+        cursor = result.get("nextCursor")
+        rest = {key: value for key, value in result.items() if key not in ("tools", "nextCursor")}
+        # An empty cursor ends a list; asked for, it would be the first page again.
+        more = {"nextCursor": cursor} if isinstance(cursor, str) and cursor else {}
+        return {**rest, "tools": tools, **more}
+
+
+def _greeting(result: dict[str, Any]) -> dict[str, Any]:
+    info, can = result.get("serverInfo"), result.get("capabilities")
+    named = {"name": "unnamed", "version": "0", **(info if isinstance(info, dict) else {})}
+    return {**result, "serverInfo": named, "capabilities": can if isinstance(can, dict) else {}}
+
+
+def _tool(tool: Any) -> JsonObject:
+    """A tool as far as anything here reads it. Raises `ToolRefused`."""
+    if not isinstance(tool, dict) or not isinstance(tool.get("name"), str) or not tool["name"]:
+        raise ToolRefused(f"{json.dumps(tool)[:100]}: it has no name")
+    name = tool["name"]
+    schema = tool.get("inputSchema")
+    if schema is None or schema is True:
+        schema = {}
+    if not isinstance(schema, dict):
+        raise ToolRefused(f"{name[:100]}: its schema is no object")
+    words = [tool.get(key) for key in ("description", "title")]
+    told = next((word for word in words if isinstance(word, str) and word), name)
+    return {"name": name, "description": told, "inputSchema": _root(name, schema)}
+
+
+def _root(name: str, schema: dict[str, Any]) -> JsonObject:
+    """A schema of which the protocol is told that it is an object's, as it wants to be."""
+    kinds = schema.get("type")
+    named = [str(kind).lower() for kind in (kinds if isinstance(kinds, list) else [kinds])]
+    if kinds and "object" not in named:
+        raise ToolRefused(f"{name[:100]}: its arguments are no object")
+    result: dict[str, Any] = {**schema, "type": "object"}
+    properties, required = schema.get("properties"), schema.get("required")
+    if isinstance(properties, dict):
+        result["properties"] = {
+            key: field if isinstance(field, dict | bool) else {}
+            for key, field in properties.items()
+        }
+    else:
+        result.pop("properties", None)
+    if isinstance(required, list):
+        result["required"] = [each for each in required if isinstance(each, str)]
+    else:
+        result.pop("required", None)
+    if not isinstance(schema.get("$schema", ""), str):
+        del result["$schema"]
+    return result
+
+
+class _Incoming:
+    """A stream of messages, mended as they are taken."""
+
+    def __init__(self, inner: Any, transport: PlainTransport) -> None:
+        self._inner = inner
+        self._transport = transport
+        self._over = False
+
+    @property
+    def last_context(self) -> Any:
+        return getattr(self._inner, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        while not self._over:
+            item = await self._inner.receive()
+            try:
+                if self._transport.taken(item):
+                    return item
+            except anyio.EndOfStream:
+                self._over = True
+        raise anyio.EndOfStream
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+class _Outgoing:
+    """A stream of messages, which are noted as they are sent."""
+
+    def __init__(self, inner: Any, transport: PlainTransport) -> None:
+        self._inner = inner
+        self._transport = transport
+
+    async def send(self, item: SessionMessage, /) -> None:
+        self._transport.sent(item)
+        await self._inner.send(item)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
