@@ -20,14 +20,16 @@ import select
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from types import FrameType
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _NOT_STARTED = 127
+_LINUX = os.uname().sysname == "Linux"
 
 
 def main() -> int:
     watched, command = int(sys.argv[1]), sys.argv[2:]
-    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+    libc = ctypes.CDLL(None) if _LINUX else None
     if libc is not None:
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     woken, wakes = os.pipe()
@@ -35,7 +37,7 @@ def main() -> int:
         os.set_blocking(end, False)
     signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
     for number in (signal.SIGCHLD, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, _heard)
     parent = os.getpid()
     child = os.fork()
     if child == 0:
@@ -45,6 +47,10 @@ def main() -> int:
     for standard in (0, 1, 2):
         os.dup2(nothing, standard)
     return _guard(child, watched, woken)
+
+
+def _heard(_number: int, _frame: FrameType | None) -> None:
+    """Nothing: the number comes through the pipe of `set_wakeup_fd`."""
 
 
 def _become(command: list[str], watched: int, parent: int, libc: ctypes.CDLL | None) -> None:
@@ -63,7 +69,8 @@ def _become(command: list[str], watched: int, parent: int, libc: ctypes.CDLL | N
             signal.signal(number, signal.SIG_DFL)
         os.execvp(command[0], command)
     except OSError as error:
-        os.write(2, f"{type(error).__name__}: {error}\n".encode())
+        told = f"{type(error).__name__}: {error}: {command[0]!r}\n"
+        os.write(2, told.encode(errors="replace"))
     finally:
         os._exit(_NOT_STARTED)
 
@@ -96,7 +103,7 @@ def _end_all(child: int) -> None:
     _signal(os.killpg, child, signal.SIGKILL)
     while True:
         killed = [_signal(os.kill, pid, signal.SIGKILL) for pid in _children()]
-        if sys.platform == "linux" and not any(killed):
+        if _LINUX and not any(killed):
             return  # none is left, or none that this process may kill
         try:
             os.waitpid(-1, 0)
@@ -105,7 +112,7 @@ def _end_all(child: int) -> None:
 
 
 def _children() -> list[int]:
-    if sys.platform != "linux":
+    if not _LINUX:
         return []
     own, found = os.getpid(), list[int]()
     for name in os.listdir("/proc"):

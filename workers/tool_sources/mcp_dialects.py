@@ -17,6 +17,7 @@ from typing import Any, Self
 
 import anyio
 import structlog
+from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     INTERNAL_ERROR,
@@ -107,7 +108,7 @@ class PlainTransport:
         self._unasked = 0
         self._unasked_since = 0.0
 
-    async def __aenter__(self) -> tuple[_Incoming, _Outgoing]:
+    async def __aenter__(self) -> TransportStreams:
         incoming, outgoing = await self._inner.__aenter__()
         return _Incoming(incoming, self), _Outgoing(outgoing, self)
 
@@ -262,11 +263,12 @@ class _Incoming:
 
     async def __aexit__(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> bool | None:
         await self.aclose()
+        return None
 
 
 class _Outgoing:
@@ -288,8 +290,9 @@ class _Outgoing:
 
     async def __aexit__(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> bool | None:
         await self.aclose()
+        return None

@@ -1,0 +1,105 @@
+"""A server that is started through wrappers leaves nothing behind, however its worker ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytest.importorskip("mcp", reason="needs make install")
+
+from tests.workers.tool_sources.joined import RAW_SERVER, joined, source
+
+ROOT = str(Path(__file__).parents[3])
+WRAPPER = """\
+#!/bin/sh
+# As `npx` does it: a shell starts a shell, which starts the server. Beside it something stays that
+# hears no SIGTERM, in a session and a process group of its own, its parent gone.
+trap '' TERM
+(setsid sh -c 'trap "" TERM; echo $$ > {folder}/detached; while :; do sleep 1; done' &)
+sh -c 'echo $$ > {folder}/wrapper; "$@"; true' sh "$@"
+true
+"""
+
+
+def wrapped(folder: Path) -> list[str]:
+    """A command that starts a server which will not end, two shells below."""
+    script = folder / "wrapper.sh"
+    script.write_text(WRAPPER.format(folder=folder))
+    script.chmod(0o755)
+    server = [sys.executable, "-S", "-E", RAW_SERVER, "lingers", str(folder / "server")]
+    return [str(script), *server]
+
+
+def family(folder: Path) -> list[psutil.Process]:
+    """The wrapper, what it left alone, and the server, which was joined."""
+    names = ("wrapper", "detached", "server")
+    return [psutil.Process(int((folder / name).read_text())) for name in names]
+
+
+async def until_written(folder: Path) -> None:
+    told = folder / "detached"
+    async with asyncio.timeout(30):
+        while not told.exists() or not told.read_text():  # noqa: ASYNC110 - a shell writes it
+            await asyncio.sleep(0.01)
+
+
+async def test_all_that_a_wrapper_started_ends_with_its_source(tmp_path: Path) -> None:
+    async with joined(s=source(mcp={"command": wrapped(tmp_path)})):
+        await until_written(tmp_path)
+        left = family(tmp_path)
+        assert all(process.is_running() for process in left)
+    _, alive = psutil.wait_procs(left, timeout=10)
+    assert not alive
+
+
+def test_all_that_a_wrapper_started_dies_with_a_worker_that_is_killed(tmp_path: Path) -> None:
+    program = textwrap.dedent(f"""
+        import asyncio, uvloop  # as workers run
+        from pathlib import Path
+        from tests.workers.tool_sources.joined import joined, source
+        from tests.workers.tool_sources.test_mcp_families import until_written, wrapped
+
+        async def serve():
+            folder = Path({str(tmp_path)!r})
+            async with joined(s=source(mcp={{"command": wrapped(folder)}})):
+                await until_written(folder)
+                print("begun", flush=True)
+                await asyncio.Event().wait()
+
+        uvloop.run(serve())
+    """)
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as worker:
+        assert worker.stdout is not None
+        assert b"begun\n" in iter(worker.stdout.readline, b"")
+        left = family(tmp_path)
+        guardians = psutil.Process(worker.pid).children()
+        worker.kill()
+    _, alive = psutil.wait_procs([*left, *guardians], timeout=10)
+    assert not alive
+
+
+async def test_a_program_that_is_not_there_is_named_and_one_sees_only_what_it_is_to_see(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "not for servers")
+    monkeypatch.setenv("SWITCHYARD_BUS__REDIS_URL", "redis://not-for-servers")
+    told = tmp_path / "told"
+    script = tmp_path / "env.sh"
+    script.write_text(f"#!/bin/sh\nenv > {told}\n")
+    script.chmod(0o755)
+    settings = source(mcp={"command": [str(script)], "env": ["MINE"]})
+    missing = source(mcp={"command": ["./not-there"], "cwd": str(tmp_path)})
+    async with joined({"MINE": "for it"}, s=settings, m=missing) as sources:
+        assert "No such file or directory: './not-there'" in sources.state()["m"]["trouble"]
+    names = {line.partition("=")[0] for line in told.read_text().splitlines()}
+    assert "MINE" in names
+    assert not {name for name in names if name.startswith(("SWITCHYARD", "OPENAI", "PYTHON"))}
+    assert os.environ["PATH"] in told.read_text()
