@@ -14,6 +14,7 @@ from bus.dead_letters import DeadLetter
 from bus.delivery import Delivery
 from bus.envelope import Envelope, traceparent_of
 from bus.errors import (
+    BackgroundEnded,
     BudgetExceeded,
     BusError,
     BusUnavailable,
@@ -45,6 +46,7 @@ __all__ = [
     "CLIENT_PATIENCE",
     "OUTAGE",
     "Admission",
+    "BackgroundEnded",
     "BudgetExceeded",
     "Bus",
     "BusError",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -79,10 +80,12 @@ class Bus:
         self.registry = registry or Registry()
         self.keys = Keys(settings.prefix, settings.shards)
         self.keeper = LeaseKeeper(settings)
+        self.background = tasks.Background()
+        """What this process can't do without. A worker is run by it; waiting calls of a client
+        raise `BackgroundEnded` once a part has ended."""
         self.process = uuid.uuid4().hex[:12]
         """Names this process's inbox; never used again by another."""
         self.clock = Clock()
-        self._watch: asyncio.Task[None] | None = None
         self._connections = Connections(settings)
         self._committers: dict[Shard, Committer] = {}
 
@@ -100,8 +103,14 @@ class Bus:
         """Raises `BusUnavailable` naming what is wrong and what to do."""
         await self._connections.check(wait_seconds=self._join_seconds)
         await self._measure_clock()
-        self.keeper.start()
-        self._watch = asyncio.create_task(self._keep_watch(), name="watch")
+        loop = asyncio.get_running_loop()
+
+        def ended(error: BaseException) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+                loop.call_soon_threadsafe(self.background.fail, "lease keeper", error)
+
+        self.keeper.start(ended)
+        self.background.start(self._keep_watch(), name="watch of the clock")
 
     async def _measure_clock(self) -> None:
         await outlast(
@@ -138,8 +147,7 @@ class Bus:
             ) from error
 
     async def close(self) -> None:
-        if self._watch is not None:
-            await tasks.end([self._watch])
+        await self.background.end()
         self.keeper.stop()
         await self._connections.close()
 

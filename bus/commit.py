@@ -228,11 +228,14 @@ class Committer:
                 results = await outlast(
                     "commit", lambda k=keys, a=args: scripts.call(self._redis, "commit", k, a)
                 )
+                words = [result.decode() for result in results]
+                if len(words) != len(batch):
+                    raise BusError(f"commit.lua answered {len(words)} of {len(batch)} commits")
             except Exception as error:  # noqa: BLE001 - no waiting helps: the callers are told
                 for waiting in batch:
                     if not waiting.done.done():
                         waiting.done.set_exception(error)
                 continue
-            for waiting, result in zip(batch, results, strict=True):
+            for waiting, word in zip(batch, words, strict=True):
                 if not waiting.done.done():
-                    waiting.done.set_result(result.decode())
+                    waiting.done.set_result(word)

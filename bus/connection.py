@@ -37,9 +37,10 @@ log = structlog.get_logger("bus.connection")
 
 T = TypeVar("T")
 
-OUTAGE = (RedisError, OSError, TimeoutError)
+OUTAGE = (RedisError,)
 """Whatever Redis answers a worker's loop (a closed socket, LOADING, MISCONF, READONLY, OOM,
-NOREPLICAS, NOGROUP) is an outage to outlast, not a reason to die."""
+NOREPLICAS, NOGROUP) is an outage to outlast, not a reason to die. A connection raises nothing
+else: see `bus.packing`."""
 
 _SCRIPT_FAULT = re.compile(
     r"^(?![A-Z]+ |WRONGTYPE|The user executing).*@user_script|^WRONGTYPE", re.DOTALL
@@ -49,14 +50,14 @@ _SCRIPT_FAULT = re.compile(
 access list has lost, which can be given back, has neither on Redis 7.0."""
 
 
-def is_outage(error: BaseException, *, of_redis_only: bool = False) -> bool:
+def is_outage(error: BaseException) -> bool:
     """Whether waiting can help. A value that redis-py can't encode, or a script that fails on its
     arguments, fails at every repetition: repeated, it would hold up everything behind it."""
     if isinstance(error, DataError):
         return False
     if type(error) is ResponseError:
         return _SCRIPT_FAULT.match(str(error)) is None
-    return isinstance(error, RedisError if of_redis_only else OUTAGE)
+    return isinstance(error, OUTAGE)
 
 
 COMMAND_TIMEOUT = 10.0
@@ -68,11 +69,13 @@ class Connections:
 
     def __init__(self, settings: BusSettings, *, max_connections: int = 32) -> None:
         self.settings = settings
+        node = packing.Node()
         self.commands = Redis.from_pool(
             packing.pool(
                 settings.redis_url,
                 max_connections=max_connections,
                 wait_seconds=COMMAND_TIMEOUT,
+                node=node,
                 socket_timeout=COMMAND_TIMEOUT,
                 socket_connect_timeout=5.0,
                 retry=RetryPolicy(NoBackoff(), 0),
@@ -83,6 +86,7 @@ class Connections:
                 settings.redis_url,
                 max_connections=256,
                 wait_seconds=COMMAND_TIMEOUT,
+                node=node,
                 socket_timeout=settings.block_seconds + 5.0,
                 socket_connect_timeout=5.0,
                 retry=RetryPolicy(NoBackoff(), 0),

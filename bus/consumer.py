@@ -102,21 +102,30 @@ class Consumer:
             self._room.set()
 
     async def run(self) -> None:
-        """Serve until `drain` is called; then finish what is in hand and return."""
+        """Serve until `drain` is called; then finish what is in hand and return. Raises what ends
+        a reader or the sweeper, which nothing of Redis' doing does."""
         for shard in self.bus.keys.all_shards():
             await self.ensure_groups(shard)
-        loops = [
+        background = tasks.Background()
+        background.start(Sweeper(self).run(), name=f"sweeper of {', '.join(self.streams)}")
+        try:
+            await background.run(self._serve_all())
+        finally:
+            await background.end()
+            await tasks.end(self._running)
+        await self._leave()
+
+    async def _serve_all(self) -> None:
+        readers = [
             asyncio.create_task(self._read(shard), name=f"read-{shard.index}")
             for shard in self.bus.keys.all_shards()
         ]
-        sweeper = asyncio.create_task(Sweeper(self).run(), name="sweeper")
         try:
-            await asyncio.gather(*loops)
-            while self._running:
-                await asyncio.wait(set(self._running))
+            await asyncio.gather(*readers)
         finally:
-            await tasks.end([sweeper, *loops, *self._running])
-        await self._leave()
+            await tasks.end(readers)
+        while self._running:
+            await asyncio.wait(set(self._running))
 
     def drain(self) -> None:
         """Take nothing new. Leases of what is in hand stay renewed until it is done."""
@@ -293,7 +302,7 @@ class Consumer:
         except Retry as error:
             await self._again(delivery, body, str(error), "", error.delay)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is the message's fate
-            if isinstance(error, BusUnavailable) or is_outage(error, of_redis_only=True):
+            if isinstance(error, BusUnavailable) or is_outage(error):
                 # Not the message's fault: the attempt does not count. A handler's own OSError
                 # does, or a missing file would be looked for until the run's deadline.
                 await self._again(delivery, body, str(error), "", None, counts=False)

@@ -42,6 +42,11 @@ def run_ended(run_id: str, outcome: str) -> RunEnded:
     return kinds.get(outcome, RunEnded)(f"run {run_id} is over ({outcome or 'forgotten'})")
 
 
+class BackgroundEnded(BusError):
+    """A task or thread without which this process would only seem to work has ended by itself: a
+    defect. The process must end, too."""
+
+
 class Overloaded(BusError):
     """Admission was refused: too many runs are in flight. Ask again later."""
 

@@ -71,8 +71,17 @@ class LeaseKeeper:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="lease-keeper", daemon=True)
+    def start(self, on_end: Callable[[BaseException], None]) -> None:
+        """`on_end` is told, in the keeper's thread, of what ended it if `stop` did not: without
+        it every lease runs out."""
+
+        def run() -> None:
+            try:
+                self._run()
+            except BaseException as error:  # noqa: BLE001 - whatever it was, it must be known
+                on_end(error)
+
+        self._thread = threading.Thread(target=run, name="lease-keeper", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -102,6 +111,9 @@ class LeaseKeeper:
                     self._renew_due(client)
                 except (redis.RedisError, OSError) as error:
                     log.warning("leases not renewed", held=self.count, error=str(error))
+                    # The address may lead to another server by now: that of this connection may
+                    # have been demoted, and refuse each renewal until all leases are gone.
+                    client.connection_pool.disconnect()
 
     def _renew_due(self, client: redis.Redis) -> None:
         old = time.monotonic() - self._settings.lease_seconds / 3

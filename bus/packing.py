@@ -9,11 +9,18 @@
   catches a cancellation each time. Here the buffers are asked.
 - Its blocking pool lets whoever has just given a connection back take it again before those who
   wait: with 64 callers on 32 connections, 32 waited until their time-out. Here they stand in line.
+- What a broken transport raises (uvloop's RuntimeError "the handler is closed" after a reset, an
+  assertion, an error of TLS) it passes on as it is. Here a connection raises errors of redis-py and
+  nothing else, so that "Redis is away" is one question everywhere: is it a `RedisError`?
+- A connection to a server that is no longer the primary stays. Here it is given up, and so are all
+  that were opened before, because the address may lead to another server by now.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -27,12 +34,83 @@ from redis.asyncio.connection import (
     UnixDomainSocketConnection,
     parse_url,
 )
+from redis.exceptions import (
+    BusyLoadingError,
+    ClusterDownError,
+    DataError,
+    ReadOnlyError,
+    RedisError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import DataError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+_ELSEWHERE = re.compile(r"^(READONLY|UNBLOCKED|MASTERDOWN|LOADING|NOREPLICAS|CLUSTERDOWN)\b")
 
-class _OwnWrites(AbstractConnection):
+
+def leads_elsewhere(error: BaseException) -> bool:
+    """Whether an answer is that of a server which is not, or is no longer, the primary with its
+    data: a replica, one that was demoted while we waited, one that loads or has lost its peers."""
+    kinds = (ReadOnlyError, ClusterDownError, BusyLoadingError)  # MasterDownError among them
+    return isinstance(error, kinds) or _ELSEWHERE.match(str(error)) is not None
+
+
+class Node:
+    """The server that an address leads to now. The pools of one process share it: what a command
+    learns holds for blocking reads, too, which a demoted server would let wait for ever."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        """Connections of an older one are not used again."""
+
+    def left(self, generation: int) -> None:
+        """A connection of this generation was told to go elsewhere."""
+        if generation == self.generation:
+            self.generation += 1
+
+
+class _OwnConnection(AbstractConnection):
+    node: Node
+    generation = 0
+
+    async def connect(self) -> None:
+        if self.is_connected:
+            return
+        self.generation = self.node.generation
+        try:
+            await super().connect()
+        except (RedisError, MemoryError):
+            await self.disconnect(nowait=True)
+            raise
+        except Exception as error:
+            await self.disconnect(nowait=True)
+            raise RedisConnectionError(f"while connecting: {_told(error)}") from error
+        except BaseException:
+            # It may be connected and not yet be logged in, or be on another database.
+            await self.disconnect(nowait=True)
+            raise
+
+    async def disconnect(self, nowait: bool = False) -> None:
+        """Raises nothing but a cancellation: a broken transport is closed, whatever it says."""
+        writer = self._writer
+        try:
+            await super().disconnect(nowait=nowait)
+        except Exception:  # noqa: BLE001
+            self._reader = self._writer = None
+            if writer is not None:
+                with contextlib.suppress(Exception):
+                    writer.transport.abort()
+
+    async def read_response(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return await super().read_response(*args, **kwargs)
+        except (RedisError, MemoryError) as error:
+            if leads_elsewhere(error):
+                self.node.left(self.generation)
+            raise
+        except Exception as error:
+            await self.disconnect(nowait=True)
+            raise RedisConnectionError(f"while reading from Redis: {_told(error)}") from error
+
     def pack_command(self, *args: Any) -> list[bytes]:
         name: str | bytes = args[0]
         words = (name.encode() if isinstance(name, str) else name).split()
@@ -52,17 +130,21 @@ class _OwnWrites(AbstractConnection):
         if isinstance(command, str):
             command = command.encode()
         writer = self._writer
-        assert writer is not None
         try:
+            if writer is None:
+                raise RedisConnectionError("closed by another task")
             async with asyncio.timeout(self.socket_timeout):
                 writer.writelines([command] if isinstance(command, bytes) else command)
                 await writer.drain()
         except TimeoutError:
             await self.disconnect(nowait=True)
             raise RedisTimeoutError("time-out while writing to Redis") from None
-        except OSError as error:
+        except (RedisError, MemoryError):
             await self.disconnect(nowait=True)
-            raise RedisConnectionError(f"while writing to Redis: {error}") from error
+            raise
+        except Exception as error:
+            await self.disconnect(nowait=True)
+            raise RedisConnectionError(f"while writing to Redis: {_told(error)}") from error
         except BaseException:
             # Half a command may be on its way: nothing can follow it.
             await self.disconnect(nowait=True)
@@ -70,22 +152,32 @@ class _OwnWrites(AbstractConnection):
 
     @property
     def clean(self) -> bool:
-        """Open, and with no byte that nobody has asked for."""
-        reader, parser = self._reader, self._parser
-        if reader is None or reader.at_eof() or reader._buffer:  # pyright: ignore
+        """Open, to the server that the address leads to, and with no byte that nobody has asked
+        for."""
+        reader, writer, parser = self._reader, self._writer, self._parser
+        if reader is None or writer is None or self.generation != self.node.generation:
+            return False
+        # After a reset the stream has not ended: it has failed, and its transport is closing.
+        if writer.is_closing() or reader.exception() is not None:
+            return False
+        if reader.at_eof() or reader._buffer:  # pyright: ignore
             return False
         return isinstance(parser, _AsyncHiredisParser) and not parser._reader.has_data()  # pyright: ignore
 
 
-class _Tcp(_OwnWrites, Connection):
+def _told(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+class _Tcp(_OwnConnection, Connection):
     pass
 
 
-class _Tls(_OwnWrites, SSLConnection):
+class _Tls(_OwnConnection, SSLConnection):
     pass
 
 
-class _Unix(_OwnWrites, UnixDomainSocketConnection):
+class _Unix(_OwnConnection, UnixDomainSocketConnection):
     pass
 
 
@@ -98,8 +190,11 @@ _PACKING: dict[type[AbstractConnection], type[AbstractConnection]] = {
 class FairPool(ConnectionPool):
     """At most `max_connections`; whoever finds them all in use waits in line."""
 
-    def __init__(self, *, max_connections: int, wait_seconds: float, **options: Any) -> None:
+    def __init__(
+        self, *, max_connections: int, wait_seconds: float, node: Node | None = None, **options: Any
+    ) -> None:
         super().__init__(max_connections=max_connections, **options)
+        self._node = node or Node()
         self._wait_seconds = wait_seconds
         self._places = asyncio.Semaphore(max_connections)
 
@@ -121,15 +216,22 @@ class FairPool(ConnectionPool):
         return connection
 
     async def ensure_connection(self, connection: AbstractConnection) -> None:
-        """A connection that the server has closed, or that holds left-over bytes, is opened anew.
+        """A connection that was closed or reset, that holds left-over bytes, or that was opened
+        before the address was found to lead elsewhere, is opened anew.
 
         Race left open: it is closed a moment later. Then the command fails and is repeated.
         """
-        if isinstance(connection, _OwnWrites) and connection.is_connected:
+        if isinstance(connection, _OwnConnection) and connection.is_connected:
             if connection.clean:
                 return
-            await connection.disconnect()
+            await connection.disconnect(nowait=True)
         await connection.connect()
+
+    def make_connection(self) -> AbstractConnection:
+        connection = super().make_connection()
+        assert isinstance(connection, _OwnConnection)
+        connection.node = self._node
+        return connection
 
     async def release(self, connection: AbstractConnection) -> None:
         await super().release(connection)
@@ -148,7 +250,9 @@ class FairPool(ConnectionPool):
             ) from None
 
 
-def pool(url: str, *, max_connections: int, wait_seconds: float, **options: Any) -> FairPool:
+def pool(
+    url: str, *, max_connections: int, wait_seconds: float, node: Node | None = None, **options: Any
+) -> FairPool:
     """From a URL; what it says goes before the options."""
     options |= parse_url(url)
     plain = options.pop("connection_class", Connection)
@@ -156,5 +260,6 @@ def pool(url: str, *, max_connections: int, wait_seconds: float, **options: Any)
         connection_class=_PACKING.get(plain, _Tcp),
         max_connections=max_connections,
         wait_seconds=wait_seconds,
+        node=node,
         **options,
     )

@@ -11,12 +11,12 @@ import contextlib
 
 import structlog
 
-from bus import scripts, tasks
+from bus import scripts
 from bus.bus import Bus
 from bus.connection import OUTAGE, outlast, pause_before
 from bus.delivery import REQUEST_LIFE_MS
 from bus.envelope import Envelope
-from bus.errors import DeadlineExceeded, MessageTooLarge, RunEnded
+from bus.errors import BackgroundEnded, DeadlineExceeded, MessageTooLarge, RunEnded
 from bus.keys import INBOX_LIFE_MS, Shard
 from bus.replies import answer_of
 
@@ -37,14 +37,15 @@ class Inbox:
         self._readers: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Inbox:
+        self.bus.background.on_end(self._fail)
         self._readers = [
-            asyncio.create_task(self._read(shard), name=f"inbox-{shard.index}")
+            self.bus.background.start(self._read(shard), name=f"inbox-{shard.index}")
             for shard in self.bus.keys.all_shards()
         ]
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await tasks.end(self._readers)
+        await self.bus.background.stop(self._readers)
         for shard in self.bus.keys.all_shards():
             with contextlib.suppress(*OUTAGE):  # else it expires by itself
                 await self.bus.redis.delete(self.key(shard))
@@ -57,7 +58,8 @@ class Inbox:
 
         Raises `RequestError` if the answer is an error, `DeadlineExceeded` past the envelope's
         deadline (the work may still end and be stored), `MessageTooLarge`, `RunEnded` for a step
-        that is committed or whose run has ended: nobody needs the answer.
+        that is committed or whose run has ended: nobody needs the answer, `BackgroundEnded` when
+        nobody reads this process's mail any more.
         """
         body = envelope.to_json()
         limit = self.bus.settings.max_message_bytes
@@ -78,6 +80,7 @@ class Inbox:
         args: list[scripts.Value] = [body, REQUEST_LIFE_MS, key, envelope.guard]
         try:
             while True:
+                self.bus.background.check()
                 left = self.bus.clock.left(envelope.deadline)
                 if left <= 0:
                     raise DeadlineExceeded(f"request {key}: no answer by its deadline")
@@ -99,7 +102,10 @@ class Inbox:
 
     async def wait_ended(self, run_id: str) -> None:
         """Return when the run is over (or unknown), at the latest a moment after its deadline.
-        Admit it with `notify=inbox.key(shard)`."""
+        Admit it with `notify=inbox.key(shard)`.
+
+        Raises `BackgroundEnded` when nobody reads this process's mail any more.
+        """
         event = self._ends.setdefault(run_id, asyncio.Event())
         try:
             while not event.is_set():
@@ -110,8 +116,18 @@ class Inbox:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(min(LOOK_AGAIN, max(left, 0.4) + 0.1)):
                         await event.wait()
+                self.bus.background.check()
         finally:
             self._ends.pop(run_id, None)
+
+    def _fail(self, error: BackgroundEnded) -> None:
+        """Whoever waits is told at once."""
+        for waiting in self._replies.values():
+            for future in waiting:
+                if not future.done():
+                    future.set_exception(error)
+        for event in self._ends.values():
+            event.set()
 
     async def _read(self, shard: Shard) -> None:
         key, last, failures = self.key(shard), "0-0", 0
@@ -122,8 +138,12 @@ class Inbox:
                 if found:
                     entries = found[0][1]
                     last = entries[-1][0].decode()
-                    for _, fields in entries:
-                        self._deliver(fields)
+                    for entry, fields in entries:
+                        try:
+                            self._deliver(fields)
+                        except (KeyError, UnicodeDecodeError) as error:
+                            # Not of our making: the mail behind it must come.
+                            log.warning("unreadable mail", entry=entry, error=repr(error))
                     await self.bus.redis.xdel(key, *(entry for entry, _ in entries))
                 await self.bus.redis.pexpire(key, INBOX_LIFE_MS)
                 failures = 0

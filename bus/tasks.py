@@ -1,10 +1,18 @@
-"""Ending background tasks, and finishing work, for sure."""
+"""Background tasks that can't end unseen; ending tasks, and finishing work, for sure."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+import structlog
+
+from bus.errors import BackgroundEnded
+
+log = structlog.get_logger("bus.tasks")
+
+T = TypeVar("T")
 
 AGAIN = 0.5
 """Seconds between two cancellations."""
@@ -49,3 +57,83 @@ async def finish(work: Coroutine[Any, Any, None]) -> None:
     task.result()
     if cancelled is not None:
         raise cancelled
+
+
+class Background:
+    """Tasks that others rely on without waiting for them: one that ends by itself, whether it
+    raised or returned, takes down what is run with `run`.
+
+    Without it a worker whose sweeper or heartbeat has died says that it is ready for ever.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._asked: set[asyncio.Task[Any]] = set()
+        """Those that may end now."""
+        self._error: BackgroundEnded | None = None
+        self._broken = asyncio.Event()
+        self._listeners: list[Callable[[BackgroundEnded], None]] = []
+
+    def start(
+        self, work: Coroutine[Any, Any, None], *, name: str, may_end: bool = False
+    ) -> asyncio.Task[None]:
+        """With `may_end` the task may return when its work is done; it may never raise."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(lambda task: self._done(task, may_end))
+        return task
+
+    def fail(self, name: str, error: BaseException | None = None) -> None:
+        """Of what is no task here: a thread, by way of its event loop. The first failure counts."""
+        if self._error is not None:
+            return
+        said = "it returned" if error is None else f"{type(error).__name__}: {error}"
+        self._error = BackgroundEnded(f"{name} ended by itself ({said})")
+        self._error.__cause__ = error
+        log.error("background task ended", name=name, error=said, exc_info=error)
+        self._broken.set()
+        for listener in self._listeners:
+            listener(self._error)
+
+    def check(self) -> None:
+        """Raises `BackgroundEnded` if one has."""
+        if self._error is not None:
+            raise self._error
+
+    def on_end(self, listener: Callable[[BackgroundEnded], None]) -> None:
+        """Call it, in the event loop, when one has ended by itself."""
+        self._listeners.append(listener)
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """What the work returns or raises; it is cancelled, and `BackgroundEnded` raised, when a
+        task ends by itself meanwhile, or has before."""
+        working = asyncio.create_task(work)
+        broken = asyncio.create_task(self._broken.wait())
+        try:
+            await asyncio.wait({working, broken}, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+        finally:
+            await end([working, broken])
+        self.check()
+        raise AssertionError("set without an error")
+
+    async def stop(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
+        """End some of them: nobody relies on these any more."""
+        chosen = list(tasks)
+        self._asked.update(chosen)
+        try:
+            await end(chosen)
+        finally:
+            self._asked.difference_update(chosen)
+
+    async def end(self) -> None:
+        await self.stop(self._tasks)
+
+    def _done(self, task: asyncio.Task[Any], may_end: bool) -> None:
+        self._tasks.discard(task)
+        if task in self._asked:
+            return
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is not None or not may_end:
+            self.fail(task.get_name(), error)

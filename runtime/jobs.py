@@ -29,11 +29,9 @@ from arq.constants import abort_jobs_ss, in_progress_key_prefix, result_key_pref
 from arq.jobs import DeserializationError, Job, JobResult, JobStatus
 from arq.worker import func
 from pydantic import BaseModel, Field
-from redis.asyncio import ConnectionPool
-from redis.exceptions import RedisError
 
 from agents.records import Record
-from bus import Bus, BusUnavailable, WorkerPresence, announce, tasks
+from bus import Bus, BusUnavailable, WorkerPresence, announce, packing, tasks
 from bus.connection import OUTAGE
 from bus.remedies import remedy
 from runtime import __version__
@@ -114,7 +112,7 @@ async def connect(settings: Settings) -> ArqRedis:
     pool = _pool(settings)
     try:
         await pool.ping()
-    except (RedisError, OSError) as error:
+    except OUTAGE as error:
         await pool.aclose(close_connection_pool=True)
         raise Unreachable(
             f"Redis at {settings.bus.safe_url} does not answer: {error}", hint=f"{remedy(error)}."
@@ -126,8 +124,10 @@ def _pool(settings: Settings) -> ArqRedis:
     """By redis-py's reading of the URL: arq's own leaves a password percent-encoded, and drops
     what is said of certificates."""
     return ArqRedis(
-        ConnectionPool.from_url(
+        packing.pool(
             settings.bus.redis_url,
+            max_connections=32,
+            wait_seconds=10.0,
             socket_connect_timeout=5,
             # Well within the life of a claim, which a wait for another end that has gone without a
             # word would outlast.
@@ -263,7 +263,7 @@ async def _outlast(settings: Settings, name: str, state: StateDirectory) -> None
         try:
             await _serve(settings, name, state)
             return
-        except (RedisError, OSError, BusUnavailable) as error:
+        except (*OUTAGE, BusUnavailable) as error:
             if PARENT_VARIABLE not in os.environ and time.monotonic() - began < RETRY_SECONDS:
                 raise
             log.warning("waiting for the bus", error=str(error), again_in=RETRY_SECONDS)
@@ -276,12 +276,14 @@ async def _serve(settings: Settings, name: str, state: StateDirectory) -> None:
     async def run_program(ctx: dict[Any, Any], request: dict[str, Any]) -> dict[str, Any]:
         job_id = str(ctx["job_id"])
         busy.add(job_id)
-        claim = asyncio.create_task(_keep_claim(ctx["redis"], settings, job_id))
+        claim = bus.background.start(
+            _keep_claim(ctx["redis"], settings, job_id), name=f"claim of {job_id}"
+        )
         try:
             return await _run(JobRequest.model_validate(request), job_id, settings, state)
         finally:
             busy.discard(job_id)
-            await tasks.end([claim])
+            await bus.background.stop([claim])
 
     def describe() -> WorkerPresence:
         return WorkerPresence(
@@ -310,14 +312,14 @@ async def _serve(settings: Settings, name: str, state: StateDirectory) -> None:
             job_deserializer=json.loads,
             health_check_interval=60,
         )
-        beating = asyncio.create_task(announce(bus, describe))
-        freeing = asyncio.create_task(_free_unclaimed(bus, settings, busy))
+        bus.background.start(announce(bus, describe), name="presence")
+        bus.background.start(_free_unclaimed(bus, settings, busy), name="unclaimed jobs")
         try:
-            await worker.async_run()
+            await bus.background.run(worker.async_run())
         except asyncio.CancelledError:
             log.info("jobs worker stopped", left=sorted(busy))
         finally:
-            await tasks.end([beating, freeing])
+            await bus.background.end()
             # Whoever stops it in an outage waits for no farewell: presence fades by itself.
             with suppress(*OUTAGE):
                 await worker.close()
@@ -325,7 +327,7 @@ async def _serve(settings: Settings, name: str, state: StateDirectory) -> None:
 
 async def _keep_claim(redis: ArqRedis, settings: Settings, job_id: str) -> None:
     while True:
-        with suppress(RedisError, OSError):  # an outage: the next beat comes soon
+        with suppress(*OUTAGE):  # an outage: the next beat comes soon
             life = int(settings.jobs.claim_seconds * 1000)
             await redis.set(claim_key(settings, job_id), "1", px=life)
         await asyncio.sleep(settings.jobs.claim_seconds / 3)
@@ -372,7 +374,7 @@ async def _free_unclaimed(bus: Bus, settings: Settings, own: set[str]) -> None:
             for job_id in unclaimed.gone(seen, time.monotonic()):
                 log.warning("job set free: its worker is gone", job=job_id)
                 await bus.redis.delete(in_progress_key_prefix + job_id)
-        except (RedisError, OSError) as error:
+        except OUTAGE as error:
             unclaimed.forget()
             log.warning("claims not checked", error=str(error))
         await asyncio.sleep(min(2.0, settings.jobs.claim_seconds / 3))

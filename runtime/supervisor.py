@@ -18,7 +18,7 @@ from typing import Any
 
 import structlog
 
-from bus import Server, tasks
+from bus import BackgroundEnded, Server, tasks
 from bus.presence import BEAT
 from runtime import __version__
 from runtime.config import Settings
@@ -91,10 +91,11 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
         control = ControlServer(self.state.socket("control.sock"), self._control)
-        background: list[asyncio.Task[None]] = []
+        background = tasks.Background()
+        self._background = background
         try:
             await control.start()
-            background.append(asyncio.create_task(self._keep_sockets(control)))
+            background.start(self._keep_sockets(control), name="control socket")
             if self.settings.own_redis:
                 self.redis = RedisServer(self.state, self.settings.redis)
                 if not await self._started_before_a_stop(self.redis):
@@ -106,7 +107,7 @@ class Supervisor:
                     pid=self.redis.pid,
                     seconds=round(self.redis.started_in, 3),
                 )
-                background.append(asyncio.create_task(self._keep_redis(self.redis)))
+                background.start(self._keep_redis(self.redis), name="redis", may_end=True)
             server, presence, close_presence = await self._connect(self.settings)
             self._durability = server.durability
             log.info("bus joined", url=self.settings.bus.safe_url, durability=self._durability)
@@ -124,14 +125,14 @@ class Supervisor:
             self._launch = Launch(self.settings.supervisor, self.state.resolved, self.state.logs)
             for kind, worker in self.settings.workers.items():
                 self._scale(kind, worker.count)
-            background.append(asyncio.create_task(self._watch_presence(presence)))
-            background.append(asyncio.create_task(self._announce(on_ready)))
+            background.start(self._watch_presence(presence), name="presence watch")
+            background.start(self._announce(on_ready), name="announcement", may_end=True)
             await self._until_stopped(background)
             await self._drain()
             await close_presence()
         finally:
             self._phase = "stopping"
-            await tasks.end(background)
+            await background.end()
             await self._kill_all()
             if self.redis is not None:
                 await self.redis.stop()
@@ -140,17 +141,15 @@ class Supervisor:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
 
-    async def _until_stopped(self, background: list[asyncio.Task[None]]) -> None:
-        """Returns on a stop; re-raises what ended a background task."""
-        stop = asyncio.create_task(self._stop.wait())
-        watched: set[asyncio.Task[Any]] = {stop, *background}
+    async def _until_stopped(self, background: tasks.Background) -> None:
+        """Returns on a stop. Raises `UserError` if Redis can't be kept alive, `BackgroundEnded` if
+        a part of ours has ended."""
         try:
-            while not stop.done():
-                done, watched = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    await task
-        finally:
-            stop.cancel()
+            await background.run(self._stop.wait())
+        except BackgroundEnded as error:
+            if isinstance(error.__cause__, UserError):
+                raise error.__cause__ from None
+            raise
 
     def _on_signal(self, number: int) -> None:
         self._signals += 1
@@ -247,14 +246,18 @@ class Supervisor:
             slots.append(slot)
             task = asyncio.create_task(slot.run(), name=f"{kind}-{slot.index}")
             self._running[slot] = task
-            task.add_done_callback(lambda _, slot=slot: self._gone(slot))
+            task.add_done_callback(lambda task, slot=slot: self._gone(slot, task))
         surplus = slots[count:]
         del slots[count:]
         return surplus
 
-    def _gone(self, slot: WorkerSlot) -> None:
+    def _gone(self, slot: WorkerSlot, task: asyncio.Task[None]) -> None:
         self._running.pop(slot, None)
         self._changed.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # A place that nobody fills any more, in a deployment that says that it is ready.
+            slot.kill_process()
+            self._background.fail(f"slot {slot.kind}-{slot.index}", error)
 
     async def _watch_presence(self, presence: Presence) -> None:
         """A worker is ready when the bus has heard of it. Quick while one is starting."""
@@ -328,8 +331,7 @@ class Supervisor:
         self._slots[kind] = [slot for slot in self._slots[kind] if slot not in broken]
         surplus = broken + self._scale(kind, count)
         for slot in surplus:
-            task = asyncio.create_task(slot.stop())
-            task.add_done_callback(lambda done: done.exception())
+            self._background.start(slot.stop(), name=f"stop of {slot.name}", may_end=True)
         log.info("scaled", kind=kind, before=before, after=count)
         return {"kind": kind, "before": before, "after": count}
 

@@ -84,11 +84,13 @@ class Worker:
 
     async def run(self) -> None:
         """Serve until drained. Raises `BusUnavailable` if the bus can't be joined at the start,
-        `EngineError` if a model can't be loaded, `EngineBroken` after draining if one can't go on.
+        `EngineError` if a model can't be loaded, `EngineBroken` after draining if one can't go on,
+        `BackgroundEnded` if a part ends that this worker can't do without: better none than one
+        that only says that it is ready.
         """
         collect_rarely()
         stop = asyncio.Event()
-        serving = asyncio.create_task(self._serve(stop), name="serve")
+        serving = asyncio.create_task(self._bus.background.run(self._serve(stop)), name="serve")
         loop = asyncio.get_running_loop()
 
         def on_signal() -> None:
@@ -113,17 +115,18 @@ class Worker:
         async with AsyncExitStack() as stack:
             if not await self._join(stack, stop):
                 return
-            beating = asyncio.create_task(
+            background = self._bus.background
+            beating = background.start(
                 announce(self._bus, self._describe, self._news), name="presence"
             )
-            stack.push_async_callback(end, [beating])
+            stack.push_async_callback(background.stop, [beating])
             await self._build(stack)
             self._state = "ready"
             self._news.set()
             log.info("ready", worker=self.name, kind=self.settings.kind, streams=self._streams)
             tasks = [asyncio.create_task(server.run()) for server in self._servers]
-            draining = asyncio.create_task(self._drain_on(stop))
-            stack.push_async_callback(end, [draining])
+            draining = background.start(self._drain_on(stop), name="draining", may_end=True)
+            stack.push_async_callback(background.stop, [draining])
             try:
                 await asyncio.gather(*tasks)
             finally:
@@ -188,7 +191,9 @@ class Worker:
             return
         from workers.tool_sources.sources import tool_sources
 
-        sources = await stack.enter_async_context(tool_sources(settings.sources))
+        sources = await stack.enter_async_context(
+            tool_sources(settings.sources, background=self._bus.background)
+        )
         self._details = lambda: {
             "sources": sources.state(),
             OFFERED_TOOLS: [spec.model_dump(mode="json") for spec in sources.specs],
@@ -263,15 +268,15 @@ class Worker:
                             await pool.policies.apply(found)
                             self._news.set()
                             failures = 0
-                except Exception:  # nobody waits for this task: its end would go unseen
+                except Exception:  # an adapter that can't be loaded is no reason to end
                     failures += 1
                     log.exception(
                         "policies cannot be followed, what serves goes on", pool=pool.name
                     )
                     await asyncio.sleep(pause_before(failures))
 
-        task = asyncio.create_task(go_on(), name=f"policies-{pool.name}")
-        stack.push_async_callback(end, [task])
+        task = self._bus.background.start(go_on(), name=f"policies-{pool.name}")
+        stack.push_async_callback(self._bus.background.stop, [task])
 
     def _build_recorder(self, settings: RecorderSettings) -> None:
         from workers.recorder import (

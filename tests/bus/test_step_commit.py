@@ -247,13 +247,14 @@ async def test_many_commits_in_one_batch_each_have_their_own_result(bus: Bus) ->
 
     async def handler(delivery: Delivery) -> None:
         run_id = delivery.envelope.run_id
+        arrived.append(run_id)
+        await until(lambda: len(arrived) >= 40, "all deliveries in hand")
         if int(delivery.envelope.payload["text"]) % 2:
-            # Somebody else claims it: the delivery count rises, the token no longer fits.
+            # Somebody else claims it: the delivery count rises, the token no longer fits. Only now,
+            # or the keeper would learn of it first.
             await bus.redis.xclaim(
                 delivery.lease.stream, "workers", "thief", 0, [delivery.lease.entry]
             )
-        arrived.append(run_id)
-        await until(lambda: len(arrived) >= 40, "all deliveries in hand")
         try:
             await delivery.commit(StepCommit(b"{}", finish=Finish("answered")))
             results[run_id] = "ok"

@@ -14,7 +14,7 @@ import structlog
 from agents.records import JsonObject, ToolSpec
 from agents.tools import ToolFailed
 from agents.tools.answers import SHOWN_CHARS
-from bus.tasks import end
+from bus.tasks import Background
 from workers.installation import how_to_install
 from workers.tool_sources.catalogue import BETWEEN, Catalogue
 from workers.tool_sources.credentials import Credentials
@@ -61,11 +61,12 @@ class ToolSources:
                 self._unusable[name] = str(error)
                 log.error("tool source not usable", source=name, why=str(error))
 
-    async def run(self) -> None:
-        """Keep every source joined, until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for source in self._sources.values():
-                group.create_task(source.run(), name=f"tools-{source.name}")
+    def start(self, background: Background) -> list[asyncio.Task[None]]:
+        """Keep every source joined until its task is stopped."""
+        return [
+            background.start(source.run(), name=f"tool source {source.name}")
+            for source in self._sources.values()
+        ]
 
     async def tried(self) -> None:
         """Until each source was joined or could not be."""
@@ -159,13 +160,16 @@ def _problems(spec: ToolSpec, arguments: JsonObject) -> str:
 
 @asynccontextmanager
 async def tool_sources(
-    settings: Mapping[str, ToolSourceSettings], environ: Mapping[str, str] | None = None
+    settings: Mapping[str, ToolSourceSettings],
+    environ: Mapping[str, str] | None = None,
+    background: Background | None = None,
 ) -> AsyncGenerator[ToolSources]:
-    """The sources, joined as far as they can be."""
+    """The sources, joined as far as they can be. `background` is told if one stops trying."""
     sources = ToolSources(settings, os.environ if environ is None else environ)
-    running = asyncio.create_task(sources.run(), name="tool-sources")
+    background = background or Background()
+    running = sources.start(background)
     try:
-        await sources.tried()
+        await background.run(sources.tried())
         yield sources
     finally:
-        await end([running])
+        await background.stop(running)

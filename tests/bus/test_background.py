@@ -1,0 +1,141 @@
+"""No part of a process ends unseen: its end takes down what relies on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from bus import BackgroundEnded, Bus, BusSettings, Consumer, Inbox
+from bus.lease import LeaseKeeper
+from bus.recovery import Sweeper
+from bus.tasks import Background
+from tests.bus.payloads import admit, note
+from tests.bus.serving import finishing
+from tests.conftest import quick_settings
+from tests.redis_process import RedisProcess
+from workers.process import Worker
+from workers.settings import RoleWorkerSettings
+
+
+async def defect(*_: object, **__: object) -> None:
+    raise ValueError("a defect")
+
+
+def defect_in_a_thread(*_: object, **__: object) -> None:
+    raise ValueError("a defect")
+
+
+async def for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+async def within(seconds: float, work: asyncio.Task[None]) -> None:
+    async with asyncio.timeout(seconds):
+        await work
+
+
+async def test_a_task_that_raises_takes_down_what_is_run() -> None:
+    background = Background()
+    background.start(defect(), name="heartbeat")
+    with pytest.raises(
+        BackgroundEnded, match=r"heartbeat ended by itself \(ValueError: a defect\)"
+    ):
+        await background.run(for_ever())
+
+
+async def test_a_task_that_only_returns_has_ended_too() -> None:
+    background = Background()
+    background.start(asyncio.sleep(0), name="sweeper")
+    with pytest.raises(BackgroundEnded, match=r"sweeper ended by itself \(it returned\)"):
+        await background.run(for_ever())
+
+
+async def test_a_task_that_is_stopped_or_may_end_takes_nothing_down() -> None:
+    background = Background()
+    background.start(asyncio.sleep(0), name="announcement", may_end=True)
+    stopped = background.start(for_ever(), name="claim")
+    other = background.start(for_ever(), name="other")
+    await background.stop([stopped])
+    assert await background.run(asyncio.sleep(0.01, "the work's own")) == "the work's own"
+    assert stopped.cancelled()
+    assert not other.done()
+    await background.end()
+    background.check()
+
+
+async def test_work_that_begins_after_the_end_is_not_begun_in_earnest() -> None:
+    background = Background()
+    task = background.start(defect(), name="heartbeat")
+    await asyncio.wait({task})
+    await asyncio.sleep(0)
+    with pytest.raises(BackgroundEnded):
+        await background.run(for_ever())
+
+
+async def test_a_consumer_without_its_sweeper_does_not_go_on(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Sweeper, "run", defect)
+    serving = asyncio.create_task(Consumer(bus, ["planner"], finishing).run())
+    with pytest.raises(BackgroundEnded, match="sweeper of planner"):
+        await within(10, serving)
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "broken"),
+    [
+        ("workers.process.announce", "presence", defect),
+        ("bus.requests.Inbox._read", "inbox-0", defect),
+        ("bus.recovery.Sweeper.run", "sweeper of role:planner", defect),
+        ("bus.lease.LeaseKeeper._renew_due", "lease keeper", defect_in_a_thread),
+    ],
+)
+async def test_a_worker_ends_with_the_name_of_what_ended(
+    any_server: RedisProcess,
+    monkeypatch: pytest.MonkeyPatch,
+    target: str,
+    name: str,
+    broken: Callable[..., object],
+) -> None:
+    """One that lived on without it would say for ever that it is ready."""
+    monkeypatch.setattr(target, broken)
+    settings = RoleWorkerSettings(bus=quick_settings(any_server.url), roles=("planner",))
+    with pytest.raises(BackgroundEnded, match=name):
+        await within(20, asyncio.create_task(Worker(settings).run()))
+
+
+async def test_whoever_waits_for_mail_is_told_when_nobody_reads_it_any_more(
+    bus: Bus, settings: BusSettings
+) -> None:
+    broken = asyncio.Event()
+
+    class Broken(Inbox):
+        async def _read(self, shard: object) -> None:
+            await broken.wait()
+            raise ValueError("a defect")
+
+    async with Broken(bus) as inbox:
+        run_id = await admit(bus)
+        asking = asyncio.create_task(inbox.request("planner", note(run_id, key="k")))
+        waiting = asyncio.create_task(inbox.wait_ended(run_id))
+        await asyncio.sleep(0.1)
+        broken.set()
+        done, pending = await asyncio.wait({asking, waiting}, timeout=2)
+        assert not pending
+        for task in done:
+            assert isinstance(task.exception(), BackgroundEnded)
+
+
+def test_the_keeper_tells_of_its_end(settings: BusSettings) -> None:
+    told: list[BaseException] = []
+
+    class Broken(LeaseKeeper):
+        def _run(self) -> None:
+            raise ValueError("a defect")
+
+    keeper = Broken(settings)
+    keeper.start(told.append)
+    keeper.stop()
+    assert [str(error) for error in told] == ["a defect"]

@@ -1,0 +1,305 @@
+"""Connections that are reset, torn, half-closed, delayed or lead to another server by now: whatever
+the transport says, it is an outage to outlast."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+
+import pytest
+import uvloop
+from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError, ResponseError
+
+from bench.faults.fleet import delegates
+from bench.faults.proxy import Proxy
+from bus import Bus, Delivery, Inbox, packing, present
+from bus.packing import Node
+from runtime.client import Client
+from tests.bus.payloads import Note, admit
+from tests.bus.serving import ended, finishing, serving, until
+from tests.bus.worker_process import worker_process
+from tests.conftest import quick_settings
+from tests.redis_process import RedisProcess, running, servers
+
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture(params=LOOPS)
+def loop_factory(request: pytest.FixtureRequest) -> Callable[[], asyncio.AbstractEventLoop]:
+    """uvloop and asyncio raise other errors where a transport is gone."""
+    return LOOPS[request.param]
+
+
+@contextlib.asynccontextmanager
+async def client_of(url: str, *, connections: int = 1) -> AsyncGenerator[Redis]:
+    client = Redis.from_pool(
+        packing.pool(url, max_connections=connections, wait_seconds=5, socket_timeout=5)
+    )
+    try:
+        yield client
+    finally:
+        await client.aclose(close_connection_pool=True)
+
+
+def test_a_pooled_connection_that_was_reset_is_opened_anew(
+    any_server: RedisProcess, loop_factory: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    async def main() -> None:
+        async with Proxy(any_server.url) as proxy, client_of(proxy.url) as client:
+            for _ in range(20):
+                assert await client.echo("x") == b"x"  # pyright: ignore
+                proxy.reset(idle_only=True)
+                # The loop has heard of it, and the pool must have, too.
+                await asyncio.sleep(0.01)
+            assert proxy.accepted == 20
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(main())
+
+
+def test_whatever_happens_to_a_transport_only_errors_of_redis_py_come_out(
+    any_server: RedisProcess, loop_factory: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """Also in the middle of a command, while connecting, and where the stream holds rubbish."""
+    source = random.Random(3)
+    value = b"v" * 300_000
+
+    async def main() -> None:
+        async with Proxy(any_server.url) as proxy, client_of(proxy.url, connections=4) as client:
+            raised = 0
+
+            async def talk() -> None:
+                nonlocal raised
+                for _ in range(60):
+                    try:
+                        assert await client.echo(value) == value  # pyright: ignore
+                    except RedisError:
+                        raised += 1
+
+            async def strike() -> None:
+                while True:
+                    await asyncio.sleep(source.uniform(0, 0.01))
+                    blow = source.choice(["reset", "idle", "tear", "half"])
+                    if blow == "tear":
+                        proxy.tear(kept=source.random())
+                    elif blow == "half":
+                        proxy.half_close()
+                    else:
+                        proxy.reset(idle_only=blow == "idle")
+
+            striking = asyncio.create_task(strike())
+            await asyncio.gather(*(talk() for _ in range(4)))
+            striking.cancel()
+            assert raised
+            proxy.tear(0)
+            assert await client.echo("x") == b"x"  # pyright: ignore
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(main())
+
+
+@pytest.mark.parametrize("where", ["StreamWriter.writelines", "StreamReader.read"])
+async def test_whatever_a_broken_transport_raises_becomes_a_connection_error(
+    any_server: RedisProcess, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """As uvloop's RuntimeError "the handler is closed" does, which this stands for."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("unable to perform operation; the handler is closed")
+
+    async with client_of(any_server.url) as client:
+        await client.echo("x")  # pyright: ignore[reportGeneralTypeIssues]
+        with monkeypatch.context() as patched:
+            patched.setattr(f"asyncio.{where}", broken)
+            patched.setattr("asyncio.StreamWriter.close", broken)
+            with pytest.raises(RedisConnectionError, match="the handler is closed"):
+                await client.echo("x")  # pyright: ignore[reportGeneralTypeIssues]
+        assert await client.echo("x") == b"x"  # pyright: ignore[reportGeneralTypeIssues]
+
+
+@pytest.mark.timeout(120)
+async def test_runs_go_on_to_their_end_through_resets_torn_replies_and_half_closed_connections(
+    any_server: RedisProcess, tmp_path: Path
+) -> None:
+    """Real workers of every kind: no run is stuck, none paid in no entry, no worker dies."""
+    source = random.Random(11)
+    async with Proxy(any_server.url) as proxy:
+        told = quick_settings(proxy.url, lease_seconds=1.0, max_attempts=50)
+        fleet = delegates(5, told, tmp_path, 11)
+        direct = told.model_copy(update={"redis_url": any_server.url})
+        for slot in fleet.slots:
+            fleet.start(slot)
+        try:
+            async with Client.connect(direct) as client:
+                names = {slot.name for slot in fleet.slots}
+                await until(lambda: _all_ready(client.bus, names), "all ready", within=60)
+                runs = [client.new_run("What is 17 * 23 + 4?") for _ in range(10)]
+
+                async def strike() -> None:
+                    while True:
+                        await asyncio.sleep(source.uniform(0.05, 0.2))
+                        match source.choice(["reset", "idle", "tear", "half", "delay"]):
+                            case "reset":
+                                proxy.reset()
+                            case "idle":
+                                proxy.reset(idle_only=True)
+                            case "tear":
+                                proxy.tear(3, kept=source.choice([0.0, 0.5]))
+                            case "half":
+                                proxy.half_close()
+                            case _:
+                                proxy.delay(source.choice([0.0, 0.02]))
+
+                striking = asyncio.create_task(strike())
+                for run in runs:
+                    await client.submit(run)
+                    await asyncio.sleep(0.05)
+                # Some blows fall in every case.
+                await until(lambda: proxy.torn >= 4, "replies are torn", within=60)
+                striking.cancel()
+                await asyncio.gather(striking, return_exceptions=True)
+                proxy.delay(0)
+                proxy.tear(0)
+                outcomes = [(await client.wait(run.id)).outcome for run in runs]
+                assert [outcome.value for outcome in outcomes] == ["answered"] * len(runs)
+                assert fleet.revive() == []
+                await fleet.drain()
+        finally:
+            for slot in fleet.slots:
+                fleet.kill(slot)
+
+
+async def _all_ready(bus: Bus, names: set[str]) -> bool:
+    return names <= {worker.name for worker in await present(bus) if worker.state == "ready"}
+
+
+# Failover behind one address.
+
+
+@contextlib.asynccontextmanager
+async def two_servers(folder: Path) -> AsyncGenerator[tuple[RedisProcess, RedisProcess]]:
+    """A primary and its replica."""
+    binary = next(iter(servers().values()))
+    first, second = _port_options(), _port_options()
+    with (
+        running(binary, folder / "a", *first) as old,
+        running(binary, folder / "b", *second) as new,
+    ):
+        async with Redis.from_url(new.url) as replica:
+            await replica.execute_command("REPLICAOF", "127.0.0.1", first[1])
+
+            async def synced() -> bool:
+                found = await replica.info("replication")
+                return found["master_link_status"] == "up"
+
+            await until(synced, "the replica has its data")
+        yield old, new
+
+
+def _port_options() -> tuple[str, ...]:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    return ("--port", str(port), "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0")
+
+
+async def fail_over(proxy: Proxy, old: RedisProcess, new: RedisProcess) -> None:
+    """As a proxy with health checks sees it: the new primary first, open connections stay."""
+    async with Redis.from_url(old.url) as before, Redis.from_url(new.url) as after:
+        port = (await before.config_get("port"))["port"]
+        await after.execute_command("REPLICAOF", "NO", "ONE")
+        proxy.lead_to(new.url)
+        new_port = (await after.config_get("port"))["port"]
+        await before.execute_command("REPLICAOF", "127.0.0.1", new_port)
+        assert port != new_port
+
+
+def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("f")  # short enough for a unix socket
+
+
+async def test_after_a_failover_workers_and_clients_go_to_the_new_primary(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """All that they have open leads to the old one, which answers, and refuses each write."""
+    async with (
+        two_servers(folder_of(tmp_path_factory)) as (old, new),
+        Proxy(old.url) as proxy,
+    ):
+        settings = quick_settings(proxy.url, lease_seconds=2.0)
+        with worker_process(settings, "planner", "finish") as worker:
+            await worker.heard("ready")
+            async with Bus(settings) as bus, Inbox(bus):
+                bus.registry.register("note", Note)
+                await ended(bus, await admit(bus))
+                await fail_over(proxy, old, new)
+                for _ in range(5):
+                    await ended(bus, await admit(bus))
+            assert worker.process.poll() is None
+
+
+async def test_after_a_failover_leases_are_renewed_at_the_new_primary(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    done = asyncio.Event()
+    held: list[Delivery] = []
+
+    async def handler(delivery: Delivery) -> None:
+        held.append(delivery)
+        await done.wait()
+        await finishing(delivery)
+
+    async with (
+        two_servers(folder_of(tmp_path_factory)) as (old, new),
+        Proxy(old.url) as proxy,
+    ):
+        settings = quick_settings(proxy.url, lease_seconds=1.0)
+        async with Bus(settings) as bus:
+            bus.registry.register("note", Note)
+            async with serving(bus, ["planner"], handler):
+                run_id = await admit(bus)
+                await until(lambda: bool(held), "the delivery is held")
+                await fail_over(proxy, old, new)
+                lease = held[0].lease
+                began = asyncio.get_running_loop().time()
+                async with Redis.from_url(new.url) as primary:
+
+                    async def young() -> bool:
+                        [entry] = await primary.xpending_range(
+                            lease.stream, lease.group, "-", "+", 10
+                        )
+                        later = asyncio.get_running_loop().time() > began + 2.5
+                        return later and entry["time_since_delivered"] < 1000
+
+                    await until(young, "it is renewed after its lease would have run out")
+                done.set()
+                await ended(bus, run_id)
+            assert [delivery.lease.count for delivery in held] == [1]
+
+
+def test_only_connections_of_the_present_generation_count() -> None:
+    """Of many that hear of one failover, the first makes the others old, and none the new ones."""
+    node = Node()
+    node.left(0)
+    node.left(0)
+    assert node.generation == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "elsewhere"),
+    [
+        ("UNBLOCKED force unblock from blocking operation, instance state changed", True),
+        ("NOREPLICAS Not enough good replicas to write.", True),
+        ("MISCONF Redis is configured to save RDB snapshots", False),
+        ("NOGROUP No such key", False),
+        ("ERR READONLY is no word of a code here", False),
+    ],
+)
+def test_which_answers_say_that_another_server_is_meant(text: str, elsewhere: bool) -> None:
+    assert packing.leads_elsewhere(ResponseError(text)) is elsewhere
