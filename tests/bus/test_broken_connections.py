@@ -54,13 +54,19 @@ def test_a_pooled_connection_that_was_reset_is_opened_anew(
         async with Proxy(any_server.url) as proxy, client_of(proxy.url) as client:
             for _ in range(20):
                 assert await client.echo("x") == b"x"  # pyright: ignore
+                [pooled] = client.connection_pool._available_connections  # pyright: ignore
+                assert _clean(pooled)
                 proxy.reset(idle_only=True)
-                # The loop has heard of it, and the pool must have, too.
-                await asyncio.sleep(0.01)
+                await until(lambda of=pooled: not _clean(of), "the pool knows of it")
             assert proxy.accepted == 20
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(main())
+
+
+def _clean(connection: object) -> bool:
+    assert isinstance(connection, packing._OwnConnection)  # pyright: ignore[reportPrivateUsage]
+    return connection.clean
 
 
 def test_whatever_happens_to_a_transport_only_errors_of_redis_py_come_out(
