@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch.utils.hooks import RemovableHandle
@@ -125,24 +125,43 @@ class LoraLayers:
         return add
 
 
+_TELLS = frozenset({
+    "auto_mapping", "base_model_name_or_path", "eva_config", "exclude_modules", "inference_mode",
+    "layers_pattern", "layers_to_transform", "lora_dropout", "megatron_core", "peft_version",
+    "qalora_group_size", "revision", "runtime_config", "target_modules", "target_parameters",
+    "task_type",
+})  # fmt: skip
+"""Fields of adapter_config.json that change nothing of what is computed with the weights as they
+are: which layers were trained and how, and details of what another field would switch on."""
+
+_PLAIN_BEGINNINGS = (True, False, "gaussian", "orthogonal", "eva")
+"""Values of `init_lora_weights` that leave the base as it is. PiSSA, OLoRA, CorDA, LoftQ and LoRA-GA
+take a part out of its weights, which the adapter then holds: on the whole base it counts twice."""
+
+
 class LoraConfig(BaseModel):
-    """Of PEFT's adapter_config.json, what is read here."""
+    """Of PEFT's adapter_config.json, what is read here. Any other field that is set makes the
+    adapter another thing than a LoRA, or may in a version of PEFT to come."""
+
+    model_config = ConfigDict(extra="allow")
 
     peft_type: str
     r: int = Field(ge=1)
     lora_alpha: float = Field(allow_inf_nan=False)
     use_rslora: bool = False
     bias: str = "none"
-    use_dora: object = None
-    rank_pattern: object = None
-    alpha_pattern: object = None
-    modules_to_save: object = None
-    lora_bias: object = None
+    init_lora_weights: bool | str | None = True
 
     @property
     def scale(self) -> float:
         """What B A is multiplied with."""
         return self.lora_alpha / (math.sqrt(self.r) if self.use_rslora else self.r)
+
+    def unknown(self) -> list[str]:
+        """Names of the fields that are set and not understood."""
+        others = (self.model_extra or {}).items()
+        unknown = [name for name, value in others if value and name not in _TELLS]
+        return sorted(unknown) + ["bias"] * (self.bias != "none")
 
 
 def read_lora_config(folder: Path, path: str) -> LoraConfig:
@@ -156,14 +175,16 @@ def read_lora_config(folder: Path, path: str) -> LoraConfig:
         place = "".join(f" ({each})" for each in first["loc"])
         raise _refused(path, f"adapter_config.json is wrong{place}: {first['msg']}") from error
     if config.peft_type != "LORA":
-        raise _refused(path, f"it is of the kind {config.peft_type!r}, not LORA")
-    unknown = [
-        key
-        for key in ("use_dora", "rank_pattern", "alpha_pattern", "modules_to_save", "lora_bias")
-        if getattr(config, key)
-    ]
-    if unknown or config.bias != "none":
-        raise _refused(path, f"it uses {', '.join(unknown) or 'bias'}, which is not known here")
+        raise _refused(path, f"it is of the kind {config.peft_type[:40]!r}, not LORA")
+    if config.init_lora_weights not in (None, *_PLAIN_BEGINNINGS):
+        raise _refused(
+            path,
+            f"init_lora_weights is {str(config.init_lora_weights)[:40]!r}: it was trained on a base "
+            "that was changed for it. Save it with PEFT's path_initial_model_for_weight_conversion, "
+            "which makes a LoRA of the unchanged base",
+        )
+    if unknown := config.unknown():
+        raise _refused(path, f"it uses {', '.join(unknown)[:200]}, which is not known here")
     return config
 
 
