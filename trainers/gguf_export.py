@@ -20,10 +20,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import safe_open
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from trainers.errors import TrainingError
 from trainers.gguf_precision import Precision
 from trainers.gguf_tokenizer import add_tokenizer, read_json
+from trainers.gguf_trial import require_loadable
 from workers.engines.local.adapter_base import (
     BASE_KEY,
     WEIGHTS_KEY,
@@ -42,6 +44,7 @@ ARCHITECTURES = {
     "llama": gguf.MODEL_ARCH.LLAMA,
 }
 
+_HEAD, _EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 
 _STORED = {
     Precision.F32: (gguf.GGMLQuantizationType.F32, gguf.LlamaFileType.ALL_F32),
@@ -78,6 +81,7 @@ def export_gguf(model: Path, output: Path, precision: Precision = Precision.F16)
                 whole.unlink(missing_ok=True)
         else:
             _write(model, config, kind, partial, precision)
+        require_loadable(partial)
         partial.replace(output)
     finally:
         partial.unlink(missing_ok=True)
@@ -125,6 +129,11 @@ def export_gguf_adapter(adapter: Path, base: Path, output: Path) -> None:
                         f"{adapter}: its tensor {name!r} has the shape {tuple(tensor.shape)}, and "
                         f"{base} wants {wanted}: it is of another model"
                     )
+                if not tensor.isfinite().all():
+                    raise TrainingError(
+                        f"{adapter}: its tensor {name!r} has numbers that are not finite (NaN or "
+                        "infinity)"
+                    )
                 if kind == "llama" and part == "B.weight":
                     tensor = _permuted(f"{module}.weight", tensor, config)
                 suffix = "lora_a" if part == "A.weight" else "lora_b"
@@ -170,23 +179,62 @@ def _write(
     add_tokenizer(writer, model, int(config["vocab_size"]))
     layers = int(config["num_hidden_layers"])
     names = gguf.get_tensor_name_map(arch, layers)
+    wanted = _wanted_shapes(model, config)
     tied = bool(config.get("tie_word_embeddings"))
     for path in sorted(model.glob("*.safetensors")):
         with safe_open(path, framework="pt") as weights:
             for name in weights.keys():  # noqa: SIM118 - not a mapping
-                if name == "lm_head.weight" and tied:
-                    continue
                 new = names.get_name(name, try_suffixes=(".weight", ".bias"))
-                if new is None:
+                if new is None or name not in wanted:
                     raise TrainingError(f"{path}: GGUF has no place for the tensor {name!r}")
                 tensor = weights.get_tensor(name).to(torch.float32)
+                if name == _HEAD and tied and torch.equal(tensor, _embedding(model)):
+                    continue
+                if tuple(tensor.shape) != wanted.pop(name):
+                    raise TrainingError(
+                        f"{path}: its tensor {name!r} has the shape {tuple(tensor.shape)}, which "
+                        "is another than config.json says"
+                    )
                 if kind == "llama":
                     tensor = _permuted(name, tensor, config)
-                _add_tensor(writer, new, tensor.numpy(), stored)
+                try:
+                    _add_tensor(writer, new, tensor.numpy(), stored, precision)
+                except ValueError as error:
+                    raise TrainingError(f"{path}: its tensor {name!r} {error}") from error
+    if tied:
+        # llama.cpp takes the embedding for it, as transformers does. Where the files have a head
+        # all the same, both take that.
+        wanted.pop(_HEAD, None)
+    if wanted:
+        raise TrainingError(
+            f"{model}: {len(wanted)} tensors that config.json wants are missing, such as "
+            f"{next(iter(wanted))!r}; copy or download the model again"
+        )
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def _embedding(model: Path) -> torch.Tensor:
+    """In float32. Raises TrainingError for a model without one."""
+    for path in sorted(model.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as weights:
+            if _EMBEDDING in weights.keys():  # noqa: SIM118 - not a mapping
+                return weights.get_tensor(_EMBEDDING).to(torch.float32)
+    raise TrainingError(f"{model}: the tensor {_EMBEDDING!r} is missing")
+
+
+def _wanted_shapes(model: Path, config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Of each tensor that transformers would read for this configuration, the head included."""
+    known = {name: value for name, value in config.items() if name != "quantization_config"}
+    try:
+        kind = AutoConfig.for_model(known.pop("model_type"), **known)
+        with torch.device("meta"):
+            made = AutoModelForCausalLM.from_config(kind)
+    except Exception as error:
+        raise TrainingError(f"{model}: config.json is no model's: {error}") from error
+    return {name: tuple(tensor.shape) for name, tensor in made.state_dict().items()}
 
 
 def _add_shape(writer: gguf.GGUFWriter, config: dict[str, Any], model: Path) -> None:
@@ -241,13 +289,25 @@ def _add_tensor(
     name: str,
     values: NDArray[np.float32],
     stored: gguf.GGMLQuantizationType,
+    precision: Precision,
 ) -> None:
+    """Raises ValueError for numbers that the precision cannot hold."""
+    if not np.isfinite(values).all():
+        raise ValueError("has numbers that are not finite (NaN or infinity)")
     if values.ndim < 2 or stored is gguf.GGMLQuantizationType.F32:
         writer.add_tensor(name, values)
         return
     if stored is gguf.GGMLQuantizationType.Q8_0 and values.shape[-1] % 32:
         stored = gguf.GGMLQuantizationType.F16  # rows of Q8_0 come in blocks of 32
-    writer.add_tensor(name, gguf.quants.quantize(values, stored), raw_dtype=stored)
+    with np.errstate(over="ignore", invalid="ignore"):
+        quantized = gguf.quants.quantize(values, stored)
+        held = gguf.quants.dequantize(quantized, stored)
+    if not np.isfinite(held).all():
+        raise ValueError(
+            f"has numbers up to {np.abs(values).max():.6g}, which {precision} cannot hold; "
+            f"{Precision.BF16} and {Precision.F32} can"
+        )
+    writer.add_tensor(name, quantized, raw_dtype=stored)
 
 
 def _quantize(source: Path, target: Path) -> None:

@@ -14,6 +14,7 @@ import gguf
 
 from trainers.errors import TrainingError
 from trainers.gguf_scores import scores_of_merges
+from workers.engines.text.composition import COMPOSED_KEY
 from workers.engines.text.sentencepiece import BLANK, BLANK_AT_BEGINNING_KEY
 
 _GPT2 = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
@@ -43,15 +44,16 @@ def add_tokenizer(writer: gguf.GGUFWriter, model: Path, width: int) -> None:
             f"{model}: its tokenizer has ids up to {last}, and its embedding {width} rows "
             "(vocab_size in config.json); take the tokenizer.json that belongs to the weights"
         )
-    tokens = [f"[PAD{place}]" for place in range(width)]
+    named = {place: text for text, place in bpe["vocab"].items()}
     kinds = [gguf.TokenType.UNUSED] * width
-    for text, place in bpe["vocab"].items():
-        tokens[place], kinds[place] = text, gguf.TokenType.NORMAL
+    for place in named:
+        kinds[place] = gguf.TokenType.NORMAL
     for added in saved["added_tokens"]:
         place = added["id"]
-        tokens[place] = added["content"]
+        named[place] = added["content"]
         kinds[place] = gguf.TokenType.CONTROL if added["special"] else gguf.TokenType.USER_DEFINED
     try:
+        tokens = _all_different(named, width)
         if bpe.get("byte_fallback"):
             _add_sentencepiece(writer, saved, tokens, kinds)
         else:
@@ -78,18 +80,45 @@ def add_tokenizer(writer: gguf.GGUFWriter, model: Path, width: int) -> None:
         writer.add_chat_template(text)
 
 
+def _all_different(named: dict[int, str], width: int) -> list[str]:
+    """The texts of all ids, those without one filled up. llama.cpp does not survive two ids of one
+    text. Raises ValueError."""
+    ids: dict[str, int] = {}
+    for place, text in sorted(named.items()):
+        if (other := ids.setdefault(text, place)) != place:
+            raise ValueError(f"the text {text!r} has two ids, {other} and {place}")
+    tokens: list[str] = []
+    for place in range(width):
+        text = named.get(place, f"[PAD{place}]")
+        while place not in named and text in ids:
+            text = f"[{text}]"
+        tokens.append(text)
+    return tokens
+
+
 def _add_byte_level(writer: gguf.GGUFWriter, saved: dict[str, Any]) -> None:
     bpe: dict[str, Any] = saved["model"]
     splitter = _splitter(saved)
+    normalized = saved.get("normalizer") is not None
     if bpe.get("type") != "BPE" or splitter is None:
         raise ValueError(
             "it splits text in a way that llama.cpp has no name for; byte-level BPE like GPT-2's, "
             "Qwen2's, Llama 3's or SmolLM's, and SentencePiece's style with byte fallback like "
             "Llama 2's can be"
         )
+    # For Llama 3's tokenizer llama.cpp takes a word that is a token as it is, and for no other.
+    others = ("dropout", "continuing_subword_prefix", "end_of_word_suffix")
+    used = [name for name in others if bpe.get(name)]
+    if bool(bpe.get("ignore_merges")) != (splitter == "llama-bpe"):
+        used.append("ignore_merges")
+    if used:
+        raise ValueError(f"llama.cpp has no equal for its {' and '.join(used)}")
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(splitter)
     writer.add_token_merges([" ".join(pair) for pair in _merges(bpe)])
+    _require_plain(saved["added_tokens"], normalized=normalized)
+    if normalized:
+        writer.add_bool(COMPOSED_KEY, True)
 
 
 def _splitter(saved: dict[str, Any]) -> str | None:
@@ -127,11 +156,9 @@ def _add_sentencepiece(
         raise ValueError(f"it is no plain BPE ({', '.join([str(bpe.get('type')), *used])})")
     if {part["type"] for part in _parts(saved, "decoder", "decoders")} - _DECODERS:
         raise ValueError("its decoder does more than to replace '▁' and to join bytes")
+    # A normalizer puts its blank before such tokens are looked for, if they are normalized.
+    _require_plain(saved["added_tokens"], normalized=everywhere)
     for added in saved["added_tokens"]:
-        # A normalizer puts its blank before such tokens are looked for, if they are normalized.
-        options = ("lstrip", "rstrip", "single_word") + (("normalized",) if everywhere else ())
-        if used := [name for name in options if added.get(name)]:
-            raise ValueError(f"its token {added['content']!r} is {' and '.join(used)}")
         if added["content"] == bpe.get("unk_token"):
             kinds[added["id"]] = gguf.TokenType.UNKNOWN
     bytes_ = [place for place, text in enumerate(tokens) if _BYTE.match(text)]
@@ -152,6 +179,15 @@ def _add_sentencepiece(
         writer.add_bool(BLANK_AT_BEGINNING_KEY, True)
     if (unknown := bpe.get("unk_token")) in tokens:
         writer.add_unk_token_id(tokens.index(unknown))
+
+
+def _require_plain(added_tokens: list[dict[str, Any]], *, normalized: bool) -> None:
+    """Raises ValueError for an added token that llama.cpp would look for in another way: with the
+    blanks around it, as a word alone, or (where the text is `normalized`) after that."""
+    options = ("lstrip", "rstrip", "single_word") + (("normalized",) if normalized else ())
+    for added in added_tokens:
+        if used := [name for name in options if added.get(name)]:
+            raise ValueError(f"its token {added['content']!r} is {' and '.join(used)}")
 
 
 def _blanks(saved: dict[str, Any]) -> tuple[bool, bool]:

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import torch
 from gguf import GGUFReader
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
@@ -24,7 +26,7 @@ from transformers import (
 
 from tests.forked import TRAIN, forked
 from tests.workers.engines.tiny_lora import make_tiny_lora
-from trainers import cli
+from trainers import cli, gguf_tokenizer
 from trainers.errors import TrainingError
 from trainers.gguf_export import export_gguf
 from trainers.gguf_precision import Precision
@@ -232,3 +234,168 @@ def test_a_folder_in_the_place_of_the_file_is_named(
     with pytest.raises(SystemExit):
         cli.main()
     assert f"{tmp_path} is a folder: name the file to write" in capsys.readouterr().err
+
+
+def changed(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> Path:
+    """The model of `folder` with other tensors."""
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    change(tensors)
+    save_file(tensors, file, metadata={"format": "pt"})
+    return folder
+
+
+async def scores_of(engine: str, place: Path, ids: list[int]) -> list[float]:
+    loaded = build_engine(ModelSettings(engine=engine, model=str(place), dtype="float32"))
+    await loaded.start()
+    try:
+        return await loaded.score(ids)
+    finally:
+        await loaded.close()
+
+
+async def test_a_head_in_the_files_is_carried_over_though_the_configuration_ties_it(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("llama_cpp", reason="needs make gguf")
+    folder, file = model(tmp_path / "model", "qwen2 untied"), tmp_path / "model.gguf"
+    config = folder / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "tie_word_embeddings": True}))
+    export_gguf(folder, file, Precision.F32)
+    assert "output.weight" in {tensor.name for tensor in GGUFReader(file).tensors}
+    ids = list(range(30, 60))
+    with torch.no_grad():
+        logits = Qwen2ForCausalLM.from_pretrained(folder)(torch.tensor([ids])).logits[0]
+    wanted = torch.log_softmax(logits.float(), -1)[range(len(ids) - 1), ids[1:]].tolist()
+    found = await scores_of("llama_cpp", file, ids)
+    assert found[-len(wanted) :] == pytest.approx(wanted, abs=2e-3)
+
+
+def test_a_head_that_is_the_embedding_is_not_written_twice(tmp_path: Path) -> None:
+    def doubled(tensors: dict[str, torch.Tensor]) -> None:
+        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
+
+    export_gguf(changed(model(tmp_path / "model", "qwen2"), doubled), tmp_path / "m", Precision.F32)
+    assert "output.weight" not in {tensor.name for tensor in GGUFReader(tmp_path / "m").tensors}
+
+
+DOWN = "model.layers.0.mlp.down_proj.weight"
+
+
+def entry(value: float) -> Callable[[dict[str, torch.Tensor]], object]:
+    def change(tensors: dict[str, torch.Tensor]) -> None:
+        tensors[DOWN][3, 5] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "precision", "words"),
+    [
+        (entry(float("nan")), Precision.F32, "not finite"),
+        (entry(float("-inf")), Precision.Q8_0, "not finite"),
+        (entry(7e4), Precision.F16, "up to 70000, which f16 cannot hold"),
+        (entry(1e7), Precision.Q8_0, "which q8_0 cannot hold"),
+        (lambda tensors: tensors.pop(DOWN), Precision.F32, "1 tensors .* are missing"),
+        (
+            lambda tensors: tensors.update({DOWN: tensors[DOWN][:-1].clone()}),
+            Precision.F32,
+            "another than config.json says",
+        ),
+    ],
+)
+def test_weights_that_cannot_be_carried_over_are_refused_by_their_name(
+    tmp_path: Path,
+    change: Callable[[dict[str, torch.Tensor]], object],
+    precision: Precision,
+    words: str,
+) -> None:
+    folder = changed(model(tmp_path / "model", "qwen2"), change)
+    with pytest.raises(TrainingError, match=words) as caught:
+        export_gguf(folder, tmp_path / "model.gguf", precision)
+    assert DOWN in str(caught.value)
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_weights_that_4_bits_cannot_hold_are_refused(tmp_path: Path) -> None:
+    pytest.importorskip("llama_cpp", reason="needs make gguf")
+    folder = changed(model(tmp_path / "model", "qwen2"), entry(1e12))
+    with pytest.raises(TrainingError, match="could not quantize"):
+        export_gguf(folder, tmp_path / "model.gguf", Precision.Q4_K_M)
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+@pytest.mark.parametrize("precision", [Precision.BF16, Precision.F32])
+def test_large_weights_fit_where_exponents_are_large(tmp_path: Path, precision: Precision) -> None:
+    folder = changed(model(tmp_path / "model", "qwen2"), entry(7e4))
+    export_gguf(folder, tmp_path / "model.gguf", precision)
+
+
+def test_a_file_that_llama_cpp_does_not_survive_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("llama_cpp", reason="needs make gguf")
+
+    def as_they_are(named: dict[int, str], width: int) -> list[str]:
+        return [named[place] for place in range(width - 1)] + [named[0]]
+
+    monkeypatch.setattr(gguf_tokenizer, "_all_different", as_they_are)
+    folder = model(tmp_path / "model", "qwen2")
+    with pytest.raises(TrainingError, match=r"llama\.cpp does not survive"):
+        export_gguf(folder, tmp_path / "model.gguf")
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+Saved = dict[str, Any]
+
+
+def with_added(**fields: Any) -> Callable[[Saved], object]:
+    added = {
+        "id": 2000, "content": "<new>", "single_word": False, "lstrip": False, "rstrip": False,
+        "normalized": False, "special": True,
+    }  # fmt: skip
+    return lambda saved: saved["added_tokens"].append({**added, **fields})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (with_added(content="<|im_end|>"), r"the text '<\|im_end\|>' has two ids, \d+ and 2000"),
+        (with_added(lstrip=True), "'<new>' is lstrip"),
+        (with_added(rstrip=True, single_word=True), "'<new>' is rstrip and single_word"),
+        (lambda saved: saved.update(normalizer={"type": "NFKC"}), "splits text in a way"),
+        (lambda saved: saved["model"].update(ignore_merges=True), "ignore_merges"),
+    ],
+)
+def test_a_byte_level_tokenizer_that_llama_cpp_would_read_otherwise_is_refused(
+    tmp_path: Path, change: Callable[[Saved], object], words: str
+) -> None:
+    folder = model(tmp_path / "model", "qwen2")
+    saved = json.loads((folder / "tokenizer.json").read_text())
+    change(saved)
+    (folder / "tokenizer.json").write_text(json.dumps(saved))
+    with pytest.raises(TrainingError, match=words):
+        export_gguf(folder, tmp_path / "model.gguf")
+
+
+def test_a_tokenizer_that_composes_text_gives_the_same_ids_in_llama_cpp(tmp_path: Path) -> None:
+    pytest.importorskip("llama_cpp", reason="needs make gguf")
+    from workers.engines.llama_cpp.loading import load_gguf
+
+    folder = model(tmp_path / "model", "qwen2")
+    saved = json.loads((folder / "tokenizer.json").read_text())
+    saved["normalizer"] = {"type": "NFC"}
+    (folder / "tokenizer.json").write_text(json.dumps(saved))
+    export_gguf(folder, tmp_path / "model.gguf")
+    loaded = load_gguf(ModelSettings(engine="llama_cpp", model=str(tmp_path / "model.gguf")))
+    ours = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    try:
+        for text in (
+            "cafe\u0301",
+            "caf\u00e9",
+            "a<|im_end|>\u0338b",
+            "<|im_start|>e\u0301\u0323 x",
+        ):
+            assert loaded.codec.encode(text) == ours.encode(text, add_special_tokens=False).ids
+    finally:
+        loaded.close()

@@ -28,6 +28,7 @@ from workers.engines.local.model_files import (
 from workers.engines.protocol import EngineError
 from workers.engines.settings import ModelSettings
 from workers.engines.text.chat_prompt import TextCodec, template_messages, template_tools
+from workers.engines.text.composition import COMPOSED_KEY, composed
 from workers.engines.text.sentencepiece import BLANK, BLANK_AT_BEGINNING_KEY, SentencePieceCodec
 from workers.engines.text.template_options import TemplateValue, unread_option
 
@@ -222,9 +223,13 @@ def _named(token: int) -> list[int]:
 def _codec(model: Any, vocab: Any, count: int) -> TextCodec | None:
     """None for a tokenizer that has no tokens for some bytes: llama.cpp would end the process."""
     plain = VocabCodec(vocab)
-    if llama.llama_vocab_type(vocab) != llama.LLAMA_VOCAB_TYPE_SPM:
-        return plain
     kinds = [int(llama.llama_vocab_get_attr(vocab, token)) for token in range(count)]
+    if llama.llama_vocab_type(vocab) != llama.LLAMA_VOCAB_TYPE_SPM:
+        if _metadata(model, COMPOSED_KEY, 4) != "true":
+            return plain
+        looked_for = llama.LLAMA_TOKEN_ATTR_CONTROL | llama.LLAMA_TOKEN_ATTR_USER_DEFINED
+        added_ids = (token for token, kind in enumerate(kinds) if kind & looked_for)
+        return composed(plain, [plain.decode([token]) for token in added_ids])
     if sum(kind & llama.LLAMA_TOKEN_ATTR_BYTE != 0 for kind in kinds) != 256:
         return None
     found_first = (

@@ -135,8 +135,9 @@ _TELLS = frozenset({
 are: which layers were trained and how, and details of what another field would switch on."""
 
 _PLAIN_BEGINNINGS = (True, False, "gaussian", "orthogonal", "eva")
-"""Values of `init_lora_weights` that leave the base as it is. PiSSA, OLoRA, CorDA, LoftQ and LoRA-GA
-take a part out of its weights, which the adapter then holds: on the whole base it counts twice."""
+"""Values of `init_lora_weights` that leave the base as it is. PiSSA, OLoRA, CorDA, LoftQ and
+LoRA-GA take a part out of its weights, which the adapter then holds: on the whole base it counts
+twice."""
 
 
 class LoraConfig(BaseModel):
@@ -179,9 +180,9 @@ def read_lora_config(folder: Path, path: str) -> LoraConfig:
     if config.init_lora_weights not in (None, *_PLAIN_BEGINNINGS):
         raise _refused(
             path,
-            f"init_lora_weights is {str(config.init_lora_weights)[:40]!r}: it was trained on a base "
-            "that was changed for it. Save it with PEFT's path_initial_model_for_weight_conversion, "
-            "which makes a LoRA of the unchanged base",
+            f"init_lora_weights is {str(config.init_lora_weights)[:40]!r}: it was trained on a "
+            "base that was changed for it. Save it with PEFT's "
+            "path_initial_model_for_weight_conversion, which makes a LoRA of the unchanged base",
         )
     if unknown := config.unknown():
         raise _refused(path, f"it uses {', '.join(unknown)[:200]}, which is not known here")

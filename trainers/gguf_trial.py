@@ -1,0 +1,61 @@
+"""Whether llama.cpp survives a file that was just written.
+
+Where llama.cpp meets what it did not expect, an assertion ends its whole process: of a worker, with
+everything that it had in hand. So a file is loaded and asked for one token in a process of its own
+before it gets its name.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from trainers.errors import TrainingError
+
+_WORDS = 400
+"""Characters of llama.cpp's last words that are passed on."""
+
+
+def require_loadable(file: Path) -> None:
+    """Raises TrainingError for a file that llama.cpp refuses or does not survive. Without
+    llama-cpp-python nothing is tried."""
+    if find_spec("llama_cpp") is None:
+        return
+    # -P: the folder that the command is called in is no place to import from.
+    tried = subprocess.run(
+        [sys.executable, "-P", "-m", __name__, str(file)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        check=False,
+    )
+    if tried.returncode == 0:
+        return
+    said = " ".join(tried.stderr.decode(errors="replace").split())[-_WORDS:]
+    how = "refuses" if tried.returncode > 0 else "does not survive"
+    raise TrainingError(f"llama.cpp {how} what would be written ({said}); nothing was written")
+
+
+def main() -> int:
+    """Load the file named on the command line and compute one token."""
+    from workers.engines.llama_cpp.api import llama
+    from workers.engines.llama_cpp.context import Feed, LlamaContext, begin_listening, last_error
+
+    begin_listening()
+    llama.llama_backend_init()
+    parameters = llama.llama_model_default_params()
+    parameters.n_gpu_layers = 0
+    model = llama.llama_model_load_from_file(sys.argv[1].encode(), parameters)
+    if model is None:
+        print(last_error(), file=sys.stderr)
+        return 1
+    context = LlamaContext(model, cells=32, sequences=1, batch=8, threads=1, exact=False)
+    context.decode([Feed(0, 0, [0], wanted=1)])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
