@@ -289,6 +289,14 @@ def entry(value: float) -> Callable[[dict[str, torch.Tensor]], object]:
     return change
 
 
+def without(tensors: dict[str, torch.Tensor]) -> None:
+    del tensors[DOWN]
+
+
+def shorter(tensors: dict[str, torch.Tensor]) -> None:
+    tensors[DOWN] = tensors[DOWN][:-1].clone()
+
+
 @pytest.mark.parametrize(
     ("change", "precision", "words"),
     [
@@ -296,12 +304,8 @@ def entry(value: float) -> Callable[[dict[str, torch.Tensor]], object]:
         (entry(float("-inf")), Precision.Q8_0, "not finite"),
         (entry(7e4), Precision.F16, "up to 70000, which f16 cannot hold"),
         (entry(1e7), Precision.Q8_0, "which q8_0 cannot hold"),
-        (lambda tensors: tensors.pop(DOWN), Precision.F32, "1 tensors .* are missing"),
-        (
-            lambda tensors: tensors.update({DOWN: tensors[DOWN][:-1].clone()}),
-            Precision.F32,
-            "another than config.json says",
-        ),
+        (without, Precision.F32, "1 tensors .* are missing"),
+        (shorter, Precision.F32, "another than config.json says"),
     ],
 )
 def test_weights_that_cannot_be_carried_over_are_refused_by_their_name(
@@ -357,14 +361,22 @@ def with_added(**fields: Any) -> Callable[[Saved], object]:
     return lambda saved: saved["added_tokens"].append({**added, **fields})
 
 
+def compatible(saved: Saved) -> None:
+    saved["normalizer"] = {"type": "NFKC"}
+
+
+def whole_words(saved: Saved) -> None:
+    saved["model"]["ignore_merges"] = True
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         (with_added(content="<|im_end|>"), r"the text '<\|im_end\|>' has two ids, \d+ and 2000"),
         (with_added(lstrip=True), "'<new>' is lstrip"),
         (with_added(rstrip=True, single_word=True), "'<new>' is rstrip and single_word"),
-        (lambda saved: saved.update(normalizer={"type": "NFKC"}), "splits text in a way"),
-        (lambda saved: saved["model"].update(ignore_merges=True), "ignore_merges"),
+        (compatible, "splits text in a way"),
+        (whole_words, "ignore_merges"),
     ],
 )
 def test_a_byte_level_tokenizer_that_llama_cpp_would_read_otherwise_is_refused(
