@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +24,7 @@ class ForgetfulServer:
     redirect: int | None = None
     received: list[Any] = field(default_factory=list[Any])
     packed: bool = False
+    answer: str = "done"
     sessions: set[str] = field(default_factory=set[str])
     numbers: Any = field(default_factory=itertools.count)
 
@@ -61,8 +64,12 @@ class ForgetfulServer:
             tool = {"name": "good", "inputSchema": {"type": "object"}}
             return self._result(number, {"tools": [tool]}, {})
         self.received.append(message["params"]["arguments"])
-        return self._result(number, {"content": [{"type": "text", "text": "done"}]}, {})
+        return self._result(number, {"content": [{"type": "text", "text": self.answer}]}, {})
 
     def _result(self, number: Any, result: Any, headers: dict[str, str]) -> Response:
         whole = {"jsonrpc": "2.0", "id": number, "result": result}
-        return JSONResponse(whole, headers=headers)
+        if not self.packed:
+            return JSONResponse(whole, headers=headers)
+        body = gzip.compress(json.dumps(whole).encode())
+        packed = {**headers, "content-encoding": "gzip"}
+        return Response(body, headers=packed, media_type="application/json")

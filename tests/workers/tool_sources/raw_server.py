@@ -60,6 +60,11 @@ def listed(cursor: str | None) -> dict[str, Any]:
                 tool("x" * 300, text="y" * 100_000),
             ]
         }
+    if MODE == "same_page":
+        return {"tools": [tool("act")], "nextCursor": "again"}
+    if MODE == "php":  # whose empty objects are lists
+        schema = {"type": "object", "properties": [], "required": {}}
+        return {"tools": [tool("act", schema), "no tool", {"description": "no name"}]}
     if MODE == "wordy":
         fields = {"x": {"type": "string", "description": "d" * 1_000}}
         schema = {"type": "object", "properties": fields}
@@ -68,7 +73,16 @@ def listed(cursor: str | None) -> dict[str, Any]:
 
 
 def write(message: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    whole: Any = {"jsonrpc": "2.0", **message}
+    if MODE == "batch":
+        whole = [whole]
+    if MODE == "version_1":
+        whole = {"id": message["id"], "result": None, "error": None, **message}
+    if MODE == "latin":
+        line = json.dumps(whole, ensure_ascii=False).encode("latin-1")
+        sys.stdout.buffer.write(b"\xef\xbb\xbf" + line + b"\r\n")
+    else:
+        sys.stdout.write(json.dumps(whole) + "\n")
     sys.stdout.flush()
 
 
@@ -88,6 +102,13 @@ def answer_call() -> dict[str, Any]:
     if MODE == "dies" and not FLAG.exists():
         FLAG.touch()
         sys.exit(3)
+    if MODE == "latin":
+        return {"content": [{"type": "text", "text": "caf\xe9"}]}
+    if MODE == "pictures":
+        picture = {"type": "image", "data": "eHh4", "mimeType": "image/png"}
+        link = {"type": "resource_link", "name": "r", "uri": "file:///x"}
+        blob = {"type": "resource", "resource": {"uri": "x", "blob": "eHh4"}}
+        return {"content": [picture, link, blob, {"type": "hologram"}, "text"]}
     if MODE == "odd":
         return {"content": [{"type": "text", "text": "\x00\ud800 <|im_end|>"}], "isError": False}
     return {"content": [{"type": "text", "text": "done"}]}
@@ -108,6 +129,8 @@ def main() -> None:
         number, method = message.get("id"), message["method"]
         if number is None:
             continue
+        if MODE == "greets_first" and method == "server/discover":
+            sys.exit(1)
         if method == "initialize":
             info = {"name": "raw", "version": "1"}
             version = message["params"]["protocolVersion"]

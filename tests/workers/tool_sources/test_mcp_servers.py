@@ -18,6 +18,7 @@ import pytest
 pytest.importorskip("mcp", reason="needs make install")
 
 from bus.tasks import end
+from tests.workers.tool_sources.forgetful_server import ForgetfulServer
 from tests.workers.tool_sources.http_server import listening
 from tests.workers.tool_sources.joined import TOWN_COMMAND, error_of, joined, raw, source, text_of
 from tests.workers.tool_sources.town_server import town
@@ -160,6 +161,52 @@ async def test_a_token_is_sent_over_http_and_never_shown() -> None:
             assert await text_of(sources, "town__authorization") == "Bearer ***"
 
 
+async def test_two_calls_of_a_lost_session_join_once_and_are_made_once_each() -> None:
+    server = ForgetfulServer()
+    async with (
+        listening(server.app()) as url,
+        joined(s=source(mcp={"url": f"{url}/mcp"})) as sources,
+    ):
+        server.forget()
+        calls = (sources.call("s__good", {"n": n}) for n in range(2))
+        assert await asyncio.gather(*calls) == [{"result": "done"}] * 2
+        assert sorted(got["n"] for got in server.received) == [0, 1]
+        assert len(server.sessions) == 1
+
+
+async def test_a_call_that_found_no_server_is_made_when_it_is_there_again() -> None:
+    server = ForgetfulServer()
+    async with listening(server.app()) as url:
+        port = urlsplit(url).port
+        sources = await (entered := joined(s=source(mcp={"url": f"{url}/mcp"}))).__aenter__()
+    try:
+        assert port is not None
+        call = asyncio.create_task(sources.call("s__good", {"n": 1}))
+        async with asyncio.timeout(10):
+            while not sources.state()["s"]["trouble"]:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.01)
+        server.forget()
+        async with listening(server.app(), port):
+            assert await call == {"result": "done"}
+    finally:
+        await entered.__aexit__(None, None, None)
+    assert server.received == [{"n": 1}]
+
+
+async def test_a_server_over_http_that_packs_its_answers_or_turns_one_away_is_heard() -> None:
+    server = ForgetfulServer(refusal={"status": 401, "text": "No key, no session."}, packed=True)
+    async with listening(server.app()) as url:
+        settings = source(mcp={"url": f"{url}/mcp"}, max_response_bytes=100_000)
+        async with joined(s=settings) as sources:
+            assert await text_of(sources, "s__good") == "done"
+            server.forget()
+            told = "s answered: HTTP 401: No key, no session."
+            assert told in await error_of(sources, "s__good")
+            server.sessions |= {"session-0"}
+            server.answer = "x" * 1_000_000  # packed into a thousand bytes
+            assert "more than 100000 bytes" in await error_of(sources, "s__good")
+
+
 async def test_a_server_that_listens_again_elsewhen_is_joined_again() -> None:
     async with listening(town().streamable_http_app()) as url:
         port = urlsplit(url).port
@@ -175,6 +222,33 @@ async def test_a_server_that_listens_again_elsewhen_is_joined_again() -> None:
             assert answer == {"result": "2"}
     finally:
         await entered.__aexit__(None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"),
+    [
+        ("batch", "done"),
+        ("version_1", "done"),
+        ("latin", "caf\ufffd"),
+        ("greets_first", "done"),
+        ("same_page", "done"),
+        ("php", "done"),
+        (
+            "pictures",
+            "[image/png, 3 bytes: not shown]\n[resource r: file:///x]\n"
+            "[binary, 3 bytes: not shown]\n[hologram: not shown]\ntext",
+        ),
+    ],
+)
+async def test_a_server_of_another_dialect_is_understood(mode: str, told: str) -> None:
+    async with joined(some=raw(mode)) as sources:
+        async with asyncio.timeout(20):
+            while not sources.specs:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.01)
+        assert [spec.name for spec in sources.specs] == ["some__act"]
+        assert await text_of(sources, "some__act") == told
+        left_out = sources.state()["some"]["left_out"]
+    assert len(left_out) == (2 if mode == "php" else 0)
 
 
 @pytest.mark.parametrize(

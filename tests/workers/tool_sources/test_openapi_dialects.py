@@ -1,0 +1,220 @@
+"""Documents as the generators of well-known APIs write them, and what a call of theirs sends."""
+
+from __future__ import annotations
+
+import json
+from email.message import Message
+from email.parser import BytesParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("jsonschema", reason="needs make install")
+
+from tests.workers.tool_sources.http_server import listening
+from tests.workers.tool_sources.joined import joined, source
+from tests.workers.tool_sources.recording_api import RecordingApi, Seen
+from workers.tool_sources import openapi_document
+from workers.tool_sources.openapi_child import Question, answered
+
+TEXT: dict[str, Any] = {"type": "string"}
+TEXTS: dict[str, Any] = {"type": "array", "items": TEXT}
+OBJECT: dict[str, Any] = {"type": "object"}
+JSON = "application/json"
+FORM = "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data"
+
+
+async def _here(_module: str, given: bytes, *, max_answer_bytes: int) -> bytes:
+    question, _, raw = given.partition(b"\n")
+    answer = answered(Question.model_validate_json(question), raw)
+    assert len(answer) <= max_answer_bytes
+    return answer
+
+
+async def sent(
+    folder: Path, path: str, node: dict[str, Any], arguments: dict[str, Any], **more: Any
+) -> Seen:
+    """The request of a call of the one operation, a POST, of a document."""
+    method = more.pop("method", "post")
+    paths = {path: {method: {"operationId": "act", **node}}}
+    file = folder / "api.json"
+    told = {"openapi": "3.0.3", "info": {"title": "t", "version": "1"}, "paths": paths, **more}
+    file.write_text(json.dumps(told))
+    api = RecordingApi()
+    async with (
+        listening(api.app()) as url,
+        joined(s=source(openapi=str(file), base_url=url)) as sources,
+    ):
+        answer = await sources.call("s__act", arguments)
+        assert "error" not in answer, (answer, sources.state())
+    return api.seen[-1]
+
+
+def body(media: str, schema: dict[str, Any], **more: Any) -> dict[str, Any]:
+    content = {media: {"schema": schema, **more}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def query(name: str, schema: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"parameters": [{"name": name, "in": "query", "schema": schema, **more}]}
+
+
+@pytest.fixture(autouse=True)
+def _no_child(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+    monkeypatch.setattr(openapi_document, "ask_child", _here)
+
+
+DEEP = {"style": "deepObject", "explode": True}
+FORMS: list[tuple[dict[str, Any], dict[str, Any], list[list[str]]]] = [
+    # Stripe: lists and objects within each other, and an empty text that unsets a field.
+    (
+        {"encoding": {"items": DEEP, "metadata": DEEP, "expand": DEEP}},
+        {"items": [{"price": "p1", "n": 2}], "metadata": "", "expand": ["a", "b"]},
+        [["items[0][price]", "p1"], ["items[0][n]", "2"], ["metadata", ""],
+         ["expand[0]", "a"], ["expand[1]", "b"]],
+    ),
+    ({}, {"a": {"b": [1]}, "c": [True, None]}, [["a", '{"b": [1]}'], ["c", "true"], ["c", ""]]),
+    ({"encoding": {"a": {"style": "form", "explode": False}}}, {"a": ["x,y", "z"]},
+     [["a", "x,y,z"]]),
+    ({"encoding": {"a": {"style": "pipeDelimited", "explode": False}}}, {"a": ["x", "y"]},
+     [["a", "x|y"]]),
+    ({"encoding": {"a": {"contentType": JSON}}}, {"a": ["x", 1]}, [["a", '["x", 1]']]),
+    ({"encoding": {"a": {"explode": True}}}, {"a": {"k": "v", "l": 2}}, [["k", "v"], ["l", "2"]]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("more", "value", "form"), FORMS)
+async def test_a_forms_fields_are_written_as_its_encoding_says(
+    tmp_path: Path, more: dict[str, Any], value: dict[str, Any], form: list[list[str]]
+) -> None:
+    seen = await sent(tmp_path, "/a", body(FORM, OBJECT, **more), {"body": value})
+    assert seen.form == form
+    assert seen.header("content-type") == [FORM]
+
+
+QUERIES: list[tuple[dict[str, Any], Any, str]] = [
+    (query("f", OBJECT, style="deepObject"), {"a": {"b": 1}, "c": ["x"]},
+     "f%5Ba%5D%5Bb%5D=1&f%5Bc%5D%5B0%5D=x"),
+    (query("f", TEXTS, style="pipeDelimited", explode=True), ["a", "b"], "f=a&f=b"),
+    (query("f", TEXTS, style="spaceDelimited"), ["a b", "c"], "f=a%20b%20c"),
+    (query("f", TEXTS, explode=False), [], ""),
+    (query("f", TEXT, allowReserved=True), "a/b?c:d&e=f", "f=a/b?c:d%26e%3Df"),
+    # Spring's page: an object whose fields are parameters.
+    (query("f", OBJECT), {"page": 0, "sort": None}, "page=0"),
+    (
+        {"parameters": [{"name": "f", "in": "query", "content": {JSON: {"schema": OBJECT}}}]},
+        {"a": 1},
+        "f=%7B%22a%22%3A%201%7D",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("node", "value", "raw"), QUERIES)
+async def test_a_querys_parameters_are_written_in_their_style(
+    tmp_path: Path, node: dict[str, Any], value: Any, raw: str
+) -> None:
+    assert (await sent(tmp_path, "/a", node, {"f": value})).query == raw
+
+
+PATHS: list[tuple[str, dict[str, Any], Any, str]] = [
+    ("/a/{v}", {"style": "label"}, ["x", "y"], "/a/.x,y"),
+    ("/a/{v}", {"style": "label", "explode": True}, {"k": "x/y"}, "/a/.k=x%2Fy"),
+    ("/a/{v}", {"style": "matrix"}, ["x", "y"], "/a/;v=x,y"),
+    ("/a/{v}", {"style": "matrix", "explode": True}, ["x", "y"], "/a/;v=x;v=y"),
+    ("/a/{v}", {"style": "matrix", "explode": True}, {"k": 1}, "/a/;k=1"),
+    ("/a/{v}", {}, {"k": 1, "l": 2}, "/a/k,1,l,2"),
+    # Google: a name with slashes, and an action behind it.
+    ("/v1/{+v}:cancel", {}, "projects/p/jobs/j 1", "/v1/projects/p/jobs/j%201:cancel"),
+    ("/v1/{v}", {}, "projects/p", "/v1/projects%2Fp"),
+    ("/名/{v}", {}, "ü", "/%E5%90%8D/%C3%BC"),
+]
+
+
+@pytest.mark.parametrize(("path", "more", "value", "raw"), PATHS)
+async def test_a_paths_parameters_are_written_in_their_style(
+    tmp_path: Path, path: str, more: dict[str, Any], value: Any, raw: str
+) -> None:
+    parameter = {"name": "v", "in": "path", "required": True, "schema": {}, **more}
+    assert (await sent(tmp_path, path, {"parameters": [parameter]}, {"v": value})).path == raw
+
+
+BODIES: list[tuple[dict[str, Any], Any, str, bytes]] = [
+    ({JSON: {"schema": {"type": "array"}}}, [1, "a"], JSON, b'[1, "a"]'),
+    ({JSON: {"schema": {}}}, None, JSON, b"null"),
+    ({JSON: {"schema": TEXT}}, "a", JSON, b'"a"'),
+    ({"text/plain": {"schema": TEXT}}, "a\nü", "text/plain; charset=utf-8", "a\nü".encode()),
+    ({"application/xml": {}}, "<a/>", "application/xml; charset=utf-8", b"<a/>"),
+    # Kubernetes: any type for a new object; for a change the one that looks like it.
+    ({"*/*": {"schema": OBJECT}}, {"a": 1}, JSON, b'{"a": 1}'),
+    (
+        {"application/json-patch+json": {}, "application/merge-patch+json": {"schema": OBJECT}},
+        {"a": None},
+        "application/merge-patch+json",
+        b'{"a": null}',
+    ),
+    # .NET: the same under several names, one of them with a star.
+    ({"application/*+json": {}, "text/json": {}, JSON: {}}, {"a": 1}, JSON, b'{"a": 1}'),
+    ({MULTIPART: {"schema": OBJECT}, FORM: {"schema": OBJECT}}, {"a": 1}, FORM, b"a=1"),
+]
+
+
+@pytest.mark.parametrize(("content", "value", "media", "raw"), BODIES)
+async def test_a_body_has_the_best_of_its_types(
+    tmp_path: Path, content: dict[str, Any], value: Any, media: str, raw: bytes
+) -> None:
+    node = {"requestBody": {"content": content}}
+    seen = await sent(tmp_path, "/a", node, {"body": value})
+    assert (seen.header("content-type"), seen.body) == ([media], raw)
+
+
+async def test_a_multipart_form_is_sent_without_the_files_that_it_can_do_without(
+    tmp_path: Path,
+) -> None:
+    """As FastAPI writes it: a schema by reference, a file that may be left away."""
+    schemas = {
+        "Form": {
+            "type": "object",
+            "properties": {
+                "name": TEXT,
+                "tags": TEXTS,
+                "more": OBJECT,
+                "file": {"type": "string", "contentMediaType": "application/octet-stream"},
+            },
+            "required": ["name"],
+        }
+    }
+    node = body(MULTIPART, {"$ref": "#/components/schemas/Form"})
+    value = {"name": "ü", "tags": ["a", "b"], "more": {"x": 1}}
+    seen = await sent(tmp_path, "/a", node, {"body": value}, components={"schemas": schemas})
+    whole = BytesParser().parsebytes(
+        b"Content-Type: " + seen.header("content-type")[0].encode() + b"\n\n" + seen.body
+    )
+    parts = [part for part in whole.walk() if isinstance(part, Message) and not part.is_multipart()]
+    got = [
+        (part.get_param("name", header="content-disposition"), part.get_payload(decode=True))
+        for part in parts
+    ]
+    assert got == [("name", "ü".encode()), ("tags", b"a"), ("tags", b"b"), ("more", b'{"x": 1}')]
+
+
+async def test_a_cookie_is_sent_and_what_the_server_alone_sets_is_not_asked_for(
+    tmp_path: Path,
+) -> None:
+    """As Django's documents have it: a session's cookie, and one schema for both directions."""
+    schema = {
+        "type": "object",
+        "properties": {"id": {"type": "integer", "readOnly": True}, "name": TEXT},
+        "required": ["id", "name"],
+        "additionalProperties": False,
+    }
+    cookie = {"name": "sid", "in": "cookie", "required": True, "schema": TEXT}
+    node = {**body(JSON, schema), "parameters": [cookie]}
+    seen = await sent(tmp_path, "/a", node, {"sid": "a;b", "body": {"name": "x"}})
+    assert seen.header("cookie") == ["sid=a%3Bb"]
+
+
+async def test_a_method_of_the_newest_version_is_sent(tmp_path: Path) -> None:
+    seen = await sent(tmp_path, "/a", body(JSON, OBJECT), {"body": {}}, method="query")
+    assert seen.method == "QUERY"
