@@ -99,7 +99,7 @@ def test_a_document_is_read_and_its_tools_are_counted(tmp_path: Path) -> None:
     path.write_text(json.dumps(document("http://127.0.0.1:1/v1")))
     finding = found({"openapi": str(path)})
     assert finding.level == "ok"
-    assert f"{path}: 8 tools, 3 left out, such as " in finding.says
+    assert f"{path}: 9 tools, 2 left out, such as " in finding.says
     none = found({"openapi": str(path), "allow": ["sea"]})
     assert (none.level, "tools.town.allow" in none.do) == ("warn", True)
 

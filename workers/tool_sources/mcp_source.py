@@ -8,6 +8,7 @@ is joined again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import re
 import time
@@ -43,6 +44,8 @@ STEADY_SECONDS = 30.0
 """A server that lasted as long begins with the shortest pause again."""
 ABSENCE_SECONDS = 5.0
 """How long a call waits for a server that is being joined again."""
+LEAVE_SECONDS = 1.0
+"""How long a connection that is of no more use is kept for the calls on it."""
 MAX_SAID = 300
 _LOST_SESSION = re.compile(
     r"\b(?:invalid|unknown|no valid) session|\bsession (?:not found|terminated|expired)",
@@ -78,6 +81,9 @@ class McpSource:
         self._client: Client | None = None
         self._connected = asyncio.Event()
         self._lost = asyncio.Event()
+        self._in_flight = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._mode: Literal["auto", "legacy"] = "auto"
         self._said = ""
         """The last line on the standard error of a server that has ended."""
@@ -114,6 +120,11 @@ class McpSource:
                 limit.reschedule(None)
                 self._join(client, listed, transport.left_out)
                 await self._lost.wait()
+                # Calls that were sent before may still be answered: an end now would leave open
+                # whether they took effect.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LEAVE_SECONDS):
+                        await self._idle.wait()
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -203,6 +214,8 @@ class McpSource:
     ) -> types.CallToolResult | types.InputRequiredResult:
         client = await self._present()
         params = types.CallToolRequestParams(name=name, arguments=dict(arguments))
+        self._in_flight += 1
+        self._idle.clear()
         try:
             # Not `Client.call_tool`: that validates by the server's own schema, whose patterns
             # can keep a validator busy for ever.
@@ -218,6 +231,10 @@ class McpSource:
             raise ToolFailed(
                 f"the MCP server {self.name} answered in a form that can't be read ({place[:100]})"
             ) from error
+        finally:
+            self._in_flight -= 1
+            if not self._in_flight:
+                self._idle.set()
 
     async def _present(self) -> Client:
         try:

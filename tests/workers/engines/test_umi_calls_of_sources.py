@@ -219,9 +219,9 @@ async def test_the_operations_of_an_openapi_document_hold_the_caller_to_their_sc
         joined(town=source(openapi=f"{url}/openapi.json")) as sources,
     ):
         tools = sources.specs
-    assert len(tools) == 8
+    assert len(tools) == 9
     accepted, refused = check(caller, tools)
-    assert accepted == 32
+    assert accepted == 36
     assert refused > 60
 
 
