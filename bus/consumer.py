@@ -12,7 +12,7 @@ import contextlib
 import random
 import traceback
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 import structlog
@@ -44,6 +44,9 @@ SIZE_SLACK = 1024
 LEAST_BLOCK_SECONDS = 0.05
 """Of one blocking read, however many shards take turns: Redis takes 0 for no end."""
 
+LET_GO_SECONDS = 2.0
+"""For telling Redis of work that is abandoned. Whoever abandons it does not wait for long."""
+
 MAX_REASON_CHARS = 1_000
 """Of what a run remembers of its last failure."""
 
@@ -67,7 +70,7 @@ class Consumer:
         self.name = f"{worker}-{uuid.uuid4().hex[:8]}"
         self._handler = handler
         self._concurrency = concurrency
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], tuple[Shard, str, Lease]] = {}
         self._asked = 0
         """Places that readers have asked Redis to fill."""
         self._kept = 0
@@ -109,13 +112,16 @@ class Consumer:
         background = tasks.Background()
         background.start(Sweeper(self).run(), name=f"sweeper of {', '.join(self.streams)}")
         try:
-            await background.run(self._serve_all())
+            await background.run(self._serve_all(background))
         finally:
             await background.end()
+            left = list(self._running.values())
             await tasks.end(self._running)
+            if left:
+                await tasks.finish(self._let_go(left))
         await self._leave()
 
-    async def _serve_all(self) -> None:
+    async def _serve_all(self, background: tasks.Background) -> None:
         readers = [
             asyncio.create_task(self._read(shard), name=f"read-{shard.index}")
             for shard in self.bus.keys.all_shards()
@@ -124,8 +130,45 @@ class Consumer:
             await asyncio.gather(*readers)
         finally:
             await tasks.end(readers)
+        if self._running:
+            # Whoever stops a worker may lose patience with it, and SIGKILL leaves no time to say
+            # so: a death from here on is not put down to what is in hand.
+            excuse = outlast(
+                "excuse", lambda: self._give_back(self._running.values(), let_go=False)
+            )
+            background.start(excuse, name="excuse", may_end=True)
         while self._running:
             await asyncio.wait(set(self._running))
+
+    async def _let_go(self, left: Sequence[tuple[Shard, str, Lease]]) -> None:
+        """Work that was abandoned goes to another worker at once, if Redis hears of it; else when
+        its lease has run out."""
+        with contextlib.suppress(TimeoutError, *OUTAGE):
+            async with asyncio.timeout(LET_GO_SECONDS):
+                await self._give_back(left, let_go=True)
+
+    async def _give_back(self, held: Iterable[tuple[Shard, str, Lease]], *, let_go: bool) -> None:
+        """See give_back.lua."""
+        by_stream: dict[tuple[Shard, str], list[scripts.Value]] = {}
+        for shard, stream, lease in held:
+            by_stream.setdefault((shard, stream), []).extend((lease.entry, lease.count))
+        lease_ms = self.bus.settings.lease_ms
+        for (shard, stream), deliveries in by_stream.items():
+            await scripts.call(
+                self.bus.redis, "give_back", [shard.work(stream), shard.begun(stream)],
+                [GROUP, self.name, lease_ms, int(let_go), *deliveries],
+            )  # fmt: skip
+
+    async def _not_counted(self, delivery: Delivery) -> None:
+        """Another worker took it over, though this one lives: it was frozen or cut off, and that is
+        no failure of the message."""
+        held = [(delivery.shard, delivery.stream, delivery.lease)]
+        with contextlib.suppress(BusUnavailable):
+            await outlast(
+                "not counted",
+                lambda: self._give_back(held, let_go=False),
+                give_up_after=self.bus.settings.lease_seconds,
+            )
 
     def drain(self) -> None:
         """Take nothing new. Leases of what is in hand stay renewed until it is done."""
@@ -227,11 +270,11 @@ class Consumer:
         """Start handling a delivery that this consumer now holds."""
         lease = Lease(shard.work(stream), entry, self.name, count)
         task = asyncio.create_task(self._serve(shard, stream, lease, body))
-        self._running.add(task)
+        self._running[task] = (shard, stream, lease)
         task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
+        self._running.pop(task, None)
         if self._spare > 0:
             self._room.set()
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -253,14 +296,6 @@ class Consumer:
                 trace="" if isinstance(error, BusError) else traceback.format_exc(),
             )  # fmt: skip
             return
-        attempts = lease.count + envelope.attempt
-        if attempts > self.bus.settings.max_attempts:
-            await bury(
-                self.bus, shard, stream, lease, body,
-                f"deliveries without an end: {attempts - 1}; its handler kills or outlives "
-                "its worker",
-            )  # fmt: skip
-            return
         delivery = Delivery(self.bus, shard, stream, lease, envelope, payload)
         verdicts: list[Verdict] = []
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -275,7 +310,17 @@ class Consumer:
             async with self._places:
                 # Never unbound: the context is this task's own and ends with it.
                 structlog.contextvars.bind_contextvars(run_id=envelope.run_id)
-                await self._handle(delivery, body)
+                failures = await self._begin(delivery)
+                if failures is None:
+                    log.warning("lease lost before it began", run_id=envelope.run_id)
+                elif failures >= self.bus.settings.max_attempts:
+                    await bury(
+                        self.bus, shard, stream, lease, body,
+                        f"handlings without an end: {failures}; its handler kills or outlives "
+                        "its worker",
+                    )  # fmt: skip
+                else:
+                    await self._handle(delivery, body, failures)
         except asyncio.CancelledError:
             if not verdicts:
                 raise  # shutdown: the message stays on the bus for another
@@ -283,14 +328,29 @@ class Consumer:
             log.info("work abandoned", why=verdicts[0].name, run_id=envelope.run_id)
             if verdicts[0] is Verdict.RUN_ENDED:
                 await delivery.drop()
+            else:
+                await self._not_counted(delivery)
         finally:
             self.bus.keeper.release(lease)
 
-    async def _handle(self, delivery: Delivery, body: bytes) -> None:
+    async def _begin(self, delivery: Delivery) -> int | None:
+        """Failures of this message before, in retries and in handlings that never ended; None if
+        another worker has it."""
+        lease, before = delivery.lease, 0
+        if lease.count > 1:
+            keys = [lease.stream, delivery.shard.begun(delivery.stream)]
+            args: list[scripts.Value] = [lease.group, lease.entry, lease.consumer, lease.count]
+            before = await outlast(
+                "begin", lambda: scripts.call(self.bus.redis, "begin", keys, args)
+            )
+        return None if before < 0 else delivery.envelope.attempt + before
+
+    async def _handle(self, delivery: Delivery, body: bytes, failures: int) -> None:
         try:
             await self._handler(delivery)
         except LeaseLost as error:
             log.warning("lease lost", error=str(error))
+            await self._not_counted(delivery)
         except RunEnded:
             # A passed deadline ends the run through the sweeper; this message has no more to do.
             await delivery.drop()
@@ -300,16 +360,16 @@ class Consumer:
                 envelope=delivery.envelope,
             )  # fmt: skip
         except Retry as error:
-            await self._again(delivery, body, str(error), "", error.delay)
+            await self._again(delivery, body, str(error), "", error.delay, failures + 1)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is the message's fate
             if isinstance(error, BusUnavailable) or is_outage(error):
                 # Not the message's fault: the attempt does not count. A handler's own OSError
                 # does, or a missing file would be looked for until the run's deadline.
-                await self._again(delivery, body, str(error), "", None, counts=False)
+                await self._again(delivery, body, str(error), "", None, failures)
                 return
             log.error("handler failed", error=str(error), kind=type(error).__name__)
             reason = f"{type(error).__name__}: {error}"
-            await self._again(delivery, body, reason, traceback.format_exc(), None)
+            await self._again(delivery, body, reason, traceback.format_exc(), None, failures + 1)
 
     async def _again(
         self,
@@ -318,13 +378,11 @@ class Consumer:
         reason: str,
         trace: str,
         delay: float | None,
-        *,
-        counts: bool = True,
+        attempt: int,
     ) -> None:
+        """`attempt`: failures so far, those of killed workers too, or a retry would forget them."""
         settings, lease = self.bus.settings, delivery.lease
         envelope = delivery.envelope
-        # Deliveries before this one (crashes) count too, or a retry would forget them.
-        attempt = envelope.attempt + lease.count if counts else envelope.attempt
         if attempt >= settings.max_attempts:
             await bury(
                 self.bus, delivery.shard, delivery.stream, lease, body,

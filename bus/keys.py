@@ -6,6 +6,7 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | key | type | life |
 |---|---|---|
 | `{p:s}:work:<name>` | stream, group `workers`: unfinished messages of a role | stream life |
+| `{p:s}:begun:<name>` | hash: entry → handlings that began and may never have ended | stream life |
 | `{p:s}:delayed:<name>` | sorted set: envelopes that wait for a retry, by due time | stream life |
 | `{p:s}:run:<id>` | hash: the run, its state, budget and joins | deadline + retention |
 | `{p:s}:journal:<id>` | list: committed steps in order | deadline + retention |
@@ -68,6 +69,10 @@ class Shard:
 
     def work(self, name: str) -> str:
         return self._key("work", name)
+
+    def begun(self, name: str) -> str:
+        """`begun_of` in end_run.lua knows it, too."""
+        return self._key("begun", name)
 
     def delayed(self, name: str) -> str:
         return self._key("delayed", name)

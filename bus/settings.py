@@ -62,7 +62,8 @@ class BusSettings(BaseModel):
     lease_seconds: float = Field(default=15.0, ge=0.2, le=3600)
     """A delivery whose worker is silent for this long is given to another worker."""
     max_attempts: int = Field(default=5, ge=1, le=100)
-    """Deliveries and retries of one message before it becomes a dead letter."""
+    """Failures of one message, handlings that raised or that their worker did not outlive, before
+    it becomes a dead letter. That a worker was drained or lost Redis is none."""
     max_runs: int = Field(default=10_000, ge=1)
     """Runs in flight per shard before admission answers `Overloaded`."""
     max_unrecorded: int = Field(default=100_000, ge=1)

@@ -72,9 +72,26 @@ local function rebase(stream, group)
   end
 end
 
+-- Handlings of an entry that began and of which nobody knows how they ended: a hash beside the work
+-- stream, entry id -> their delivery counts. An entry without a field was handled by its first
+-- delivery alone, if by any: the many that are delivered once cost nothing. See begin.lua.
+local function begun_of(stream)
+  return (string.gsub(stream, '}:work:', '}:begun:', 1))
+end
+
+-- The delivery counts that stand for an entry, without one of them.
+local function unresolved(begun, id, without)
+  local counts = {}
+  for count in string.gmatch(redis.call('HGET', begun, id) or '1', '%d+') do
+    if count ~= without then counts[#counts + 1] = count end
+  end
+  return counts
+end
+
 local function settle(stream, group, id)
   redis.call('XACK', stream, group, id)
   redis.call('XDEL', stream, id)
+  redis.call('HDEL', begun_of(stream), id)
 end
 
 -- Settle a message whose run is over. A run that ended in error can be woken by a replay of its

@@ -38,6 +38,9 @@ class Message:
     holder: tuple[str, int, str] | None = None
     """Worker, delivery count, entry."""
     deliveries: int = 0
+    begun: frozenset[int] = frozenset({1})
+    """Deliveries whose handling began, or may have, and of which nobody knows the end. The first is
+    taken for begun until somebody says otherwise."""
     letter: str = ""
     entry: tuple[int, int] = (0, 0)
     """Its last place on its stream."""
@@ -119,6 +122,7 @@ async def assert_same(
         pipe.xlen(shard.work(stream))
         pipe.xpending_range(shard.work(stream), GROUP, "-", "+", 1000)
         pipe.zcard(shard.delayed(stream))
+        pipe.hgetall(shard.begun(stream))
     pipe.zrange(shard.active, 0, -1)
     pipe.xrange(shard.dead)
     pipe.xrange(shard.trajectories)
@@ -142,6 +146,16 @@ async def assert_same(
             for each in next(answers)
         } == {each.holder for each in mine if each.place == "held"}
         assert next(answers) == sum(each.place == "delayed" for each in mine)
+        noted: dict[bytes, bytes] = next(answers)
+        on_server = {
+            entry.decode(): frozenset(map(int, counts.split())) for entry, counts in noted.items()
+        }
+        held = {each.holder[2]: each.begun for each in mine if each.holder is not None}
+        # Nothing is written of what was delivered once, and nothing is left of what is settled.
+        assert {entry: begun for entry, begun in held.items() if begun != {1}} == {
+            entry: begun for entry, begun in on_server.items() if begun != {1}
+        }
+        assert on_server.keys() <= held.keys()
     active = {run_id.decode() for run_id in next(answers)}
     assert active == {run.id for run in runs if run.state == "active"}
     letters = {f"0/{entry.decode()}" for entry, _ in next(answers)}

@@ -13,6 +13,7 @@ import pytest
 from bus import (
     Bus,
     BusSettings,
+    Consumer,
     Delivery,
     Finish,
     Inbox,
@@ -30,7 +31,7 @@ from bus import (
 )
 from bus.log_consumer import Entry
 from tests.bus.payloads import Note, admit, note
-from tests.bus.serving import ended, letters, serving, until
+from tests.bus.serving import ended, finishing, letters, serving, until
 
 SHARDS = 5
 
@@ -114,18 +115,38 @@ async def test_all_keys_of_a_script_call_carry_one_hash_tag(
                 await dead_letters.replay(bus, letter.id)
             for run_id in runs:
                 await ended(bus, run_id)
+            left = await left_and_taken_over(bus)
             doomed = await admit(bus, "nobody")
             await bus.cancel(doomed)
             await policies.publish(bus, "slm", "/adapter")
         for reader in readers:
             reader.drain()
         await asyncio.gather(*reading)
-    assert len(recorded) == 2 * len(runs) + 1
+    assert len(recorded) == 2 * len(runs) + len(left) + 1
     for name, keys in calls:
         assert len({tag(key) for key in keys}) == 1, f"{name} touches several slots: {keys}"
     everything = {path.name.removesuffix(".lua") for path in (files("bus") / "lua").iterdir()}
     included = {"end_run"}
     assert everything - included - {name for name, _ in calls} <= {"drop"}
+
+
+async def left_and_taken_over(bus: Bus) -> list[str]:
+    """Runs of several shards that one worker leaves in its hands, and another takes over."""
+    taken: list[str] = []
+
+    async def hold(delivery: Delivery) -> None:
+        taken.append(delivery.envelope.run_id)
+        await asyncio.Event().wait()
+
+    runs = [await admit(bus, "left") for _ in range(SHARDS)]
+    leaving = asyncio.create_task(Consumer(bus, ["left"], hold).run())
+    await until(lambda: len(taken) == len(runs), "all are in hand")
+    leaving.cancel()
+    await asyncio.gather(leaving, return_exceptions=True)
+    async with serving(bus, ["left"], finishing):
+        for run_id in runs:
+            await ended(bus, run_id)
+    return runs
 
 
 def test_a_run_stays_in_its_shard_and_runs_are_spread_over_all() -> None:

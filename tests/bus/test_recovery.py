@@ -184,7 +184,7 @@ async def test_a_message_that_kills_its_worker_is_buried_after_the_last_attempt(
         assert third.process.poll() is None, "the third worker lives"
     [letter] = await letters(bus)
     assert (letter.deliveries, letter.stream, letter.run_id) == (3, "planner", run_id)
-    assert "deliveries without an end: 2" in letter.reason
+    assert "handlings without an end: 2" in letter.reason
     state = await bus.run_state(run_id)
     assert (state.outcome, state.steps) == ("error", ())
 

@@ -108,7 +108,7 @@ class BusMachine(RuleBasedStateMachine):
     # Messages of the model and of the wire.
 
     def publish(self, message: Message) -> None:
-        message.place, message.holder = "queued", None
+        message.place, message.holder, message.begun = "queued", None, frozenset({1})
         self.queues[message.stream].append(message)
 
     def token(self, message: Message, worker: str, entry: str, count: int, body: bytes) -> Token:
@@ -301,10 +301,47 @@ class BusMachine(RuleBasedStateMachine):
 
     @precondition(_has_tokens)
     @rule(which=WHICH)
+    def a_worker_begins_to_handle_it(self, which: tuple[int, int]) -> None:
+        token = self.pick(which)
+        lease, message = token.delivery.lease, token.message
+        got = self.do(
+            scripts.call(
+                self.bus.redis, "begin",
+                [lease.stream, self.shard.begun(message.stream)],
+                [GROUP, lease.entry, lease.consumer, lease.count],
+            )
+        )  # fmt: skip
+        assert got == (len(message.begun - {lease.count}) if token.valid else -1)
+        if token.valid:
+            message.begun |= {lease.count}
+
+    @precondition(_has_tokens)
+    @rule(which=WHICH, let_go=st.booleans())
+    def a_worker_says_that_a_delivery_was_no_failure(
+        self, which: tuple[int, int], let_go: bool
+    ) -> None:
+        """One that is drained or cut off says so while it holds it; one that was frozen, later."""
+        token = self.pick(which)
+        lease, message = token.delivery.lease, token.message
+        got = self.do(
+            scripts.call(
+                self.bus.redis, "give_back",
+                [lease.stream, self.shard.begun(message.stream)],
+                [GROUP, lease.consumer, LEASE_MS, int(let_go), lease.entry, lease.count],
+            )
+        )  # fmt: skip
+        unfinished = message.holder is not None and message.holder[2] == lease.entry
+        assert got == int(unfinished)
+        if unfinished:
+            message.begun -= {lease.count}
+
+    @precondition(_has_tokens)
+    @rule(which=WHICH)
     def a_worker_puts_it_off(self, which: tuple[int, int]) -> None:
         token = self.pick(which)
         lease, message = token.delivery.lease, token.message
-        attempt = message.attempt + lease.count
+        # Its own handling fails; those before count where nobody said how they ended.
+        attempt = message.attempt + len(message.begun - {lease.count}) + 1
         again = token.delivery.envelope.model_copy(update={"attempt": attempt})
         got = self.do(
             scripts.call(
