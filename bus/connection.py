@@ -31,7 +31,7 @@ from redis.exceptions import (
 from bus import health, packing
 from bus.errors import BusUnavailable
 from bus.remedies import refused, remedy
-from bus.settings import BusSettings
+from bus.settings import BusSettings, tls_options
 
 log = structlog.get_logger("bus.connection")
 
@@ -69,6 +69,8 @@ class Connections:
 
     def __init__(self, settings: BusSettings, *, max_connections: int = 32) -> None:
         self.settings = settings
+        if not settings.checks_host:
+            log.warning("tls without a check of the host", redis=settings.safe_url)
         node = packing.Node()
         self.commands = Redis.from_pool(
             packing.pool(
@@ -139,6 +141,7 @@ def renewal_client(settings: BusSettings) -> redis.Redis:
         settings.redis_url,
         socket_timeout=max(1.0, settings.lease_seconds / 3),
         socket_connect_timeout=max(1.0, settings.lease_seconds / 3),
+        **tls_options(settings.redis_url),
     )
 
 

@@ -44,6 +44,8 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from bus.settings import tls_options
+
 _ELSEWHERE = re.compile(r"^(READONLY|UNBLOCKED|MASTERDOWN|LOADING|NOREPLICAS|CLUSTERDOWN)\b")
 
 
@@ -254,7 +256,7 @@ def pool(
     url: str, *, max_connections: int, wait_seconds: float, node: Node | None = None, **options: Any
 ) -> FairPool:
     """From a URL; what it says goes before the options."""
-    options |= parse_url(url)
+    options |= {**tls_options(url), **parse_url(url)}
     plain = options.pop("connection_class", Connection)
     return FairPool(
         connection_class=_PACKING.get(plain, _Tcp),

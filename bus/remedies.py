@@ -72,6 +72,11 @@ _REMEDIES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             "no machine has that name: mend the host in redis_url",
         ),
         (
+            r"[Hh]ostname mismatch|IP address mismatch",
+            "its certificate is another host's: say in redis_url a name that the certificate has,"
+            " or give the server one for this name",
+        ),
+        (
             r"certificate|\bSSL\b|\bTLS\b|WRONG_VERSION_NUMBER",
             "TLS failed: see the ssl_ options of redis_url; does the server speak TLS there?",
         ),

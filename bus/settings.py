@@ -42,6 +42,8 @@ _CHANGES = {
     "ssl_password": "redis-py's asyncio client takes no key file with a password",
 }  # fmt: skip
 """Why some options of redis-py are refused."""
+_YES, _NO = ("true", "t", "yes", "y", "on", "1"), ("false", "f", "no", "n", "off", "0")
+"""Of `ssl_check_hostname`. redis-py reads any other word as yes, and an empty one as no."""
 
 
 class BusSettings(BaseModel):
@@ -94,7 +96,13 @@ class BusSettings(BaseModel):
                 " port and db as numbers"
             )
         _refuse_options(url)
+        _refuse_unsaid_trust(url)
         return url
+
+    @property
+    def checks_host(self) -> bool:
+        """Whether a certificate must be of the host that was asked for. True without TLS, too."""
+        return _options(self.redis_url).get("ssl_check_hostname", "yes").lower() in _YES
 
     @property
     def safe_url(self) -> str:
@@ -106,6 +114,33 @@ class BusSettings(BaseModel):
     @property
     def lease_ms(self) -> int:
         return max(1, int(self.lease_seconds * 1000))
+
+
+def tls_options(url: str) -> dict[str, bool]:
+    """For each of redis-py's clients, which by themselves take a certificate of any host. What the
+    URL says goes before."""
+    return {"ssl_check_hostname": True} if urlsplit(url).scheme == "rediss" else {}
+
+
+def _options(url: str) -> dict[str, str]:
+    return dict(parse_qsl(urlsplit(url).query, keep_blank_values=True))
+
+
+def _refuse_unsaid_trust(url: str) -> None:
+    """Raises ValueError unless a URL that gives up the check of the host says so in words."""
+    options = _options(url)
+    check = options.get("ssl_check_hostname", "yes").lower()
+    if check not in _YES + _NO:
+        raise ValueError("has an ssl_check_hostname that is neither yes nor no")
+    trust = options.get("ssl_cert_reqs", "required")
+    if trust not in ("required", "optional", "none"):
+        raise ValueError("has an ssl_cert_reqs that is none of required, optional, none")
+    if trust == "none" and check in _YES:
+        raise ValueError(
+            "has ssl_cert_reqs=none, with which anybody on the way can be the server: name the"
+            " authority of its certificate (ssl_ca_certs=FILE) instead, or say"
+            " ssl_check_hostname=no beside it"
+        )
 
 
 def _refuse_options(url: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pydantic
 import pytest
-from redis.asyncio.connection import parse_url
+from redis.asyncio.connection import SSLConnection, parse_url
 
 from bus import BusSettings, packing
 from bus.settings import OPTIONS
@@ -101,6 +101,40 @@ def test_an_option_that_the_bus_does_not_know_the_effect_of_is_refused_with_the_
 ) -> None:
     with pytest.raises(pydantic.ValidationError, match=why):
         BusSettings(redis_url=f"redis://host/0?{option}")
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ("ssl_cert_reqs=none", "ssl_check_hostname=no beside it"),
+        ("ssl_cert_reqs=none&ssl_check_hostname=yes", "ssl_check_hostname=no beside it"),
+        ("ssl_check_hostname=", "neither yes nor no"),
+        ("ssl_check_hostname=never", "neither yes nor no"),
+        ("ssl_cert_reqs=", "none of required"),
+    ],
+)
+def test_the_check_of_a_certificate_is_given_up_in_words_alone(options: str, why: str) -> None:
+    with pytest.raises(pydantic.ValidationError, match=why):
+        BusSettings(redis_url=f"rediss://host/0?{options}")
+
+
+@pytest.mark.parametrize(
+    ("url", "checked"),
+    [
+        ("rediss://host/0", True),
+        ("rediss://host/0?ssl_ca_certs=/ca.pem&ssl_cert_reqs=required", True),
+        ("rediss://host/0?ssl_check_hostname=True", True),
+        ("rediss://host/0?ssl_check_hostname=No", False),
+        ("rediss://host/0?ssl_check_hostname=no&ssl_cert_reqs=none", False),
+    ],
+)
+def test_a_certificate_is_checked_for_its_host_unless_the_url_says_no(
+    url: str, checked: bool
+) -> None:
+    assert BusSettings(redis_url=url).checks_host is checked
+    connection = packing.pool(url, max_connections=1, wait_seconds=1).make_connection()
+    assert isinstance(connection, SSLConnection)
+    assert connection.ssl_context.check_hostname is checked
 
 
 def test_an_option_that_may_be_a_piece_of_a_password_is_not_repeated() -> None:

@@ -4,17 +4,20 @@ in turn."""
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import redis
 import trustme
 
-from bus import Bus
+from bus import Bus, BusUnavailable
+from bus.connection import renewal_client
 from runtime import jobs
 from runtime.config import Settings, load
-from runtime.errors import EXIT_UNREACHABLE
+from runtime.errors import EXIT_UNREACHABLE, Unreachable
 from tests.redis_process import running, tls_server
 from tests.runtime.conftest import Deployment
 
@@ -25,6 +28,8 @@ class Certificate(NamedTuple):
     authority: Path
     own: Path
     """Of localhost, with its key."""
+    of_another: Path
+    """Of a host of another name."""
 
 
 @pytest.fixture(scope="module")
@@ -32,27 +37,41 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     folder = tmp_path_factory.mktemp("tls")
     authority = trustme.CA()
     authority.cert_pem.write_to_path(folder / "authority.pem")
-    authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(
-        folder / "localhost.pem"
-    )
-    return Certificate(folder / "authority.pem", folder / "localhost.pem")
+    for name in ("localhost", "bus.example"):
+        authority.issue_cert(name).private_key_and_cert_chain_pem.write_to_path(
+            folder / f"{name}.pem"
+        )
+    names = ("authority", "localhost", "bus.example")
+    return Certificate(*(folder / f"{name}.pem" for name in names))
 
 
-@pytest.fixture
-def port(certificate: Certificate, tmp_path: Path) -> Iterator[int]:
-    """Of a server that talks to nobody without a certificate."""
+@contextmanager
+def serving(own: Path, authority: Path, folder: Path) -> Generator[int]:
+    """The port of a server that talks to nobody without a certificate."""
     binary = tls_server()
     if binary is None:
         pytest.skip("no TLS server on this machine (install redis-server)")
-    own = str(certificate.own)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
     options = [
-        "--tls-port", str(port), "--tls-cert-file", own, "--tls-key-file", own,
-        "--tls-ca-cert-file", str(certificate.authority), "--tls-auth-clients", "yes",
+        "--tls-port", str(port), "--tls-cert-file", str(own), "--tls-key-file", str(own),
+        "--tls-ca-cert-file", str(authority), "--tls-auth-clients", "yes",
     ]  # fmt: skip
-    with running(binary, tmp_path / "redis", *options):
+    with running(binary, folder, *options):
+        yield port
+
+
+@pytest.fixture
+def port(certificate: Certificate, tmp_path: Path) -> Iterator[int]:
+    with serving(certificate.own, certificate.authority, tmp_path / "redis") as port:
+        yield port
+
+
+@pytest.fixture
+def strange_port(certificate: Certificate, tmp_path: Path) -> Iterator[int]:
+    """The server at localhost shows a certificate of another host, by the same authority."""
+    with serving(certificate.of_another, certificate.authority, tmp_path / "redis") as port:
         yield port
 
 
@@ -60,18 +79,47 @@ def settings_of(port: int, *options: str) -> Settings:
     return load(redis_url=f"rediss://localhost:{port}/0?{'&'.join(options)}")
 
 
+def options_of(certificate: Certificate) -> tuple[str, ...]:
+    authority, own, _ = certificate
+    return f"ssl_ca_certs={authority}", f"ssl_certfile={own}", f"ssl_keyfile={own}"
+
+
 async def test_the_bus_and_its_jobs_heed_what_the_url_says_of_certificates(
     certificate: Certificate, port: int
 ) -> None:
-    authority, own = certificate
-    settings = settings_of(
-        port, f"ssl_ca_certs={authority}", f"ssl_certfile={own}", f"ssl_keyfile={own}"
-    )
+    settings = settings_of(port, *options_of(certificate))
     async with Bus(settings.bus) as bus:
         assert await bus.redis.ping()
+    with renewal_client(settings.bus) as keeper:
+        assert keeper.ping()
     queue = await jobs.connect(settings)
     assert await queue.ping()
     await queue.aclose(close_connection_pool=True)
+
+
+async def test_a_certificate_of_another_host_is_taken_by_no_client(
+    certificate: Certificate, strange_port: int
+) -> None:
+    settings = settings_of(strange_port, *options_of(certificate))
+    with pytest.raises(BusUnavailable, match="another host's"):
+        async with Bus(settings.bus):
+            pass
+    with renewal_client(settings.bus) as keeper, pytest.raises(redis.RedisError, match="mismatch"):
+        keeper.ping()
+    with pytest.raises(Unreachable, match="mismatch"):
+        await jobs.connect(settings)
+
+
+async def test_a_url_can_say_that_the_host_is_not_checked(
+    certificate: Certificate, strange_port: int
+) -> None:
+    for told in ("ssl_check_hostname=no", "ssl_check_hostname=no&ssl_cert_reqs=none"):
+        settings = settings_of(strange_port, *options_of(certificate), told)
+        assert not settings.bus.checks_host
+        async with Bus(settings.bus) as bus:
+            assert await bus.redis.ping()
+        with renewal_client(settings.bus) as keeper:
+            assert keeper.ping()
 
 
 def test_a_certificate_that_nobody_vouches_for_is_one_clear_error(
