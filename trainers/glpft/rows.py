@@ -11,6 +11,7 @@ from trainers.data.datasets import DataSet
 from trainers.data.examples import Example
 from trainers.errors import TrainingError
 from trainers.glpft.stages import Stage, is_in_part, is_validation
+from workers.engines.text.chat_prompt import as_plain_text
 from workers.engines.torch.loading import LoadedModel
 
 
@@ -80,7 +81,9 @@ def token_row(example: Example, model: LoadedModel) -> TokenRow:
     learned = [False] * len(ids)
     for span in example.target:
         if span.text:
-            piece = model.codec.encode(span.text, ids[-1])
+            # A data set's text may hold a control token, which nobody wrote as one.
+            text = as_plain_text(span.text, model.control_tokens)
+            piece = model.codec.encode(text, ids[-1])
             ids += piece
             learned += [span.learned] * len(piece)
     return TokenRow((*ids, end_of_turn(model)), (*learned, True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import jinja2
@@ -30,6 +30,13 @@ from workers.engines.settings import ModelSettings
 from workers.engines.text.chat_prompt import TextCodec, template_messages, template_tools
 from workers.engines.text.composition import COMPOSED_KEY, composed
 from workers.engines.text.sentencepiece import BLANK, BLANK_AT_BEGINNING_KEY, SentencePieceCodec
+from workers.engines.text.template_habits import (
+    EVERYTHING,
+    TemplateHabits,
+    TemplateRefuses,
+    habits_of,
+    suited,
+)
 from workers.engines.text.template_options import TemplateValue, unread_option
 
 if TYPE_CHECKING:
@@ -93,11 +100,13 @@ class LoadedGguf:
     control_tokens: tuple[str, ...]
     """The tokenizer's control tokens, longest first."""
     template_options: dict[str, TemplateValue] = field(default_factory=dict[str, TemplateValue])
+    habits: TemplateHabits = EVERYTHING
+    """What its chat template takes."""
 
     def render(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> str:
         """See `Loaded.render`."""
-        shaped: Any = template_messages(messages, self.control_tokens)
-        offered: Any = template_tools(tools)
+        shaped: Any = template_messages(suited(messages, self.habits), self.control_tokens)
+        offered: Any = template_tools(tools, self.control_tokens)
         try:
             made = self.formatter(messages=shaped, tools=offered, **self.template_options)
             return made.prompt
@@ -168,7 +177,7 @@ def load_gguf(settings: ModelSettings) -> LoadedGguf:
     except EngineError:
         llama.llama_model_free(model)
         raise
-    return LoadedGguf(
+    loaded = LoadedGguf(
         base=model_name(settings.model),
         weights_sha256=_metadata(model, WEIGHTS_KEY, 64),
         model=model,
@@ -187,6 +196,11 @@ def load_gguf(settings: ModelSettings) -> LoadedGguf:
         control_tokens=_control_tokens(vocab, codec, count),
         template_options=settings.template_options,
     )
+    try:
+        return replace(loaded, habits=habits_of(loaded.render))
+    except TemplateRefuses as error:
+        loaded.close()
+        raise unusable(settings.model, str(error)) from error
 
 
 def load_gguf_adapter(loaded: LoadedGguf, path: str) -> Any:

@@ -12,6 +12,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from pydantic import JsonValue
+
 from agents.records import JsonObject, Message, ToolSpec
 from agents.thinking import opens_thought
 
@@ -60,14 +62,14 @@ def template_messages(
 
     An assistant turn with `raw_text` goes in as that text alone: it already has the tool-call
     markup that the template would otherwise write anew. `control` are the tokenizer's control
-    tokens: in what a user or a tool says they are broken up by a space, or a question could end
-    its own turn and speak as the system.
+    tokens: in what a user, a tool or another model says they are broken up by a space, or a
+    question could end its own turn and speak as the system.
     """
     shaped: list[dict[str, object]] = []
     for message in messages:
         content = message.content
-        if message.role in ("user", "tool"):
-            content = _as_plain_text(content, control)
+        if message.role != "system":
+            content = as_plain_text(content, control)
         entry: dict[str, object] = {"role": message.role, "content": content}
         if message.raw_text is not None:
             entry["content"] = message.raw_text
@@ -76,7 +78,10 @@ def template_messages(
                 {
                     "id": call.id,
                     "type": "function",
-                    "function": {"name": call.name, "arguments": call.arguments or {}},
+                    "function": {
+                        "name": as_plain_text(call.name, control),
+                        "arguments": _plain_value(call.arguments or {}, control),
+                    },
                 }
                 for call in message.tool_calls
             ]
@@ -86,14 +91,30 @@ def template_messages(
     return shaped
 
 
-def _as_plain_text(text: str, control: Collection[str]) -> str:
+def as_plain_text(text: str, control: Collection[str]) -> str:
+    """The text without a control token: a space breaks each up."""
     for token in control:
         text = text.replace(token, f"{token[0]} {token[1:]}")
     return text
 
 
-def template_tools(tools: Sequence[ToolSpec]) -> list[JsonObject] | None:
-    """The offered tools in the shape that chat templates and endpoints read; `None` if none."""
+def _plain_value(value: JsonValue, control: Collection[str]) -> JsonValue:
+    """`as_plain_text` of every text in a JSON value, names of members included."""
+    if isinstance(value, str):
+        return as_plain_text(value, control)
+    if isinstance(value, dict):
+        return {
+            as_plain_text(key, control): _plain_value(inner, control)
+            for key, inner in value.items()
+        }
+    return [_plain_value(inner, control) for inner in value] if isinstance(value, list) else value
+
+
+def template_tools(
+    tools: Sequence[ToolSpec], control: Collection[str] = ()
+) -> list[JsonObject] | None:
+    """The offered tools in the shape that chat templates and endpoints read; `None` if none. What
+    they say comes from whoever wrote them: `control` as in `template_messages`."""
     if not tools:
         return None
     return [
@@ -101,8 +122,8 @@ def template_tools(tools: Sequence[ToolSpec]) -> list[JsonObject] | None:
             "type": "function",
             "function": {
                 "name": tool.name,
-                "description": tool.description,
-                "parameters": tool.parameters,
+                "description": as_plain_text(tool.description, control),
+                "parameters": _plain_value(tool.parameters, control),
             },
         }
         for tool in tools

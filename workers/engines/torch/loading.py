@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,13 @@ from workers.engines.local.model_files import (
 from workers.engines.protocol import EngineError
 from workers.engines.settings import ModelSettings
 from workers.engines.text.chat_prompt import TextCodec, template_messages, template_tools
+from workers.engines.text.template_habits import (
+    EVERYTHING,
+    TemplateHabits,
+    TemplateRefuses,
+    habits_of,
+    suited,
+)
 from workers.engines.text.template_options import TemplateValue, unread_option
 from workers.engines.text.tokenizer_codec import make_codec
 from workers.installation import how_to_install
@@ -50,13 +57,15 @@ class LoadedModel:
     control_tokens: tuple[str, ...]
     """The tokenizer's special tokens, longest first."""
     template_options: dict[str, TemplateValue] = field(default_factory=dict[str, TemplateValue])
+    habits: TemplateHabits = EVERYTHING
+    """What its chat template takes."""
 
     def render(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> str:
         """See `Loaded.render`."""
         try:
             rendered: Any = self.tokenizer.apply_chat_template(
-                template_messages(messages, self.control_tokens),
-                tools=template_tools(tools),
+                template_messages(suited(messages, self.habits), self.control_tokens),
+                tools=template_tools(tools, self.control_tokens),
                 add_generation_prompt=True,
                 tokenize=False,
                 **self.template_options,
@@ -136,7 +145,7 @@ def load_model(settings: ModelSettings) -> LoadedModel:
         )
     _check_template_options(tokenizer.chat_template, settings)
     _check_tokenizer(tokenizer.backend_tokenizer, int(model.config.vocab_size), settings.model)
-    return LoadedModel(
+    loaded_model = LoadedModel(
         base=model_name(settings.model),
         weights=BaseWeights(folder),
         model=model,
@@ -149,6 +158,10 @@ def load_model(settings: ModelSettings) -> LoadedModel:
         control_tokens=_control_tokens(tokenizer),
         template_options=settings.template_options,
     )
+    try:
+        return replace(loaded_model, habits=habits_of(loaded_model.render))
+    except TemplateRefuses as error:
+        raise unusable(settings.model, str(error)) from error
 
 
 def _check_template_options(template: str | dict[str, str], settings: ModelSettings) -> None:

@@ -1,0 +1,164 @@
+"""What a chat template refuses, tried when its model is loaded, and conversations that suit it.
+
+Some templates know no system turn (Gemma's), some want user and assistant to take turns and so no
+turn of a tool, some take one call at once (Llama 3's). What is refused is said in another way:
+
+- the system's text stands in front of the first user's turn;
+- a tool's answer is a user's turn;
+- a call is written into the assistant's text;
+- of several calls at once each has a turn of its own, with its answer behind it.
+
+A template that leaves a call or a tool's answer out counts as one that refuses it. One that leaves
+the system's text out does so on purpose: its model was trained without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from agents.records import Message, ToolCall, ToolSpec
+from workers.engines.text.tool_markup import write_tool_call
+
+Render = Callable[[Sequence[Message], Sequence[ToolSpec]], str]
+
+
+@dataclass(frozen=True)
+class TemplateHabits:
+    """What a template takes."""
+
+    system: bool = True
+    tool_turns: bool = True
+    calls: bool = True
+    """In a field of their own. A local model's turns have theirs in their text (`raw_text`)."""
+    calls_at_once: bool = True
+
+
+EVERYTHING = TemplateHabits()
+
+
+class TemplateRefuses(Exception):
+    """A template takes not even a question, or no form of a conversation that roles hold."""
+
+
+_SYSTEM = Message(role="system", content="Rules xq1.")
+_ASKED = Message(role="user", content="Question xq2?")
+_TOOL = ToolSpec(
+    name="look_up",
+    description="Looks a word up.",
+    parameters={"type": "object", "properties": {"word": {"type": "string"}}},
+)
+_CALLS = tuple(
+    ToolCall(id=f"call{n:05}", name=_TOOL.name, arguments={"word": f"xq{n}"}) for n in (3, 4)
+)
+_SEEN = tuple(
+    Message(role="tool", content=f"Found yq{n}.", tool_call_id=f"call{n:05}") for n in (3, 4)
+)
+
+
+def habits_of(render: Render) -> TemplateHabits:
+    """Try the template. Raises `TemplateRefuses`."""
+    refusal = _refusal(render, [_ASKED], "xq2")
+    if refusal is not None:
+        raise TemplateRefuses(f"its chat template refuses a question alone: {refusal}")
+    one, both = (Message(role="assistant", tool_calls=calls) for calls in (_CALLS[:1], _CALLS))
+    written = Message(role="assistant", raw_text=write_tool_call(_TOOL.name, {"word": "xq3"}))
+    takes_turns = _refusal(render, [_ASKED, written, _SEEN[0]], "xq3", "yq3") is None
+    seen = _SEEN if takes_turns else tuple(_told(message) for message in _SEEN)
+    calls = _refusal(render, [_ASKED, one, seen[0]], "xq3", "yq3") is None
+    at_once = _refusal(render, [_ASKED, both, *seen], "xq3", "xq4", "yq3", "yq4") is None
+    habits = TemplateHabits(
+        system=_refusal(render, [_SYSTEM, _ASKED], "xq2") is None,
+        tool_turns=takes_turns,
+        calls=calls,
+        # Written into the text, or told by a user in one turn, there is nothing to count.
+        calls_at_once=at_once or not calls,
+    )
+    whole = suited([_SYSTEM, _ASKED, both, *_SEEN], habits)
+    refusal = _refusal(render, whole, "xq2", "yq3", "yq4")
+    if refusal is not None:
+        raise TemplateRefuses(
+            f"its chat template takes no conversation with a tool's answer in any form: {refusal}"
+        )
+    return habits
+
+
+def _refusal(render: Render, messages: Sequence[Message], *told: str) -> str | None:
+    """Why a template does not say these words of a conversation; None if it does."""
+    tools = [_TOOL] if any(message.tool_calls for message in messages) else []
+    try:
+        rendered = render(messages, tools)
+    except Exception as error:  # noqa: BLE001 - a template from outside raises what it likes
+        return str(error) or type(error).__name__
+    left_out = next((word for word in told if word not in rendered), None)
+    return None if left_out is None else "it leaves out a part of what it is given"
+
+
+def suited(messages: Sequence[Message], habits: TemplateHabits) -> list[Message]:
+    """The conversation in a form that such a template takes."""
+    shaped = list(messages)
+    if not habits.calls_at_once:
+        shaped = _one_call_each(shaped)
+    if not habits.calls:
+        shaped = [_with_calls_written(message) for message in shaped]
+    if not habits.tool_turns:
+        shaped = _one_user_turn([_told(message) for message in shaped])
+    return shaped if habits.system else _without_system(shaped)
+
+
+def _one_call_each(messages: Sequence[Message]) -> list[Message]:
+    shaped: list[Message] = []
+    answers = {m.tool_call_id: m for m in messages if m.role == "tool" and m.tool_call_id}
+    placed: set[str] = set()
+    for message in messages:
+        # With its text as it was written there are no calls for the template to count.
+        if len(message.tool_calls) > 1 and message.raw_text is None:
+            for place, call in enumerate(message.tool_calls):
+                content = message.content if place == 0 else ""
+                shaped.append(Message(role="assistant", content=content, tool_calls=(call,)))
+                if call.id in answers:
+                    shaped.append(answers[call.id])
+                    placed.add(call.id)
+        elif message.role != "tool" or message.tool_call_id not in placed:
+            shaped.append(message)
+    return shaped
+
+
+def _with_calls_written(message: Message) -> Message:
+    if not message.tool_calls or message.raw_text is not None:
+        return message
+    calls = [write_tool_call(call.name, call.arguments or {}) for call in message.tool_calls]
+    content = "\n".join(filter(None, [message.content, *calls]))
+    return Message(role="assistant", content=content)
+
+
+def _told(message: Message) -> Message:
+    """A tool's answer as a user tells it."""
+    if message.role != "tool":
+        return message
+    return Message(role="user", content=f"Tool result: {message.content}")
+
+
+def _one_user_turn(messages: Sequence[Message]) -> list[Message]:
+    """What users say one behind the other as one turn."""
+    shaped: list[Message] = []
+    for message in messages:
+        if shaped and shaped[-1].role == message.role == "user":
+            content = f"{shaped[-1].content}\n{message.content}"
+            shaped[-1] = Message(role="user", content=content)
+        else:
+            shaped.append(message)
+    return shaped
+
+
+def _without_system(messages: Sequence[Message]) -> list[Message]:
+    texts = [message.content for message in messages if message.role == "system"]
+    shaped = [message for message in messages if message.role != "system"]
+    if not texts:
+        return shaped
+    for place, message in enumerate(shaped):
+        if message.role == "user":
+            content = "\n\n".join([*texts, message.content])
+            shaped[place] = message.model_copy(update={"content": content})
+            return shaped
+    return [Message(role="user", content="\n\n".join(texts)), *shaped]
