@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.checkers.numeric import gold_readings
+from bench.checkers.numeric import gold_number
 from bench.errors import DataError, UsageError
 
 MAX_FILE_BYTES = 1024**3
@@ -69,7 +69,7 @@ def _parse(number: int, raw: bytes) -> Prediction:
             raise ValueError(f"`{name}` is missing (the line has {found})")
     prediction = None if row["prediction"] is None else _text("prediction", row["prediction"])
     gold = _text("gold", row["gold"])
-    gold_readings(gold)
+    gold_number(gold)
     return Prediction(number, prediction, gold)
 
 

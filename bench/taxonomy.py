@@ -15,7 +15,7 @@ from agents.equations import first_wrong
 from agents.records import Outcome, Step, Trajectory
 from bench.checkers import PRIMARY
 from bench.checkers.numbers import clean, find_numbers, last_number
-from bench.checkers.numeric import every_box, gold_readings
+from bench.checkers.numeric import every_box, gold_number
 
 
 class Class(StrEnum):
@@ -173,7 +173,10 @@ def classify(
 
 def _gold_is_there(prediction: str, gold: str) -> bool:
     """Whether the gold number is the last number of the text, or stands in any box."""
-    wanted = gold_readings(gold)
+    number = gold_number(gold)
+    if number is None:
+        return False
+    wanted = number.readings
     last = last_number(clean(prediction))
     if last is not None and last.readings & wanted:
         return True

@@ -12,13 +12,15 @@ from typing import Self
 from agents.records import Trajectory
 from bench.checkers import delegate, lm_eval, numeric
 from bench.judgement import Judgement, Question, prediction_of
+from workers.judging.expressions import same
 from workers.judging.math_verify import MathVerifier
 
 CHECKERS = ("numeric", "strict", "flexible", "math_verify", "delegate")
 PRIMARY = "numeric"
 
 DESCRIPTIONS = {
-    "numeric": "last \\boxed{}, else last number, compared as an exact number (primary)",
+    "numeric": "last \\boxed{}, else #### or what “the answer is”, else last number; compared as "
+    "an exact number, and where the gold answer is none as an expression (primary)",
     "strict": "lm-eval strict-match: the first “#### number”, compared as text",
     "flexible": "lm-eval flexible-extract: the last number-like text, compared as text",
     "math_verify": "Math-Verify: LaTeX and expression patterns, compared by SymPy",
@@ -72,12 +74,15 @@ class Scorer:
         self._math_verify.start()
 
     def score(self, prediction: str | None, gold: str) -> Score:
-        """Verdicts on one prediction. Raises ValueError when the gold answer is no number."""
+        """Verdicts on one prediction. Raises ValueError when the gold answer says nothing."""
         text = prediction or ""
         final = numeric.final_part(gold)
         extraction = numeric.extract(text)
+        wanted = numeric.gold_number(gold)
         verdicts = Verdicts(
-            numeric=numeric.check_extracted(extraction, gold),
+            numeric=numeric.answers(extraction, wanted)
+            if wanted is not None
+            else same(extraction.expression, final, self._math_verify),
             strict=lm_eval.strict(text, gold),
             flexible=lm_eval.flexible(text, gold),
             math_verify=self._math_verify.check(text, final),

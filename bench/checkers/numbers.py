@@ -2,7 +2,8 @@
 
 `find_numbers` reads running text, LaTeX included, and gives every number as a fraction: commas
 and thin spaces in thousands, signs, currency, percent, `\\frac`, mixed numbers, powers of ten.
-Values are exact (`Fraction`), so 18.00 is 18 and 0.333 is not 1/3.
+Values are exact (`Fraction`), so 18.00 is 18 and 0.333 is not 1/3. A date, a version, the end of a
+range and what an inequality bounds are recognised, and have no value.
 
 The text is hostile: every pattern is linear, and a number of more than `MAX_DIGITS` digits has
 no value instead of costing quadratic time.
@@ -15,7 +16,13 @@ from collections import deque
 from dataclasses import dataclass
 from fractions import Fraction
 
-from agents.answers import SCALES, VULGAR_FRACTIONS
+from agents.answers import SCALES
+from bench.checkers.spelling import clean
+
+__all__ = [
+    "MAX_DIGITS", "RELATION", "SUM_OF_UNKNOWNS", "Number", "clean", "exact", "find_numbers",
+    "last_number",
+]  # fmt: skip
 
 MAX_DIGITS = 120
 """More digits than any answer has; far below Python's limit for parsing integers (4,300)."""
@@ -33,6 +40,10 @@ class Number:
     start: int
     end: int
     text: str
+    around: str = ""
+    """What may be its unit: a sign of currency before it, and what stands behind it."""
+    also: frozenset[Fraction] = frozenset()
+    """What else it may stand for: 2 of `2 dozen`, 2.5 (hours) of `2 hours 30 minutes`."""
 
     @property
     def readings(self) -> frozenset[Fraction]:
@@ -41,82 +52,32 @@ class Number:
             return frozenset()
         if self.percent:
             return frozenset({self.value, self.value / 100})
-        return frozenset({self.value})
+        return frozenset({self.value}) | self.also
 
 
-_CHARACTERS = {
-    **{0xFF10 + digit: str(digit) for digit in range(10)},
-    0xFF0C: ",",
-    0xFF0E: ".",
-    0xFF05: "%",
-    0xFF04: "$",
-    0xFF0B: "+",
-    0xFF1D: "=",
-    0x2212: "-",
-    0xFE63: "-",
-    0xFF0D: "-",
-    0x2013: "-",
-    0x2010: "-",
-    0x2011: "-",
-    0x20AC: "$",
-    0x00A3: "$",
-    0x20B9: "$",
-    0x00A5: "$",
-    0x00B0: " ",
-    0x2044: "/",
-    0x00B7: "×",
-    0x22C5: "×",
-    0x200B: "",
-    0x2060: "",
-    0xFEFF: "",
-}
-_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+_SCALES = {
+    **SCALES, "dozen": 12, "hundred": 100, "lakh": 10**5, "lakhs": 10**5, "crore": 10**7,
+    "crores": 10**7, "mil": 10**6,
+}  # fmt: skip
+_HAN_SCALES = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
+_SHORT_SCALES = {"k": 10**3, "m": 10**6, "mn": 10**6, "b": 10**9, "bn": 10**9, "t": 10**12}
+"""Behind an amount of money: elsewhere they are units."""
 
-_WRAPPER = re.compile(
-    r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mathsf|operatorname|mbox|boldsymbol)"
-    r"\s*\{([^{}]*)\}"
-)
-_SUBSTITUTIONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (r"\{,\}|\\text\{,\}", ","),
-        (r"\\!", ""),
-        (r"(?<=[0-9])(?:\\[,;: ]|[\u00a0\u202f\u2009\u2007])(?=[0-9]{3}(?![0-9]))", ","),
-        # "70 000", but not "7 250": only noughts are surely a group.
-        (r"(?<=[0-9]) (?=000(?![0-9]))", ","),
-        (r"\\(?:left|right|displaystyle|bf|it)(?![A-Za-z])", ""),
-        (r"\\(?:dfrac|tfrac|cfrac)(?![A-Za-z])", r"\\frac"),
-        (r"\\(?:times|cdot)(?![A-Za-z])", "×"),
-        (r"\\(?:approx|simeq)(?![A-Za-z])", "≈"),
-        (r"\^\s*(?:\{\s*)?\\circ\s*\}?", " "),
-        (r"\\(?:quad|qquad|enspace)(?![A-Za-z])", " "),
-        (r"\\\$", "$"),
-        (r"\\%", "%"),
-        (r"\\(?:euro|pounds)(?![A-Za-z])", "$"),
-        (r"\\[()\[\]]", " "),
-        (r"\\[,;: ]|~|[\u00a0\u202f\u2009\u2007]", " "),
-        (r"(?<![A-Za-z])(?:USD|EUR|GBP|CAD|AUD|INR|Rs\.?)\s{0,3}(?=[-+0-9.])", "$"),
-    )
-)
-_SUPERSCRIPT_RUN = re.compile(r"([0-9A-Za-z)])([⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4})")
-# The exponent of a unit or a variable (m^2, x^{2}) is no number of its own.
-_LETTER_EXPONENT = re.compile(r"([A-Za-z])[ ]?\^[ ]?(?:\{[ ]?-?[0-9]{1,3}[ ]?\}|-?[0-9]{1,3})")
-_WORD_EXPONENT = re.compile(r"\^\s?\{?\s?(?:st|nd|rd|th)\s?\}?")
-
-_BLANKS = re.compile(r"[ \t]{2,}")
-
-_PLAIN = r"(?:[0-9]{1,3}(?:,[0-9]{2,3}){0,60},[0-9]{3}(?![0-9])|[0-9]+)(?:\.[0-9]+)?"
+_PLAIN = r"(?:[0-9]{1,3}(?:,[0-9]{2,3}){0,12},[0-9]{3}(?![0-9])|[0-9]+)(?:\.[0-9]+)?"
 _NUM = rf"(?:{_PLAIN}|(?<!\.)\.[0-9]+)"
 _TOKEN = re.compile(
     rf"""
     (?<![A-Za-z0-9_]) (?<![0-9]\.)
     (?:
-      (?:(?P<whole>{_PLAIN})[ ]?)?
+      (?P<compound>[0-9]+(?:[./][0-9]+){{2,}}|[0-9]+(?::[0-9]+){{2,}}|[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})
+    | (?:(?P<whole>{_PLAIN})[ ]?)?
         \\frac[ ]?(?:\{{[ ]?(?P<up>-?[ ]?{_NUM})[ ]?\}}|(?P<up1>[0-9]))
               [ ]?(?:\{{[ ]?(?P<down>-?[ ]?{_NUM})[ ]?\}}|(?P<down1>[0-9]))
     | (?P<mixed>[0-9]+)(?:[ ]and)?[ ](?P<mixed_up>[0-9]+)[ ]?/[ ]?(?P<mixed_down>[0-9]+)(?![0-9/])
     | (?<!/)(?P<over>{_NUM})[ ]?/[ ]?(?P<under>{_PLAIN})(?![0-9/])
     | (?P<hour>[0-9]{{1,2}}):(?P<minute>[0-5][0-9])(?![0-9:])
+    | (?P<first>[0-9]+):(?P<second>[0-9]+)(?![0-9:])
+    | (?P<periodic>(?:[0-9]+)?\.[0-9]*)\\(?:overline|bar|dot)[ ]?\{{[ ]?(?P<period>[0-9]+)[ ]?\}}
     | (?P<mantissa>{_NUM})[ ]?[×*x][ ]?10[ ]?\^[ ]?
         (?:\{{[ ]?(?P<ten>-?[0-9]+)[ ]?\}}|(?P<ten1>-?[0-9]+))
     | (?P<base>{_NUM})[ ]?\^[ ]?(?:\{{[ ]?(?P<power>-?[0-9]+)[ ]?\}}|(?P<power1>-?[0-9]+))
@@ -127,29 +88,39 @@ _TOKEN = re.compile(
 )
 _AFTER = re.compile(
     r"(?:[ ]?\$)?[ ]{0,2}(?:(?P<percent>%|percent\b|per cent\b)"
-    rf"|(?P<scale>{'|'.join(SCALES)})\b)",
+    rf"|(?P<scale>{'|'.join(sorted(_SCALES, key=len, reverse=True))})\b"
+    rf"|(?P<han>[{''.join(_HAN_SCALES)}]))",
     re.IGNORECASE,
 )
-_K = re.compile(r"[kK](?![A-Za-z0-9])")
-_NEGATIVE_WORD = re.compile(r"\bnegative[ ]{1,3}\$?[ ]?$", re.IGNORECASE)
-
-
-def clean(text: str) -> str:
-    """The text with LaTeX spacing, currency and look-alike characters made plain."""
-    text = text.translate(_CHARACTERS)
-    text = _SUPERSCRIPT_RUN.sub(lambda m: f"{m[1]}^{m[2].translate(_SUPERSCRIPTS)}", text)
-    for sign, plain in VULGAR_FRACTIONS.items():
-        if sign in text:
-            text = re.sub(rf"(?<=[0-9])[ ]?{sign}", f" {plain}", text).replace(sign, plain)
-    for pattern, replacement in _SUBSTITUTIONS:
-        text = pattern.sub(replacement, text)
-    for _ in range(3):
-        unwrapped = _WRAPPER.sub(r" \1 ", text)
-        if unwrapped == text:
-            break
-        text = unwrapped
-    text = _BLANKS.sub(" ", _WORD_EXPONENT.sub(" ", text))
-    return _LETTER_EXPONENT.sub(r"\1", text)
+_SHORT_SCALE = re.compile(
+    rf"(?P<sign>{'|'.join(sorted(_SHORT_SCALES, key=len, reverse=True))})(?![A-Za-z0-9])",
+    re.IGNORECASE,
+)
+_NEGATIVE_WORD = re.compile(
+    r"(?:\bnegative|(?:^|[\n:=(]|\b(?:is|are|be|was|equals?|to|of|by|get|gets|got|gives|answer|result)\b)"
+    r"[ ]{0,3}\bminus)[ ]{1,3}\$?[ ]?$",
+    re.IGNORECASE,
+)
+RELATION = r"(?:[<>≤≥≠⩽⩾]=?|!=|\\(?:leq?|geq?|lt|gt|neq?|leqslant|geqslant)(?![A-Za-z]))"
+_BOUND = re.compile(rf"[A-Za-z0-9)}}\]]\s?{RELATION}\s?-?\$?\s?$")
+_BOUNDS = re.compile(rf"\s?{RELATION}\s?[-A-Za-z0-9\\(]")
+_RANGE = re.compile(r"(?P<lead>\b[A-Za-z]{1,20} )?-?\$?[0-9][0-9.,]{0,30}%? to -?\$?$")
+_SECOND_OF_TWO = re.compile(
+    r"(?<![A-Za-z])([a-z])\s?=\s?-?[0-9./]{1,20}\s?(?:,|;|and|or)\s?(?!\1)[a-z]\s?=\s?-?$"
+)
+_BETWEEN = re.compile(r"\bbetween -?\$?[0-9][0-9.,]{0,30}%? and -?\$?$", re.IGNORECASE)
+_COMES_FROM = frozenset({"from", "by"})
+_PLUS_OR_MINUS = re.compile(r"(?:\\pm|\+/-|\+-)\s?\$?\s?$")
+_UNIT_CHARS = 40
+_NO_UNIT = re.compile(r"[\n.,;:!?(=]|\b(?:and|or|for|with|from|because|which|so|to|than|of)\b")
+_BEFORE = 90
+"""Characters before a number in which its sign and what it is part of are looked for."""
+SUM_OF_UNKNOWNS = re.compile(
+    r"(?<![A-Za-z\\])(?:[0-9]\s?[xyzbcknpqtuvw]|[a-fi-kn-z]\s?[-+^*/×]|[-+*/×]\s?[a-fi-kn-z])"
+    r"(?![A-Za-z])"
+)
+"""An expression with a variable: what equals it is the side of an equation, and no answer."""
+_PART = re.compile(r"[,;\n]|\b(?:so|then|thus|and|or)\b")
 
 
 def find_numbers(cleaned: str) -> list[Number]:
@@ -175,24 +146,55 @@ def _number(text: str, match: re.Match[str]) -> Number:
     value = _value(match)
     start, end = match.span()
     percent = False
+    also: set[Fraction] = set()
     after = _AFTER.match(text, end)
     if after:
         end = after.end()
         if after["percent"]:
             percent = True
+        elif value is not None and after["scale"]:
+            if after["scale"].lower() == "dozen":
+                # "How many dozen?" is answered by "2 dozen" as well.
+                also.add(value)
+            value *= _SCALES[after["scale"].lower()]
         elif value is not None:
-            value *= SCALES[after["scale"].lower()]
-    elif value is not None and _K.match(text, end) and _after_currency(text, start):
+            value *= _HAN_SCALES[after["han"]]
+    elif value is not None and _after_currency(text, start):
         # "$70k"; without the currency a K is as likely a unit.
-        value, end = value * 1000, end + 1
+        short = _SHORT_SCALE.match(text, end)
+        if short:
+            value, end = value * _SHORT_SCALES[short["sign"].lower()], short.end()
     shown = text[start:end]
-    if value is not None and _is_negative(text, start):
-        value, shown = -value, f"-{shown}"
-    return Number(value, percent, start, end, shown)
+    before = text[max(0, start - _BEFORE) : start]
+    if _is_part(before) or _BOUNDS.match(text, end):
+        value = None
+    elif value is not None and _is_negative(before):
+        value, shown, also = -value, f"-{shown}", {-each for each in also}
+    around = f"{'$' if _after_currency(text, start) else ''} {text[end : end + _UNIT_CHARS]}"
+    return Number(value, percent, start, end, shown, _NO_UNIT.split(around)[0], frozenset(also))
+
+
+def _is_part(before: str) -> bool:
+    """Whether what stands before a number says that it is no value by itself: the end of a range,
+    a bound, one of two signs, a side of an equation with unknowns."""
+    if _PLUS_OR_MINUS.search(before) or _BOUND.search(before) or _BETWEEN.search(before):
+        return True
+    if _SECOND_OF_TWO.search(before):
+        return True
+    spans = _RANGE.search(before)
+    if spans is not None:
+        # "It falls from 4 to -6" says what it is in the end.
+        return (spans["lead"] or "").strip().lower() not in _COMES_FROM
+    left = before.rstrip(" -$")
+    if not left.endswith("="):
+        return False
+    return SUM_OF_UNKNOWNS.search(_PART.split(left[:-1])[-1]) is not None
 
 
 def _value(match: re.Match[str]) -> Fraction | None:
     group = match.groupdict()
+    if group["compound"] is not None:
+        return None
     if group["plain"] is not None:
         return _scaled(group["plain"], group["exponent"] or "0")
     if group["up"] is not None or group["up1"] is not None:
@@ -209,9 +211,23 @@ def _value(match: re.Match[str]) -> Fraction | None:
     if group["hour"] is not None:
         # A full hour is the number of that hour; 3:30 is no number.
         return Fraction(int(group["hour"])) if group["minute"] == "00" else None
+    if group["first"] is not None:
+        return _ratio(group["first"], group["second"])
+    if group["periodic"] is not None:
+        return periodic(group["periodic"], group["period"])
     if group["mantissa"] is not None:
         return _scaled(group["mantissa"], group["ten"] or group["ten1"])
     return _power(group["base"], group["power"] or group["power1"])
+
+
+def periodic(head: str, period: str) -> Fraction | None:
+    """`0.1` and `6` of 0.1666…; None when it is absurdly long."""
+    if len(head) + len(period) > MAX_DIGITS:
+        return None
+    whole, _, places = head.partition(".")
+    scale = 10 ** len(places)
+    known = Fraction(int(f"{whole}{places}" or "0"), scale)
+    return known + Fraction(int(period), (10 ** len(period) - 1) * scale)
 
 
 def _ratio(up: str, down: str) -> Fraction | None:
@@ -241,9 +257,8 @@ def _after_currency(text: str, start: int) -> bool:
     return text[max(0, start - 2) : start].rstrip(" ").endswith("$")
 
 
-def _is_negative(text: str, start: int) -> bool:
-    """Whether a minus before `start` is a sign and not a subtraction, a range or a bullet."""
-    before = text[max(0, start - 24) : start]
+def _is_negative(before: str) -> bool:
+    """Whether a minus at the end of this is a sign and not a subtraction or a bullet."""
     if _NEGATIVE_WORD.search(before):
         return True
     stripped = before.rstrip(" ")

@@ -1,4 +1,5 @@
-"""The primary checker: the last `\\boxed{}`, else the last number, compared as an exact number.
+"""The primary checker: the answer that a text states (`stated`), compared as an exact number; and
+where the gold answer is none, as an expression.
 
 A box wins over everything after it ("\\boxed{21} years old in 3 years" is 21). A box that holds
 nothing, or only a placeholder, is not an answer: the next box before it counts, or the text. A
@@ -9,12 +10,25 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
-from bench.checkers.numbers import Number, clean, find_numbers, last_number
+from bench.checkers.number_words import leading_number
+from bench.checkers.numbers import (
+    RELATION,
+    SUM_OF_UNKNOWNS,
+    Number,
+    clean,
+    find_numbers,
+    last_number,
+)
+from bench.checkers.stated import every_box, stated
+from workers.judging.units import measured_alike
+
+__all__ = [
+    "Extraction", "answers", "check", "every_box", "extract", "final_part", "gold_number",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -25,16 +39,10 @@ class Extraction:
     where: Literal["box", "text", "none"]
     shown: str
     """The answer as it was written, for people; empty when there is none."""
+    expression: str
+    """The answer as it is compared with a gold one that is no number; empty when there is none."""
 
 
-# A backspace stands for JSON that was unescaped once too often ("\\boxed" read as "\\b" + "oxed").
-_BOX = re.compile(r"(?:\\(?:boxed|fbox)|\x08oxed|(?<![A-Za-z\\])boxed)\s{0,3}")
-_BARE = re.compile(r"-?\$?[0-9][0-9,]{0,40}(?:\.[0-9]{1,40})?")
-_PLACEHOLDER = re.compile(
-    r"(?:[\s$_.…?\-~#]|\\(?:ldots|dots|cdots|square|boxed|phantom|quad)(?![A-Za-z])|[{}]"
-    r"|(?:your|the|final|numeric(?:al)?|numerical|answer|result|value|number|here)\b)*",
-    re.IGNORECASE,
-)
 _SPACED_THOUSANDS = re.compile(r"(?<![0-9.,])([0-9]{1,3}(?: [0-9]{3})+)(?![0-9])")
 _LEADING_MINUS = re.compile(r"^\s*-\s+")
 _OPERATOR = re.compile(r"[+*×÷^√/]|\\[A-Za-z]")
@@ -44,48 +52,100 @@ _PER = re.compile(
     r"(?:(?<=[A-Za-z]{2})\s?/\s?(?=[A-Za-z])|(?:(?<=[A-Za-z])\s?|(?<=\$)\s{0,3})/\s?(?=[A-Za-z]{2})"
     r"|(?<=\b[mglL])\s?/\s?(?=[smhlL]\b))(?!\s?[xyz]\b)"
 )
-_VARIABLE = re.compile(r"\s?[xyz]\b")
+_UNIT_LETTERS = "mglLshKNJWVACF"
+_VARIABLE = re.compile(
+    rf"(?:^|[^A-Za-z\\'])(?![{_UNIT_LETTERS}aA](?![A-Za-z]))[A-Za-z](?![A-Za-z'])"
+)
+_BOUND = re.compile(RELATION)
+_FACTORIAL = re.compile(r"[0-9)}]\s?!")
 _PREPOSITION = re.compile(
     r"\b(?:in|per|for|after|of|over|from|every|each|on|at|by|within|during|with|among|between)\b",
     re.IGNORECASE,
 )
-MAX_BOXES = 50
-"""How many boxes from the end are looked at for one that holds something."""
-
-MAX_BOX = 2_000
-"""Characters of a box that are read; a longer one is no answer to a word problem."""
+_DURATION = re.compile(
+    r"\s*(?P<many>[0-9]{1,6})\s?(?P<unit>[A-Za-z]{1,8})\.?,?\s?(?:and\s)?"
+    r"(?P<few>[0-9]{1,6})\s?(?P<part>[A-Za-z]{1,8})\b\.?\s*"
+)
+_PARTS: dict[tuple[str, str], int] = {
+    ("hour", "minute"): 60, ("minute", "second"): 60, ("day", "hour"): 24, ("week", "day"): 7,
+    ("year", "month"): 12, ("foot", "inch"): 12, ("pound", "ounce"): 16, ("dollar", "cent"): 100,
+    ("meter", "centimeter"): 100, ("kilometer", "meter"): 1000, ("kilogram", "gram"): 1000,
+}  # fmt: skip
+_UNITS = {
+    "h": "hour", "hr": "hour", "hrs": "hour", "hours": "hour", "m": "minute", "min": "minute",
+    "mins": "minute", "minutes": "minute", "s": "second", "sec": "second", "secs": "second",
+    "seconds": "second", "days": "day", "d": "day", "weeks": "week", "years": "year",
+    "months": "month", "feet": "foot", "ft": "foot", "in": "inch", "inches": "inch",
+    "pounds": "pound", "lb": "pound", "lbs": "pound", "ounces": "ounce", "oz": "ounce",
+    "dollars": "dollar", "cents": "cent", "meters": "meter", "cm": "centimeter",
+    "centimeters": "centimeter", "km": "kilometer", "kilometers": "kilometer", "kg": "kilogram",
+    "kilograms": "kilogram", "g": "gram", "grams": "gram",
+}  # fmt: skip
+_MATHEMATICS = re.compile(
+    r"\$\$?([^$]{1,2000})\$|\\\((.{1,2000}?)\\\)|\\\[(.{1,2000}?)\\\]", re.DOTALL
+)
+_CALCULATES = re.compile(r"\s?(?:[-+*/×÷^]|\\div)\s?[-$(\\]?\s?[0-9(\\]")
+_SEVERAL = re.compile(r"\s?(?:[A-Za-z]{1,20}\s)?(?:,|and|or|&)\s?\$?-?$")
+# A sum in brackets is a bookkeeper's negative one.
+_OWED = re.compile(r"\s{0,9}\(\s?\$\s?[0-9][0-9,.]{0,40}\)\s{0,9}")
+_FILLER = re.compile(r"[^\d\n]{0,60}")
+MAX_EXPRESSION = 2_000
+"""Characters of an answer that are compared as an expression."""
+_WORDS = 4
+"""Between "the answer is" and its number: "a total of about"."""
 
 
 def extract(prediction: str) -> Extraction:
     """The answer of a prediction. Never raises, whatever the text is."""
-    for content in _boxes_from_the_end(prediction):
-        if _PLACEHOLDER.fullmatch(content):
-            continue
-        return Extraction(_number_of_box(content), "box", " ".join(content.split()))
-    number = last_number(clean(prediction))
-    if number is None:
-        return Extraction(None, "none", "")
-    return Extraction(number, "text", number.text.strip())
+    expression = ""
+    for statement in stated(prediction):
+        shown = " ".join(statement.text.split())
+        if statement.place == "box":
+            return Extraction(_number_of_box(statement.text), "box", shown, statement.text)
+        if statement.place == "text":
+            expression = expression or _last_expression(statement.text)
+            number = _last_number(statement.text)
+            if number is None:
+                return Extraction(None, "none", "", expression)
+            return Extraction(number, "text", number.text.strip(), expression)
+        number = _number_stated(statement.text)
+        if number is not None:
+            return Extraction(number, "text", number.text.strip(), statement.text.lstrip(":：= "))
+        if statement.place == "phrase" and expression == "":
+            expression = statement.text.lstrip(":：= ")
+    raise AssertionError("the whole text is a statement")
 
 
 def check(prediction: str, gold: str) -> bool:
     """Whether the prediction answers the gold number. Raises ValueError when gold is none."""
-    number = extract(prediction).number
-    return number is not None and bool(number.readings & gold_readings(gold))
-
-
-def check_extracted(extraction: Extraction, gold: str) -> bool:
-    """`check` for a prediction whose answer is already extracted."""
-    number = extraction.number
-    return number is not None and bool(number.readings & gold_readings(gold))
-
-
-def gold_readings(gold: str) -> frozenset[Fraction]:
-    """What a reference answer stands for. GSM8K's whole solution is understood as well."""
-    number = last_number(clean(final_part(gold)))
-    if number is None or number.value is None:
+    wanted = gold_number(gold)
+    if wanted is None:
         raise ValueError(f"the gold answer {gold[:80]!r} is not a number")
-    return number.readings
+    return answers(extract(prediction), wanted)
+
+
+def answers(extraction: Extraction, wanted: Number) -> bool:
+    """Whether an extracted answer is the number that is wanted; in its unit, where both have one:
+    5 cm is not 5 km."""
+    number = extraction.number
+    if number is None or number.value is None or wanted.value is None:
+        return False
+    measured = measured_alike(number.value, number.around, wanted.value, wanted.around)
+    return bool(number.readings & wanted.readings) if measured is None else measured
+
+
+def gold_number(gold: str) -> Number | None:
+    """A reference answer, if it is one number; None for any other. GSM8K's whole solution is
+    understood as well. Raises ValueError for one that says nothing."""
+    final = final_part(gold)
+    if not any(character.isalnum() for character in final) and not _SIGNS.search(final):
+        raise ValueError(f"the gold answer {gold[:80]!r} says nothing")
+    boxes = every_box(final)
+    number = _number_of_box(boxes[0] if boxes else final)
+    return None if number is None or number.value is None else number
+
+
+_SIGNS = re.compile(r"\\(?:emptyset|varnothing|infty)|[∅∞]|\{\s*\\?\}")
 
 
 def final_part(gold: str) -> str:
@@ -93,56 +153,36 @@ def final_part(gold: str) -> str:
     return gold.rpartition("####")[2].strip()
 
 
-def every_box(text: str) -> list[str]:
-    """The contents of the last boxes of a text, the one that begins last first."""
-    return list(_boxes_from_the_end(text))
-
-
-def _boxes_from_the_end(text: str) -> Iterator[str]:
-    """The contents of the boxes, the one that begins last first."""
-    for match in reversed(deque(_BOX.finditer(text), maxlen=MAX_BOXES)):
-        at = match.end()
-        if text[at : at + 1] == "{":
-            yield _balanced(text, at)
-        elif text[match.start()] == "\\":
-            bare = _BARE.match(text, at)
-            if bare:
-                yield bare[0]
-
-
-def _balanced(text: str, opening: int) -> str:
-    """The text inside the brace at `opening`; up to the end of the line if it never closes."""
-    depth = 0
-    limit = min(len(text), opening + MAX_BOX)
-    at = opening
-    while at < limit:
-        character = text[at]
-        if character == "\\":
-            at += 2
-            continue
-        if character == "{":
-            depth += 1
-        elif character == "}":
-            depth -= 1
-            if depth == 0:
-                return text[opening + 1 : at]
-        at += 1
-    return text[opening + 1 : limit].partition("\n")[0]
+def _last_number(text: str) -> Number | None:
+    cleaned = clean(text)
+    line = cleaned.rstrip().rpartition("\n")[2][-MAX_EXPRESSION:]
+    duration = _duration(line)
+    if duration is not None:
+        return duration
+    number = last_number(cleaned)
+    if number is not None and number.value is not None and _OWED.fullmatch(line):
+        return replace(number, value=-number.value, text=f"-{number.text}")
+    return number or _in_words(text)
 
 
 def _number_of_box(content: str) -> Number | None:
     cleaned = clean(content)
+    duration = _duration(cleaned)
+    if duration is not None:
+        return duration
     cleaned = _SPACED_THOUSANDS.sub(lambda m: m[1].replace(" ", ""), cleaned)
     head, equals, tail = re.sub("≈", "=", cleaned).rpartition("=")
     tail, head = _LEADING_MINUS.sub("-", tail), _LEADING_MINUS.sub("-", head)
     part = tail if equals and find_numbers(tail) else (head.rpartition("=")[2] if equals else tail)
+    if _FACTORIAL.search(part) or _BOUND.search(part) or (equals and _has_unknowns(head)):
+        return None
     numbers = find_numbers(part)
     if not numbers:
-        return None
+        return _in_words(part)
     first = numbers[0]
     if len(numbers) == 1:
         rest = _PER.sub(" ", f"{part[: first.start]} {part[first.end :]}")
-        unfinished = _OPERATOR.search(rest) or _VARIABLE.match(part, first.end)
+        unfinished = _OPERATOR.search(rest) or _VARIABLE.search(part[first.end :])
         return None if unfinished else first
     second = numbers[1]
     between = part[first.end : second.start]
@@ -150,3 +190,70 @@ def _number_of_box(content: str) -> Number | None:
     if leads and re.match(r"\s?[A-Za-z]", between) and _PREPOSITION.search(between):
         return first
     return None
+
+
+def _has_unknowns(side: str) -> bool:
+    return SUM_OF_UNKNOWNS.search(side.rpartition(",")[2]) is not None
+
+
+def _number_stated(text: str) -> Number | None:
+    """The number of a sentence that states an answer; without a value where it states several, or
+    a calculation that it leaves to its reader."""
+    cleaned = clean(text)
+    duration = _duration(cleaned)
+    if duration is not None:
+        return duration
+    numbers = find_numbers(cleaned)
+    if not numbers:
+        return _in_words(text)
+    equals = max(cleaned.rfind("="), cleaned.rfind("≈"))
+    behind = [number for number in numbers if number.start > equals]
+    if not behind:
+        return numbers[-1]
+    first, *others = behind
+    lead = cleaned[equals + 1 : first.start]
+    if not _FILLER.fullmatch(lead) or len(lead.split()) > _WORDS:
+        return behind[-1]
+    if _CALCULATES.match(cleaned, first.end):
+        return replace(first, value=None)
+    if others:
+        between = cleaned[first.end : others[0].start]
+        if others[0].value is None and between.strip() in ("to", "and"):
+            return others[0]
+        if _SEVERAL.fullmatch(between):
+            return replace(first, value=None)
+    return first
+
+
+def _duration(cleaned: str) -> Number | None:
+    """`2 hours 30 minutes`, in either unit."""
+    match = _DURATION.fullmatch(cleaned.strip(" .:$()"))
+    if match is None:
+        return None
+    unit, part = (_UNITS.get(match[name].lower(), match[name].lower()) for name in ("unit", "part"))
+    parts = _PARTS.get((unit, part))
+    if parts is None:
+        return None
+    total = Fraction(int(match["many"]) * parts + int(match["few"]))
+    whole = match[0].strip()
+    return Number(total, False, 0, len(whole), whole, also=frozenset({total / parts}))
+
+
+def _in_words(text: str) -> Number | None:
+    """The number that the last line of a text is in words, or what stands behind its colon."""
+    line = text.strip().rpartition("\n")[2]
+    for part in (line, re.split(r"[:：]", line)[-1]):
+        words = part.strip(" .。!*_$:")
+        value = leading_number(words)
+        if value is not None and len(words.split()) <= _WORDS + 2:
+            return Number(Fraction(value), False, 0, len(words), words)
+    return None
+
+
+def _last_expression(text: str) -> str:
+    """The last formula of a text, or its last line."""
+    last = deque(_MATHEMATICS.finditer(text[-MAX_EXPRESSION:]), maxlen=1)
+    if last:
+        return next(group for group in last[0].groups() if group is not None).strip()
+    line = text.strip().rpartition("\n")[2].strip()
+    return line if len(line) <= MAX_EXPRESSION else ""

@@ -4,7 +4,8 @@ One case a line: prediction, gold, verdicts. The verdicts are letters: n numeric
 f flexible, m math_verify, d delegate; a letter stands there when that checker must say "right",
 a dash when it must say "wrong". They were reasoned from the rule of each checker:
 
-- n: last box with something in it, else last number; exact value; percent may be either reading.
+- n: last box with something in it, else what `####` or "the answer is" states, else last number;
+  exact value; percent may be either reading.
 - s: first "#### number", as text.
 - f: last run of two or more of `$0-9.,` or of digits, as text without `$`, commas, final stop.
 - m: Math-Verify 0.9's patterns: it wants a blank or punctuation it knows around a number, joins the
@@ -54,7 +55,7 @@ MISSING: list[Case] = [
     (" ", "18", "-----"),
     ("\n\n", "18", "-----"),
     ("I do not know.", "18", "-----"),
-    ("eighteen", "18", "-----"),
+    ("eighteen", "18", "n----"),
     ("\\boxed{}", "18", "-----"),
     ("\\boxed{ }", "18", "-----"),
     ("The answer is", "18", "-----"),
@@ -88,7 +89,7 @@ COMMAS: list[Case] = [
     ("70\u202f000", "70000", "n----"),
     ("1 250 apples", "250", "n-f-d"),
     ("1,00,000", "100000", "n-f--"),
-    ("12,34", "34", "n---d"),
+    ("12,34", "34", "----d"),
     ("1, 2, 3", "3", "n-fmd"),
     ("2,125", "2125", "n-fm-"),
     ("2.125", "2125", "-----"),
@@ -189,11 +190,11 @@ SIGNS: list[Case] = [
     ("$-5$", "-5", "n-fmd"),
     ("negative 5", "-5", "n---d"),
     ("+5", "5", "n-f-d"),
-    ("10-5", "5", "n--md"),
+    ("10-5", "5", "---md"),
     ("10 - 5", "5", "n-fmd"),
     ("10 -5", "5", "n--md"),
-    ("3-5 apples", "5", "n---d"),
-    ("3–5 apples", "5", "n-f-d"),
+    ("3-5 apples", "5", "----d"),
+    ("3–5 apples", "5", "--f-d"),
     ("- 5", "5", "n-fmd"),
     ("- 5 apples\n- 7 pears", "7", "n-fmd"),
     ("(-5)", "-5", "n-f-d"),
@@ -323,7 +324,7 @@ BOXES: list[Case] = [
     ("\\boxed{x=18}", "18", "n-fmd"),
     ("\\boxed{9 \\times 2 = 18}", "18", "n-fmd"),
     ("\\boxed{18.}", "18", "n-f-d"),
-    ("\\boxed{18!}", "18", "n-f-d"),
+    ("\\boxed{18!}", "18", "--f-d"),
     ("\\fbox{18}", "18", "n-f-d"),
     ("\\boxed{18} and 99 more", "18", "n--m-"),
     ("\\boxed{99} and 18 more", "18", "--f-d"),
@@ -384,7 +385,7 @@ HASHES: list[Case] = [
     ("#### 18 apples", "18", "nsfmd"),
     ("#### 17\n#### 18", "18", "n-fmd"),
     ("#### 18\n#### 17", "18", "-s---"),
-    ("#### 18\nQuestion: how many is 3 + 4?\n#### 7", "18", "-s---"),
+    ("#### 18\nQuestion: how many is 3 + 4?\n#### 7", "18", "ns---"),
     ("#### 18\n\\boxed{18}", "18", "nsfmd"),
     ("#### 17\n\\boxed{18}", "18", "n-fmd"),
     ("### 18", "18", "n-fmd"),
@@ -403,7 +404,7 @@ SCALES_AND_WORDS: list[Case] = [
     ("2 billion dollars", "2000000000", "n----"),
     ("\\boxed{1.5 \\text{ million}}", "1500000", "n----"),
     ("five (5)", "5", "n-f-d"),
-    ("The answer is five.", "5", "-----"),
+    ("The answer is five.", "5", "n----"),
     ("１８", "18", "n----"),
     ("18\u200b", "18", "n-fmd"),
     ("A18", "18", "--f-d"),

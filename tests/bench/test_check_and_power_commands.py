@@ -56,7 +56,7 @@ def test_check_names_every_bad_line_and_scores_nothing(tmp_path: Path) -> None:
         "[1, 2]",
         json.dumps({"prediction": "18"}),
         json.dumps({"gold": "18"}),
-        json.dumps({"prediction": "18", "gold": "many"}),
+        json.dumps({"prediction": "18", "gold": "???"}),
         json.dumps({"prediction": ["18"], "gold": "18"}),
         json.dumps({"prediction": "18", "gold": None}),
     )

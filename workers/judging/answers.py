@@ -1,16 +1,17 @@
-"""Whether an answer is another one: the same text, a number within a tolerance, or as Math-Verify
-says, who is asked strictly: rewards depend on it, and a question's own expression is no answer."""
+"""Whether an answer is another one: a number within a tolerance, or the same part by part
+(`expressions`). It is asked strictly: rewards depend on it, so one answer is paid and several are
+not, and a question's own expression is no answer."""
 
 from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from functools import partial
 from typing import Self
 
 from agents.answers import parse_number
 from agents.environments.math_team import MathProblem
+from workers.judging.expressions import same
 from workers.judging.math_verify import MathVerifier
 
 
@@ -39,18 +40,12 @@ class AnswerJudge:
         return await self.equal(answer, problem.answer)
 
     async def equal(self, answer: str, reference: str) -> bool:
-        """Whether an answer is the reference. It need not be symmetric: Math-Verify takes the
-        reference for well-formed. Raises as `right`."""
+        """Whether an answer is the reference. It need not be symmetric: the reference is taken for
+        well-formed. Raises as `right`."""
         if not answer.strip():
             return False
-        # Units are no part of a number: Math-Verify knows miles, and no dollars.
-        if answer.strip() == _bare(reference) or _within(answer, reference, 0.0):
-            return True
-        boxed = f"\\boxed{{{answer}}}"
-        gold = reference if "$" in reference else f"${reference}$"
         loop = asyncio.get_running_loop()
-        check = partial(self._verifier.check, boxed, gold, strict=True)
-        return await loop.run_in_executor(self._thread, check)
+        return await loop.run_in_executor(self._thread, same, answer, reference, self._verifier)
 
 
 def _within(answer: str, gold: str, tolerance: float) -> bool:

@@ -63,26 +63,32 @@ class MathVerifier:
         """Whether the child has said that it is ready."""
         self.abandoned = 0
         """Predictions that were given up because the child died twice or did not answer in time."""
-        self._hopeless: deque[tuple[str, str, bool]] = deque(maxlen=REMEMBERED)
+        self._hopeless: deque[str] = deque(maxlen=REMEMBERED)
         """What was asked when it did not answer in time."""
 
-    def check(self, prediction: str, gold: str, *, strict: bool = False) -> bool:
-        """Whether Math-Verify accepts the prediction for the gold answer. Strictly, a number is
-        neither an expression that says how to work it out (a sum, a limit; a product, if it is
-        rational) nor a zero near to it."""
+    def check(self, prediction: str, gold: str) -> bool:
+        """Whether Math-Verify accepts the prediction for the gold answer, by its own rules."""
         if not prediction.strip():
             return False
-        said = prediction[-MAX_PREDICTION:]
-        if (said, gold, strict) in self._hopeless:
+        return self._verdict({"prediction": prediction[-MAX_PREDICTION:], "gold": gold})
+
+    def same(self, answer: str, gold: str) -> bool:
+        """Whether two expressions, relations, intervals or unions say the same, each read as a
+        whole. A number is neither an expression that says how to work it out (a sum, a limit; a
+        product, if it is rational) nor a zero near to it."""
+        return self._verdict({"answer": answer[:MAX_PREDICTION], "gold": gold})
+
+    def _verdict(self, question: dict[str, str]) -> bool:
+        request = json.dumps(question)
+        if request in self._hopeless:
             return False
-        request = json.dumps({"prediction": said, "gold": gold, "strict": strict})
         reply = self._asked(request)
         if reply == "":
             # It died, which says nothing of the answer: somebody may have killed it.
             self._stop()
             reply = self._asked(request)
         if reply is None:
-            self._hopeless.append((said, gold, strict))
+            self._hopeless.append(request)
         if not reply:
             self._stop()
             self.abandoned += 1

@@ -1,4 +1,9 @@
-"""The child of `workers.judging.math_verify`: one JSON request a line in, true or false out."""
+"""The child of `workers.judging.math_verify`: one JSON request a line in, true or false out.
+
+`{"prediction": …, "gold": …}`: what Math-Verify finds in two texts, by its own rules.
+`{"answer": …, "gold": …}`: two expressions, relations or intervals, each read as a whole
+(`workers.judging.relations`).
+"""
 
 from __future__ import annotations
 
@@ -53,20 +58,37 @@ def main() -> None:
     for line in sys.stdin:
         _end_by(CPU_SECONDS)
         request = json.loads(line)
+        if "answer" in request:
+            print("true" if _same(request["answer"], request["gold"]) else "false", flush=True)
+            continue
         try:
             # The order of arguments matters: verify(gold, target) is not symmetric.
             gold = parse(request["gold"], parsing_timeout=ALARM_SECONDS)
             said = parse(request["prediction"], parsing_timeout=ALARM_SECONDS)
-            unworked = _unworked(request["prediction"]) - _unworked(request["gold"])
-            form = _is_form(request["gold"])
-            evades = request["strict"] and (
-                _evades(gold, said, unworked)
-                or (not form and _calculation(gold, said, request["prediction"]))
-            )
-            verdict = not evades and verify(gold, said, timeout_seconds=ALARM_SECONDS)
+            verdict = verify(gold, said, timeout_seconds=ALARM_SECONDS)
         except (Exception, RecursionError, MemoryError):  # noqa: BLE001 - a verdict for any text
             verdict = False
         print("true" if verdict else "false", flush=True)
+
+
+def _same(answer: str, gold: str) -> bool:
+    from math_verify.utils import timeout
+
+    from workers.judging.relations import compared, read
+
+    def compare() -> bool:
+        said, wanted = read(answer), read(gold)
+        unworked = _unworked(answer) - _unworked(gold)
+        if _evades([wanted], [said], unworked):
+            return False
+        if not _is_form(gold) and _calculation([wanted], [said], answer):
+            return False
+        return compared(said, wanted)
+
+    try:
+        return bool(timeout(ALARM_SECONDS)(compare)())
+    except (Exception, RecursionError, MemoryError):  # noqa: BLE001 - a verdict for any text
+        return False
 
 
 def _keep_unworked() -> None:

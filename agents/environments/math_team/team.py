@@ -15,6 +15,7 @@ Rewards (PettingLLMs):
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -126,12 +127,22 @@ def reasoning_answer(text: str) -> str:
 
 
 def program_answer(output: str, *, ended_well: bool) -> str:
-    """The last line that a program printed (its box, if it has one); empty for a program that was
-    ended or failed, whatever it had printed before."""
+    """The last line that a program printed, its box if it is one; empty for a program that was
+    ended or failed, whatever it had printed before. A line with a box and a second answer beside it
+    stays whole, so that the box does not choose among them."""
     lines = output.strip().splitlines()
     if not ended_well or not lines or len(lines[-1]) > MAX_ANSWER_CHARS:
         return ""
-    return last_boxed(lines[-1]) or lines[-1].strip()
+    line = lines[-1].strip()
+    boxed = last_boxed(line)
+    around = "" if boxed is None else line.replace(boxed, "", 1)
+    return boxed if boxed and _EMPTY_BOX.fullmatch(around) else line
+
+
+_EMPTY_BOX = re.compile(
+    r"(?:[^\d{}\\$]|\\[$\[(])*\$*\s*\\f?boxed\s*\{\s*\}\s*\$*(?:\\[\])])?[\s.]*"
+)
+"""A line without what its only box holds: words may lead to it."""
 
 
 def done(turns: Sequence[Turn], setting: MathSetting) -> bool:

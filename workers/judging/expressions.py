@@ -1,0 +1,395 @@
+r"""The structure of an answer in LaTeX: a list, a tuple or interval, a union, a relation, words, or
+one expression. Two answers are the same if their structures are and their expressions are, part
+by part; so `(1,2)` is not `(2,1)`, `1,2` is `2,1`, and `3x+4y+14=0` is not `0`.
+
+Pure: what only computer algebra can decide is asked of a `Leaves`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from workers.judging.written import PREFIX, written_number, written_numbers_agree
+
+MAX_PARTS = 64
+"""Of a list or a tuple; a longer one is compared as text."""
+
+
+class Leaves(Protocol):
+    """Decides about expressions, and about relations, intervals and unions of such."""
+
+    def same(self, answer: str, gold: str) -> bool: ...
+
+
+_ELLIPSIS = re.compile(r"\\[lc]?dots(?![A-Za-z])|\.\.\.|…")
+_PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])|±")
+_DOLLARS = re.compile(r"(?<!\\)\$|\\[()\[\]]")
+_JOINING = re.compile(
+    r"\\(?:text|textrm|mathrm|mbox|textit)\s{0,9}\{\s{0,9}(?:and|or|,)\s{0,9}\}"
+    r"|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])"
+)
+_WORDS = re.compile(
+    r"\\(?:text[a-z]{0,6}|math(?:rm|bf|it|sf)|mbox|operatorname)\s{0,9}\{([^{}]*)\}"
+)
+_PLAIN: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"\\(?:left|right|displaystyle|textstyle|[bB]igg?[lr]?)(?![A-Za-z])\.?", ""),
+        (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
+        (r"\\(?:quad|qquad|enspace)(?![A-Za-z])|\\[,;:! ]|~", " "),
+        (r"\^\s{0,9}(?:\\circ(?![A-Za-z])|\{\s{0,9}\\circ\s{0,9}\})|°", " "),
+        (r"\\(?:leqslant|leq)(?![A-Za-z])|[≤⩽]|<=", r"\\le "),
+        (r"\\(?:geqslant|geq)(?![A-Za-z])|[≥⩾]|>=", r"\\ge "),
+        (r"\\(?:neq)(?![A-Za-z])|≠|!=", r"\\ne "),
+        (r"\\lt(?![A-Za-z])", "<"),
+        (r"\\gt(?![A-Za-z])", ">"),
+        (r"\\varnothing(?![A-Za-z])|∅|\\\{\s{0,9}\\\}", r"\\emptyset "),
+        (r"∪", r"\\cup "),
+        (r"∞", r"\\infty "),
+        (r"π", r"\\pi "),
+        (r"√", r"\\sqrt "),
+        (r"[−–]", "-"),
+        (r"×|·", r"\\cdot "),
+        (r"\\times(?![A-Za-z])", r"\\cdot "),
+        (r"\\lbrace(?![A-Za-z])", r"\\{"),
+        (r"\\rbrace(?![A-Za-z])", r"\\}"),
+        (r"(?<=[0-9])\{,\}(?=[0-9]{3})", ""),
+    )
+)
+_RELATION = re.compile(r"\\(?:le|ge|ne|in|equiv|approx)(?![A-Za-z])|[=<>]")
+_NAME = re.compile(
+    r"\s{0,9}\\?[A-Za-z]{1,8}(?:\s?_\s?(?:\{[^{}]{0,30}\}|[A-Za-z0-9]))?\s{0,9}'{0,3}"
+    r"(?:\(\s{0,9}[A-Za-z](?:\s{0,9},\s{0,9}[A-Za-z]){0,5}\s{0,9}\))?\s{0,9}"
+)
+_FUNCTIONS = frozenset(
+    [
+        "sin",
+        "cos",
+        "tan",
+        "cot",
+        "sec",
+        "csc",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "log",
+        "ln",
+        "lg",
+        "exp",
+        "sqrt",
+        "max",
+        "min",
+        "gcd",
+        "lcm",
+        "mod",
+        "det",
+        "dim",
+        "deg",
+        "lim",
+        "sup",
+        "inf",
+    ]
+)
+_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}(?![A-Za-z])")
+_COMMAND = re.compile(r"\\[A-Za-z]+")
+_NEGATION = re.compile(
+    r"\b(?:not|isn't|no longer|except|wrong|incorrect|neither|nor|unless)\b", re.I
+)
+_DIGITS_APART = re.compile(r"[0-9}]\s+\{?[0-9]|[0-9]\s{0,9}\{\s{0,9}[0-9]|\}\s{0,9}\{")
+_BASE = re.compile(r"[0-9)}]\s?_")
+_OPEN, _CLOSE = "([{", ")]}"
+
+
+class Unreadable(ValueError):
+    """No answer: brackets that don't match."""
+
+
+@dataclass(frozen=True)
+class _Bracketed:
+    opening: str
+    items: tuple[str, ...]
+    closing: str
+
+
+def same(answer: str, gold: str, leaves: Leaves) -> bool:
+    """Whether an answer says what the gold one says, and nothing else."""
+    try:
+        return _same(normal(answer), normal(gold), leaves)
+    except Unreadable:
+        return False
+
+
+def normal(text: str) -> str:
+    """Without what only formats. Raises Unreadable for brackets that don't match, as those of a
+    text that ends the box it is put into."""
+    _require_balance(text)
+    text = _DOLLARS.sub(" ", text)
+    text = _JOINING.sub(" , ", text)
+    for pattern, replacement in _PLAIN:
+        text = pattern.sub(replacement, text)
+    boxed = re.fullmatch(r"\s{0,9}\\f?boxed\s{0,9}\{(.*)\}\s{0,9}", text, re.DOTALL)
+    text = boxed[1] if boxed else text
+    text = " ".join(text.split()).removesuffix(".").strip(" ,;")
+    if not _words_only(text):
+        prefix = PREFIX.match(text)
+        text = _WORDS.sub(_unwrapped, text[prefix.end() :] if prefix else text).strip()
+    return text
+
+
+def _unwrapped(match: re.Match[str]) -> str:
+    return f" {match[1].strip()} " if match[1].strip() else " "
+
+
+def _require_balance(text: str) -> None:
+    depth = 0
+    escaped = False
+    for character in text:
+        if escaped:
+            escaped = False
+        elif character == "\\":
+            escaped = True
+        elif character == "{":
+            depth += 1
+        elif character == "}":
+            depth -= 1
+            if depth < 0:
+                raise Unreadable("a brace that closes nothing")
+    if depth or escaped:
+        raise Unreadable("a brace that is not closed")
+
+
+def _same(answer: str, gold: str, leaves: Leaves) -> bool:
+    if _squeezed(answer) == _squeezed(gold):
+        return bool(answer)
+    # "… = 385" says what it comes to; "1, 3, …" leaves it to its reader.
+    if _ELLIPSIS.search(answer.rpartition("=")[2]) or _ELLIPSIS.search(gold):
+        return False
+    if _words_only(answer) or _words_only(gold):
+        return _as_words(answer) == _as_words(gold)
+    answers, golds = list(_listed(answer)), list(_listed(gold))
+    if len(answers) != 1 or len(golds) != 1:
+        return _same_lists(answers, golds, leaves)
+    return _same_items(answers[0], golds[0], leaves)
+
+
+def _same_lists(answers: list[str], golds: list[str], leaves: Leaves) -> bool:
+    """Whether each is one of the others; in any order."""
+    answers, golds = _different(answers), _different(golds)
+    if not answers or len(answers) != len(golds) or len(golds) > MAX_PARTS:
+        return False
+    left = list(answers)
+    for gold in golds:
+        found = next((each for each in left if _same_items(each, gold, leaves)), None)
+        if found is None:
+            return False
+        left.remove(found)
+    return True
+
+
+def _same_items(answer: str, gold: str, leaves: Leaves) -> bool:
+    """Two answers that are no lists."""
+    if _squeezed(answer) == _squeezed(gold):
+        return bool(answer)
+    if not answer or not gold:
+        return False
+    said, wanted = (list(_sides(each)) for each in (answer, gold))
+    if len(said) > 1 or len(wanted) > 1:
+        return _same_relations(answer, said, gold, wanted, leaves)
+    one, other = _bracketed(answer), _bracketed(gold)
+    if one is not None and other is not None:
+        return (
+            (one.opening, one.closing) == (other.opening, other.closing)
+            and len(one.items) == len(other.items) <= MAX_PARTS
+            and all(map(lambda a, b: _same_items(a, b, leaves), one.items, other.items))
+        )
+    if one is not None or other is not None:
+        return False
+    return _same_leaves(answer, gold, leaves)
+
+
+def _same_relations(
+    answer: str, said: list[str], gold: str, wanted: list[str], leaves: Leaves
+) -> bool:
+    """Where one of both relates something to something."""
+    named, also_named = _is_name_of(said), _is_name_of(wanted)
+    if named and also_named:
+        same_name = _squeezed(said[0]) == _squeezed(wanted[0])
+        if same_name or len(said) > 3 or len(wanted) > 3:
+            return _same(said[-1], wanted[-1], leaves) and _agrees_with_itself(said, leaves)
+        return not _says_plainly(said, wanted) and leaves.same(answer, gold)
+    if named and len(wanted) == 1:
+        return _same(said[-1], gold, leaves) and _agrees_with_itself(said, leaves)
+    if also_named and len(said) == 1:
+        return _same(answer, wanted[-1], leaves)
+    if len(wanted) == 1 and _bracketed(gold) is None and "\\cup" not in gold:
+        # "3 + 4 = 7" works it out.
+        return (
+            set(said[1::2]) == {"="}
+            and _same(said[-1], gold, leaves)
+            and _agrees_with_itself(said, leaves)
+        )
+    if len(said) == 1 and _bracketed(answer) is None and "\\cup" not in answer:
+        return False
+    return leaves.same(answer, gold)
+
+
+def _says_plainly(said: list[str], wanted: list[str]) -> bool:
+    """Whether both give numbers to variables: `a = 7` is no `b = 7`."""
+    return written_number(said[-1]) is not None and written_number(wanted[-1]) is not None
+
+
+def _agrees_with_itself(sides: list[str], leaves: Leaves) -> bool:
+    """Whether those sides of a chain that are numbers are the last one: `n = 7 = 315` is two
+    answers."""
+    return all(
+        written_number(side) is None or written_numbers_agree(side, sides[-1])
+        for side in sides[:-1:2]
+    )
+
+
+def _is_name_of(sides: list[str]) -> bool:
+    """Whether a name is given to what stands last: `x = 5`, `f(x) = 2x`, `x \\in (0, 1)`."""
+    return len(sides) >= 3 and set(sides[1::2]) <= {"=", "\\in"} and bool(_NAME.fullmatch(sides[0]))
+
+
+def _same_leaves(answer: str, gold: str, leaves: Leaves) -> bool:
+    if written_number(gold) is not None:
+        return written_numbers_agree(answer, gold)
+    if _NEGATION.search(answer) or any(map(_has_words, (answer, gold))):
+        return False
+    if _says_two_things(answer):
+        return False
+    return leaves.same(answer, gold)
+
+
+def _says_two_things(answer: str) -> bool:
+    """Whether it is what a reader of LaTeX takes for a product or passes over: numbers beside each
+    other, a base."""
+    return bool(_DIGITS_APART.search(_without_arguments(answer)) or _BASE.search(answer))
+
+
+def _without_arguments(text: str) -> str:
+    """Without the fractions, whose two braces belong together."""
+    for _ in range(6):
+        shorter = re.sub(
+            r"\\(?:frac|binom|sqrt|log)\s?(?:_\s?)?(?:\[[^\[\]]*\]\s?)?(?:\{[^{}]*\}\s?){1,2}",
+            "x",
+            text,
+        )
+        if shorter == text:
+            break
+        text = re.sub(r"\^\s?\{[^{}]*\}", "^x", shorter)
+    return text
+
+
+def _listed(text: str) -> Iterator[str]:
+    """The parts of a list or a set, which has no order; a plus or minus says two."""
+    inner = text
+    if text.startswith("\\{") and text.endswith("\\}") and _closes_at_end(text):
+        inner = text[2:-2]
+    parts = _split(inner, ",;")
+    if len(parts) > 1 and written_number(inner) is not None:
+        parts = [inner]
+    for part in parts:
+        stripped = part.strip()
+        if not stripped:
+            continue
+        signs = _PLUS_MINUS.findall(stripped)
+        if len(signs) == 1:
+            for sign in ("+", "-"):
+                yield _PLUS_MINUS.sub(sign, stripped).strip().removeprefix("+").strip()
+        else:
+            yield stripped
+
+
+def _different(parts: list[str]) -> list[str]:
+    return list({_squeezed(part): part for part in parts}.values())
+
+
+def _sides(text: str) -> Iterator[str]:
+    """The sides of a relation and the signs between them, in turn."""
+    begin = 0
+    depths = _depths(text)
+    for match in _RELATION.finditer(text):
+        if depths[match.start()] == 0:
+            yield text[begin : match.start()].strip()
+            yield match[0]
+            begin = match.end()
+    yield text[begin:].strip()
+
+
+def _bracketed(text: str) -> _Bracketed | None:
+    """A tuple, a point or an interval: at least two parts in brackets, which may be half-open."""
+    if len(text) < 2 or text[0] not in "([" or text[-1] not in ")]":
+        return None
+    depths = _depths(text)
+    if any(depth == 0 for depth in depths[1:-1]):
+        return None
+    items = tuple(part.strip() for part in _split(text[1:-1], ",;"))
+    return _Bracketed(text[0], items, text[-1]) if len(items) > 1 else None
+
+
+def _closes_at_end(text: str) -> bool:
+    return all(depth > 0 for depth in _depths(text)[1:-2])
+
+
+def _split(text: str, separators: str) -> list[str]:
+    """At separators outside of brackets; not at the comma of `1,000`, where it is a number."""
+    parts: list[str] = []
+    begin = 0
+    depths = _depths(text)
+    for at, character in enumerate(text):
+        if character in separators and depths[at] == 0 and text[at - 1 : at] != "\\":
+            parts.append(text[begin:at])
+            begin = at + 1
+    return [*parts, text[begin:]]
+
+
+def _depths(text: str) -> list[int]:
+    """Of each character within brackets, whatever their kinds: an interval may be half-open. An
+    opening one counts as outside, a closing one as within."""
+    depths: list[int] = []
+    depth = 0
+    for character in text:
+        if character in _CLOSE:
+            depth -= 1
+            if depth < 0:
+                raise Unreadable("a bracket that closes nothing")
+            depths.append(depth + 1)
+            continue
+        depths.append(depth)
+        if character in _OPEN:
+            depth += 1
+    if depth:
+        raise Unreadable("a bracket that is not closed")
+    return depths
+
+
+def _words_only(text: str) -> bool:
+    """Whether it is words, or the letter of a choice, and no formula."""
+    bare = _WORDS.sub(r" \1 ", text)
+    if "\\" in bare or any(character.isdigit() for character in bare):
+        return False
+    if re.fullmatch(r"\s{0,9}\(?\s?[A-Z]\s?[).]?\s{0,9}", bare):
+        return True
+    return _has_words(bare) and not re.search(r"[=<>+*/^]", bare)
+
+
+def _has_words(text: str) -> bool:
+    bare = _COMMAND.sub(" ", _WORDS.sub(r" \1 ", text))
+    return any(word.lower() not in _FUNCTIONS for word in _WORD.findall(bare))
+
+
+def _as_words(text: str) -> str:
+    bare = _WORDS.sub(r" \1 ", text)
+    return " ".join(re.findall(r"[^\W_]+", bare)).casefold()
+
+
+def _squeezed(text: str) -> str:
+    return re.sub(r"[\s{}]", "", text)

@@ -1,0 +1,91 @@
+r"""What two pieces of LaTeX say, compared by computer algebra: expressions, relations, intervals.
+
+Equations are the same if one is the other times a number: `3x + 4y + 14 = 0` is `6x + 8y = -28` and
+not `3x - y + 13 = 0`. Inequalities in one variable are compared as sets, and so are intervals and
+unions: `x < 3` is `(-\infty, 3)`.
+
+Only for the child of `workers.judging.math_verify`, which bounds what SymPy may cost: everything
+here may raise anything.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+ROUNDED_TO, DIGITS = 6, 15
+"""As Math-Verify compares: decimals that a float rounds to, and digits that are worked out."""
+
+_IN = re.compile(r"^\s*[A-Za-z]\s*\\in(?![A-Za-z])")
+
+
+def read(text: str) -> Any:
+    """What a text says as a whole: an expression, a relation or a set of SymPy's."""
+    from latex2sympy2_extended import latex2sympy
+    from sympy import Union
+
+    text = _IN.sub("", text)
+    parts = re.split(r"\\cup(?![A-Za-z])", text)
+    if len(parts) > 1:
+        return Union(*map(_set_of, map(read, parts)))
+    return latex2sympy(text, is_real=True, convert_degrees=False, normalization_config=None)
+
+
+def compared(said: Any, wanted: Any) -> bool:
+    """Whether both say the same."""
+    from latex2sympy2_extended.logic import And
+    from math_verify.grader import sympy_expr_eq
+    from sympy import Eq, Set
+    from sympy.core.relational import Relational
+
+    relations = (And, Relational)
+    if isinstance(said, Eq) and isinstance(wanted, Eq):
+        return _same_equation(said, wanted)
+    if isinstance(said, relations) and isinstance(wanted, relations):
+        if said.free_symbols != wanted.free_symbols:
+            return False
+        if len(said.free_symbols) == 1:
+            return bool(_set_of(said) == _set_of(wanted))
+        return _same_inequality(said, wanted)
+    if isinstance(said, relations) or isinstance(wanted, relations):
+        other = wanted if isinstance(said, relations) else said
+        return isinstance(other, Set) and bool(_set_of(said) == _set_of(wanted))
+    return bool(sympy_expr_eq(wanted, said, ROUNDED_TO, DIGITS))
+
+
+def _set_of(said: Any) -> Any:
+    """The numbers that a relation in one variable allows, or a set itself."""
+    from latex2sympy2_extended.logic import And
+    from sympy import Eq, FiniteSet, Intersection, Reals, Set
+
+    if isinstance(said, Set):
+        # Math-Verify's own sets keep their order; SymPy's compare.
+        return FiniteSet(*said.args) if said.is_FiniteSet else said
+    if isinstance(said, And):
+        return Intersection(*map(_set_of, said.args))
+    if isinstance(said, Eq):
+        raise TypeError("an equation is no set of numbers")
+    (symbol,) = said.free_symbols
+    return said.as_set() if symbol.is_real else Intersection(Reals, said.as_set())
+
+
+def _same_equation(said: Any, wanted: Any) -> bool:
+    from sympy import simplify
+
+    one, other = said.lhs - said.rhs, wanted.lhs - wanted.rhs
+    if one.free_symbols != other.free_symbols:
+        return False
+    ratio = simplify(one / other)
+    return bool(ratio.is_number and ratio.is_nonzero)
+
+
+def _same_inequality(said: Any, wanted: Any) -> bool:
+    from sympy import simplify
+    from sympy.core.relational import Relational
+
+    if not isinstance(said, Relational) or not isinstance(wanted, Relational):
+        return False
+    one, other = said.lts - said.gts, wanted.lts - wanted.gts  # pyright: ignore
+    ratio = simplify(one / other)
+    strict = type(said).__name__.startswith("Strict") == type(wanted).__name__.startswith("Strict")
+    return bool(strict and ratio.is_number and ratio.is_positive)

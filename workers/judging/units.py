@@ -1,0 +1,88 @@
+"""Units of measure as far as answers have them: 5 cm is not 5 km, and 5,000 m is 5 km.
+
+A unit that is not listed (apples, people) says nothing: two of those are taken for the same.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+_LISTED: dict[str, tuple[tuple[str, Fraction | int | str], ...]] = {
+    "length": (
+        ("mm millimeter millimetre", Fraction(1, 1000)), ("cm centimeter centimetre", "1/100"),
+        ("dm decimeter decimetre", "1/10"), ("m meter metre", 1), ("km kilometer kilometre", 1000),
+        ("in inch inche", "0.0254"), ("ft foot feet", "0.3048"), ("yd yard", "0.9144"),
+        ("mi mile", "1609.344"),
+    ),
+    "mass": (
+        ("mg milligram", "1/1000"), ("g gram", 1), ("kg kilogram", 1000),
+        ("lb pound", "453.59237"), ("oz ounce", "28.349523125"), ("ton tonne", 10**6),
+    ),
+    "volume": (
+        ("ml milliliter millilitre", "1/1000"), ("l liter litre", 1), ("cl centiliter", "1/100"),
+        ("cup", "0.2365882365"), ("pint", "0.473176473"), ("quart", "0.946352946"),
+        ("gallon", "3.785411784"),
+    ),
+    "time": (
+        ("s sec second", 1), ("min minute", 60), ("h hr hour", 3600), ("day", 86400),
+        ("week", 604800), ("month", 2629800), ("year", 31557600),
+    ),
+    "dollars": (("cent ¢", "1/100"), ("dollar $ usd", 1)),
+    "euros": (("euro € eur", 1),),
+    "pounds sterling": (("£ gbp", 1),),
+    "yen": (("yen ¥", 1),),
+    "angle": (("degree °", 1), ("radian rad", "57.29577951308232")),
+}  # fmt: skip
+_UNITS: dict[str, tuple[str, Fraction]] = {
+    name: (dimension, Fraction(factor))
+    for dimension, units in _LISTED.items()
+    for names, factor in units
+    for name in names.split()
+}
+
+_Dimensions = tuple[tuple[str, int], ...]
+
+_SQUARE = re.compile(r"(?P<power>square|sq\.?|cubic)\s+(?P<name>[A-Za-z]{1,20})", re.IGNORECASE)
+_TERM = re.compile(
+    r"(?P<per>/|\bper\b)?\s{0,3}(?P<name>[A-Za-z]{1,20}|[$€£¥¢°])"
+    r"(?:\s?\^\s?\{?\s?(?P<exponent>[0-9])\s?\}?|(?P<sign>[²³]))?"
+)
+_LAYOUT = re.compile(
+    r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|operatorname)\s{0,9}(?=\{)|\\[,;:! ]|[{}~]"
+)
+
+
+def unit_of(text: str) -> tuple[_Dimensions, Fraction] | None:
+    """The unit that stands at either side of a number, `text` being what is around it: its
+    dimensions with their powers, and how many of the base unit it is. None without a listed one."""
+    text = re.sub(r"\^\s?\{?\s?\\circ\s?\}?", "°", text).replace("\\$", "$")
+    text = _LAYOUT.sub(" ", text)
+    text = _SQUARE.sub(lambda m: f"{m['name']}^{3 if m['power'].lower() == 'cubic' else 2}", text)
+    powers: dict[str, int] = {}
+    scale = Fraction(1)
+    for term in _TERM.finditer(text[:200]):
+        name = term["name"]
+        known = _UNITS.get(name) or _UNITS.get(name.lower()) or _UNITS.get(name.lower()[:-1])
+        if known is None or (len(name) > 1 and name[-1] in "sS" and name[:-1].lower() in _SHORT):
+            continue
+        dimension, factor = known
+        power = int(term["exponent"] or {"²": 2, "³": 3}.get(term["sign"] or "", 1))
+        power = -power if term["per"] else power
+        powers[dimension] = powers.get(dimension, 0) + power
+        scale *= factor**power
+    return (tuple(sorted(powers.items())), scale) if powers else None
+
+
+_SHORT = frozenset(name for name in _UNITS if len(name) == 1)
+"""Of which there is no plural: `ms` is no metres."""
+
+
+def measured_alike(
+    one: Fraction, around_one: str, other: Fraction, around_other: str
+) -> bool | None:
+    """Whether two numbers with their units are the same; None where one of them has no unit."""
+    first, second = unit_of(around_one), unit_of(around_other)
+    if first is None or second is None:
+        return None
+    return first[0] == second[0] and one * first[1] == other * second[1]

@@ -1,0 +1,180 @@
+r"""Numbers as one writes them down when they have been worked out: `315`, `-7/2`, `3 \frac{1}{2}`,
+`0.\overline{6}`, `1.5 \times 10^{8}`, `10 \%`, `5 km`, also behind a name and its work
+(`x = 9 \cdot 2 = 18`).
+
+What is left to be worked out is none: a sum, a product, a quotient that is a whole number, a power,
+a root, a number twice negated. Nor is more than one number, or one with words that are no unit.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+from agents.answers import MAX_ANSWER_CHARS, parse_number
+from agents.arithmetic import ExpressionError, evaluate
+from workers.judging.units import measured_alike
+
+_MAX_EXPONENT = 400
+
+
+@dataclass(frozen=True)
+class Written:
+    """A number, and what stands around it."""
+
+    value: Fraction
+    percent: bool
+    around: str
+    """Its unit and its currency."""
+
+    @property
+    def readings(self) -> frozenset[Fraction]:
+        """50 % is one half, and answers "how many percent" where it is a whole number of them."""
+        if not self.percent:
+            return frozenset({self.value})
+        whole = {self.value} if self.value.denominator == 1 else set[Fraction]()
+        return frozenset({self.value / 100, *whole})
+
+
+_RELATION = re.compile(r"=|≈|\\approx(?![A-Za-z])|\\simeq(?![A-Za-z])")
+_LAYOUT = re.compile(
+    r"\\(?:left|right|displaystyle)(?![A-Za-z])|\\[()\[\]]|(?<!\\)\$(?!\s{0,3}[0-9])"
+)
+_NEGATIVE_FRACTION = re.compile(
+    r"(?P<sign>[-−]?)\s?(?P<frac>\\[dtc]?frac)\s?\{\s?(?P<up>[-−]?)\s?(?P<top>[0-9]+)\s?\}"
+    r"\s?\{\s?(?P<down>[-−]?)\s?(?P<bottom>[0-9]+)\s?\}"
+)
+_PERIODIC = re.compile(
+    r"(?P<sign>[-−+]?)\s?(?P<whole>[0-9]*)\.(?P<places>[0-9]*)\s?"
+    r"(?:\\(?:overline|bar|dot)\s?\{?\s?(?P<period>[0-9]+)\s?\}?|\((?P<round>[0-9]+)\))"
+)
+_SCIENTIFIC = re.compile(
+    r"(?P<sign>[-−+]?)\s?(?:(?P<mantissa>[0-9]+(?:\.[0-9]+)?)\s?"
+    r"(?:\\(?:times|cdot)(?![A-Za-z])|[×·*⋅])\s?)?10\s?(?:\^|\*\*)\s?(?:\{\s?(?P<braced>[-−+]?[0-9]{1,3})\s?\}"
+    r"|(?P<bare>[-−]?[0-9]))"
+    r"|(?P<esign>[-−+]?)(?P<emantissa>[0-9](?:\.[0-9]+)?)[eE](?P<eexponent>[-+]?[0-9]{1,3})"
+)
+PREFIX = re.compile(
+    r"\s{0,9}(?:\\(?:text|textbf|mathrm)\s?\{)?\s{0,9}(?:(?:so|thus|hence|therefore|the|final|answer|"
+    r"result|value|total|is|equals)(?![A-Za-z])[\s:,]{0,9}){1,8}\}?[\s:]{0,9}(?=[$\\({0-9.+−-])",
+    re.IGNORECASE,
+)
+"""Words before an answer that only say that it is one."""
+_SEVERAL = re.compile(
+    r"(?<![A-Za-z])(?:or|and)(?![A-Za-z])|[;&]|,(?![0-9]{3}(?![0-9]))"
+    r"|\\(?:to|vert|mid|implies|[lL]?ongrightarrow|[rR]ightarrow)(?![A-Za-z])"
+)
+_TWICE_NEGATED = re.compile(r"^[\s$(]{0,9}[-−]\s?\(?\s?[-−]")
+_DIVIDED = re.compile(r"/|\\[dtc]?frac")
+_PERIOD_CHARS = 60
+_LATEX_SIGNS = (
+    (re.compile(r"\\(?:times|cdot)(?![A-Za-z])"), "*"),
+    (re.compile(r"\\div(?![A-Za-z])"), "/"),
+)
+
+
+def written_number(text: str) -> Written | None:
+    """The one number that a text is, or the last of a chain of equals that says the same
+    throughout; None for all else."""
+    if len(text) > MAX_ANSWER_CHARS:
+        return None
+    sides = [side.strip() for side in _RELATION.split(text)]
+    prefix = PREFIX.match(sides[-1]) if len(sides) == 1 else None
+    last = _one(sides[-1][prefix.end() :] if prefix else sides[-1])
+    if last is None or not all(_may_equal(side, last) for side in sides[:-1]):
+        return None
+    return last
+
+
+def written_numbers_agree(answer: str, gold: str) -> bool:
+    """Whether both are the same number, in the same unit where both have one."""
+    one, other = written_number(answer), written_number(gold)
+    if one is None or other is None:
+        return False
+    if one.percent == other.percent:
+        measured = measured_alike(one.value, one.around, other.value, other.around)
+        return one.value == other.value if measured is None else measured
+    return bool(one.readings & other.readings)
+
+
+def _may_equal(side: str, last: Written) -> bool:
+    """Whether a side of a chain of equals is no other number than the last one."""
+    if not side:
+        return True
+    value = _one(side)
+    if value is not None:
+        return bool(value.readings & last.readings)
+    if _SEVERAL.search(side) or side.count("|") % 2:
+        return False
+    calculation = _LAYOUT.sub("", side)
+    for pattern, sign in _LATEX_SIGNS:
+        calculation = pattern.sub(sign, calculation)
+    try:
+        return evaluate(calculation) in last.readings
+    except ExpressionError:
+        # A name, or an expression that the answer says the value of.
+        return re.search(r"[A-Za-z\\]", side) is not None
+
+
+def _one(text: str) -> Written | None:
+    if _TWICE_NEGATED.match(text):
+        return None
+    text = _NEGATIVE_FRACTION.sub(_with_one_sign, text)
+    bare = _LAYOUT.sub("", text).strip().removesuffix(".").strip()
+    exact = _periodic(bare) or _scientific(bare)
+    if exact is not None:
+        return Written(exact, percent=False, around="")
+    number = parse_number(text)
+    if number is None:
+        return None
+    if _DIVIDED.search(bare) and _is_quotient(bare) and number.value.denominator == 1:
+        return None
+    return Written(number.value, number.percent, _around(text))
+
+
+def _is_quotient(text: str) -> bool:
+    r"""Whether a number is divided, and not one that has a unit (`5 km/h`)."""
+    return "frac" in text or re.search(r"[0-9]\s?/\s?[0-9]", text) is not None
+
+
+def _around(text: str) -> str:
+    return re.sub(r"[-+−]?[0-9][0-9,.]*(?:\s?/\s?[0-9]+)?", " ", text, count=1)
+
+
+def _with_one_sign(match: re.Match[str]) -> str:
+    minus = sum(bool(match[name]) for name in ("sign", "up", "down"))
+    if minus > 1:
+        return match[0]
+    sign = "-" if minus else ""
+    return f"{sign}{match['frac']}{{{match['top']}}}{{{match['bottom']}}}"
+
+
+def _periodic(text: str) -> Fraction | None:
+    match = _PERIODIC.fullmatch(text)
+    if match is None or len(text) > _PERIOD_CHARS:
+        return None
+    places, period = match["places"], match["period"] or match["round"]
+    scale = 10 ** len(places)
+    value = Fraction(int(f"{match['whole']}{places}" or "0"), scale)
+    value += Fraction(int(period), (10 ** len(period) - 1) * scale)
+    return -value if match["sign"] in ("-", "−") else value
+
+
+def _scientific(text: str) -> Fraction | None:
+    """A power of ten with what it is multiplied by, as one writes it: from 1 to 10, or by
+    thousands. `315 × 10^0` and `10^3` are work that is left."""
+    match = _SCIENTIFIC.fullmatch(text)
+    if match is None:
+        return None
+    exponent = int((match["braced"] or match["bare"] or match["eexponent"]).replace("−", "-"))
+    if abs(exponent) > _MAX_EXPONENT:
+        return None
+    mantissa = Fraction(match["mantissa"] or match["emantissa"] or 1)
+    if match["mantissa"] or match["emantissa"]:
+        if exponent == 0 or not (1 <= mantissa < 10 or (exponent % 3 == 0 and mantissa < 1000)):
+            return None
+    elif exponent >= 0:
+        return None
+    value = mantissa * Fraction(10) ** exponent
+    return -value if (match["sign"] or match["esign"]) in ("-", "−") else value
