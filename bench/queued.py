@@ -19,8 +19,9 @@ take that folder by --data."""
 def enqueue(asked: Asked) -> str:
     """Put the benchmark on the queue, say where its results will be; the job's id."""
     from runtime.deployment import find
-    from runtime.jobs import JobRequest
+    from runtime.job_requests import JobRequest, require_allowed
     from runtime.jobs import enqueue as put
+    from runtime.state import StateDirectory
 
     if asked.redis_url is not None:
         raise UsageError(
@@ -42,6 +43,7 @@ def enqueue(asked: Asked) -> str:
         cwd=str(Path.cwd()),
         output=str(output.absolute()),
     )
+    require_allowed(request, StateDirectory.from_environment())
     job = asyncio.run(put(settings, request))
     print(f"job {job}: {output}")
     print("follow it with: runtime jobs")

@@ -21,6 +21,7 @@ from pathlib import Path
 from agents.environments.word_problems import generate
 from agents.environments.word_problems.splits import Split
 from runtime.log_files import tail
+from workers.own_python import OWN_PYTHON
 
 QUESTIONS = 3
 SAMPLES = 60
@@ -74,7 +75,7 @@ def _step(environment: dict[str, str], *command: str, may_fail: bool = False) ->
     print(f"\n$ {shlex.join(command)}", flush=True)
     program, *arguments = command
     module = {"runtime": "runtime.cli", "bench": "bench.cli"}[program]
-    words = [sys.executable, "-c", f"from {module} import main; main()", *arguments]
+    words = [*OWN_PYTHON, "-c", f"from {module} import main; main()", *arguments]
     with subprocess.Popen(words, env=environment) as process:
         try:
             code = process.wait()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from runtime.dialogue import harmless
 from runtime.errors import EXIT_FAILED, Unreachable, UserError
 from runtime.log_files import rotate
 from runtime.state import RunFile, StateDirectory
+from workers.own_python import OWN_PYTHON
 
 _POLL_SECONDS = 0.05
 _GRACE_SECONDS = 30.0
@@ -48,7 +48,7 @@ def _launch(
     redis_url: str | None,
     settings: Settings,
 ) -> dict[str, Any]:
-    command = [sys.executable, "-m", "runtime", "up"]
+    command = [*OWN_PYTHON, "-m", "runtime", "up"]
     if profile:
         command += ["--profile", profile]
     for assignment in overrides:

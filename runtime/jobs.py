@@ -16,7 +16,6 @@ import json
 import os
 import secrets
 import signal
-import sys
 import time
 from collections.abc import Collection
 from contextlib import suppress
@@ -28,9 +27,8 @@ from arq.connections import ArqRedis
 from arq.constants import abort_jobs_ss, in_progress_key_prefix, result_key_prefix
 from arq.jobs import DeserializationError, Job, JobResult, JobStatus
 from arq.worker import func
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
-from agents.records import Record
 from bus import Bus, BusUnavailable, WorkerPresence, announce, packing, tasks
 from bus.connection import OUTAGE
 from bus.remedies import remedy
@@ -39,9 +37,11 @@ from runtime.arq_worker import RETRY_SECONDS, LastingWorker
 from runtime.config import Settings
 from runtime.config_sources import URL_VARIABLE
 from runtime.errors import InputError, Unreachable
+from runtime.job_requests import MODULES, JobRequest, require_allowed
 from runtime.log_files import LAST_LINES, tail
 from runtime.state import StateDirectory
 from workers.child_death import PARENT_VARIABLE, dies_with_parent
+from workers.own_python import OWN_PYTHON
 
 log = structlog.get_logger("runtime.jobs")
 
@@ -52,20 +52,6 @@ CANCEL_GRACE_SECONDS = 10.0
 """Until a worker hears of a cancel, and until what it stopped is listed as ended."""
 MAX_TRIES = 1_000
 """A drain or a crash of the worker counts as a try to arq; neither is the job's fault."""
-
-MODULES = {"bench": "bench.cli", "train": "trainers.cli"}
-"""The programs that a job may be: their `main` is called in a process of its own."""
-
-
-class JobRequest(Record):
-    """What to run."""
-
-    program: Literal["bench", "train"]
-    argv: list[str] = Field(min_length=1, max_length=200)
-    cwd: str
-    """Relative paths in `argv` mean this directory."""
-    output: str = ""
-    """Directory of the results; a benchmark that finds one of its own there is resumed."""
 
 
 class JobView(BaseModel):
@@ -280,7 +266,9 @@ async def _serve(settings: Settings, name: str, state: StateDirectory) -> None:
             _keep_claim(ctx["redis"], settings, job_id), name=f"claim of {job_id}"
         )
         try:
-            return await _run(JobRequest.model_validate(request), job_id, settings, state)
+            asked = JobRequest.model_validate(request)
+            require_allowed(asked, state)
+            return await _run(asked, job_id, settings, state)
         finally:
             busy.discard(job_id)
             await bus.background.stop([claim])
@@ -403,7 +391,7 @@ async def _run(
     log.info("job started", job=job_id, program=request.program, argv=argv)
     with output_log.open("ab") as out:
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
+            *OWN_PYTHON,
             "-c",
             f"from {MODULES[request.program]} import main; main()",
             *argv,

@@ -27,6 +27,7 @@ from runtime.errors import UserError
 from runtime.redis_server import RedisServer
 from runtime.restarts import RestartPolicy
 from runtime.state import RunFile, StateDirectory, StateLock, write_private
+from runtime.worker_environment import worker_environment
 from runtime.worker_slot import Launch, WorkerSlot
 
 log = structlog.get_logger("runtime.supervisor")
@@ -122,7 +123,12 @@ class Supervisor:
                     version=__version__,
                 )
             )
-            self._launch = Launch(self.settings.supervisor, self.state.resolved, self.state.logs)
+            self._launch = Launch(
+                self.settings.supervisor,
+                self.state.resolved,
+                self.state.logs,
+                environment=lambda kind: worker_environment(self.settings, kind, os.environ),
+            )
             for kind, worker in self.settings.workers.items():
                 self._scale(kind, worker.count)
             background.start(self._watch_presence(presence), name="presence watch")

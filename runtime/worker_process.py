@@ -13,6 +13,7 @@ from runtime.errors import EXIT_CONFIG, ConfigError, UserError
 from runtime.logging import configure
 from runtime.secrets import secret_values
 from runtime.state import StateDirectory
+from runtime.worker_environment import worker_environment
 from runtime.worker_name import worker_name
 from workers.child_death import PARENT_VARIABLE, watch_parent
 from workers.settings import (
@@ -23,6 +24,7 @@ from workers.settings import (
     ToolWorkerSettings,
     WorkerSettings,
 )
+from workers.undumpable import become_undumpable
 
 log = structlog.get_logger("runtime.worker")
 
@@ -78,6 +80,8 @@ def run_worker(
     """Serve until told to stop. Raises `UserError`, with `remedy` where an engine can't start, or
     `BusUnavailable`."""
     watch_parent()
+    _forget_secrets_of_others(settings, kind)
+    become_undumpable()
     name = name or worker_name(kind)
     configure(
         level=settings.logging.level,
@@ -93,6 +97,13 @@ def run_worker(
         run_jobs_worker(settings, name, state)
         return
     _serve(worker_settings_of(settings, kind, name, state), remedy)
+
+
+def _forget_secrets_of_others(settings: Settings, kind: str) -> None:
+    """Under a supervisor they were not told at all; started by hand, all are in the environment."""
+    known = worker_environment(settings, kind, os.environ)
+    for variable in set(os.environ) - set(known):
+        del os.environ[variable]
 
 
 def _serve(told: WorkerSettings, remedy: str) -> None:

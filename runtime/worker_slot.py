@@ -11,8 +11,8 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
@@ -27,6 +27,7 @@ from runtime.log_files import RotatingLog, last_words, pump
 from runtime.restarts import RestartPolicy
 from runtime.worker_name import worker_name
 from workers.child_death import PARENT_VARIABLE, dies_with_parent
+from workers.own_python import OWN_PYTHON
 
 log = structlog.get_logger("runtime.supervisor")
 
@@ -45,7 +46,9 @@ class Launch:
     settings: SupervisorSettings
     resolved: Path
     logs: Path
-    command: tuple[str, ...] = (sys.executable, "-m", "runtime")
+    command: tuple[str, ...] = (*OWN_PYTHON, "-m", "runtime")
+    environment: Callable[[str], Mapping[str, str]] = lambda _: os.environ
+    """Of a worker of that kind."""
 
     def argv(self, kind: str, name: str) -> list[str]:
         return [*self.command, "worker", kind, "--name", name, "--resolved", str(self.resolved)]
@@ -156,7 +159,7 @@ class WorkerSlot:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=writing,
                     stderr=asyncio.subprocess.STDOUT,
-                    env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
+                    env={**self.launch.environment(self.kind), PARENT_VARIABLE: str(os.getpid())},
                     # A terminal's Ctrl-C is for the supervisor alone: it drains the workers in
                     # order.
                     start_new_session=True,

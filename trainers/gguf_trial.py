@@ -7,13 +7,13 @@ before it gets its name.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 from trainers.errors import TrainingError
+from workers.own_python import OWN_PYTHON
 
 _WORDS = 400
 """Characters of llama.cpp's last words that are passed on."""
@@ -24,12 +24,10 @@ def require_loadable(file: Path) -> None:
     llama-cpp-python nothing is tried."""
     if find_spec("llama_cpp") is None:
         return
-    # -P: the folder that the command is called in is no place to import from.
     tried = subprocess.run(
-        [sys.executable, "-P", "-m", __name__, str(file)],
+        [*OWN_PYTHON, "-m", __name__, str(file)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         check=False,
     )
     if tried.returncode == 0:

@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from agents.records import Record
 from trainers.errors import TrainingError
 from workers.child_death import dies_with_parent
+from workers.own_python import OWN_PYTHON
 
 EXIT_INTERRUPTED = 130
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -175,7 +176,7 @@ class _Worker(Generic[JobT]):
         """One job, or as much of it as there is time for. Raises `TrainingError`."""
         self._told = False
         self._process = process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", self._module, str(self._output),
+            *OWN_PYTHON, "-m", self._module, str(self._output),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, **dict.fromkeys(_THREADS, "1")},

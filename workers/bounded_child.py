@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 
 from bus.tasks import finish
 from workers.child_death import dies_with_parent
+from workers.own_python import OWN_PYTHON
 
 _HANDED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONPATH")
 """What an interpreter may need to start as this one did."""
@@ -34,7 +34,7 @@ async def ask_child(module: str, given: bytes, *, max_answer_bytes: int) -> byte
     The child is killed if the caller is cancelled, as by a deadline.
     """
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-m", module,
+        *OWN_PYTHON, "-m", module,
         stdin=PIPE,
         stdout=PIPE,
         stderr=PIPE,

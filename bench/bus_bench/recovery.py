@@ -23,6 +23,7 @@ from bench.bus_bench.redis_process import RedisProcess
 from bench.errors import BenchError
 from bus import Bus, BusSettings, Consumer, Delivery, Registry, StepCommit
 from workers.child_death import dies_with_parent
+from workers.own_python import OWN_PYTHON
 
 LEASE_SECONDS = 2.0
 HELD = 32
@@ -73,7 +74,7 @@ async def _round(server: RedisProcess) -> tuple[float, float]:
 @contextlib.asynccontextmanager
 async def _process(url: str, role: str):  # pyright: ignore
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bench.bus_bench.recovery", url, role,
+        *OWN_PYTHON, "-m", "bench.bus_bench.recovery", url, role,
         stdout=asyncio.subprocess.PIPE,
         preexec_fn=dies_with_parent(signal.SIGKILL),
     )  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import sys
 from collections.abc import AsyncGenerator
 
 import psutil
@@ -13,6 +12,7 @@ import psutil
 from bench.errors import BenchError
 from bus import Bus, BusSettings, present
 from workers.child_death import dies_with_parent
+from workers.own_python import OWN_PYTHON
 from workers.settings import WorkerSettings
 
 START_SECONDS = 60.0
@@ -22,7 +22,7 @@ START_SECONDS = 60.0
 async def worker(settings: WorkerSettings) -> AsyncGenerator[psutil.Process]:
     """A worker process that says that it is ready; killed at the end of the block."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "workers", "-",
+        *OWN_PYTHON, "-m", "workers", "-",
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.DEVNULL,
         preexec_fn=dies_with_parent(signal.SIGKILL),

@@ -8,9 +8,6 @@ and the line of what is not.
 
 from __future__ import annotations
 
-import gzip
-import json
-import lzma
 import os
 import re
 from collections.abc import Iterator
@@ -21,6 +18,7 @@ from agents.records import JsonObject
 from bench.datasets import Dataset, Item, Request, sample
 from bench.datasets.parquet_rows import read_rows
 from bench.errors import DataError, UsageError
+from trainers.data.json_files import Limits, read_lines
 
 VARIABLE = "SWITCHYARD_DATA"
 SPLITS = ("train", "test")
@@ -121,31 +119,9 @@ def _rows(path: Path) -> Iterator[tuple[str, Any]]:
         for number, row in found.records:
             yield f"{path}[{number}]", row
         return
-    for number, line in _lines(path):
-        try:
-            yield f"{path}:{number}", json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{path}:{number}: not a line of JSON ({error})") from error
-
-
-def _lines(path: Path) -> list[tuple[int, str]]:
-    opener = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix, open)
-    lines: list[tuple[int, str]] = []
-    number = 0
-    try:
-        with opener(path, "rb") as file:
-            for number, raw in enumerate(file, start=1):
-                if len(raw) > MAX_LINE:
-                    raise DataError(f"{path}:{number}: a line of {len(raw):,} bytes is no question")
-                text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-                if text:
-                    lines.append((number, text))
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}:{number}: not UTF-8 ({error.reason})") from error
-    except (lzma.LZMAError, gzip.BadGzipFile, EOFError) as error:
-        raise DataError(
-            f"{path}: cannot be decompressed ({error}); fetch the file again"
-        ) from error
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
-    return lines
+    read = read_lines(path, lambda number, value: (number, value), Limits(line_bytes=MAX_LINE))
+    if read.skipped:
+        first = read.skipped[0]
+        raise DataError(f"{path.parent / first.where}: {first.reason} ({first.detail})")
+    for number, row in read.records:
+        yield f"{path}:{number}", row

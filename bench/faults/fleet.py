@@ -7,7 +7,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from bench.errors import BenchError
 from bus import BusSettings
 from workers.child_death import dies_with_parent
 from workers.engines.settings import ModelSettings
+from workers.own_python import OWN_PYTHON
 from workers.settings import (
     GpuWorkerSettings,
     RecorderSettings,
@@ -74,7 +74,7 @@ class Fleet:
         path.write_bytes(body)
         with (self._folder / f"{slot.name}.log").open("ab") as log:
             slot.process = subprocess.Popen(
-                [sys.executable, "-m", "workers", str(path)],
+                [*OWN_PYTHON, "-m", "workers", str(path)],
                 stdout=log,
                 stderr=log,
                 preexec_fn=dies_with_parent(signal.SIGKILL),

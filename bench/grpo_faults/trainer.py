@@ -6,12 +6,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from bench.errors import BenchError
 from workers.child_death import dies_with_parent
+from workers.own_python import OWN_PYTHON
 
 _LAST_LINES = 5
 
@@ -21,7 +21,7 @@ class Trainer:
 
     def __init__(self, arguments: Sequence[str], folder: Path, profile: Path) -> None:
         """`arguments` of `train grpo`; it speaks to `folder/trainer.log`."""
-        self._command = [sys.executable, "-m", "trainers.cli", "grpo", *arguments]
+        self._command = [*OWN_PYTHON, "-m", "trainers.cli", "grpo", *arguments]
         self._log = folder / "trainer.log"
         self._environment = {
             **os.environ,

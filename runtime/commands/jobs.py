@@ -42,7 +42,9 @@ def register(app: typer.Typer) -> None:
 
         from runtime.deployment import find
         from runtime.errors import InputError
-        from runtime.jobs import MODULES, JobRequest, enqueue
+        from runtime.job_requests import MODULES, JobRequest, require_allowed
+        from runtime.jobs import enqueue
+        from runtime.state import StateDirectory
 
         if program not in MODULES:
             raise InputError(f"{program!r} is no program of a job; there are: {', '.join(MODULES)}")
@@ -55,6 +57,7 @@ def register(app: typer.Typer) -> None:
                 "output": output and str(Path(output).absolute()),
             }
         )
+        require_allowed(request, StateDirectory.from_environment())
         typer.echo(f"job {asyncio.run(enqueue(find().settings, request))}")
         typer.echo("follow it with: runtime jobs")
 

@@ -144,8 +144,8 @@ def test_the_gold_is_the_number_after_the_marker(answer: str, gold: str | None) 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (b"{broken", "not a line of JSON"),
-        (b"[" * 100_000, "not a line of JSON"),
+        (b"{broken", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
         (b"[1]", "expected an object"),
         (b'{"answer": "#### 1"}', "`question` must be"),
         (b'{"question": " ", "answer": "#### 1"}', "`question` must be"),
@@ -182,6 +182,15 @@ def test_a_damaged_archive_says_so(tmp_path: Path) -> None:
     path = tmp_path / "test.jsonl.xz"
     path.write_bytes(lzma.compress(json.dumps(ROW).encode() * 50)[:-9])
     with pytest.raises(DataError, match="cannot be decompressed"):
+        load("gsm8k", Request(data=path))
+
+
+def test_an_archive_that_unfolds_to_more_than_a_data_set_has_is_not_unpacked(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "bomb.jsonl.xz"
+    path.write_bytes(lzma.compress(b" " * 80_000_000, preset=0))
+    with pytest.raises(DataError, match=r"bomb\.jsonl\.xz:1: the file is too large"):
         load("gsm8k", Request(data=path))
 
 

@@ -17,6 +17,8 @@ from bus.connection import OUTAGE
 from runtime import jobs
 from runtime.config import Settings, resolved_file
 from runtime.errors import InputError
+from runtime.job_requests import JobRequest, require_allowed
+from runtime.state import StateDirectory
 from tests.forked import BENCH, forked
 from tests.redis_process import RedisProcess
 from tests.runtime.conftest import LIMIT, Deployment, changes, until
@@ -276,7 +278,35 @@ def test_an_error_of_a_job_goes_on_the_queue_as_text() -> None:
 
 def test_a_program_that_is_not_ours_is_no_job() -> None:
     with pytest.raises(ValueError, match="program"):
-        jobs.JobRequest.model_validate({"program": "sh", "argv": ["-c", "true"], "cwd": "/"})
+        JobRequest.model_validate({"program": "sh", "argv": ["-c", "true"], "cwd": "/"})
+
+
+def test_a_request_for_another_folder_of_the_machine_is_not_carried_out(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    """Whoever can write to Redis can queue one, past the check of `runtime jobs add`."""
+    deployment.up(kinds=("jobs",))
+    settings = resolved_file(deployment.state.resolved)
+    request = JobRequest(program="bench", argv=["--help"], cwd=str(tmp_path))
+    job_id = asyncio.run(jobs.enqueue(settings, request))
+    ended = until(
+        lambda: (found := listed(deployment, job_id)).state == "failed" and found, "refusal"
+    )
+    assert "works in a folder of the deployment" in ended.reason
+    assert not (deployment.state.jobs / job_id).exists()
+
+
+@pytest.mark.parametrize("option", ["--unsafe-exec", "--batched-bench=/bin/sh"])
+def test_a_request_that_takes_isolation_away_or_names_a_program_is_refused(
+    tmp_path: Path, option: str
+) -> None:
+    request = JobRequest(program="bench", argv=["code", option], cwd=str(Path.cwd()))
+    with pytest.raises(InputError, match=option.partition("=")[0]):
+        require_allowed(request, StateDirectory(tmp_path / "state"))
+    require_allowed(
+        request.model_copy(update={"argv": ["code"], "cwd": str(Path.cwd())}),
+        StateDirectory(tmp_path / "state"),
+    )
 
 
 async def test_a_server_that_takes_a_command_and_never_answers_is_away(

@@ -1,0 +1,95 @@
+"""What a worker process knows: its own keys, and no module of the folder it is started in."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from runtime.config import Settings
+from runtime.worker_environment import worker_environment
+from tests.runtime.conftest import LIMIT, Deployment, changes
+from workers.own_python import OWN_PYTHON
+
+ENVIRONMENT = {
+    "PATH": "/bin", "HOME": "/root", "OPENAI_API_KEY": "k-openai", "OTHER_KEY": "k-other",
+    "WEATHER_KEY": "k-weather", "HF_TOKEN": "k-hub", "GITHUB_TOKEN": "k-github",
+    "SWITCHYARD_BUS__REDIS_URL": "redis://:k-redis@bus:6379/0", "MAX_TOKENS": "12",
+}  # fmt: skip
+PLAIN = {"PATH", "HOME", "MAX_TOKENS"}
+
+
+def settings() -> Settings:
+    model = {"engine": "openai", "model": "m"}
+    told: dict[str, Any] = {
+        "models": {
+            "llm": model,
+            "slm": {**model, "base_url": "http://localhost:1/v1", "api_key_env": "OTHER_KEY"},
+        },
+        "workers": {"gpu": {"models": ["slm"]}, "big": {"models": ["llm"]}},
+        "tools": {"weather": {"openapi": "w.yaml", "query_env": {"key": "WEATHER_KEY"}}},
+    }
+    return Settings.model_validate(told)
+
+
+@pytest.mark.parametrize(
+    ("kind", "own"),
+    [
+        ("planner", set[str]()),
+        ("recorder", set[str]()),
+        ("judge", set[str]()),
+        ("gpu", {"OTHER_KEY", "HF_TOKEN"}),
+        ("big", {"OPENAI_API_KEY", "HF_TOKEN"}),
+        ("tool", {"WEATHER_KEY"}),
+        ("jobs", {"HF_TOKEN", "SWITCHYARD_BUS__REDIS_URL"}),
+    ],
+)
+def test_a_worker_is_told_the_keys_that_its_kind_uses(kind: str, own: set[str]) -> None:
+    assert set(worker_environment(settings(), kind, ENVIRONMENT)) == PLAIN | own
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A user's folder whose files have the names of modules of Python's and of ours."""
+    for name in ("platform.py", "agents/__init__.py", "workers/__init__.py", "runtime.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("raise SystemExit('a file of the user was imported')")
+    return tmp_path
+
+
+def test_up_in_a_folder_with_modules_of_the_same_names_starts_workers_that_know_their_own_keys(
+    deployment: Deployment, hostile: Path
+) -> None:
+    words = changes(("planner", "gpu"))
+    done = subprocess.run(
+        [Path(sys.executable).with_name("runtime"), "up", "--detach", "--profile", "scripted",
+         *words],
+        cwd=hostile,
+        env={**deployment.environ, "OPENAI_API_KEY": "k-openai", "GITHUB_TOKEN": "k-github"},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    workers = [worker for kind in ("planner", "gpu") for worker in deployment.workers(kind)]
+    assert len(workers) == 2
+    for worker in workers:
+        environment = psutil.Process(worker["pid"]).environ()
+        assert "k-" not in "".join(
+            value for name, value in environment.items() if name.endswith(("KEY", "TOKEN"))
+        )
+
+
+def test_a_worker_does_not_let_others_look_into_its_memory() -> None:
+    program = (
+        "import ctypes\n"
+        "from workers.undumpable import become_undumpable\n"
+        "become_undumpable()\n"
+        "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"  # PR_GET_DUMPABLE
+    )
+    done = subprocess.run([*OWN_PYTHON, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "0", done.stderr
