@@ -23,6 +23,7 @@ from agents.answers import final_answer
 from agents.equations import first_wrong
 from agents.records import Message, ToolCall, ToolSpec
 from agents.roles.umi.output import read_action, read_plan
+from agents.thinking import said
 from tests.workers.engines.asking import CALCULATE, request, user
 from workers.engines.openai.engine import OpenAIEngine
 from workers.engines.protocol import Completion, Discarded, EngineError
@@ -199,10 +200,6 @@ def at(body: object, path: str) -> object:
     return body
 
 
-def said(completion: Completion) -> str:
-    return completion.text
-
-
 def differences(right: Case, outcome: Outcome, server: Server) -> list[str]:
     """In what the outcome differs from one right value."""
     wrong: list[str] = []
@@ -244,8 +241,8 @@ def differences(right: Case, outcome: Outcome, server: Server) -> list[str]:
     if not done:
         return wrong
     first = done[0]
-    text = said(first)
-    expect("text", text, right.get("text", text))
+    expect("text", first.text, right.get("text", first.text))
+    text = said(first.text, opened=first.begins_in_thought)
     expect("finish", first.finish_reason, right.get("finish", first.finish_reason))
     for name, wanted in right.get("usage", {}).items():
         expect(name, getattr(first.usage, name), wanted)

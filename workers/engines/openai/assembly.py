@@ -176,6 +176,16 @@ class Assembly:
             )
         return result
 
+    @property
+    def counted(self) -> bool:
+        """The endpoint said something of the usage."""
+        return self._usage is not None
+
+    @property
+    def ended(self) -> bool:
+        """The answer came to its end."""
+        return self._ended
+
     def paid(self) -> Usage | None:
         """What the endpoint says that the answer costs; None where it says nothing of use."""
         if self._usage is None:

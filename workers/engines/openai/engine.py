@@ -234,6 +234,7 @@ class OpenAIEngine:
                         # Nobody has seen anything of what was paid for in vain.
                         yielded = yielded or isinstance(event, Delta | Completion)
                         yield event
+                self._habits.counts_streams = self._habits.counts_streams or "stream" in body
                 return
             except EngineError as error:
                 failure = error
@@ -252,6 +253,10 @@ class OpenAIEngine:
                     continue
                 if setting := advice(failure, body):
                     raise EngineError(f"{failure}; {setting}", kind=failure.kind) from failure
+            if "stream" in body and assembly.answered and assembly.ended and not assembly.counted:
+                learnt = self._habits.learn_uncounted()
+                if learnt is not None:
+                    self._say_once(f"reports no usage in streams: {learnt}")
             if assembly.answered:
                 self._useless.add(ticket.request_id, assembly.paid(), str(failure))
             if yielded or not failure.retryable:

@@ -17,7 +17,7 @@ from workers.engines.openai.errors import Refused
 from workers.engines.settings import ModelSettings
 
 _STATUSES = frozenset({400, 422, 500, 501})
-_LEFT_OUT_IN_ORDER = ("seed", "n", "top_p", "stop", "temperature", "stream")
+_LEFT_OUT_IN_ORDER = ("top_logprobs", "seed", "n", "top_p", "stop", "temperature", "stream")
 """The least loss first: where an endpoint takes only one of two, the first is left out."""
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _REFUSES = re.compile(
@@ -52,6 +52,8 @@ class Habits:
         text; some refuse null, some the empty text."""
         self.answers_n = True
         """More than one completion per request comes when asked for."""
+        self.counts_streams = False
+        """A stream has reported its usage."""
         self._other_limit_tried = settings.max_tokens_field != "auto"
 
     def learn(self, refusal: Refused, body: Mapping[str, object]) -> str | None:
@@ -73,6 +75,14 @@ class Habits:
             self.left_out.add(name)
             return f"{name} is left out from now on (always: leave_out = [{name!r}])"
         return self._learn_content(words, body)
+
+    def learn_uncounted(self) -> str | None:
+        """Take from a stream that came to its end without a usage, as those of llama-cpp-python's
+        server do, to ask for whole answers; not where an earlier one had it."""
+        if self.counts_streams or "stream" in self.left_out:
+            return None
+        self.left_out.add("stream")
+        return 'whole answers are asked for from now on (always: leave_out = ["stream"])'
 
     def _learn_limit(self, name: str) -> str | None:
         if self._other_limit_tried:

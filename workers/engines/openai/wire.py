@@ -55,6 +55,8 @@ def request_body(
         body["n"] = sampling.n
     if keeps_logprobs(settings, sampling, habits):
         body["logprobs"] = True
+        # llama-cpp-python's server takes None for none at all.
+        body["top_logprobs"] = 0
     if settings.template_options:
         body["chat_template_kwargs"] = settings.template_options
     if settings.token_ids:
