@@ -49,6 +49,24 @@ $(VENV)/.gguf: $(STAMP)
 
 gguf: $(VENV)/.gguf
 
+# Servers that the openai engine is tested against: llama-cpp-python's and `transformers serve`.
+$(VENV)/.servers: $(VENV)/.gguf
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --constraint constraints.txt --editable '.[servers]'
+	@touch $@
+
+# LiteLLM's proxy, another of them. Whole, it brings 120 packages and versions that are not ours; what
+# starts it and passes requests on is this, in a folder of its own, beside what $(VENV) has.
+LITELLM := litellm litellm-proxy-extras aiohappyeyeballs aiohttp aiosignal apscheduler backoff \
+  dnspython email-validator expression fastapi-sso fastuuid frozenlist importlib-metadata \
+  lazy-importer multidict oauthlib propcache restrictedpython soundfile tiktoken tzlocal websockets \
+  yarl zipp
+
+$(VENV)/litellm: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
+	  --constraint constraints.txt --target $@ $(LITELLM)
+	@touch $@
+
 # What tests use of the system: a second Redis, the sandbox of generated programs, a reader of
 # compose.yaml. Only root of a Debian machine can install them without asking.
 packages:
@@ -82,8 +100,8 @@ compose-check:
 	  echo "compose.yaml: valid"; \
 	else echo "compose.yaml: not checked (no docker-compose on PATH)"; fi
 
-test: $(VENV)/.peers $(VENV)/bfcl-eval packages lint types floors compose-check
-	@$(MAKE) --no-print-directory gguf || \
+test: $(VENV)/.peers $(VENV)/bfcl-eval $(VENV)/litellm packages lint types floors compose-check
+	@$(MAKE) --no-print-directory $(VENV)/.servers || \
 	  echo "llama.cpp: not compiled (is there a C compiler?); its tests are skipped"
 	$(BIN)/pytest --numprocesses 2 --dist loadfile --durations 40
 
