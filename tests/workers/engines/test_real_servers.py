@@ -266,7 +266,8 @@ class TestLiteLLMProxy:
         monkeypatch.setenv("PROXY_KEY", wrong)
         async with engine_at(server, api_key_env="PROXY_KEY") as other:
             error = await failure(other, request())
-            assert (error.kind, wrong in str(error)) == ("auth", False)
+            # Without a database it looks for other keys in, it answers 400 and not 401.
+            assert (error.retryable, wrong in str(error)) == (False, False)
 
     async def test_a_cancelled_request_leaves_the_server_to_others(
         self, engine: OpenAIEngine
