@@ -222,7 +222,8 @@ def differences(right: Case, outcome: Outcome, server: Server) -> list[str]:
     elif "discarded" not in right and error is not None:
         return [f"an error of kind {error.kind}: {error}"]
     if "discarded" in right:
-        counts = [(each.usage.prompt, each.usage.completion) for each in outcome.discarded]
+        paid = [each.usage for each in outcome.discarded if each.usage is not None]
+        counts = [(usage.prompt, usage.completion) for usage in paid]
         each = (right["discarded"]["prompt"], right["discarded"]["completion"])
         expect("discarded", counts, [each] * max(1, len(server.arrived)))
     if "requests" in right and len(server.arrived) > right["requests"]:
