@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from html import escape
 
 from agents.records import Call, Step
+from agents.thinking import parted
 from runtime.dialogue import harmless
 from runtime.learned_tokens import LearnedSequence
 from runtime.run_page.bounds import Room
@@ -18,6 +19,9 @@ LIKELY = (0.9, 0.5, 0.2, 0.05, 0.01)
 """Bounds between the colours of probabilities: class p0 is at least the first."""
 MOVED = (0.5, 0.8, 0.95, 1.05, 1.25, 2.0)
 """Bounds between the colours of importance ratios: class r3 is where nothing has moved."""
+
+MOST_THOUGHTS = 16
+"""Of one completion that are set apart; the others look like what was said."""
 
 
 @dataclass(frozen=True)
@@ -63,18 +67,30 @@ def _learned(sequence: LearnedSequence, call: Call) -> Learned:
 
 
 def written(call: Call, tokenizers: Tokenizers, room: Room, learned: Learned | None) -> str:
-    """A completion's text as HTML, coloured as far as there is room and a tokenizer."""
+    """A completion's text as HTML, coloured as far as there is room and a tokenizer; what it only
+    thought is set apart."""
+    apart = ""
+    if call.reasoning:
+        apart = f'<div class="said thought">{room.text(call.reasoning)}</div>'
+    return apart + _text(call, tokenizers, room, learned)
+
+
+def _text(call: Call, tokenizers: Tokenizers, room: Room, learned: Learned | None) -> str:
+    thoughts = parted(call.text, opened=call.begins_in_thought).spans
     codec = tokenizers.codec(call)
     count = room.coloured(len(call.output_ids))
     pieces = None if codec is None or not count else pieces_of(call, codec, count)
     if pieces is None:
-        return f'<div class="said">{room.text(call.text)}</div>{_strip(call, count, learned)}'
+        shown = _plain_text(call.text, thoughts, room)
+        return f'<div class="said">{shown}</div>{_strip(call, count, learned)}'
     spans: list[str] = []
     position = 0
     for at, piece in enumerate(pieces):
         look = _look(call, at, learned)
         if position >= len(call.text):
             look.append("end")
+        if any(start <= position < end for start, end in thoughts[:MOST_THOUGHTS]):
+            look.append("thought")
         if "\n" in piece and not piece.strip(" \n"):
             look.append("nl")
         hint = escape(_hint(call, at, learned))
@@ -85,6 +101,17 @@ def written(call: Call, tokenizers: Tokenizers, room: Room, learned: Learned | N
     if count < len(call.output_ids):
         rest = f"<span>{room.text(call.text[position:])}</span>"
     return f'<div class="said">{"".join(spans)}{rest}</div>'
+
+
+def _plain_text(text: str, thoughts: Sequence[tuple[int, int]], room: Room) -> str:
+    parts: list[str] = []
+    position = 0
+    for start, end in thoughts[:MOST_THOUGHTS]:
+        parts.append(room.text(text[position:start]) if start > position else "")
+        parts.append(f'<span class="thought">{room.text(text[start:end])}</span>')
+        position = end
+    rest = text[position:]
+    return "".join(parts) + (room.text(rest) if rest or not parts else "")
 
 
 def legends(*, learned: bool) -> dict[str, str]:

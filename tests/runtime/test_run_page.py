@@ -160,6 +160,13 @@ def test_control_characters_are_shown_and_do_nothing() -> None:
     assert not set(text) & set("\u202e\x1b\x00") & set(page)
 
 
+def test_what_a_model_only_thought_is_set_apart() -> None:
+    call = says("<think>Is it 90?</think>It is 96.").model_copy(update={"reasoning": "Hm & so."})
+    page = render(ended(a_step(Candidate(calls=(call,)))))
+    assert '<div class="said thought">Hm &amp; so.</div>' in page
+    assert '<span class="thought">&lt;think&gt;Is it 90?&lt;/think&gt;</span>It is 96.' in page
+
+
 def test_each_token_says_how_likely_it_was(codec: TextCodec) -> None:
     call = wrote(codec, "Two sorts of tickets, then the sum.\nThe answer is 12.")
     parsed = ParsedPage(render(ended(a_step(Candidate(calls=(call,)))), Tokenizers([MODEL])))
