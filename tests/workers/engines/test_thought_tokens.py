@@ -1,0 +1,47 @@
+"""A local engine counts the tokens of what its model thought, delimiters included."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.workers.engines.asking import request
+from workers.engines.local.row import Row
+from workers.engines.local.sampling import RowSampling, Sampled
+from workers.engines.protocol import Completion
+from workers.engines.scripted.packed_text import PackedText
+from workers.engines.text.chat_prompt import build_prompt
+
+CODEC = PackedText()
+
+
+def completed(prompt: str, text: str) -> Completion:
+    ids = CODEC.encode(text)
+    row = Row(
+        request=request(),
+        index=0,
+        prompt=build_prompt(prompt, (), CODEC),
+        sampling=RowSampling(0.0, 1.0, 0, 0, 0),
+        limit=len(ids),
+        end_ids=frozenset(),
+        codec=CODEC,
+        started=0.0,
+    )
+    for token in ids:
+        row.push(Sampled(token, -1.0, -1.0))
+    return row.completion()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "thought", "spoken"),
+    [
+        ("assistant\n", "", "It is 96, no doubt."),
+        ("assistant\n", "<think>Is it 90? No.</think>", "It is 96."),
+        ("assistant\n<think>\n", "Is it 90? No.</think>", "It is 96."),
+        ("assistant\n<think>\n", "Is it 90? No, I", ""),
+    ],
+)
+def test_tokens_that_begin_in_a_thought_are_counted(prompt: str, thought: str, spoken: str) -> None:
+    done = completed(prompt, thought + spoken)
+    assert done.begins_in_thought is prompt.endswith("<think>\n")
+    assert done.usage.reasoning == len(CODEC.encode(thought))
+    assert done.usage.completion == len(done.output_ids)
