@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
 import structlog
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from bus import scripts, tasks
+from bus.agreement import Agreement, Joining, Standing, spread, watch
 from bus.clock import LOOK_SECONDS, Clock
 from bus.commit import Committer, Join, Outgoing
 from bus.connection import OUTAGE, Connections, is_outage, outlast
-from bus.errors import BusUnavailable, DeadlineExceeded, MessageTooLarge, Overloaded
+from bus.errors import (
+    BusUnavailable,
+    DeadlineExceeded,
+    DeploymentChanged,
+    MessageTooLarge,
+    Overloaded,
+)
 from bus.keys import MAX_RUN_SECONDS, Keys, Shard
 from bus.lease import LeaseKeeper
 from bus.registry import Registry
@@ -59,7 +66,8 @@ CLIENT_PATIENCE = 30.0
 
 
 class Bus:
-    """One per process. `start` checks the server and begins renewing leases; it waits up to
+    """One per process. `start` checks the server, takes what the deployment has agreed on
+    (`settings` and `keys` are those from then on) and begins renewing leases; it waits up to
     `join_seconds` for a server that does not answer yet.
 
     A call of this class outlasts an outage of the server for `patience` seconds, then raises
@@ -73,9 +81,11 @@ class Bus:
         *,
         join_seconds: float = 0.0,
         patience: float | None = None,
+        standing: Standing = "guest",
     ) -> None:
         self.settings = settings
         self._patience = patience
+        self._standing: Standing = standing
         self._join_seconds = join_seconds
         self.registry = registry or Registry()
         self.keys = Keys(settings.prefix, settings.shards)
@@ -85,7 +95,12 @@ class Bus:
         raise `BackgroundEnded` once a part has ended."""
         self.process = uuid.uuid4().hex[:12]
         """Names this process's inbox; never used again by another."""
+        self.agreement = Agreement("", settings.shared, "", {})
         self.clock = Clock()
+        self.changed: DeploymentChanged | None = None
+        """Set once the deployment has agreed on other settings: no run is admitted from here."""
+        self.on_change = asyncio.Event()
+        """Set together with it."""
         self._connections = Connections(settings)
         self._committers: dict[Shard, Committer] = {}
 
@@ -100,17 +115,39 @@ class Bus:
         return self._connections.blocking
 
     async def start(self) -> None:
-        """Raises `BusUnavailable` naming what is wrong and what to do."""
+        """Raises `BusUnavailable` naming what is wrong and what to do, or `DeploymentMismatch`
+        where the settings name another value than the deployment has."""
         await self._connections.check(wait_seconds=self._join_seconds)
         await self._measure_clock()
+        await self._agree()
         loop = asyncio.get_running_loop()
 
         def ended(error: BaseException) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+            with suppress(RuntimeError):  # the loop is closed: nobody is left to tell
                 loop.call_soon_threadsafe(self.background.fail, "lease keeper", error)
 
         self.keeper.start(ended)
-        self.background.start(self._keep_watch(), name="watch of the clock")
+        self.background.start(self._keep_watch(), name="watch of clock and agreement")
+
+    async def _agree(self) -> None:
+        """Take what the deployment has agreed on."""
+        joining = Joining(self.redis, self.settings, self.clock)
+        self.agreement = await outlast(
+            "join",
+            lambda: joining.join(self._standing),
+            give_up_after=max(self._join_seconds, 5.0),
+            where=f"at {self.settings.safe_url}",
+        )
+        self.settings = self.settings.agreed(self.agreement.shared)
+        self.keys = Keys(self.settings.prefix, self.settings.shards)
+        self.keeper = LeaseKeeper(self.settings)
+        self._joining = joining
+        with suppress(ResponseError):  # full, or a replica: it can be looked at all the same
+            await self._tell_shards()
+
+    async def _tell_shards(self) -> None:
+        await self.clock.tell(self.redis, self.keys)
+        await spread(self.redis, self.keys.all_shards(), self.agreement.epoch)
 
     async def _measure_clock(self) -> None:
         await outlast(
@@ -126,16 +163,21 @@ class Bus:
             )
 
     async def _keep_watch(self) -> None:
-        """Follow the server's clock, for as long as the bus is joined."""
+        """Follow the server's clock and the deployment's agreement, while the bus is joined."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
                 await self.clock.measure(self.redis, self.keys)
                 await self.clock.keep(self.redis, self.keys)
+                if self.changed is None:
+                    await watch(self.redis, self.keys, self.agreement, self._joining)
+            except DeploymentChanged as error:
+                self.changed = error
+                self.on_change.set()
             except OUTAGE as error:
                 if not is_outage(error):
                     raise
-                log.debug("clock not measured", error=str(error))
+                log.debug("no look at clock and agreement", error=str(error))
 
     async def check_writable(self) -> None:
         """Raises `BusUnavailable` with the remedy when the server takes no writes now."""
@@ -176,8 +218,8 @@ class Bus:
     async def admit(self, admission: Admission) -> bool:
         """Let a run in. True if it is new, False if this very run was let in before.
 
-        Idempotent, and repeated over outages for 30 s. Raises `Overloaded`, `MessageTooLarge`, or
-        `BusUnavailable`; after the first two, nothing was accepted.
+        Idempotent, and repeated over outages for 30 s. Raises `Overloaded`, `MessageTooLarge`,
+        `DeploymentChanged`, or `BusUnavailable`; after the first three, nothing was accepted.
         """
         settings, shard = self.settings, self.keys.shard_of(admission.run_id)
         bodies = [outgoing.envelope.to_json() for outgoing in admission.messages]
@@ -215,6 +257,7 @@ class Bus:
             int(settings.history),
             len(admission.journal),
             len(joins),
+            self.agreement.epoch,
             *admission.journal,
             *(part for join, after in joins for part in (join.id, join.branches, after)),
             *bodies,
@@ -225,6 +268,13 @@ class Bus:
             give_up_after=30.0,
             where=f"at {settings.safe_url}",
         )
+        if result[0] == b"closed":
+            raise Overloaded("the number of shards is being changed: ask again later")
+        if result[0] == b"changed":
+            raise DeploymentChanged(
+                f"run {admission.run_id} was not admitted: the settings of the deployment "
+                f"{settings.prefix!r} were changed since this process joined it: start it again"
+            )
         if result[0] == b"overloaded":
             what, count, limit = result[1].decode(), int(result[2]), int(result[3])
             raise Overloaded(f"{count} {what}, the limit is {limit}: ask again later")

@@ -143,16 +143,19 @@ class Clock:
         """Give every shard's scripts the shift: they may read keys of their own hash tag only."""
         if self._shift is not None and shift != self._shift:
             self.jumps += 1
-        if shift != self._shift:
-            for shard in keys.all_shards():
-                await scripts.call(redis, "shift", [shard.shift], [shift])
+            self._shift = shift
+            await self.tell(redis, keys)
         self._shift = shift
+
+    async def tell(self, redis: Redis, keys: Keys) -> None:
+        """Give the shards' scripts the shift."""
+        for shard in keys.all_shards():
+            await scripts.call(redis, "shard", [shard.deployment], ["shift", self._shift or 0])
 
     async def keep(self, redis: Redis, keys: Keys) -> None:
         """Renew what a flush or a restart without data has taken from the shards' scripts."""
         if self._shift:
-            for shard in keys.all_shards():
-                await scripts.call(redis, "shift", [shard.shift], [self._shift])
+            await self.tell(redis, keys)
 
     def _tell_of_skew(self) -> None:
         skew = self.skew

@@ -296,6 +296,11 @@ class Consumer:
                 trace="" if isinstance(error, BusError) else traceback.format_exc(),
             )  # fmt: skip
             return
+        if envelope.run_id and self.bus.keys.shard_of(envelope.run_id) != shard:
+            # The number of shards was changed since this process joined, which it will learn in a
+            # moment; one that knows takes it once this lease has run out.
+            log.warning("left to others", why="the shards were changed", run_id=envelope.run_id)
+            return
         delivery = Delivery(self.bus, shard, stream, lease, envelope, payload)
         verdicts: list[Verdict] = []
         loop, task = asyncio.get_running_loop(), asyncio.current_task()

@@ -11,6 +11,15 @@ class BusUnavailable(BusError):
     """Redis can't be reached or refuses us; the message says where and what to do."""
 
 
+class DeploymentMismatch(BusError):
+    """A process names another value than its deployment has. The message has both, and says what
+    to do."""
+
+
+class DeploymentChanged(BusError):
+    """What the deployment has agreed on was changed since this process joined: join again."""
+
+
 class LeaseLost(BusError):
     """Another worker holds this delivery now. Nothing was changed; drop the work."""
 

@@ -19,12 +19,14 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p:s}:inbox:<process>` | stream: replies and notices for one process | inbox life |
 | `{p:s}:request:<key>` | hash: state, result, waiters and paid calls of a request | request life |
 | `{p:s}:lock:<name>` | string: who sweeps now | one sweep |
-| `{p:s}:shift` | hash: what scripts add to the server's time, and who knows | stream life |
+| `{p:s}:deployment` | hash: the epoch, the shift of the clock, streams that know it | stream life |
+| `{p:s}:closed` | string: no run is admitted while the shards are changed | ten seconds |
 | `{p:s}:history` | stream: audit, only with `history` on | stream life |
 | `{p}:worker:<name>` | string: presence of one worker | three beats |
 | `{p}:workers` | sorted set: worker names by last beat | stream life |
 | `{p}:policies` | hash: versions of each policy, and the one in use | policy life |
 | `{p}:policy-changes` | stream: names of policies that changed | policy life |
+| `{p}:deployment` | hash: what all processes have agreed on (`bus.agreement`) | stream life |
 | `{p}:clock` | hash: the deployment's time against the server's (`bus.clock`) | stream life |
 | `{p}:probe` | string: whether the server takes writes | a second |
 
@@ -99,8 +101,12 @@ class Shard:
         return self._key("lock", name)
 
     @property
-    def shift(self) -> str:
-        return self._key("shift")
+    def deployment(self) -> str:
+        return self._key("deployment")
+
+    @property
+    def closed(self) -> str:
+        return self._key("closed")
 
     @property
     def active(self) -> str:
@@ -147,6 +153,10 @@ class Keys:
     def probe(self) -> str:
         """Written to find out whether the server takes writes; nobody reads it."""
         return f"{{{self.prefix}}}:probe"
+
+    @property
+    def deployment(self) -> str:
+        return f"{{{self.prefix}}}:deployment"
 
     @property
     def clock(self) -> str:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from redis.asyncio.connection import parse_url
+
+_OWN = frozenset({"redis_url", "prefix", "block_seconds"})
+"""What finds the bus, or concerns one process alone. Of all others a process with another value
+would harm the rest: it takes leases early, holds the sweep up, buries what others would retry,
+looks for runs in the wrong shard, or deletes what others keep."""
 
 _MAY_HOLD_AT = frozenset({"username", "password", "ssl_password", "client_name"})
 """Options of a URL whose value may be a text with an `@` in it."""
@@ -47,7 +53,9 @@ _YES, _NO = ("true", "t", "yes", "y", "on", "1"), ("false", "f", "no", "n", "off
 
 
 class BusSettings(BaseModel):
-    """Every process of one deployment must hold the same values."""
+    """Where the bus is, what all processes of one deployment have in common, and how this one
+    waits. The shared values are agreed on at the first join and live on the bus
+    (`bus.agreement`); who joins later takes them, and is refused if it names another."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True
@@ -110,6 +118,28 @@ class BusSettings(BaseModel):
         url = re.sub(r"([?&](?:ssl_)?password=)[^&]*", r"\1***", self.redis_url)
         # To the last `@`: whatever signs a password has, it does not end behind that one.
         return re.sub(r"://(?!/)([^:@/?#]*:)?.*@", r"://\1***@", url)
+
+    @property
+    def shared(self) -> dict[str, int | float | bool]:
+        """What all processes of a deployment have in common, by name."""
+        return {name: value for name, value in self.model_dump().items() if name not in _OWN}
+
+    @property
+    def named(self) -> frozenset[str]:
+        """Those of the shared settings that somebody gave a value, also if it is the default."""
+        return frozenset(self.model_fields_set - _OWN)
+
+    def agreed(self, shared: Mapping[str, int | float | bool]) -> BusSettings:
+        """With the deployment's values, which count as given by nobody."""
+        known = {name: value for name, value in shared.items() if name in BusSettings.model_fields}
+        return BusSettings.model_construct(
+            self.model_fields_set & _OWN, **{**self.model_dump(), **known}
+        )
+
+    def naming(self, names: Collection[str]) -> BusSettings:
+        """The same values; of those that are shared the deployment's go before all but these."""
+        given = (self.model_fields_set & _OWN) | ({*names} & {*BusSettings.model_fields})
+        return BusSettings.model_construct(given, **self.model_dump())
 
     @property
     def lease_ms(self) -> int:

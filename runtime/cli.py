@@ -46,7 +46,13 @@ def main() -> None:
 
 def explained(error: BaseException) -> int | None:
     """Print an error that belongs to the user; its exit code, `None` for a defect of ours."""
-    from runtime.errors import EXIT_OVERLOADED, EXIT_UNREACHABLE, UserError
+    from runtime.errors import (
+        EXIT_CONFIG,
+        EXIT_FAILED,
+        EXIT_OVERLOADED,
+        EXIT_UNREACHABLE,
+        UserError,
+    )
 
     if isinstance(error, UserError):
         return _fail(error, error.exit_code)
@@ -54,6 +60,10 @@ def explained(error: BaseException) -> int | None:
     if bus_errors is not None:
         if isinstance(error, bus_errors.BusUnavailable):
             return _fail(error, EXIT_UNREACHABLE)
+        if isinstance(error, bus_errors.DeploymentMismatch):
+            return _fail(error, EXIT_CONFIG)
+        if isinstance(error, bus_errors.DeploymentChanged):
+            return _fail(error, EXIT_FAILED)
         if isinstance(error, bus_errors.Overloaded):
             return _fail(error, EXIT_OVERLOADED)
     redis_errors: Any = sys.modules.get("redis.exceptions")

@@ -292,7 +292,14 @@ class Settings(BaseSettings):
 
     def with_redis_url(self, url: str) -> Settings:
         """The same settings on the server at `url`."""
-        bus = BusSettings.model_validate({**self.bus.model_dump(), "redis_url": url})
+        bus = BusSettings.model_validate(
+            {**self.bus.model_dump(exclude_unset=True), "redis_url": url}
+        )
+        return self.model_copy(update={"bus": bus})
+
+    def naming(self, keys: set[str]) -> Settings:
+        """The same values, of which these of the bus are given and not taken."""
+        bus = self.bus.naming(keys)
         return self.model_copy(update={"bus": bus})
 
     def to_json(self) -> str:
@@ -336,22 +343,26 @@ def load_beside(
     environ: Mapping[str, str] | None = None,
 ) -> Settings:
     """What a deployment was started with, or another profile on its bus; the overrides over it.
-    Neither that profile nor the environment changes a key of the bus: whoever had another prefix
-    or other shards would miss the deployment unawares.
+    Neither that profile nor the environment changes where the bus is: whoever had another prefix
+    would miss the deployment unawares, and a shared value that differs is refused at the join.
 
     Raises `ConfigError` as `load` does.
     """
     data = running.model_dump(mode="json")
     origin = "the running deployment"
+    around = environment_layer(Settings, os.environ if environ is None else environ)
     if profile:
-        layers = [
-            *profile_layers(profile),
-            environment_layer(Settings, os.environ if environ is None else environ),
-            Layer(origin=origin, data={"bus": data["bus"]}),
-        ]
+        ours = [*profile_layers(profile), around]
+        layers = [Layer(origin=origin, data={"bus": data["bus"]}), *ours]
     else:
-        layers = [Layer(origin=origin, data=data)]
-    return _resolved([*layers, override_layer(overrides)])
+        of_bus = {name: value for name, value in around.data.items() if name == "bus"}
+        ours = [Layer(origin=around.origin, data=of_bus, names=around.names)]
+        layers = [Layer(origin=origin, data=data), *ours]
+    over = override_layer(overrides)
+    place = {name: data["bus"][name] for name in ("redis_url", "prefix")}
+    settings = _resolved([*layers, Layer(origin=origin, data={"bus": place}), over])
+    named = merged([*ours, over]).get("bus", {})
+    return settings.naming(set(named) if isinstance(named, dict) else set())
 
 
 def configured_redis_url(
@@ -368,6 +379,12 @@ def configured_redis_url(
     ]
     bus = merged(layers).get("bus")
     return (bus.get("redis_url") or None) if isinstance(bus, dict) else None
+
+
+def environment_names_bus(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether a variable gives a setting of the bus a value."""
+    around = environment_layer(Settings, os.environ if environ is None else environ)
+    return bool(around.data.get("bus"))
 
 
 def _resolved(layers: list[Layer]) -> Settings:
@@ -392,9 +409,10 @@ def parse(text: str) -> Settings:
 
 
 def resolved_file(path: Path) -> Settings:
-    """Settings from a file that the supervisor wrote. Raises `ConfigError`."""
+    """Settings from a file that the supervisor wrote. Nobody names them: what the deployment has
+    agreed on since goes before them. Raises `ConfigError`."""
     try:
-        return parse(path.read_text())
+        return parse(path.read_text()).naming(set())
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
 

@@ -8,6 +8,7 @@ from runtime.config import (
     Settings,
     chosen_profile,
     configured_redis_url,
+    environment_names_bus,
     load,
     load_beside,
     resolved_file,
@@ -45,7 +46,7 @@ def find(
         other = None if profile and absolute_profile(profile) == run.profile else profile
         if configured_redis_url(other, overrides) in (None, run.redis_url):
             settings = resolved_file(state.resolved)
-            if other or overrides:
+            if other or overrides or environment_names_bus():
                 settings = load_beside(settings, other, overrides=overrides)
             return Deployment(settings, state, run, absolute_profile(other or run.profile))
     settings = load(profile, overrides=overrides, redis_url=redis_url)

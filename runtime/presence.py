@@ -16,7 +16,7 @@ async def connect(
 
     Raises `BusUnavailable` when Redis can't be reached, or is none that keeps what it accepts.
     """
-    bus = Bus(settings.bus)
+    bus = Bus(settings.bus, standing="founder")
     try:
         await bus.start()
         await bus.check_writable()

@@ -125,13 +125,18 @@ def _serve(told: WorkerSettings, remedy: str) -> None:
 async def _outlasting_a_late_bus(told: WorkerSettings) -> None:
     """Under a supervisor, a worker waits for a Redis that is away: dying of it would only wear out
     the crash-loop breaker. Started by hand, it says so at once and ends."""
-    from bus import BusUnavailable
+    from bus import BusUnavailable, DeploymentChanged, DeploymentMismatch
     from workers.process import Worker
 
     while True:
         try:
             await Worker(told).run()
             return
+        except DeploymentChanged:
+            log.info("the deployment has agreed on other settings: joining again")
+            continue
+        except DeploymentMismatch as error:
+            raise UserError(str(error), exit_code=EXIT_CONFIG) from error
         except BusUnavailable as error:
             if PARENT_VARIABLE not in os.environ:
                 raise

@@ -106,9 +106,10 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[RedisProcess]:
 
 
 @pytest.fixture
-def settings(shared_server: RedisProcess) -> BusSettings:
+def settings(shared_server: RedisProcess, request: pytest.FixtureRequest) -> BusSettings:
     """Short times, so that recovery is seen in a test; a prefix of the test's own."""
-    return quick_settings(shared_server.url)
+    marker = request.node.get_closest_marker("bus_settings")
+    return quick_settings(shared_server.url, **(marker.kwargs if marker else {}))
 
 
 def quick_settings(url: str, **changes: object) -> BusSettings:

@@ -8,7 +8,7 @@ from pathlib import Path
 import uvloop
 from pydantic import ValidationError
 
-from bus import BusUnavailable
+from bus import BusUnavailable, DeploymentChanged, DeploymentMismatch
 from workers.engines.protocol import EngineError
 from workers.garbage import end_quickly
 from workers.process import Worker
@@ -38,8 +38,13 @@ def main() -> int:
             print(f"{source}: {place}: {each['msg']}", file=sys.stderr)
         return 2
     try:
-        uvloop.run(Worker(settings, join_seconds=JOIN_SECONDS).run())
-    except (BusUnavailable, EngineError) as error:
+        while True:
+            try:
+                uvloop.run(Worker(settings, join_seconds=JOIN_SECONDS).run())
+                break
+            except DeploymentChanged:
+                continue  # It joins again, with what the deployment has now.
+    except (BusUnavailable, DeploymentMismatch, EngineError) as error:
         print(f"{settings.kind} worker: {error}", file=sys.stderr)
         return 1
     return 0

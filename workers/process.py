@@ -71,7 +71,7 @@ class Worker:
         """`join_seconds`: how long `run` waits for a Redis that does not answer yet."""
         self.settings = settings
         self.name = settings.name or f"{settings.kind}-{os.getpid()}"
-        self._bus = Bus(settings.bus, registry(), join_seconds=join_seconds)
+        self._bus = Bus(settings.bus, registry(), join_seconds=join_seconds, standing="worker")
         self._state = "starting"
         self._broken: EngineBroken | None = None
         self._servers: list[Server] = []
@@ -84,6 +84,8 @@ class Worker:
 
     async def run(self) -> None:
         """Serve until drained. Raises `BusUnavailable` if the bus can't be joined at the start,
+        `DeploymentMismatch` if its settings name another value than the deployment has,
+        `DeploymentChanged` after draining if those were changed: run another, which takes them;
         `EngineError` if a model can't be loaded, `EngineBroken` after draining if one can't go on,
         `BackgroundEnded` if a part ends that this worker can't do without: better none than one
         that only says that it is ready.
@@ -125,14 +127,19 @@ class Worker:
             self._news.set()
             log.info("ready", worker=self.name, kind=self.settings.kind, streams=self._streams)
             tasks = [asyncio.create_task(server.run()) for server in self._servers]
-            draining = background.start(self._drain_on(stop), name="draining", may_end=True)
-            stack.push_async_callback(background.stop, [draining])
+            draining = [
+                background.start(self._drain_on(event), name=name, may_end=True)
+                for name, event in (("draining", stop), ("joining again", self._bus.on_change))
+            ]
+            stack.push_async_callback(background.stop, draining)
             try:
                 await asyncio.gather(*tasks)
             finally:
                 await end(tasks)
         if self._broken is not None:
             raise self._broken
+        if self._bus.changed is not None and not stop.is_set():
+            raise self._bus.changed
         log.info("stopped", worker=self.name)
 
     async def _join(self, stack: AsyncExitStack, stop: asyncio.Event) -> bool:

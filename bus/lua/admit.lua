@@ -4,10 +4,11 @@
 --       continuation's) and one per message
 -- ARGV: run_id, run JSON, deadline ms, max runs, max unrecorded, retention ms, tokens limit,
 --       micro-dollar limit, notify inbox ('' for none), history flag, number of inherited steps,
---       number of open joins, then the steps, then per join its id, the branches still to come and
+--       number of open joins, the epoch that the caller knows, then the steps, then per join its id, the branches still to come and
 --       the continuation's envelope, then one envelope per message
 -- Returns {'admitted'}, {'exists'} (the same run was accepted before: nothing is done), or
---       {'overloaded', what, count, limit}.
+--       {'overloaded', what, count, limit}, {'closed'} (the shards are being changed), {'changed'}
+--       (they were: the caller's shard of a run may be another).
 -- Race closed: two clients (or one that retries after an outage) that admit the same run, and
 -- many that pass the limit together.
 local run, active, trajectories, history = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -15,6 +16,9 @@ if redis.call('EXISTS', run) == 1 then
   if ARGV[9] ~= '' then redis.call('HSET', run, 'notify', ARGV[9]) end
   return {'exists'}
 end
+if redis.call('EXISTS', of_shard('closed')) == 1 then return {'closed'} end
+local epoch = redis.call('HGET', of_shard('deployment'), 'epoch')
+if epoch and epoch ~= ARGV[13] then return {'changed'} end
 local runs = redis.call('ZCARD', active)
 if runs >= tonumber(ARGV[4]) then return {'overloaded', 'runs in flight', runs, ARGV[4]} end
 local unrecorded = redis.call('XLEN', trajectories)
@@ -31,7 +35,7 @@ redis.call('ZADD', active, ARGV[3], ARGV[1])
 redis.call('PEXPIRE', active, STREAM_LIFE)
 -- A fork inherits the beginning of another run's journal, and the joins it left open.
 local steps, joins = tonumber(ARGV[11]), tonumber(ARGV[12])
-local a = 13
+local a = 14
 for i = 1, steps do
   redis.call('RPUSH', KEYS[5], ARGV[a])
   a = a + 1

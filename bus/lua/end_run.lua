@@ -17,14 +17,14 @@ local INBOX_LIFE = 600000
 local SETTLED_LIFE = 60000
 
 -- The deployment's time: the server's, and what it has jumped by (bus/clock.py). Every key of a
--- script carries the hash tag of the one that holds the shift.
-local function shift_key()
-  return string.match(KEYS[1], '^{[^}]*}:') .. 'shift'
+-- script carries the hash tag of the one that holds its shard's copy of the shift.
+local function of_shard(kind)
+  return string.match(KEYS[1], '^{[^}]*}:') .. kind
 end
 
 local function now_ms()
   local t = redis.call('TIME')
-  local shift = redis.call('HGET', shift_key(), 'ms') or 0
+  local shift = redis.call('HGET', of_shard('deployment'), 'shift') or 0
   return t[1] * 1000 + math.floor(t[2] / 1000) + shift
 end
 
@@ -57,9 +57,9 @@ end
 -- Once for each jump of the server's clock: it counts the age of a lease by its own, so a jump ends
 -- all leases at once, or puts off their end.
 local function rebase(stream, group)
-  local shift = redis.call('HMGET', shift_key(), 'ms', stream)
+  local shift = redis.call('HMGET', of_shard('deployment'), 'shift', stream)
   if (shift[1] or '0') == (shift[2] or '0') then return end
-  redis.call('HSET', shift_key(), stream, shift[1])
+  redis.call('HSET', of_shard('deployment'), stream, shift[1])
   local first = '-'
   while true do
     local seen = redis.pcall('XPENDING', stream, group, first, '+', 1000)

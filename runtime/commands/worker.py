@@ -42,7 +42,8 @@ def register(app: typer.Typer) -> None:
 
         state = StateDirectory.from_environment()
         if resolved is not None:
-            settings, remedy = resolved_file(resolved), _examine_running(state.running())
+            settings = resolved_file(resolved)
+            remedy = _examine_running(state.running())
         else:
             chosen = tuple(overrides or ())
             found = find(redis_url=redis_url, profile=profile, overrides=chosen)

@@ -145,10 +145,10 @@ async def test_a_request_that_nobody_waits_for_any_more_keeps_its_letter(bus: Bu
     assert await letters(bus) == [letter]
 
 
+@pytest.mark.bus_settings(retention_seconds=30.0)
 async def test_a_replay_gives_the_journal_the_life_of_its_run(bus: Bus) -> None:
     """An ended run's keys live for the retention; awake again, they must outlive its deadline."""
-    settings = bus.settings.model_copy(update={"retention_seconds": 30.0})
-    async with Bus(settings, bus.registry) as short:
+    async with Bus(bus.settings, bus.registry) as short:
 
         async def step_then_reject(delivery: Delivery) -> None:
             if delivery.envelope.turn:

@@ -6,6 +6,8 @@ import asyncio
 import signal
 import time
 
+import pytest
+
 from bus import Bus, Consumer, Delivery
 from bus.keys import GROUP
 from tests.bus.payloads import admit
@@ -13,8 +15,9 @@ from tests.bus.serving import ended, finishing, serving, until
 from tests.bus.worker_process import worker_process
 
 
+@pytest.mark.bus_settings(lease_seconds=2.0)
 async def test_a_drained_process_keeps_its_leases_and_finishes_what_it_has(bus: Bus) -> None:
-    settings = bus.settings.model_copy(update={"lease_seconds": 2.0})
+    settings = bus.settings
     with worker_process(settings, behaviour="gate") as worker:
         await worker.heard("ready")
         run_id = await admit(bus)

@@ -29,6 +29,7 @@ from bus import (
     policies,
     scripts,
 )
+from bus.agreement import replace
 from bus.log_consumer import Entry
 from tests.bus.payloads import Note, admit, note
 from tests.bus.serving import ended, finishing, letters, serving, until
@@ -119,6 +120,8 @@ async def test_all_keys_of_a_script_call_carry_one_hash_tag(
             doomed = await admit(bus, "nobody")
             await bus.cancel(doomed)
             await policies.publish(bus, "slm", "/adapter")
+            await until(lambda: any(name == "watch" for name, _ in calls), "a look at what holds")
+            assert await replace(bus.redis, bus.keys, bus.agreement.epoch, bus.agreement.shared)
         for reader in readers:
             reader.drain()
         await asyncio.gather(*reading)

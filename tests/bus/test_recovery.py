@@ -6,6 +6,8 @@ import asyncio
 import signal
 import time
 
+import pytest
+
 from bus import Bus, Delivery, Retry, scripts
 from bus.keys import GROUP
 from tests.bus.payloads import admit
@@ -170,9 +172,10 @@ async def _size(bus: Bus, key: str, size: int) -> bool:
     return await bus.redis.zcard(key) == size
 
 
+@pytest.mark.bus_settings(max_attempts=2)
 async def test_a_message_that_kills_its_worker_is_buried_after_the_last_attempt(bus: Bus) -> None:
     """The count is Redis' own: nothing in the process lives long enough to keep one."""
-    settings = bus.settings.model_copy(update={"max_attempts": 2})
+    settings = bus.settings
     run_id = await admit(bus)
     for count in ("1", "2"):
         with worker_process(settings, behaviour="die") as worker:

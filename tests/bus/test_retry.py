@@ -33,27 +33,27 @@ async def test_a_retry_comes_back_after_its_delay_with_its_attempt_counted(bus: 
     assert min(pauses) >= 0.19
 
 
+@pytest.mark.bus_settings(retry_base_seconds=0.1, max_attempts=4)
 async def test_backoff_doubles(bus: Bus) -> None:
-    settings = bus.settings.model_copy(update={"retry_base_seconds": 0.1, "max_attempts": 4})
     times: list[float] = []
-    async with Bus(settings, bus.registry) as patient:
 
-        async def handler(delivery: Delivery) -> None:
-            times.append(time.monotonic())
-            raise ValueError("again")
+    async def handler(delivery: Delivery) -> None:
+        times.append(time.monotonic())
+        raise ValueError("again")
 
-        async with serving(patient, ["planner"], handler):
-            run_id = await admit(patient)
-            await ended(patient, run_id)
+    async with serving(bus, ["planner"], handler):
+        run_id = await admit(bus)
+        await ended(bus, run_id)
     first, second, third = (after - before for before, after in pairwise(times))
     assert first >= 0.075
     assert second >= 0.15
     assert third >= 0.3
 
 
+@pytest.mark.bus_settings(max_attempts=4)
 async def test_crashes_and_retries_count_together(bus: Bus) -> None:
     """Two deliveries that died and one retry are three attempts, not one."""
-    settings = bus.settings.model_copy(update={"max_attempts": 4})
+    settings = bus.settings
     run_id = await admit(bus)
     for _ in range(2):
         with worker_process(settings, behaviour="die") as worker:

@@ -1,0 +1,298 @@
+"""What the processes of one deployment have agreed on: one truth, on the bus.
+
+The first process that joins writes it, as one step; whoever joins later takes it. A process that
+*names* another value is refused, with both values and what to do. So none can look for runs in
+other shards, or take the leases of others early.
+
+It holds as long as anybody works by it. A process that begins a deployment (`runtime up`), or one
+that names a value, may replace it when no worker is there; the number of shards, when besides
+nothing is in flight. A crash locks nothing: the word of a dead worker fades after three beats. Who
+replaces it gives it a new epoch, and whoever joined before learns that in a moment: workers drain
+and join again, and no run is admitted by an old epoch, so none gets into a shard where nobody
+looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from redis.asyncio import Redis
+from redis.exceptions import ResponseError
+
+from bus import scripts
+from bus.clock import Clock
+from bus.connection import is_outage
+from bus.errors import DeploymentChanged, DeploymentMismatch
+from bus.keys import Keys, Shard
+from bus.settings import BusSettings
+
+Value = int | float | bool
+
+Standing = Literal["guest", "worker", "founder"]
+"""Who joins. A guest takes what there is. A worker that names a value, and a founder with all that
+it has, may replace what nobody works by any more."""
+
+FADE_SECONDS = 8.0
+"""The word of a worker that was killed has faded."""
+CLOSED_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """What holds in a deployment."""
+
+    epoch: str
+    """Later ones are greater."""
+    shared: Mapping[str, Value]
+    """The settings of the bus that all have in common."""
+    by: str
+    """Who wrote it: host and pid."""
+    fields: Mapping[str, str]
+    """What else its processes have agreed on; the bus knows nothing of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """What is on the bus in the shards of an agreement."""
+
+    runs: int
+    messages: int
+    unrecorded: int
+    dead_letters: int
+
+    def __bool__(self) -> bool:
+        return bool(self.runs or self.messages or self.unrecorded or self.dead_letters)
+
+    def __str__(self) -> str:
+        parts = (
+            (self.runs, "runs in flight"),
+            (self.messages, "messages in work streams"),
+            (self.unrecorded, "ended runs or usage entries that no recorder has written"),
+            (self.dead_letters, "dead letters"),
+        )
+        return ", ".join(f"{count} {what}" for count, what in parts if count) or "nothing"
+
+
+def _agreement(fields: dict[bytes, bytes]) -> Agreement:
+    text = {name.decode(): value.decode() for name, value in fields.items()}
+    shared: dict[str, Value] = json.loads(text.pop("shared"))
+    return Agreement(text.pop("epoch"), shared, text.pop("by"), text)
+
+
+def _pairs(found: list[bytes]) -> dict[bytes, bytes]:
+    return dict(zip(found[::2], found[1::2], strict=True))
+
+
+async def read(redis: Redis, keys: Keys) -> Agreement | None:
+    """What holds now; None where nobody has joined for a week, or ever."""
+    fields: dict[bytes, bytes] = await redis.hgetall(keys.deployment)  # pyright: ignore
+    return _agreement(fields) if b"epoch" in fields else None
+
+
+class Joining:
+    """One process's way into its deployment."""
+
+    def __init__(self, redis: Redis, settings: BusSettings, clock: Clock) -> None:
+        self._redis = redis
+        self._settings = settings
+        self._clock = clock
+        self._keys = Keys(settings.prefix, settings.shards)
+
+    async def join(self, standing: Standing) -> Agreement:
+        """What holds. Raises `DeploymentMismatch`."""
+        while True:
+            found = await read(self._redis, self._keys)
+            if found is None:
+                found = await self._begun()
+            differing = self._differing(found, standing)
+            if not differing:
+                return found
+            refused = {name: differing[name] for name in self._settings.named & {*differing}}
+            if standing == "guest":
+                raise DeploymentMismatch(self._words(found, refused, ""))
+            shared = await self._replaceable(found, standing, differing, refused)
+            if shared is None or await replace(self._redis, self._keys, found.epoch, shared):
+                return await self._again(found)
+
+    async def _again(self, before: Agreement) -> Agreement:
+        return await read(self._redis, self._keys) or before
+
+    async def _begun(self) -> Agreement:
+        try:
+            return await self._written(self._first())
+        except ResponseError as error:
+            # Full, or a replica: it can be looked at all the same. `watch` writes it later.
+            if not is_outage(error):
+                raise
+            first = {name.encode(): value.encode() for name, value in self._first().items()}
+            return _agreement(first)
+
+    def _first(self) -> dict[str, str]:
+        return {"epoch": new_epoch(self._clock.now()), "by": _who(), **_shared(self._settings)}
+
+    async def _written(self, fields: Mapping[str, str]) -> Agreement:
+        args = [part for pair in fields.items() for part in pair]
+        found = await scripts.call(self._redis, "join", [self._keys.deployment], args)
+        return _agreement(_pairs(found))
+
+    async def renew(self, agreement: Agreement) -> None:
+        """Write it again, where a flush or a restart without data has taken it."""
+        await self._written(
+            {
+                **agreement.fields,
+                "epoch": agreement.epoch,
+                "by": agreement.by,
+                "shared": json.dumps(dict(agreement.shared)),
+            }
+        )
+
+    def _differing(self, found: Agreement, standing: Standing) -> dict[str, Value]:
+        ours = self._settings.shared
+        counted = ours if standing == "founder" else self._settings.named
+        return {name: ours[name] for name in counted if found.shared.get(name) != ours[name]}
+
+    async def _replaceable(
+        self,
+        found: Agreement,
+        standing: Standing,
+        differing: Mapping[str, Value],
+        refused: Mapping[str, Value],
+    ) -> dict[str, Value] | None:
+        """The values to agree on anew; None where the old ones are to be taken. Raises
+        `DeploymentMismatch`."""
+        there = await self._there()
+        if there:
+            if refused:
+                raise DeploymentMismatch(self._words(found, refused, f"{_listed(there)} there"))
+            return None
+        shared = {**found.shared, **differing}
+        if "shards" in differing:
+            held = await in_flight(self._redis, self._keys.prefix, int(found.shared["shards"]))
+            if held and "shards" in refused:
+                raise DeploymentMismatch(self._words(found, refused, f"it holds {held}"))
+            if held:
+                shared["shards"] = found.shared["shards"]
+        return None if shared == dict(found.shared) else shared
+
+    async def _there(self) -> list[str]:
+        """Workers that say that they are there, once those that were killed have faded."""
+        first = await self._words_of_workers()
+        waited = 0.0
+        while first and waited < FADE_SECONDS:
+            await asyncio.sleep(0.25)
+            waited += 0.25
+            now = await self._words_of_workers()
+            if alive := [name for name, word in now.items() if first.get(name) != word]:
+                return alive
+            first = now
+        return list(first)
+
+    async def _words_of_workers(self) -> dict[str, bytes]:
+        names = [n.decode() for n in await self._redis.zrange(self._keys.workers, 0, -1)]
+        if not names:
+            return {}
+        words = await self._redis.mget([self._keys.worker(name) for name in names])
+        return {name: word for name, word in zip(names, words, strict=True) if word}
+
+    def _words(self, found: Agreement, refused: Mapping[str, Value], why: str) -> str:
+        parts = [
+            f"bus.{name} is {found.shared.get(name)} in the deployment {self._settings.prefix!r} at"
+            f" {self._settings.safe_url}, and this process names {value}"
+            for name, value in sorted(refused.items())
+        ]
+        change = "stop all of it (`runtime down`), then start it with the new value"
+        if "shards" in refused:
+            change = f"`runtime shards {refused['shards']}`"
+        because = f" ({why})" if why else ""
+        return (
+            f"{'; '.join(parts)}{because}: leave it out to take the deployment's; to change it,"
+            f" {change}"
+        )
+
+
+def _shared(settings: BusSettings) -> dict[str, str]:
+    return {"shared": json.dumps(settings.shared)}
+
+
+def _who() -> str:
+    return f"{socket.gethostname()}, pid {os.getpid()}"
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(sorted(names)[:3])
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"the workers {shown}{more} are" if len(names) > 1 else f"the worker {shown} is"
+
+
+def new_epoch(now: float) -> str:
+    return f"{int(now * 1000):015d}-{secrets.token_hex(4)}"
+
+
+async def replace(
+    redis: Redis,
+    keys: Keys,
+    epoch: str,
+    shared: Mapping[str, Value],
+    *,
+    beside_workers: bool = False,
+) -> bool:
+    """Agree on other values; False where workers are there, or somebody else was quicker."""
+    seconds, micro = await redis.time()
+    later = new_epoch(seconds + micro / 1e6)
+    if later <= epoch:  # The server's clock has gone back.
+        later = f"{int(epoch.partition('-')[0]) + 1:015d}-{secrets.token_hex(4)}"
+    args: list[scripts.Value] = [epoch, keys.worker(""), int(beside_workers)]
+    args += ["epoch", later, "by", _who(), "shared", json.dumps(dict(shared))]
+    answer = await scripts.call(redis, "replace", [keys.deployment, keys.workers], args)
+    return answer[0] == 1
+
+
+async def spread(redis: Redis, shards: Iterable[Shard], epoch: str) -> None:
+    """Tell the shards' scripts of an epoch: they admit no run by an earlier one."""
+    for shard in shards:
+        await scripts.call(redis, "shard", [shard.deployment], ["epoch", epoch])
+
+
+async def in_flight(redis: Redis, prefix: str, shards: int) -> InFlight:
+    """What would be lost sight of if the number of shards changed now."""
+    runs = messages = unrecorded = dead = 0
+    for shard in Keys(prefix, shards).all_shards():
+        runs += int(await redis.zcard(shard.active))
+        unrecorded += int(await redis.xlen(shard.trajectories))
+        unrecorded += int(await redis.xlen(shard.ledger))
+        dead += int(await redis.xlen(shard.dead))
+        for key in await _beginning(redis, shard.work("")):
+            messages += int(await redis.xlen(key))
+        for key in await _beginning(redis, shard.delayed("")):
+            messages += int(await redis.zcard(key))
+    return InFlight(runs, messages, unrecorded, dead)
+
+
+async def _beginning(redis: Redis, text: str) -> set[bytes]:
+    """Keys that begin with a text. A prefix holds no sign that means anything in a pattern."""
+    found: set[bytes] = set()
+    cursor: int | None = None
+    while cursor != 0:
+        cursor, keys = await redis.scan(cursor or 0, match=f"{text}:*", count=1000)
+        found.update(keys)
+    return found
+
+
+async def watch(redis: Redis, keys: Keys, agreement: Agreement, joining: Joining) -> None:
+    """Keep it alive. Raises `DeploymentChanged` when another holds."""
+    answer = await scripts.call(redis, "watch", [keys.deployment], [agreement.epoch])
+    if answer == 0:
+        await joining.renew(agreement)
+        await spread(redis, keys.all_shards(), agreement.epoch)
+    elif answer == 2:
+        raise DeploymentChanged(
+            f"the settings of the deployment {keys.prefix!r} were changed since this process joined"
+            " it: start it again"
+        )

@@ -1,0 +1,37 @@
+"""`runtime shards N`: spread a running deployment over another number of shards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from runtime.commands.options import RedisUrl
+
+if TYPE_CHECKING:
+    from bus import Bus
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("shards")
+    def shards(  # pyright: ignore[reportUnusedFunction]
+        number: Annotated[int, typer.Argument(min=1, max=256, help="How many there are to be.")],
+        redis_url: RedisUrl = None,
+        wait: Annotated[
+            float, typer.Option(min=0, help="Seconds to wait for what is in flight.")
+        ] = 600.0,
+    ) -> None:
+        """Change the number of shards. New runs are refused until all that is in flight is done.
+
+        Workers join again by themselves; other clients are told to start again.
+        """
+        from runtime.commands.on_bus import on_bus
+        from runtime.shards import change_shards
+
+        async def change(bus: Bus) -> tuple[int, int]:
+            return await change_shards(
+                bus, number, wait=wait, say=lambda words: typer.echo(words, err=True)
+            )
+
+        before, after = on_bus(redis_url, change)
+        typer.echo(f"shards: {before} → {after}")

@@ -1,0 +1,68 @@
+"""Changing the number of shards of a deployment that runs.
+
+A run lives in one shard for good, so nothing may be on the bus when their number changes: admission
+is closed, what is in flight is waited for, and only then another number is agreed on. The workers
+join again by themselves; a client that runs on is told to start again at its next run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from bus import Bus
+from bus.agreement import CLOSED_MS, InFlight, in_flight, read, replace, spread
+from bus.keys import Keys
+from runtime.errors import UserError
+
+LOOK_SECONDS = 0.5
+"""Between two looks; admission stays closed for much longer than that after each."""
+
+
+async def change_shards(
+    bus: Bus, wanted: int, *, wait: float, say: Callable[[str], None]
+) -> tuple[int, int]:
+    """Shards before and after. Raises `UserError` when what is on the bus is not done in `wait`
+    seconds; then admission opens again and nothing was changed.
+
+    A process that is killed here leaves admission closed for ten seconds and changes nothing, or
+    has changed everything.
+    """
+    before = bus.settings.shards
+    if before == wanted:
+        return before, wanted
+    keys = Keys(bus.settings.prefix, max(before, wanted))
+    end = asyncio.get_running_loop().time() + wait
+    told: InFlight | None = None
+    try:
+        while held := await _closed(bus, keys, before):
+            if held != told:
+                say(f"waiting for {held}")
+                told = held
+            if asyncio.get_running_loop().time() > end:
+                raise UserError(
+                    f"the shards stay {before}: after {wait:g} s the bus still holds {held}",
+                    hint="`runtime runs ls` and `runtime dead ls` show what; a recorder must run to"
+                    " write what has ended. Wait longer with --wait.",
+                )
+            await asyncio.sleep(LOOK_SECONDS)
+        shared = {**bus.agreement.shared, "shards": wanted}
+        if not await replace(bus.redis, bus.keys, bus.agreement.epoch, shared, beside_workers=True):
+            raise UserError(
+                "somebody else has changed the settings of this deployment meanwhile",
+                hint="look with `runtime status`, then ask again.",
+            )
+        agreed = await read(bus.redis, bus.keys)
+        if agreed is not None:
+            await spread(bus.redis, keys.all_shards(), agreed.epoch)
+    finally:
+        for shard in keys.all_shards():
+            await bus.redis.delete(shard.closed)
+    return before, wanted
+
+
+async def _closed(bus: Bus, keys: Keys, shards: int) -> InFlight:
+    """Keep admission closed; what is on the bus all the same."""
+    for shard in keys.all_shards():
+        await bus.redis.set(shard.closed, b"", px=CLOSED_MS)
+    return await in_flight(bus.redis, keys.prefix, shards)

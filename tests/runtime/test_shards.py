@@ -1,0 +1,47 @@
+"""The number of shards of a running deployment, and workers that name settings of their own."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.errors import EXIT_CONFIG, EXIT_FAILED
+from tests.runtime.conftest import ASKED, Deployment, until
+
+pytestmark = pytest.mark.timeout(300)
+
+QUESTION = "Tom has 3 boxes of 12 apples and gives away 7. How many are left?"
+
+
+def test_the_shards_of_a_deployment_that_runs_are_changed_and_its_workers_join_again(
+    deployment: Deployment,
+) -> None:
+    deployment.up(kinds=(*ASKED, "recorder"))
+    assert deployment.ask(QUESTION)["answer"] == "29"
+    assert "shards: 1 → 3" in deployment.ok("shards", "3")
+    assert deployment.ask(QUESTION)["answer"] == "29"
+    again = deployment.run("worker", "slm", "--set", "bus.shards=1")
+    assert again.returncode == EXIT_CONFIG, again.stderr
+    assert "bus.shards is 3" in again.stderr
+    assert "this process names 1" in again.stderr
+    early = deployment.run("worker", "slm", "--set", "bus.lease_seconds=0.3")
+    assert early.returncode == EXIT_CONFIG, early.stderr
+    assert "bus.lease_seconds is 1.0" in early.stderr
+    client = deployment.run("runs", "ls", env={"SWITCHYARD_BUS__SHARDS": "4"})
+    assert client.returncode == EXIT_CONFIG, client.stderr
+    assert "bus.shards is 3" in client.stderr
+
+
+def test_shards_stay_as_they_are_while_a_run_is_in_flight(deployment: Deployment) -> None:
+    deployment.up(kinds=())
+    asking = deployment.start("ask", QUESTION)
+    until(lambda: deployment.status()["runs_in_flight"] == 1, "run in flight")
+    refused = deployment.run("shards", "3", "--wait", "0.5")
+    assert refused.returncode == EXIT_FAILED
+    assert "the shards stay 1" in refused.stderr
+    assert "1 runs in flight" in refused.stderr
+    asking.kill()
+    deployment.ok("down")
+    restarted = deployment.run("up", "--detach", "--profile", "scripted", "--set", "bus.shards=4")
+    assert restarted.returncode != 0
+    assert "bus.shards is 1" in restarted.stderr
+    assert "1 runs in flight" in restarted.stderr
