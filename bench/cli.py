@@ -8,6 +8,7 @@ import typer
 
 from bench.commands import register_all
 from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, BenchError
+from runtime.terminal import guarded_output
 from workers.garbage import end_quickly
 
 app = typer.Typer(
@@ -25,6 +26,11 @@ register_all(app)
 def main() -> None:
     """Run a command; an error that the user can mend is one message and an exit code."""
     end_quickly()
+    with guarded_output():
+        _main()
+
+
+def _main() -> None:
     try:
         app()
     except BenchError as error:

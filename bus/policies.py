@@ -10,9 +10,12 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+import structlog
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bus import scripts
 from bus.bus import Bus
@@ -24,7 +27,14 @@ MAX_VERSIONS = 200
 """Kept for each policy; the oldest go first."""
 REFRESH_SECONDS = 30.0
 """Between two looks at everything, whatever was told: a restarted server may have lost a word."""
+MAX_SHOWN = 200
+"""Characters of a name that is none, in what is said of it."""
+MAX_BYTES = 2 * 1024 * 1024
+"""Of one policy as it is stored: twice what the most versions with the longest paths take."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_.-]{1,64})?")
+_Version = Annotated[int, Field(ge=0, le=2**53)]
+
+log = structlog.get_logger("bus.policies")
 
 
 class PolicyError(BusError):
@@ -34,10 +44,10 @@ class PolicyError(BusError):
 class PolicyVersion(BaseModel):
     """One set of adapter weights."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
-    version: int
-    path: str
+    version: _Version
+    path: str = Field(max_length=4096)
     """Of the adapter, as every worker that serves the policy sees it."""
     published: float
     """Unix seconds by the bus's clock."""
@@ -49,9 +59,9 @@ class Policy(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     name: str
-    versions: tuple[PolicyVersion, ...] = ()
-    current: int = 0
-    earlier: tuple[int, ...] = ()
+    versions: tuple[PolicyVersion, ...] = Field(default=(), max_length=MAX_VERSIONS)
+    current: _Version = 0
+    earlier: tuple[_Version, ...] = Field(default=(), max_length=MAX_VERSIONS)
     """Versions that were in use before, the last one last: what a rollback goes back to."""
 
     @property
@@ -117,16 +127,40 @@ def pool_of(policy: str) -> str:
     return policy.partition("/")[0]
 
 
+@dataclass(frozen=True)
+class Stored:
+    """All that the bus has of policies."""
+
+    policies: tuple[Policy, ...]
+    """By name."""
+    unreadable: Mapping[str, str]
+    """Name → why it can't be read: another program wrote it, or a newer one."""
+
+
+async def stored(bus: Bus) -> Stored:
+    """All that were ever published. One that can't be read hides no other."""
+    found: dict[bytes, bytes] = await bus.redis.hgetall(bus.keys.policies)  # pyright: ignore
+    readable: list[Policy] = []
+    unreadable: dict[str, str] = {}
+    for key, body in found.items():
+        name = key.decode("utf-8", "backslashreplace")
+        try:
+            readable.append(_read(name, body))
+        except PolicyError as error:
+            unreadable[name[:MAX_SHOWN]] = str(error)
+    return Stored(tuple(sorted(readable, key=lambda policy: policy.name)), unreadable)
+
+
 async def policies(bus: Bus) -> list[Policy]:
-    """All that were ever published, by name."""
-    found = await bus.redis.hgetall(bus.keys.policies)  # pyright: ignore[reportGeneralTypeIssues]
-    return sorted((_read(body) for body in found.values()), key=lambda each: each.name)
+    """All that were ever published and can be read, by name."""
+    return [*(await stored(bus)).policies]
 
 
 async def change(bus: Bus, name: str, to: Callable[[Policy], Policy]) -> Policy:
     """Replace a policy's state by what `to` makes of it; returns the new state.
 
-    Raises PolicyError for a name that cannot be one, and what `to` raises.
+    Raises PolicyError for a name that cannot be one, a policy that can't be read, and what `to`
+    raises.
     """
     if not _NAME.fullmatch(name):
         raise PolicyError(
@@ -135,7 +169,7 @@ async def change(bus: Bus, name: str, to: Callable[[Policy], Policy]) -> Policy:
     keys = [bus.keys.policies, bus.keys.policy_changes]
     while True:
         before: bytes = await bus.redis.hget(bus.keys.policies, name) or b""  # pyright: ignore
-        known = _read(before) if before else Policy(name=name)
+        known = _read(name, before) if before else Policy(name=name)
         after = _stamped(to(known), known, bus.clock.now())
         args = [name, before, after.model_dump_json().encode(), POLICY_LIFE_MS]
         if await scripts.call(bus.redis, "policy", keys, args):
@@ -161,6 +195,7 @@ async def follow(bus: Bus) -> AsyncGenerator[list[Policy]]:
     """All policies now, and again whenever one may have changed. Outlasts outages."""
     last = b"0-0"
     failures = 0
+    told: Mapping[str, str] = {}
     while True:
         try:
             # Before the state is read: a change in between is told once more, and not missed.
@@ -168,7 +203,12 @@ async def follow(bus: Bus) -> AsyncGenerator[list[Policy]]:
             last = newest[0][0] if newest else b"0-0"
             if await bus.redis.pexpire(bus.keys.policies, POLICY_LIFE_MS):
                 await bus.redis.pexpire(bus.keys.policy_changes, POLICY_LIFE_MS)
-            yield await policies(bus)
+            all_of_them = await stored(bus)
+            for name, why in all_of_them.unreadable.items():
+                if told.get(name) != why:
+                    log.error("policy skipped", policy=name, error=why)
+            told = all_of_them.unreadable
+            yield [*all_of_them.policies]
             failures = 0
             waited = 0.0
             while waited < REFRESH_SECONDS:
@@ -180,8 +220,10 @@ async def follow(bus: Bus) -> AsyncGenerator[list[Policy]]:
                 if found:
                     break
                 waited += bus.settings.block_seconds
-        except OUTAGE:
+        except OUTAGE as error:
             failures += 1
+            if failures & (failures - 1) == 0:
+                log.warning("policies not followed", error=str(error), tries=failures)
             await asyncio.sleep(pause_before(failures))
 
 
@@ -195,8 +237,22 @@ def _stamped(policy: Policy, before: Policy, now: float) -> Policy:
     return policy.model_copy(update={"versions": versions})
 
 
-def _read(body: bytes) -> Policy:
+def _read(name: str, body: bytes) -> Policy:
+    """Raises PolicyError."""
+    if not _NAME.fullmatch(name):
+        raise PolicyError(f"{name[:MAX_SHOWN]!r} is no policy's name")
+    if len(body) > MAX_BYTES:
+        raise PolicyError(f"policy {name!r} has {len(body):,} bytes; the most is {MAX_BYTES:,}")
     try:
-        return Policy.model_validate_json(body)
+        policy = Policy.model_validate_json(body)
     except ValidationError as error:
-        raise PolicyError(f"a policy on the bus cannot be read: {error}") from error
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "all of it"
+        raise PolicyError(
+            f"policy {name!r} can't be read ({where[:MAX_SHOWN]}: {first['msg'][:MAX_SHOWN]}):"
+            " another program wrote it, or a newer one. With HDEL of its name in the hash of"
+            " policies it begins anew"
+        ) from error
+    if policy.name != name:
+        raise PolicyError(f"what is stored as policy {name!r} is of {policy.name[:MAX_SHOWN]!r}")
+    return policy

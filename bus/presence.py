@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 import structlog
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bus.bus import Bus
 from bus.connection import OUTAGE
@@ -19,6 +19,8 @@ from bus.keys import STREAM_LIFE_MS
 
 log = structlog.get_logger("bus.presence")
 
+MAX_SHOWN = 300
+"""Characters of what is wrong with a word that can't be read."""
 BEAT = 2.0
 """Seconds between two beats."""
 
@@ -93,13 +95,24 @@ async def beat(bus: Bus, presence: WorkerPresence) -> None:
 
 
 async def present(bus: Bus) -> list[WorkerPresence]:
-    """The workers that are there now, by kind and name."""
-    names = [name.decode() for name in await bus.redis.zrange(bus.keys.workers, 0, -1)]
+    """The workers that are there now, by kind and name. What is no worker's word is skipped."""
+    names = [
+        name.decode("utf-8", "backslashreplace")
+        for name in await bus.redis.zrange(bus.keys.workers, 0, -1)
+    ]
     if not names:
         return []
     bodies = await bus.redis.mget([bus.keys.worker(name) for name in names])
-    found = [WorkerPresence.model_validate_json(body) for body in bodies if body]
+    found = [worker for body in bodies if body and (worker := _read(body))]
     # The server's clock may have gone back, and the time to live of its word grown with it.
     now = bus.clock.now()
     found = [worker for worker in found if abs(now - worker.beat) <= 3 * BEAT + 1]
     return sorted(found, key=lambda worker: (worker.kind, worker.name))
+
+
+def _read(body: bytes) -> WorkerPresence | None:
+    try:
+        return WorkerPresence.model_validate_json(body)
+    except ValidationError as error:
+        log.warning("a worker's word can't be read", error=str(error)[:MAX_SHOWN])
+        return None

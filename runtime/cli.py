@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from runtime.commands import COMMANDS
+from runtime.terminal import guarded_output, harmless
 from workers.garbage import end_quickly
 
 app = typer.Typer(
@@ -30,6 +31,11 @@ for register in COMMANDS:
 def main() -> None:
     """Run a command; an error that the user can mend is one message and an exit code."""
     end_quickly()
+    with guarded_output():
+        _main()
+
+
+def _main() -> None:
     try:
         app()
     except BrokenPipeError:
@@ -78,5 +84,5 @@ def explained(error: BaseException) -> int | None:
 
 
 def _fail(error: BaseException | str, code: int) -> int:
-    print(f"error: {error}", file=sys.stderr)
+    print(f"error: {harmless(str(error))}", file=sys.stderr)
     return code

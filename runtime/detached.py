@@ -11,10 +11,10 @@ from typing import Any
 from runtime.config import Settings
 from runtime.config_sources import URL_VARIABLE
 from runtime.control import ask_supervisor
-from runtime.dialogue import harmless
 from runtime.errors import EXIT_FAILED, Unreachable, UserError
 from runtime.log_files import rotate
 from runtime.state import RunFile, StateDirectory
+from runtime.terminal import harmless
 from workers.own_python import OWN_PYTHON
 
 _POLL_SECONDS = 0.05

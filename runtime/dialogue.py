@@ -16,23 +16,12 @@ from rich.text import Text
 
 from agents.call_markup import without_calls
 from agents.records import Call, Outcome, Step, ToolCall, Trajectory
+from runtime.terminal import harmless, in_line
 from runtime.words import counted
-
-CONTROL = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
-)
-"""Terminal control, what turns the direction of text, separators of lines, and what has no width.
-Line feed and tab stay; so do U+200C and U+200D, which join letters (Persian, Hindi) and emoji.
-Scripts of pages read the same pattern: see `bench.report.html`."""
 
 AGENT_COLOURS = ("cyan", "green", "magenta", "blue", "yellow")
 MAX_SHOWN_CHARS = 2_000
 """Of one text; a model may write megabytes."""
-
-
-def harmless(text: str) -> str:
-    """Text that can do nothing to a terminal, nor to how the text around it reads."""
-    return CONTROL.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
 
 
 class DialoguePrinter:
@@ -65,7 +54,9 @@ class DialoguePrinter:
             self._waiting[place] = []
         elif place == self._on_stage:
             self._leave_stage()
-            self._console.print(Text(f"({fields.get('agent', '')} starts again)", style="yellow"))
+            self._console.print(
+                Text(harmless(f"({fields.get('agent', '')} starts again)"), style="yellow")
+            )
         self.tokens(fields)
 
     def _speak(self, place: str, fields: dict[str, str]) -> None:
@@ -102,7 +93,7 @@ class DialoguePrinter:
         interrupted = "" if self._on_stage in ("", place) else self._on_stage
         self._leave_stage()
         head = self._label(step.agent, step.branch)
-        head.append(f"  {decision_of(step)}")
+        head.append(f"  {harmless(decision_of(step))}")
         head.append(f"  {_figures(step)}", style="dim")
         self._console.print(head, soft_wrap=True)
         problem = step.input.get("problem")
@@ -163,7 +154,7 @@ class DialoguePrinter:
             agent, AGENT_COLOURS[len(self._colours) % len(AGENT_COLOURS)]
         )
         shown = f"{agent} {branch + 1}" if branch else agent
-        return Text(f"{shown:<9}", style=f"bold {colour}")
+        return Text(f"{in_line(shown):<9}", style=f"bold {colour}")
 
 
 def decision_of(step: Step) -> str:

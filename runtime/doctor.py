@@ -23,12 +23,12 @@ from pydantic import BaseModel, ValidationError
 from bus.capabilities import appended
 from runtime import redis_binary
 from runtime.config import Settings
-from runtime.dialogue import harmless
 from runtime.doctor_cost import estimates
 from runtime.doctor_tools import tool_findings
 from runtime.errors import UserError
 from runtime.findings import Finding, Level
 from runtime.state import MAX_SOCKET_PATH, StateDirectory
+from runtime.terminal import harmless
 from workers.engines.factory import engine_names
 from workers.engines.openai.keys import key_in, what_is_wrong
 from workers.engines.settings import ModelSettings

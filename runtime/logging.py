@@ -16,6 +16,7 @@ from typing import Any, TextIO
 import structlog
 
 from runtime.secrets import Redactor
+from runtime.terminal import harmless, unguarded
 
 EventDict = MutableMapping[str, Any]
 
@@ -32,7 +33,7 @@ def configure(
     **fields: str,
 ) -> None:
     """Set up this process's logging. `fields` (the worker's name, its kind) are on every line."""
-    out = sys.stderr if stream is None else stream
+    out = unguarded(sys.stderr) if stream is None else stream
     redactor = Redactor(secrets)
 
     def redact(_logger: object, _method: str, event: EventDict) -> EventDict:
@@ -56,6 +57,7 @@ def configure(
         last = [
             structlog.processors.format_exc_info,
             redact,
+            _harmless,
             structlog.dev.ConsoleRenderer(
                 colors=colours, exception_formatter=structlog.dev.plain_traceback
             ),
@@ -92,6 +94,11 @@ def to_stderr() -> None:
 
 def quiet_level(name: str) -> int:
     return logging.getLevelNamesMapping()[name]
+
+
+def _harmless(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """For a terminal: others' words in a line draw nothing on it. JSON escapes them itself."""
+    return {key: harmless(v) if isinstance(v, str) else v for key, v in event.items()}
 
 
 def _as_text(_logger: object, _method: str, event: EventDict) -> EventDict:

@@ -8,9 +8,9 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from bus.clock import SKEW_SECONDS
-from runtime.dialogue import harmless
 from runtime.status import Status, WorkerStatus
 from runtime.tables import figures
+from runtime.terminal import harmless
 from runtime.words import counted
 
 COLOURS = {
@@ -66,13 +66,16 @@ def rendered(status: Status) -> RenderableType:
             ),
         ]
     if status.unserved:
-        parts += [Text(), Text(unserved(status), style="red")]
+        parts += [Text(), Text(harmless(unserved(status)), style="red")]
     if status.supervisor_error:
-        parts += [Text(), Text(status.supervisor_error, style="red")]
+        parts += [Text(), Text(harmless(status.supervisor_error), style="red")]
     if trouble := status.redis.get("trouble"):
         parts += [Text(), Text(f"the bus: {harmless(trouble)}", style="red")]
     if status.bus_error:
-        parts += [Text(), Text(f"the bus can't be asked: {status.bus_error}", style="red")]
+        parts += [
+            Text(),
+            Text(harmless(f"the bus can't be asked: {status.bus_error}"), style="red"),
+        ]
     return Group(*parts)
 
 
@@ -88,7 +91,7 @@ def _head(status: Status) -> Text:
     head = Text()
     head.append(status.phase, style=f"bold {COLOURS.get(status.phase, 'white')}")
     if status.profile:
-        head.append(f"  profile {status.profile}")
+        head.append(f"  profile {harmless(status.profile)}")
     server = status.redis.get("server")
     head.append(f"  bus {server + ' at ' if server else ''}{status.redis.get('url', '')}")
     if "memory_bytes" in status.redis:
@@ -116,7 +119,7 @@ def _workers(status: Status) -> RenderableType:
     for worker in status.workers:
         table.add_row(
             worker.name,
-            Text(worker.state, style=COLOURS.get(worker.state, "white")),
+            Text(harmless(worker.state), style=COLOURS.get(worker.state, "white")),
             f"{worker.busy}/{worker.concurrency}" if worker.concurrency else "",
             str(worker.pid or ""),
             duration(worker.up_seconds),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from runtime.terminal import guarded_output
 from runtime.words import counted
 from trainers.data.command import data
 from trainers.data.worlds_command import worlds
@@ -201,6 +202,11 @@ def _show(skills: Sequence[Skill]) -> None:
 def main() -> None:
     """Entry point: user errors end in one line and an exit code, never in a traceback."""
     end_quickly()
+    with guarded_output():
+        _main()
+
+
+def _main() -> None:
     try:
         app()
     except TrainingError as error:

@@ -63,8 +63,8 @@ def _show(found: Found, first: int) -> None:
     from rich.console import Console
     from rich.markup import escape
 
-    from runtime.dialogue import harmless
     from runtime.tables import figures
+    from runtime.terminal import harmless
     from runtime.words import counted
     from trainers.data.json_files import listed
 

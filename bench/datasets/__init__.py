@@ -63,7 +63,7 @@ class Dataset:
 def left_out(skipped: Sequence[Skipped]) -> str:
     """What was not read, as the end of a data set's `source`: how many records, and of each reason
     how many and the first places. Nothing where all was read."""
-    from runtime.dialogue import harmless
+    from runtime.terminal import harmless
 
     if not skipped:
         return ""

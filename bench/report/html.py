@@ -16,8 +16,8 @@ from typing import Any
 from bench.report import sections
 from bench.report.facts import Facts
 from bench.report.plots import arm_class
-from runtime.dialogue import CONTROL
 from runtime.pages.page import page
+from runtime.terminal import CONTROL
 
 CHUNK = 40
 """Questions whose transcripts are packed together: a reader unpacks only what is opened."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from urllib.parse import quote
 
-from runtime.dialogue import harmless
+from runtime.terminal import harmless
 
 
 def place(name: str, **query: str) -> str:

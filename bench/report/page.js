@@ -5,7 +5,7 @@
 const PAGE = 60;
 const chunks = new Map();
 let index = null;
-let control = null; // what `runtime.dialogue.harmless` shows as code points, too
+let control = null; // what `runtime.terminal.harmless` shows as code points, too
 let shown = PAGE;
 
 async function inflate(id) {

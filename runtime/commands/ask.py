@@ -140,7 +140,8 @@ def register(app: typer.Typer) -> None:
         if as_json:
             typer.echo(trajectory.model_dump_json())
         elif quiet:
-            from runtime.dialogue import ended_how, harmless
+            from runtime.dialogue import ended_how
+            from runtime.terminal import harmless
 
             typer.echo(harmless(trajectory.answer or ""))
             if trajectory.answer is None:
@@ -223,9 +224,9 @@ async def _asked(
     from agents.records import Budget
     from bus import BusUnavailable, tasks
     from runtime.client import Client
-    from runtime.dialogue import harmless
     from runtime.errors import Unreachable
     from runtime.hold_ups import tell_hold_ups
+    from runtime.terminal import harmless
 
     def say(hold_up: str) -> None:
         print(harmless(hold_up), file=sys.stderr)

@@ -55,7 +55,7 @@ def register(app: typer.Typer) -> None:
         """Show one letter whole: reason, traceback, envelope."""
         from bus import dead_letters
         from runtime.commands.on_bus import on_bus
-        from runtime.dialogue import harmless
+        from runtime.terminal import harmless
 
         letter = on_bus(redis_url, lambda bus: dead_letters.show(bus, letter_id))
         typer.echo(harmless(json.dumps(_as_json(letter), indent=2, ensure_ascii=False)))
@@ -100,6 +100,6 @@ def _as_json(letter: DeadLetter) -> dict[str, object]:
 
 def _beginning(reason: str) -> str:
     """Of words that may be a server's."""
-    from runtime.dialogue import harmless
+    from runtime.terminal import harmless
 
     return harmless((reason.splitlines() or [""])[0][:100])

@@ -85,10 +85,10 @@ def register(app: typer.Typer) -> None:
         lines: Annotated[int, typer.Option("--lines", "-n", min=1)] = 50,
     ) -> None:
         """Print the end of a job's output."""
-        from runtime.dialogue import harmless
         from runtime.errors import InputError
         from runtime.log_files import tail
         from runtime.state import StateDirectory
+        from runtime.terminal import harmless
 
         file = StateDirectory.from_environment().jobs / job_id / "output.log"
         if "/" in job_id or not file.is_file():
@@ -112,9 +112,9 @@ def _ls(redis_url: str | None, *, as_json: bool) -> None:
     import json
 
     from runtime.deployment import find
-    from runtime.dialogue import harmless
     from runtime.jobs import listed
     from runtime.tables import listing, one_line
+    from runtime.terminal import harmless
 
     found = asyncio.run(listed(find(redis_url=redis_url).settings))
     if as_json:

@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _print(file: Path, line: str, prefix: bool) -> None:
-    from runtime.dialogue import harmless
+    from runtime.terminal import harmless
 
     said = harmless(line)
     typer.echo(f"{file.stem:<12} {said}" if prefix else said)

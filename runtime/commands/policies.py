@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +14,7 @@ from runtime.commands.options import AsJson, RedisUrl
 
 if TYPE_CHECKING:
     from bus import Bus, Policy
+    from bus.policies import Stored
 
 Name = Annotated[
     str, typer.Argument(metavar="POLICY", help="A pool (slm), or pool/adapter (slm/caller).")
@@ -32,14 +34,19 @@ def register(app: typer.Typer) -> None:
 
     @policies.command("ls")
     def ls(redis_url: RedisUrl = None, as_json: AsJson = False) -> None:  # pyright: ignore[reportUnusedFunction]
-        """List policies, their versions, and what each worker serves."""
-        from bus import policies as stored
+        """List policies, their versions, and what each worker serves.
+
+        Exit code 1 if one can't be read: it is named, and nobody serves it anew.
+        """
+        from bus import policies as on_the_bus
         from bus import present
         from runtime.commands.on_bus import on_bus
+        from runtime.errors import EXIT_FAILED
         from runtime.policy_changes import said
         from runtime.tables import listing
+        from runtime.terminal import harmless
 
-        async def question(bus: Bus) -> tuple[list[Policy], dict[str, dict[str, str]]]:
+        async def question(bus: Bus) -> tuple[Stored, dict[str, dict[str, str]]]:
             workers = await present(bus)
             served = {
                 worker.name: {
@@ -47,7 +54,7 @@ def register(app: typer.Typer) -> None:
                 }
                 for worker in workers
             }
-            return await stored.policies(bus), served
+            return await on_the_bus.stored(bus), served
 
         found, served = on_bus(redis_url, question)
         rows = [
@@ -62,14 +69,18 @@ def register(app: typer.Typer) -> None:
                 )
                 or "nobody",
             )
-            for policy in found
+            for policy in found.policies
         ]
         if as_json:
-            typer.echo(json.dumps([policy.model_dump() for policy in found]))
+            typer.echo(json.dumps([policy.model_dump() for policy in found.policies]))
         elif rows:
             typer.echo("\n".join(listing(("policy", "version", "weights", "served by"), rows)))
         else:
             typer.echo("no policy was published: every pool is served with its model alone")
+        for why in found.unreadable.values():
+            print(f"error: {harmless(why)}", file=sys.stderr)
+        if found.unreadable:
+            raise typer.Exit(EXIT_FAILED)
 
     @policies.command("publish")
     def publish(  # pyright: ignore[reportUnusedFunction]

@@ -34,9 +34,10 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """List the newest runs on the bus."""
-        from runtime.dialogue import harmless, milliseconds
+        from runtime.dialogue import milliseconds
         from runtime.run_history import lines
         from runtime.tables import listing
+        from runtime.terminal import harmless
 
         found = _on_bus(redis_url, lambda client, _: lines(client.bus, limit, only_active=active))
         if as_json:
@@ -85,7 +86,8 @@ def register(app: typer.Typer) -> None:
         """
         from rich.console import Console
 
-        from runtime.dialogue import DialoguePrinter, harmless
+        from runtime.dialogue import DialoguePrinter
+        from runtime.terminal import harmless
         from runtime.words import counted
 
         found = _known(redis_url, run_id) if store is None else _recorded(store, run_id)

@@ -8,7 +8,7 @@ from html import escape
 
 from pydantic import JsonValue
 
-from runtime.dialogue import harmless
+from runtime.terminal import harmless
 from runtime.words import counted
 
 MOST_STEPS = 400

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from agents.records import Step
-from runtime.dialogue import decision_of, harmless, milliseconds
+from runtime.dialogue import decision_of, milliseconds
 from runtime.pages import svg
 from runtime.pages.curves import number
 from runtime.run_page.candidates import anchor, reward_of
+from runtime.terminal import harmless
 from runtime.words import counted
 
 WIDTH = 540.0

@@ -10,10 +10,10 @@ from html import escape
 
 from agents.records import Call, Step
 from agents.thinking import parted
-from runtime.dialogue import harmless
 from runtime.learned_tokens import LearnedSequence
 from runtime.run_page.bounds import Room
 from runtime.run_page.tokenizers import Tokenizers, pieces_of
+from runtime.terminal import harmless
 
 LIKELY = (0.9, 0.5, 0.2, 0.05, 0.01)
 """Bounds between the colours of probabilities: class p0 is at least the first."""

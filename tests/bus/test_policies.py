@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import aclosing
 
 import pytest
@@ -110,3 +111,62 @@ async def test_who_follows_outlasts_a_redis_that_restarts(
         found = await waiting
         while found != [published]:
             found = await anext(changes)
+
+
+MALFORMED: dict[str, bytes] = {
+    "no JSON": b"{",
+    "no object": b"[1]",
+    "a field of another kind": b'{"name": "slm/bad", "versions": "none"}',
+    "a negative version": b'{"name": "slm/bad", "current": -1}',
+    "a version past counting": b'{"name": "slm/bad", "current": 1' + b"0" * 400 + b"}",
+    "no number": b'{"name": "slm/bad", "versions": [{"version":1,"path":"/","published":NaN}]}',
+    "a path past bounds": json.dumps(
+        {
+            "name": "slm/bad",
+            "versions": [{"version": 1, "path": "x" * 5000, "published": 0}],
+        }
+    ).encode(),
+    "more versions than are kept": json.dumps(
+        {
+            "name": "slm/bad",
+            "versions": [{"version": n, "path": "/", "published": 0} for n in range(300)],
+        }
+    ).encode(),
+    "more bytes than are read": b'{"name": "slm/bad", "x": "' + b"x" * 3_000_000 + b'"}',
+    "deep nesting": b"[" * 100_000,
+    "no text": b"\xff\xfe",
+    "another one's name": b'{"name": "slm/other"}',
+}
+
+
+@pytest.mark.parametrize("body", MALFORMED.values(), ids=MALFORMED)
+async def test_a_policy_that_can_not_be_read_is_named_and_hides_no_other(
+    bus: Bus, body: bytes
+) -> None:
+    good = await policies.publish(bus, "slm/good", "/good")
+    await bus.redis.hset(bus.keys.policies, "slm/bad", body)  # pyright: ignore
+    found = await policies.stored(bus)
+    assert found.policies == (good,)
+    assert list(found.unreadable) == ["slm/bad"]
+    assert "slm/bad" in found.unreadable["slm/bad"]
+    assert len(found.unreadable["slm/bad"]) < 700
+    with pytest.raises(PolicyError, match="slm/bad"):
+        await policies.publish(bus, "slm/bad", "/new")
+
+
+async def test_a_name_that_is_none_hides_no_policy(bus: Bus) -> None:
+    good = await policies.publish(bus, "slm", "/good")
+    for name in (b"\xff", b"a b", b"x" * 100_000, b""):
+        await bus.redis.hset(bus.keys.policies, name, b'{"name": "slm"}')  # pyright: ignore
+    found = await policies.stored(bus)
+    assert found.policies == (good,)
+    assert max(map(len, found.unreadable)) <= policies.MAX_SHOWN
+
+
+async def test_who_follows_goes_on_past_a_policy_that_can_not_be_read(bus: Bus) -> None:
+    await policies.publish(bus, "slm", "/1")
+    async with aclosing(policies.follow(bus)) as states:
+        assert [each.current for each in await anext(states)] == [1]
+        await bus.redis.hset(bus.keys.policies, "slm/bad", b"{")  # pyright: ignore
+        await policies.publish(bus, "slm", "/2")
+        assert [each.current for each in await anext(states)] == [2]

@@ -72,3 +72,12 @@ async def test_workers_are_listed_by_kind_and_name(bus: Bus) -> None:
         ("slm", "a"),
         ("slm", "b"),
     ]
+
+
+async def test_a_word_that_can_not_be_read_hides_no_worker(bus: Bus) -> None:
+    for name, body in (("bad", b"{"), ("worse", b"\xff"), ("odd", b'{"name": 1}')):
+        await bus.redis.set(bus.keys.worker(name), body, px=60_000)
+        await bus.redis.zadd(bus.keys.workers, {name: 1e12})
+    await bus.redis.zadd(bus.keys.workers, {b"\xff": 1e12})
+    await beat(bus, WorkerPresence(name="slm-1", kind="slm"))
+    assert [worker.name for worker in await present(bus)] == ["slm-1"]

@@ -10,7 +10,8 @@ from pydantic import JsonValue
 from rich.console import Console
 
 from agents.records import Candidate, Decision, Step, StepTimings
-from runtime.dialogue import DialoguePrinter, harmless
+from runtime.dialogue import DialoguePrinter
+from runtime.terminal import harmless
 from tests.agents.conversations import says
 
 

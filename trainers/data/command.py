@@ -125,8 +125,8 @@ def _rows(made: DataSet) -> int:
 def _show_card(made: DataSet) -> None:
     from rich.console import Console
 
-    from runtime.dialogue import harmless
     from runtime.tables import figures
+    from runtime.terminal import harmless
     from trainers.data.examples import SETS
 
     for source in made.card.sources:
@@ -159,7 +159,7 @@ def _show_card(made: DataSet) -> None:
 
 
 def _show_samples(made: DataSet) -> None:
-    from runtime.dialogue import harmless
+    from runtime.terminal import harmless
     from trainers.data.examples import SETS
 
     for name in SETS:

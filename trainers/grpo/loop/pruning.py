@@ -31,7 +31,10 @@ async def give_up_old(
     for policy in await policies.policies(bus):
         if policy.name in served and forgotten(policy) != policy:
             await policies.change(bus, policy.name, forgotten)
-    listed = [each.path for policy in await policies.policies(bus) for each in policy.versions]
+    found = await policies.stored(bus)
+    if found.unreadable:
+        return  # what one of those names is not known, and what it names is still wanted
+    listed = [each.path for policy in found.policies for each in policy.versions]
     for folder in old:
         if not any(_within(path, [folder]) for path in listed):
             shutil.rmtree(folder, ignore_errors=True)

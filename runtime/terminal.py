@@ -1,0 +1,67 @@
+"""Text of others on a terminal: what models, servers and files say is shown, never obeyed."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
+)
+"""Terminal control, what turns the direction of text, separators of lines, and what has no width.
+Line feed and tab stay; so do U+200C and U+200D, which join letters (Persian, Hindi) and emoji.
+Scripts of pages read the same pattern: see `bench.report.html`."""
+
+
+def harmless(text: str) -> str:
+    """Text that can do nothing to a terminal, nor to how the text around it reads."""
+    return CONTROL.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+
+
+def in_line(text: str) -> str:
+    """`harmless`, and on one line: a name with a line break in it is no row of its own."""
+    return harmless(text).replace("\n", "\\n").replace("\t", " ")
+
+
+class Guarded:
+    """A stream of text through which nothing reaches a terminal that it would obey.
+
+    Whatever is printed may hold a name that a model, a server or a file chose: of a tool, a worker,
+    a policy, a run. So it is the stream that looks, and no single command. Rich draws past it, by
+    the name that it keeps for such streams: see `tables.figures` for what is drawn in tables.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.rich_proxied_file = stream
+
+    def write(self, text: str) -> int:
+        # A bar of progress begins with a carriage return, and draws over itself alone.
+        start = "\r" if text.startswith("\r") else ""
+        self.rich_proxied_file.write(start + harmless(text[len(start) :]))
+        return len(text)
+
+    def writelines(self, lines: list[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
+
+
+def unguarded(stream: TextIO) -> TextIO:
+    """For who writes escape codes of its own, and looks at what it is given itself."""
+    return stream.rich_proxied_file if isinstance(stream, Guarded) else stream
+
+
+@contextmanager
+def guarded_output() -> Generator[None]:
+    """Let all that a program prints meanwhile be harmless."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = Guarded(sys.stdout), Guarded(sys.stderr)  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before

@@ -1,0 +1,103 @@
+"""Names that others chose reach no terminal as anything but text, whichever command prints them."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import re
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+from rich.console import Console
+
+from bus import Bus, BusSettings, WorkerPresence, announce, tasks
+from runtime.tables import figures, listing
+from runtime.terminal import guarded_output
+from tests.redis_process import RedisProcess
+from tests.runtime.conftest import Deployment
+
+EVIL = "evil\x1b[2J\x1b]0;owned\x07\u202e"
+OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+@asynccontextmanager
+async def haunted(url: str, prefix: str) -> AsyncGenerator[None]:
+    """A bus on which everything has a name that a terminal would obey."""
+    details = {"models": {EVIL: EVIL}, "sources": {EVIL: {"trouble": EVIL, "tools": 0}}}
+    presence = WorkerPresence(
+        name=f"slm-{EVIL}", kind=EVIL, version=EVIL, state=EVIL, details=details
+    )
+    async with Bus(BusSettings(redis_url=url, prefix=prefix)) as bus:
+        shard = bus.keys.shard(0)
+        letter = {"stream": EVIL, "run_id": EVIL, "reason": EVIL, "e": EVIL, "trace": EVIL}
+        for key, fields in ((shard.dead, letter), (bus.keys.policy_changes, {"name": EVIL})):
+            await bus.redis.xadd(key, fields)  # pyright: ignore[reportArgumentType]
+            await bus.redis.pexpire(key, 60_000)
+        policy = {"name": "slm", "versions": [{"version": 1, "path": EVIL, "published": 0}]}
+        mapping = {"slm": json.dumps(policy | {"current": 1}), EVIL: EVIL}
+        await bus.redis.hset(bus.keys.policies, mapping=mapping)  # pyright: ignore
+        await bus.redis.pexpire(bus.keys.policies, 60_000)
+        beating = asyncio.create_task(announce(bus, lambda: presence))
+        try:
+            yield
+        finally:
+            await tasks.end([beating])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["status"],
+        ["policies", "ls"],
+        ["dead", "ls"],
+        ["dead", "show", EVIL],
+        ["runs", "show", f"{EVIL}{EVIL}"],
+        ["policies", "pin", EVIL, "1"],
+        ["ask", EVIL, "--policy", f"{EVIL}=slm"],
+        ["scale", EVIL],
+        ["jobs", "cancel", EVIL],
+        ["logs", EVIL],
+        [EVIL],
+    ],
+    ids=" ".join,
+)
+async def test_a_name_with_escape_codes_is_shown_as_text(
+    deployment: Deployment, any_server: RedisProcess, command: list[str]
+) -> None:
+    joined = {
+        "SWITCHYARD_BUS__PREFIX": "haunted",
+        "SWITCHYARD_BUS__REDIS_URL": any_server.url,
+        "SWITCHYARD_PROFILE": "scripted",
+    }
+    async with haunted(any_server.url, "haunted"):
+        done = await asyncio.to_thread(deployment.run, *command, env=joined)
+    said = done.stdout + done.stderr
+    assert "Traceback" not in said
+    assert "evil" in said or command[0] == "ask"
+    assert OBEYED.findall(said) == []
+
+
+def test_what_a_program_prints_is_harmless_and_what_rich_draws_is_not_spoilt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    with guarded_output():
+        print(EVIL, end="")
+        Console(force_terminal=True, width=80).print("drawn", style="red", end="")
+    assert out.getvalue() == (
+        "evil\\u001b[2J\\u001b]0;owned\\u0007\\u202e" + "\x1b[31mdrawn\x1b[0m"
+    )
+    assert sys.stdout is out
+
+
+def test_a_cell_of_a_table_is_harmless_and_keeps_its_row() -> None:
+    out = io.StringIO()
+    table = figures("name", EVIL, words=("name",), title=EVIL)
+    table.add_row(EVIL, "1")
+    Console(file=out, width=200).print(table)
+    assert OBEYED.findall(out.getvalue()) == []
+    assert len(listing(("name",), [("two\nlines\x1b[2J",)])) == 2
