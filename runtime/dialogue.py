@@ -7,7 +7,6 @@ What models write is hostile: it is printed as text, never as markup, and its co
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any, cast
 
