@@ -70,6 +70,7 @@ def _launch(
         )
     limit = settings.redis.start_seconds + settings.supervisor.ready_seconds + _GRACE_SECONDS
     deadline = time.monotonic() + limit
+    told: set[str] = set()
     try:
         while time.monotonic() < deadline:
             if (code := process.poll()) is not None:
@@ -82,6 +83,11 @@ def _launch(
                 status = _status(run)
                 if status is not None and status["phase"] in ("ready", "degraded"):
                     return status
+                if new := _downloading(status) - told:
+                    told |= new
+                    print(f"{', '.join(sorted(new))}: the model is downloaded first", flush=True)
+                if _downloading(status):
+                    deadline = time.monotonic() + limit
             time.sleep(_POLL_SECONDS)
     except KeyboardInterrupt:
         # In its own session it has not heard of the Ctrl-C, and nobody waits for it any more.
@@ -99,6 +105,12 @@ def _status(run: RunFile) -> dict[str, Any] | None:
         return ask_supervisor(run.control, {"do": "status"})
     except Unreachable:
         return None
+
+
+def _downloading(status: dict[str, Any] | None) -> set[str]:
+    """Names of the workers that fetch a model."""
+    workers: list[dict[str, Any]] = status["workers"] if status is not None else []
+    return {worker["name"] for worker in workers if worker["state"] == "downloading"}
 
 
 def _last_error(log: Path, offset: int) -> str:

@@ -1,4 +1,4 @@
-"""The supervisor's ear on the bus: what its server is, and which workers say they are ready."""
+"""The supervisor's ear on the bus: what its server is, and which workers say how they are."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from runtime.config import Settings
 
 async def connect(
     settings: Settings,
-) -> tuple[Server, Callable[[], Awaitable[set[str]]], Callable[[], Awaitable[None]]]:
-    """The server, a function that names the workers that are ready, and one that closes the
-    connection.
+) -> tuple[Server, Callable[[], Awaitable[dict[str, str]]], Callable[[], Awaitable[None]]]:
+    """The server, a function that gives the state of each worker by its name, and one that closes
+    the connection.
 
     Raises `BusUnavailable` when Redis can't be reached, or is none that keeps what it accepts.
     """
@@ -25,7 +25,7 @@ async def connect(
         await bus.close()
         raise
 
-    async def ready() -> set[str]:
-        return {worker.name for worker in await present(bus) if worker.state != "starting"}
+    async def states() -> dict[str, str]:
+        return {worker.name: worker.state for worker in await present(bus)}
 
-    return server, ready, bus.close
+    return server, states, bus.close

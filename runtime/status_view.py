@@ -16,6 +16,7 @@ from runtime.words import counted
 COLOURS = {
     "ready": "green",
     "starting": "yellow",
+    "downloading": "yellow",
     "backoff": "yellow",
     "degraded": "red",
     "draining": "cyan",

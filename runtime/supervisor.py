@@ -32,8 +32,8 @@ from runtime.worker_slot import Launch, WorkerSlot
 
 log = structlog.get_logger("runtime.supervisor")
 
-Presence = Callable[[], Awaitable[set[str]]]
-"""Names of the workers that the bus has heard of lately."""
+Presence = Callable[[], Awaitable[dict[str, str]]]
+"""What the workers that the bus has heard of lately say of their state, by name."""
 
 Connect = Callable[[Settings], Awaitable[tuple[Server, Presence, Callable[[], Awaitable[None]]]]]
 """Joins the bus: its server, who is there, and how to leave."""
@@ -277,28 +277,39 @@ class Supervisor:
             else:
                 self._heard, self._unheard = time.monotonic(), ""
                 for slot in self._running:
-                    if slot.name in present and slot.state in ("starting", "silent"):
-                        slot.enter("ready")
-                        log.info("worker ready", worker=slot.name)
-                        self._changed.set()
-                    elif slot.name not in present and slot.state == "ready":
-                        slot.enter("silent", "its heartbeat has stopped")
-                        log.warning("worker silent", worker=slot.name)
+                    self._note(slot, present.get(slot.name))
             hurry = any(slot.state == "starting" for slot in self._running)
             await asyncio.sleep(0.1 if hurry else LOOK_SECONDS)
 
+    def _note(self, slot: WorkerSlot, state: str | None) -> None:
+        """What the bus has heard of a slot's worker; None: nothing."""
+        if state is None:
+            if slot.state == "ready":
+                slot.enter("silent", "its heartbeat has stopped")
+                log.warning("worker silent", worker=slot.name)
+        elif state in ("starting", "downloading"):
+            if slot.state in ("starting", "downloading"):
+                slot.enter(state)
+        elif slot.state in ("starting", "downloading", "silent"):
+            slot.enter("ready")
+            log.info("worker ready", worker=slot.name)
+            self._changed.set()
+
     async def _announce(self, on_ready: Callable[[], None] | None) -> None:
         limit = self.settings.supervisor.ready_seconds
-        try:
-            async with asyncio.timeout(limit):
-                while not all(slot.settled for slot in self._running):
-                    self._changed.clear()
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(0.2):
-                            await self._changed.wait()
-        except TimeoutError:
-            late = [slot.name for slot in self._running if not slot.settled]
-            log.warning("not ready in time", seconds=limit, workers=late)
+        until = time.monotonic() + limit
+        while late := [slot for slot in self._running if not slot.settled]:
+            if any(slot.state == "downloading" for slot in late):
+                # A network has no time in which it should be done.
+                until = time.monotonic() + limit
+            if time.monotonic() > until:
+                names = [slot.name for slot in late]
+                log.warning("not ready in time", seconds=limit, workers=names)
+                break
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await self._changed.wait()
         self._phase = "ready"
         log.info("up", phase=self.phase, seconds=round(time.time() - self._started, 2))
         if on_ready is not None:
@@ -348,7 +359,8 @@ class Supervisor:
         if self._phase != "ready":
             return self._phase
         ailing = any(slot.state in ("broken", "silent", "backoff") for slot in self._running)
-        serving = {slot.kind for slot in self._running if slot.state != "starting"}
+        late = ("starting", "downloading")
+        serving = {slot.kind for slot in self._running if slot.state not in late}
         absent = {slot.kind for slot in self._running} - serving
         return "degraded" if ailing or absent or self._trouble() else "ready"
 

@@ -35,7 +35,7 @@ LAST_WORDS_SECONDS = 1.0
 """After a worker's death, for what it wrote to be copied into its log."""
 
 State = Literal[
-    "starting", "ready", "silent", "backoff", "broken", "draining", "stopped"
+    "starting", "downloading", "ready", "silent", "backoff", "broken", "draining", "stopped"
 ]  # fmt: skip
 
 

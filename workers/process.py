@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import structlog
 
+from agents.tools.threads import in_thread_of_its_own
 from bus import (
     Bus,
     Consumer,
@@ -34,6 +35,7 @@ from bus.consumer import Handler
 from bus.tasks import end
 from workers.engines import build_engine
 from workers.engines.protocol import EngineBroken, EngineError
+from workers.engines.settings import ModelSettings
 from workers.garbage import collect_rarely
 from workers.gpu import Pool
 from workers.messages import (
@@ -222,6 +224,7 @@ class Worker:
             engine = build_engine(model)
             log.info("loading", pool=name, engine=model.engine, model=engine.base)
             try:
+                await self._fetch(model)
                 await engine.start()
             except EngineError as error:
                 message = f"pool {name!r}: {error}"
@@ -240,6 +243,20 @@ class Worker:
             }
 
         self._details = details
+
+    async def _fetch(self, model: ModelSettings) -> None:
+        """Download what the hub has of it first, and say so: that takes as long as the network
+        needs, where loading has a time in which it should end."""
+        if model.engine not in ("torch", "llama_cpp"):
+            return
+        from workers.engines.local.model_files import fetch, from_hub
+
+        if from_hub(model):
+            self._state = "downloading"
+            self._news.set()
+            await in_thread_of_its_own(fetch, model)
+            self._state = "starting"
+            self._news.set()
 
     def _handler(self, pool: Pool) -> Handler:
         """The pool's own, until its engine breaks. Then its requests go back to the bus, what other

@@ -53,6 +53,18 @@ def find_folder(settings: ModelSettings) -> Path:
     return _download(model, settings.revision, _WANTED_FROM_HUB)
 
 
+def from_hub(settings: ModelSettings) -> bool:
+    """Whether the model is a name on the hub, and no path or micro model of this machine."""
+    if settings.engine not in ("torch", "llama_cpp") or settings.model.startswith(_MICRO):
+        return False
+    return not Path(settings.model).expanduser().exists()
+
+
+def fetch(settings: ModelSettings) -> Path:
+    """Where the files of a model lie, fetched from the hub if need be. Raises EngineError."""
+    return (find_gguf if settings.engine == "llama_cpp" else find_folder)(settings)
+
+
 def local_folder(model: str, what: Weights = "model") -> Path:
     """Where a path, or the name of a micro model, points to. Raises EngineError for a micro model
     that is not shipped, or the home of a user that there is not."""

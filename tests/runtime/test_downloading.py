@@ -1,0 +1,34 @@
+"""What is waited for while a worker fetches its model: as long as that takes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from runtime.config import load
+from runtime.state import StateDirectory
+from runtime.supervisor import Supervisor
+from runtime.worker_slot import Launch, WorkerSlot
+
+
+async def never(_: object) -> Any:
+    raise AssertionError("no bus is joined here")
+
+
+async def test_a_download_may_take_longer_than_workers_have_to_get_ready(tmp_path: Path) -> None:
+    settings = load("scripted", overrides=["supervisor.ready_seconds=0.05"], environ={})
+    state = StateDirectory(tmp_path)
+    supervisor: Any = Supervisor(settings, state, profile="scripted", connect=never)
+    slot = WorkerSlot("gpu", 1, Launch(settings.supervisor, tmp_path / "set", tmp_path))
+    supervisor._note(slot, "downloading")
+    assert slot.state == "downloading"
+    forever = asyncio.get_running_loop().create_future()
+    supervisor._running = {slot: forever}
+    said: list[str] = []
+    announcing = asyncio.create_task(supervisor._announce(lambda: said.append("up")))
+    done, _ = await asyncio.wait({announcing}, timeout=0.5)
+    assert not done, "ten times as long as workers have"
+    supervisor._note(slot, "ready")
+    await asyncio.wait_for(announcing, 20)
+    assert (slot.state, said) == ("ready", ["up"])

@@ -1,0 +1,57 @@
+"""A model of the hub is fetched before it is loaded, and the bus is told so meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from bus import Bus, present
+from bus.settings import BusSettings
+from tests.bus.serving import until
+from workers.engines.local import model_files
+from workers.engines.local.model_files import MICRO_MODELS
+from workers.engines.settings import ModelSettings
+from workers.process import Worker
+from workers.settings import GpuWorkerSettings
+
+
+async def test_a_worker_says_that_it_downloads_until_its_model_is_there(
+    settings: BusSettings, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = threading.Event()
+
+    def fetch(model: str, **_: object) -> str:
+        assert there.wait(60)
+        return str(MICRO_MODELS / model.partition("/")[2])
+
+    monkeypatch.setattr(model_files, "snapshot_download", fetch)
+    model = ModelSettings(engine="torch", model="someone/slm")
+    worker = Worker(GpuWorkerSettings(bus=settings, name="gpu-1", models={"slm": model}))
+    running = asyncio.create_task(worker.run())
+
+    async def state() -> str:
+        return "".join(each.state for each in await present(bus) if each.name == "gpu-1")
+
+    async def is_downloading() -> bool:
+        return await state() == "downloading"
+
+    async def is_ready() -> bool:
+        return await state() == "ready"
+
+    try:
+        await until(is_downloading, "the download is told")
+        there.set()
+        await until(is_ready, "the model is served")
+    finally:
+        there.set()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.parametrize("name", ["micro:slm", str(MICRO_MODELS / "slm")])
+def test_a_model_of_this_machine_is_not_downloaded(name: str) -> None:
+    assert not model_files.from_hub(ModelSettings(engine="torch", model=name))
+    assert Path(model_files.fetch(ModelSettings(engine="torch", model=name))).is_dir()
