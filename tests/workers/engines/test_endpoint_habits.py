@@ -1,0 +1,143 @@
+"""Where the openai engine sends what, what refusals teach it, and what it does not pay for twice."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tests.workers.engines.asking import ask, completions, failure, request
+from tests.workers.engines.test_endpoint_shapes import Server, serving
+from tests.workers.engines.test_real_servers import history
+from workers.engines.openai.engine import OpenAIEngine
+from workers.engines.settings import ModelSettings, Price
+
+GOOD: dict[str, Any] = {
+    "choices": [{"index": 0, "message": {"content": "Six = 6."}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 20, "completion_tokens": 6, "total_tokens": 26},
+}
+USELESS: dict[str, Any] = {**GOOD, "choices": [{"message": {"content": 5}}]}
+
+
+@asynccontextmanager
+async def asking(
+    case: dict[str, Any], base: str = "http://HOST/v1", **settings: Any
+) -> AsyncGenerator[tuple[OpenAIEngine, Server]]:
+    async with serving(case) as server:
+        told = ModelSettings(
+            engine="openai", model="m", base_url=base.replace("HOST", server.host),
+            backoff_seconds=0.001, **settings,
+        )  # fmt: skip
+        engine = OpenAIEngine(told)
+        await engine.start()
+        try:
+            yield engine, server
+        finally:
+            await engine.close()
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_to_another_host_is_refused_and_the_key_stays(
+    status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_KEY", "sk-very-secret-0123456789")
+    async with serving({"body": GOOD}) as elsewhere:
+        there = f"http://{elsewhere.host}/v1/chat/completions"
+        case = {"status": status, "headers": {"location": there}, "body_raw": ""}
+        async with asking(case, api_key_env="SOME_KEY") as (engine, server):
+            error = await failure(engine, request())
+        assert (error.kind, error.retryable) == ("bad_request", False)
+        assert elsewhere.host in str(error)
+        assert "set base_url" in str(error)
+        assert (len(server.arrived), elsewhere.arrived) == (1, [])
+
+
+async def test_an_own_server_gets_nothing_of_openais_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("API_KEY", "ORG_ID", "PROJECT_ID", "CUSTOM_HEADERS", "WEBHOOK_SECRET"):
+        monkeypatch.setenv(f"OPENAI_{name}", "x-secret: stays-here")
+    async with asking({"body": GOOD}) as (engine, server):
+        await ask(engine)
+    assert "stays-here" not in str(server.arrived[0].headers)
+    assert "authorization" not in server.arrived[0].headers
+
+
+async def test_the_query_of_a_base_url_goes_with_each_request() -> None:
+    base = "http://HOST/openai/deployments/d?api-version=2026-02-01"
+    async with asking({"body": GOOD}, base) as (engine, server):
+        await ask(engine)
+    [arrived] = server.arrived
+    assert arrived.path == "/openai/deployments/d/chat/completions?api-version=2026-02-01"
+
+
+async def test_fields_that_a_profile_leaves_out_are_not_sent() -> None:
+    names = ("temperature", "seed", "max_tokens", "stop")
+    async with asking({"body": GOOD}, leave_out=names) as (engine, server):
+        done = await ask(engine, sampling={"seed": 3, "stop": ("=",)})
+    assert not server.arrived[0].body.keys() & set(names)
+    assert done.text == "Six "
+
+
+async def test_a_refused_field_is_left_out_from_then_on_and_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    refusal = {"error": {"message": "'temperature' is not supported", "param": "temperature"}}
+    case = {"status": 400, "body": refusal, "refuses": "temperature", "then": GOOD}
+    with caplog.at_level(logging.WARNING):
+        async with asking(case) as (engine, server):
+            for _ in range(3):
+                assert (await ask(engine)).text == "Six = 6."
+    assert ["temperature" in each.body for each in server.arrived] == [True, *[False] * 3]
+    assert caplog.text.count("leave_out = ['temperature']") == 1
+
+
+async def test_a_value_out_of_range_is_an_error_and_no_reason_to_leave_the_field_out() -> None:
+    refusal = {"error": {"message": "temperature must be at most 2", "param": "temperature"}}
+    async with asking({"status": 400, "body": refusal}) as (engine, server):
+        assert (await failure(engine, request(sampling={"temperature": 3}))).kind == "bad_request"
+    assert len(server.arrived) == 1
+
+
+async def test_where_empty_content_is_refused_null_is_sent() -> None:
+    refusal = {"error": {"message": "messages.1.content: text must be non-empty"}}
+    case = {"answers": [{"status": 400, "body": refusal}, {"body": GOOD}]}
+    async with asking(case) as (engine, server):
+        await ask(engine, history())
+    assert [each.body["messages"][1]["content"] for each in server.arrived] == ["", None]
+
+
+async def test_completions_that_are_asked_for_one_by_one_have_a_seed_each() -> None:
+    async with asking({"body": GOOD}) as (engine, server):
+        for _ in range(2):
+            assert len(await completions(engine, request(sampling={"n": 3, "seed": 7}))) == 3
+    asked = [(each.body.get("n"), each.body["seed"]) for each in server.arrived]
+    assert asked == [(3, 7), (None, 8), (None, 9), (None, 7), (None, 8), (None, 9)]
+
+
+async def test_a_request_whose_answers_are_useless_is_sent_so_often_and_no_more() -> None:
+    """However often its step is tried again: it asks under the same id."""
+    async with asking({"body": USELESS}, max_useless_answers=2) as (engine, server):
+        first = await failure(engine, request(id="one"))
+        assert first.retryable
+        again = [await failure(engine, request(id="one")) for _ in range(5)]
+        assert len(server.arrived) == 2
+        assert {each.retryable for each in again} == {False}
+        assert "content" in str(again[0])
+        await failure(engine, request(id="another"))
+        assert len(server.arrived) == 4
+
+
+async def test_useless_answers_are_bounded_by_money_too() -> None:
+    price = Price(prompt=Decimal(1000), completion=Decimal(5000))  # 5 cents an answer
+    limits: dict[str, Any] = {"max_useless_answers": 20, "max_useless_dollars": Decimal("0.12")}
+    async with asking({"body": USELESS}, price=price, max_attempts=20, **limits) as (
+        engine,
+        server,
+    ):
+        await failure(engine, request())
+    assert len(server.arrived) == 2
