@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -370,7 +370,7 @@ class Bus:
 
     async def follow(
         self, run_id: str, after: str = "0-0"
-    ) -> AsyncIterator[tuple[str, dict[str, str]]]:
+    ) -> AsyncGenerator[tuple[str, dict[str, str]]]:
         """The run's log from `after` on: (id, fields) until the run has ended.
 
         A follower that lost its connection, or died, goes on from the last id it saw: no gap, no

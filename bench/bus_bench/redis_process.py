@@ -26,11 +26,16 @@ _PROBE_SECONDS = 0.005
 class RedisProcess:
     """One server on loopback, without a password, in a folder that the caller removes."""
 
-    def __init__(self, folder: Path, persistence: Persistence, *options: str) -> None:
+    def __init__(
+        self, folder: Path, persistence: Persistence, *options: str, also_at: str = ""
+    ) -> None:
+        """`also_at`: an address of this machine, beside loopback, that it listens on."""
         self.binary: RedisBinary = choose()
         self.persistence = persistence
         self._folder = folder
         self._options = options
+        # An address is open to all who reach it: without a password only by its own wish.
+        self._also_at = (also_at, "--protected-mode", "no") if also_at else ()
         self._process: subprocess.Popen[bytes] | None = None
         with socket.socket() as probe:  # the same port again after a restart
             probe.bind(("127.0.0.1", 0))
@@ -59,6 +64,7 @@ class RedisProcess:
             self._process = subprocess.Popen(
                 [
                     str(self.binary.path), "--port", str(self.port), "--bind", "127.0.0.1",
+                    *self._also_at,
                     "--dir", str(self._folder), "--save", "", *journal, *self._options,
                 ],
                 stdout=log,
@@ -87,6 +93,34 @@ class RedisProcess:
             self._process.kill()
             self._process.wait(30)
             self._process = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs; what has ended by itself is not killed again."""
+        if self._process is not None and self._process.poll() is not None:
+            self._process = None
+        return self._process is not None
+
+    def writing(self) -> None:
+        """Return when it takes writes; what has ended by itself is started. Raises `BenchError`
+        if it refuses them for long."""
+        until = time.monotonic() + START_SECONDS
+        with redis.Redis(port=self.port) as client:
+            while True:
+                if not self.alive:
+                    self.start()
+                try:
+                    client.set("bench:probe", "1", px=1000)
+                    return
+                except redis.RedisError as error:
+                    if time.monotonic() > until:
+                        raise BenchError(f"{self.binary} takes no writes: {error}") from error
+                    time.sleep(_PROBE_SECONDS)
+
+    def configure(self, name: str, value: str) -> None:
+        """CONFIG SET."""
+        with redis.Redis(port=self.port) as client:
+            client.config_set(name, value)
 
     def flush(self) -> None:
         """Empty it. Memory is handed back before the next measurement begins."""

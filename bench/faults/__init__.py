@@ -26,26 +26,46 @@ def faults(
         str,
         typer.Option(help="Of the append-only file: always, or everysec (a slow disk may lose)."),
     ] = "always",
+    settings: Annotated[
+        str,
+        typer.Option(
+            help="fast: short leases, so that much happens, and after them a twentieth of the runs "
+            "with default settings; default: all of them with these."
+        ),
+    ] = "fast",
+    attacks: Annotated[
+        str | None,
+        typer.Option(
+            help="Names with commas between; all, if not given: kill, stop (SIGSTOP), redis "
+            "(restart), reset, half_close, tear, delay, partition, refuse (a proxy), link (a "
+            "network namespace), memory (maxmemory), disk (full), clock (jumps), supervisor "
+            "(of `runtime up`). link and disk need root."
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(help="New folder for the evidence and the logs; kept.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Run `delegate` on the scripted engine while workers are killed, stopped past their leases
-    and continued, and Redis is killed and restarted.
+    """Run `delegate` while its workers, its Redis, their connections, disk and clocks are attacked.
 
-    Then a checker reads the whole history and every record, and proves that every run ended once,
-    every step was committed once and in order by the owner of its lease, the ledger adds up, and
-    nothing is left over. Exit code 1, and the history around it, for any violation.
+    Its big model is behind an endpoint that keeps books. Then a checker reads the whole history and
+    every record, and proves that every run ended once and with the right answer, every step was
+    committed once and in order by the owner of its lease, ledger and endpoint agree, whoever
+    followed a stream read it without a gap or a repeat, no worker died by itself, and nothing is
+    left over. Exit code 1, and the history around it, for any violation. What can't be done on this
+    machine is named, with the reason.
     """
-    from bench.faults.command import Plan, attack
+    from bench.faults.command import Asked, attack
 
-    plan = Plan(
+    asked = Asked(
         runs=runs,
         seed=secrets.randbelow(2**31) if seed is None else seed,
         workers=workers,
         rate=rate,
         appendfsync=appendfsync,
+        settings=settings,
+        attacks=attacks,
         output=output,
     )
-    attack(plan, as_json=as_json)
+    attack(asked, as_json=as_json)

@@ -9,29 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from agents.records import Call, Outcome, Run, Step, Trajectory, UsageEntry
 from agents.replay import replay
 from agents.workflows import rewarded
-from bench.faults.evidence import Event, Evidence, RunRecord
+from bench.faults import outside
+from bench.faults.evidence import Event, Evidence, RunRecord, fate
+from bench.faults.violation import Violation
 
 _OWN_ENDS = (Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED)
 AROUND = 40
 """Events that are printed with a violation."""
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """One broken promise."""
-
-    rule: str
-    said: str
-    run_id: str = ""
-
-    def __str__(self) -> str:
-        where = f" run {self.run_id}:" if self.run_id else ""
-        return f"[{self.rule}]{where} {self.said}"
 
 
 Rule = Callable[[Evidence], Iterator[Violation]]
@@ -209,13 +197,13 @@ def owned(evidence: Evidence) -> Iterator[Violation]:
 
 def ledger_adds_up(evidence: Evidence) -> Iterator[Violation]:
     """Per run: the used entries are the calls of the journal, each once and to the token; the
-    run's counters are their sums; the store has every entry, used and discarded, once."""
+    run's counters are their sums; the store has every entry once, as used, discarded or unknown."""
     rule = "ledger"
     expected: Counter[str] = Counter()
     for run_id, record in evidence.runs.items():
         entries = [UsageEntry.model_validate_json(entry) for entry in record.usage]
         for entry in entries:
-            expected[f"{run_id} {entry.call_id} {int(entry.discarded)}"] += 1
+            expected[f"{run_id} {entry.call_id} {fate(entry)}"] += 1
         used = Counter(entry.call_id for entry in entries if not entry.discarded)
         calls: dict[str, Call] = {}
         for step in record.journal:
@@ -310,4 +298,5 @@ RULES: tuple[Rule, ...] = (
     stored_once,
     nothing_left,
     life_bounded,
+    *outside.RULES,
 )

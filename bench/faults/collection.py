@@ -141,7 +141,7 @@ async def _record(bus: Bus, run_id: str) -> RunRecord | None:
 
 
 def read_store(store: Path) -> tuple[list[Stored], list[str]]:
-    """Trajectories and `run_id call_id discarded` of the ledger, as the recorder wrote them."""
+    """Trajectories and `run_id call_id fate` of the ledger, as the recorder wrote them."""
     trajectories: list[Stored] = []
     for path in sorted((store / "trajectories").glob("*.parquet")):
         columns = ["run_id", "entry", "outcome", "answer", "trajectory"]
@@ -149,6 +149,8 @@ def read_store(store: Path) -> tuple[list[Stored], list[str]]:
         trajectories += [Stored.model_validate(row) for row in rows]
     calls: list[str] = []
     for path in sorted((store / "usage").glob("*.parquet")):
-        rows = pq.read_table(path, columns=["run_id", "call_id", "discarded"]).to_pylist()
-        calls += [f"{row['run_id']} {row['call_id']} {int(row['discarded'])}" for row in rows]
+        rows = pq.read_table(path, columns=["run_id", "call_id", "discarded", "unknown"])
+        for row in rows.to_pylist():
+            what = "unknown" if row["unknown"] else "discarded" if row["discarded"] else "used"
+            calls.append(f"{row['run_id']} {row['call_id']} {what}")
     return trajectories, calls

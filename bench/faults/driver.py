@@ -1,31 +1,36 @@
-"""One attack from start to evidence: admit, strike, come to rest, drain, collect."""
+"""One attack on processes of the bench's own, from start to evidence: admit, strike, follow, come
+to rest, drain, collect."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.bus_bench.redis_process import Persistence, RedisProcess
-from bench.errors import BenchError
+from bench.errors import UsageError
+from bench.faults.asking import Asking
+from bench.faults.attacks import WEIGHTS, Scene
 from bench.faults.chaos import Chaos
 from bench.faults.collection import WORK_STREAMS, gather
 from bench.faults.evidence import Evidence
-from bench.faults.fleet import STORE, delegates
-from bench.faults.lookout import LOOK_SECONDS, Lookout
-from bus import OUTAGE, Bus, BusSettings, BusUnavailable, Overloaded
+from bench.faults.fleet import STORE, Slot, delegates, endpoint_options, models_of
+from bench.faults.followers import Followers
+from bench.faults.ground import Clocks, FarMachine, far_machine, small_disk
+from bench.faults.lookout import Lookout
+from bench.faults.proxy import Proxy
+from bench.faults.settings import FAST, Times
+from bus import Bus
 from runtime.client import Client
+from workers.own_python import OWN_PYTHON
+from workers.scripted_api import ScriptedServer
 
-LEASE_SECONDS = 2.0
-IN_FLIGHT = 128
-RUN_SECONDS = 6 * 3600.0
-"""No run may end by its deadline: every one of them has to be answered."""
-MAX_ATTEMPTS = 100
+FOLLOW_SECONDS = 30.0
+"""For followers, after the last run has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,152 +39,141 @@ class Attack:
 
     evidence: Evidence
     struck: Counter[str]
-    died: list[str]
-    """Workers that ended without being struck."""
+    unable: dict[str, str]
+    """Attack → why it could not be done here."""
     seconds: float
 
 
-def bus_settings(url: str) -> BusSettings:
-    """Short times, so that much happens; the audit stream on."""
-    return BusSettings(
-        redis_url=url,
-        lease_seconds=LEASE_SECONDS,
-        block_seconds=0.5,
-        sweep_seconds=0.2,
-        retry_base_seconds=0.1,
-        max_attempts=MAX_ATTEMPTS,
-        history=True,
-    )
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to attack, and how."""
+
+    runs: int
+    seed: int
+    workers: int = 6
+    rate: float = 20.0
+    persistence: Persistence = "always"
+    times: Times = FAST
+    weights: Mapping[str, int] | None = None
+    """By attack; None is all of them, an empty one none."""
 
 
 class Driver:
     """Runs one attack in `folder`."""
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        runs: int,
-        seed: int,
-        workers: int,
-        rate: float,
-        persistence: Persistence,
-        progress: Callable[[str], None],
-        strike: bool = True,
-    ) -> None:
-        self._runs = runs
-        self._seed = seed
-        self._rate = rate
-        self._progress = progress
-        self._strike = strike
-        self._server = RedisProcess(folder / "redis", persistence)
-        self._settings = bus_settings(self._server.url)
-        self._fleet = delegates(workers, self._settings, folder, seed)
-        self._lookout = Lookout(self._fleet, WORK_STREAMS)
-        self._store = folder / STORE
-        self._limit = 120.0 + 2.0 * runs + runs / rate
-        self._accepted: list[str] = []
-        self._in_flight = 0
-        self._counted = asyncio.Condition()
+    def __init__(self, folder: Path, plan: Plan, progress: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._plan = plan
+        self._weights = WEIGHTS if plan.weights is None else plan.weights
+        self._asking = Asking(
+            runs=plan.runs,
+            seed=plan.seed,
+            rate=plan.rate,
+            run_seconds=plan.times.run_seconds,
+            progress=progress,
+        )
 
     async def run(self) -> Attack:
         """Raises `BenchError` if a process can't be started or never drains."""
         began = time.monotonic()
-        chaos = Chaos(self._seed, self._fleet, self._server, self._lookout, LEASE_SECONDS)
-        async with self._fleet.on(self._server), Client.connect(self._settings) as client:
-            await self._under_attack(client, chaos)
-            consumers = await self._lookout.at_rest(client.bus)
-            alive = [slot.name for slot in self._fleet.slots]
-            await self._fleet.drain()
-            evidence = await gather(
-                client.bus,
-                self._store,
-                seed=self._seed,
-                accepted=self._accepted,
-                endless=sorted(self._lookout.endless),
-                live_consumers=consumers,
-                live_workers=alive,
+        plan, asking = self._plan, self._asking
+        async with self._scene() as (scene, endpoint):
+            assert scene.proxy is not None
+            chaos = Chaos(plan.seed, scene, self._weights)
+            direct = plan.times.bus(scene.server.url)
+            through = plan.times.bus(scene.proxy.url)
+            async with (
+                scene.fleet.on(scene.server),
+                Bus(direct) as bus,
+                Client.connect(through) as client,
+            ):
+                followers = Followers(client.bus, plan.seed)
+                await self._under_attack(bus, client, chaos, scene, followers)
+                followed = await followers.done(FOLLOW_SECONDS)
+                consumers = await scene.lookout.at_rest(bus)
+                alive = [slot.name for slot in scene.fleet.slots]
+                await scene.fleet.drain()
+                evidence = await gather(
+                    bus,
+                    self._folder / STORE,
+                    seed=plan.seed,
+                    accepted=asking.accepted,
+                    endless=sorted(scene.lookout.endless),
+                    live_consumers=consumers,
+                    live_workers=alive,
+                )
+            evidence = evidence.model_copy(
+                update={
+                    "died": scene.lookout.died,
+                    "expected": asking.expected,
+                    "followed": followed,
+                    "billed": endpoint.served.answers_by_id(),
+                }
             )
-        return Attack(evidence, chaos.struck, self._lookout.died, time.monotonic() - began)
+        return Attack(evidence, chaos.struck, chaos.unable, time.monotonic() - began)
 
-    async def _under_attack(self, client: Client, chaos: Chaos) -> None:
+    async def _under_attack(
+        self, bus: Bus, client: Client, chaos: Chaos, scene: Scene, followers: Followers
+    ) -> None:
         enough = asyncio.Event()
-        watching = asyncio.create_task(self._watch(client.bus))
-        admitting = asyncio.create_task(self._admit(client))
-        striking = asyncio.create_task(chaos.run(enough) if self._strike else enough.wait())
+        striking = asyncio.create_task(chaos.run(enough))
         try:
-            async with asyncio.timeout(self._limit):
-                await admitting
-                async with self._counted:
-                    await self._counted.wait_for(lambda: self._in_flight == 0)
-        except TimeoutError:
-            self._progress(f"{self._in_flight} runs have not ended in {self._limit:.0f} s")
+            await self._asking.until_ended(bus, client, followers, lambda: scene.lookout.look(bus))
         finally:
             enough.set()
             await striking
-            for task in (admitting, watching):
-                task.cancel()
-            await asyncio.gather(admitting, watching, return_exceptions=True)
 
-    async def _admit(self, client: Client) -> None:
-        """At a steady rate, held back when too much is in flight."""
-        questions = random.Random(self._seed)
-        start = time.monotonic()
-        for index in range(self._runs):
-            wait = start + index / self._rate - time.monotonic()
-            if wait > 0:
-                await asyncio.sleep(wait)
-            async with self._counted:
-                await self._counted.wait_for(lambda: self._in_flight < IN_FLIGHT)
-            await self._submit(client, question(questions), stream=questions.random() < 0.2)
+    @asynccontextmanager
+    async def _scene(self) -> AsyncGenerator[tuple[Scene, ScriptedServer]]:
+        """Everything that is attacked, and what attacks need that can be had here."""
+        plan, missing = self._plan, dict[str, str]()
+        async with AsyncExitStack() as stack:
+            disk = stack.enter_context(small_disk(self._folder / "redis"))
+            if isinstance(disk, str):
+                missing["disk"], disk = disk, None
+            far = stack.enter_context(far_machine())
+            if isinstance(far, str):
+                missing["far"], far = far, None
+            server = RedisProcess(
+                self._folder / "redis", plan.persistence, also_at=far.address if far else ""
+            )
+            proxy = await stack.enter_async_context(Proxy(server.url))
+            endpoint = await stack.enter_async_context(ScriptedServer(endpoint_options(plan.seed)))
+            clocks = Clocks(self._folder, plan.workers)
 
-    async def _submit(self, client: Client, prompt: str, *, stream: bool) -> None:
-        run = client.new_run(prompt, stream=stream, seed=self._seed)
-        budget = run.budget.model_copy(update={"seconds": RUN_SECONDS})
-        run = run.model_copy(update={"budget": budget, "deadline": run.created + RUN_SECONDS})
-        while True:
-            try:
-                await client.submit(run)
-            except (BusUnavailable, Overloaded):
-                await asyncio.sleep(LOOK_SECONDS)  # the same run again: admission is idempotent
-            else:
-                self._accepted.append(run.id)
-                self._in_flight += 1
-                return
+            def launch(slot: Slot) -> tuple[str, ...]:
+                there = far.prefix if far and _is_far(slot) else ()
+                clock = str(clocks.paths[slot.index])
+                return (*there, *OWN_PYTHON, "-m", "bench.faults.worker", clock)
 
-    async def _watch(self, bus: Bus) -> None:
-        """Keep the picture of who is ready and what is in flight."""
-        looks = 0
-        while True:
-            await self._lookout.look(bus)
-            with contextlib.suppress(*OUTAGE):
-                # Read before the count: what is admitted in between counts as in flight still.
-                accepted = len(self._accepted)
-                active = len(await bus.active_runs())
-                async with self._counted:
-                    self._in_flight = active + len(self._accepted) - accepted
-                    self._counted.notify_all()
-                if looks % 8 == 0:
-                    done = max(0, len(self._accepted) - self._in_flight)
-                    self._progress(f"{done} of {self._runs} runs ended, {active} in flight")
-            looks += 1
-            await asyncio.sleep(LOOK_SECONDS)
+            fleet = delegates(
+                plan.workers,
+                lambda slot: plan.times.bus(_way(slot, server, proxy, far)),
+                models_of(plan.seed, endpoint.url),
+                self._folder,
+                launch,
+            )
+            lookout = Lookout(fleet, WORK_STREAMS)
+            lease = plan.times.bus(server.url).lease_seconds
+            yield Scene(fleet, server, lookout, lease, proxy, disk, clocks, far, missing), endpoint
 
 
-def question(source: random.Random) -> str:
-    """Arithmetic that the scripted planner hands over, some of it in several parts."""
-    numbers = [source.randint(2, 60) for _ in range(source.randint(2, 4))]
-    signs = [source.choice("+-*") for _ in numbers[1:]]
-    text = str(numbers[0])
-    for sign, number in zip(signs, numbers[1:], strict=True):
-        text += f" {sign} {number}"
-    return f"What is {text}?"
+def _is_far(slot: Slot) -> bool:
+    """In the namespace, from which the endpoint can't be reached."""
+    return slot.kind != "gpu" and slot.index % 3 == 2
+
+
+def _way(slot: Slot, server: RedisProcess, proxy: Proxy, far: FarMachine | None) -> str:
+    """To Redis: over the link, through the proxy, or straight."""
+    if far and _is_far(slot):
+        return f"redis://{far.address}:{server.port}/0"
+    return server.url if slot.kind == "recorder" else proxy.url
 
 
 def require_persistence(appendfsync: str) -> Persistence:
-    """Raises `BenchError` for anything but `always` and `everysec`."""
+    """Raises `UsageError` for anything but `always` and `everysec`."""
     if appendfsync == "always":
         return "always"
     if appendfsync == "everysec":
         return "everysec"
-    raise BenchError(f"--appendfsync {appendfsync!r}: choose always or everysec")
+    raise UsageError(f"--appendfsync {appendfsync!r}: choose always or everysec")

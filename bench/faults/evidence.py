@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
+from agents.records import UsageEntry
+
 
 class _Data(BaseModel):
     model_config = ConfigDict(extra="forbid")
@@ -63,6 +65,16 @@ class Stored(_Data):
     trajectory: str
 
 
+class Followed(_Data):
+    """What one who read along was given."""
+
+    run_id: str
+    texts: dict[str, str] = {}
+    """By call."""
+    faults: list[str] = []
+    """Gaps, repeats, and what else should not be."""
+
+
 class StreamState(_Data):
     """A stream and what hangs on it."""
 
@@ -89,7 +101,7 @@ class Evidence(_Data):
     runs: dict[str, RunRecord]
     stored: list[Stored]
     stored_calls: list[str]
-    """`run_id call_id discarded` of every row of the stored ledger."""
+    """`run_id call_id fate` of every row of the stored ledger."""
     streams: dict[str, StreamState]
     """Work streams, trajectories and ledger by key, after the workers had drained."""
     delayed: dict[str, int]
@@ -101,3 +113,15 @@ class Evidence(_Data):
     """Names in the groups of the work streams at rest, before the workers were told to drain."""
     live_workers: list[str]
     """Workers that ran then."""
+    died: list[str] = []
+    """Workers that ended without being struck, with their last words."""
+    expected: dict[str, str] = {}
+    """Run → its right answer, of questions where it is known."""
+    followed: list[Followed] = []
+    billed: dict[str, int] = {}
+    """Call → how often the endpoint has answered it whole, by its own books."""
+
+
+def fate(entry: UsageEntry) -> str:
+    """What became of a call: `used`, `discarded` or `unknown`."""
+    return "unknown" if entry.unknown else "discarded" if entry.discarded else "used"

@@ -15,8 +15,10 @@ from bench.bus_bench.redis_process import RedisProcess
 from bench.errors import BenchError
 from bus import BusSettings
 from workers.child_death import dies_with_parent
+from workers.engines.faults import FaultPlan
 from workers.engines.settings import ModelSettings
 from workers.own_python import OWN_PYTHON
+from workers.scripted_api import ServerOptions
 from workers.settings import (
     GpuWorkerSettings,
     RecorderSettings,
@@ -31,6 +33,7 @@ DRAIN_SECONDS = 60.0
 STORE = "store"
 """Folder of the recorder's store, in that of the attack."""
 CONCURRENCY = 32
+LATENCY_SECONDS, TOKENS_PER_SECOND = 0.1, 400.0
 
 
 @dataclass(slots=True)
@@ -55,26 +58,32 @@ class Fleet:
     """All slots. Workers speak to a file each in `folder`."""
 
     def __init__(
-        self, kinds: Sequence[str], folder: Path, settings_of: Callable[[str, str], WorkerSettings]
+        self,
+        kinds: Sequence[str],
+        folder: Path,
+        settings_of: Callable[[Slot], WorkerSettings],
+        launch: Callable[[Slot], Sequence[str]] = lambda _: (*OWN_PYTHON, "-m", "workers"),
     ) -> None:
-        """A slot for each of `kinds`; `settings_of` says what a worker of a kind is told, by its
-        name. Recorders are called `recorder`."""
+        """A slot for each of `kinds`; `settings_of` says what the worker in a slot is told, and
+        `launch` how it is started, up to the file of its settings. Recorders are called
+        `recorder`."""
         self.slots = [Slot(index, kind) for index, kind in enumerate(kinds)]
         self._folder = folder
         self._settings_of = settings_of
+        self._launch = launch
 
     def start(self, slot: Slot) -> None:
         """Put a new worker into a slot."""
         slot.incarnation += 1
         slot.stopped = False
-        settings = self._settings_of(slot.kind, slot.name)
+        settings = self._settings_of(slot)
         # In this order: the parsed model writes secrets and paths as its parser reads them.
         body = worker_settings.dump_json(settings)
         path = self._folder / f"{slot.name}.json"
         path.write_bytes(body)
         with (self._folder / f"{slot.name}.log").open("ab") as log:
             slot.process = subprocess.Popen(
-                [*OWN_PYTHON, "-m", "workers", str(path)],
+                [*self._launch(slot), str(path)],
                 stdout=log,
                 stderr=log,
                 preexec_fn=dies_with_parent(signal.SIGKILL),
@@ -149,11 +158,18 @@ class Fleet:
             server.kill()
 
 
-def delegates(size: int, bus: BusSettings, folder: Path, seed: int) -> Fleet:
-    """Workers for `delegate` on the scripted engine, whose store is in `folder`."""
+def delegates(
+    size: int,
+    bus_of: Callable[[Slot], BusSettings],
+    models: dict[str, ModelSettings],
+    folder: Path,
+    launch: Callable[[Slot], Sequence[str]],
+) -> Fleet:
+    """Workers for `delegate`, whose store is in `folder`."""
 
-    def settings_of(kind: str, name: str) -> WorkerSettings:
-        match kind:
+    def settings_of(slot: Slot) -> WorkerSettings:
+        bus, name = bus_of(slot), slot.name
+        match slot.kind:
             case "planner":
                 roles = ("planner", "expert", "slm")
                 return RoleWorkerSettings(bus=bus, name=name, roles=roles, concurrency=CONCURRENCY)
@@ -162,7 +178,7 @@ def delegates(size: int, bus: BusSettings, folder: Path, seed: int) -> Fleet:
                     bus=bus, name=name, roles=("slm", "planner", "expert"), concurrency=CONCURRENCY
                 )
             case "gpu":
-                return GpuWorkerSettings(bus=bus, name=name, models=models(seed))
+                return GpuWorkerSettings(bus=bus, name=name, models=models)
             case "tool":
                 return ToolWorkerSettings(bus=bus, name=name)
             case _:
@@ -170,25 +186,40 @@ def delegates(size: int, bus: BusSettings, folder: Path, seed: int) -> Fleet:
                     bus=bus, name=name, store=folder / STORE, linger_seconds=0.2
                 )
 
-    return Fleet([_ORDER[index % len(_ORDER)] for index in range(size)], folder, settings_of)
+    return Fleet(
+        [_ORDER[index % len(_ORDER)] for index in range(size)], folder, settings_of, launch
+    )
 
 
-def models(seed: int) -> dict[str, ModelSettings]:
-    """Two scripted pools that take long enough to be interrupted, err now and then (so that the
-    expert is asked) and cost something."""
-    return {
-        pool: ModelSettings.model_validate(
-            {
-                "engine": "scripted",
-                "model": f"scripted-{pool}",
-                "price": {"prompt": price, "completion": 4 * price},
-                "scripted": {
-                    "latency_seconds": 0.1,
-                    "tokens_per_second": 400.0,
-                    "mistake_rate": mistakes,
-                    "faults": {"seed": seed, "server_error": 0.01},
-                },
-            }
-        )
-        for pool, price, mistakes in (("llm", 2.5, 0.0), ("slm", 0.1, 0.15))
+def models_of(seed: int, endpoint: str) -> dict[str, ModelSettings]:
+    """The big model behind a scripted endpoint that keeps books, the small one in the worker. Both
+    take long enough to be interrupted and err now and then (so that the expert is asked)."""
+    llm = {
+        "engine": "openai",
+        "model": "scripted-llm",
+        "base_url": endpoint,
+        "price": {"prompt": 2.5, "completion": 10},
+        "backoff_seconds": 0.1,
     }
+    slm = {
+        "engine": "scripted",
+        "model": "scripted-slm",
+        "price": {"prompt": 0.1, "completion": 0.4},
+        "scripted": {
+            "latency_seconds": LATENCY_SECONDS,
+            "tokens_per_second": TOKENS_PER_SECOND,
+            "mistake_rate": 0.15,
+            "faults": {"seed": seed, "server_error": 0.01},
+        },
+    }
+    return {
+        name: ModelSettings.model_validate(model) for name, model in (("llm", llm), ("slm", slm))
+    }
+
+
+def endpoint_options(seed: int) -> ServerOptions:
+    """Of the endpoint: it errs, and some answers are cut off on their way."""
+    faults = FaultPlan(seed=seed, server_error=0.01, truncated_stream=0.005)
+    return ServerOptions(
+        latency_seconds=LATENCY_SECONDS, tokens_per_second=TOKENS_PER_SECOND, faults=faults
+    )

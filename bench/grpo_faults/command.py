@@ -108,7 +108,7 @@ def figures(plan: Plan, found: LoopAttack, violations: list[Violation]) -> dict[
         "stale_commits_refused": kinds["stale"],
         "duplicates_refused": kinds["duplicate"],
         "dead_letters": len(evidence.bus.dead_letters),
-        "calls_discarded": sum(row.endswith(" 1") for row in evidence.bus.stored_calls),
+        "calls_discarded": sum(row.endswith(" discarded") for row in evidence.bus.stored_calls),
         "workers_killed": found.struck["kill"],
         "workers_stopped": found.struck["stop"],
         "redis_restarts": found.struck["redis"],

