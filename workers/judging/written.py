@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from agents.answers import MAX_ANSWER_CHARS, parse_number
+from agents.answers import MAX_NUMBER_CHARS, parse_number
 from agents.arithmetic import ExpressionError, evaluate
 from workers.judging.units import measured_alike
 
@@ -77,7 +77,7 @@ _LATEX_SIGNS = (
 def written_number(text: str) -> Written | None:
     """The one number that a text is, or the last of a chain of equals that says the same
     throughout; None for all else."""
-    if len(text) > MAX_ANSWER_CHARS:
+    if len(text) > MAX_NUMBER_CHARS:
         return None
     sides = [side.strip() for side in _RELATION.split(text)]
     prefix = PREFIX.match(sides[-1]) if len(sides) == 1 else None
