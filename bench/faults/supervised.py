@@ -8,7 +8,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -27,6 +26,7 @@ from runtime.client import Client
 from runtime.config import resolved_file
 from runtime.state import StateDirectory
 from workers.child_death import dies_with_parent
+from workers.own_python import OWN_PYTHON
 
 NAME = "supervisor"
 ABOUT = "SIGKILL of the supervisor of `runtime up`; another one starts"
@@ -82,7 +82,7 @@ class Deployment:
     def _spawn(self) -> subprocess.Popen[bytes]:
         with self._log.open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "runtime", "up", "--profile", str(self._profile)],
+                [*OWN_PYTHON, "-m", "runtime", "up", "--profile", str(self._profile)],
                 env={**os.environ, "SWITCHYARD_STATE": str(self.state.path)},
                 stdout=log,
                 stderr=log,
