@@ -1,4 +1,4 @@
-"""Where the openai engine sends what, what refusals teach it, and what it does not pay for twice."""
+"""Where the openai engine sends what, what refusals teach it, and what is not paid for twice."""
 
 from __future__ import annotations
 
