@@ -3,7 +3,6 @@ model folder, or an adapter in PEFT's format."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import warnings
 from collections.abc import Callable, Mapping
@@ -149,14 +148,12 @@ class Network:
 
     def write(self, folder: Path, base: Path) -> None:
         """Into an empty folder, by the first process, with the help of all; `base` is the folder
-        that the model was loaded from."""
-        import torch
+        that the model was loaded from.
 
-        stored = _stored_dtype(base)
+        Weights are written as they are trained, in float32 also where the base is stored in less:
+        an engine that is to give the trainer's log-probabilities needs the trainer's weights."""
         if self.adapter is not None:
-            # Half precision is enough for an adapter as it is for its base; bfloat16 is less.
-            dtype = torch.float16 if stored == torch.float16 else torch.float32
-            state = {name: self.gathered(each).detach().to(dtype) for name, each in self.trained()}
+            state = {name: self.gathered(each).detach().float() for name, each in self.trained()}
             if not self.processes.is_first:
                 return
             self.adapter.save_pretrained(folder, state_dict=state, save_embedding_layers=False)
@@ -169,14 +166,10 @@ class Network:
             # An embedding that is also the output layer is stored once.
             if id(tensor) not in seen:
                 seen.add(id(tensor))
-                weights[name] = self.gathered(tensor).detach().to(stored)
+                weights[name] = self.gathered(tensor).detach()
         if not self.processes.is_first:
             return
         self.whole.save_pretrained(folder, state_dict=weights)
-        config = json.loads((folder / "config.json").read_text())
-        # The library writes what the model was trained in.
-        config["dtype"] = str(stored).removeprefix("torch.")
-        (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
         for path in folder.glob("*.safetensors"):
             path.chmod(0o644)
         for name in _COPIED:
@@ -223,13 +216,3 @@ def _adapter(loaded: LoadedModel, rank: int, begins_from: Path | None, base: str
             r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM"
         )
         return get_peft_model(loaded.model, config)
-
-
-def _stored_dtype(base: Path) -> torch.dtype:
-    """As the base's own weights are stored."""
-    import torch
-
-    config = json.loads((base / "config.json").read_text())
-    named = config.get("dtype") or config.get("torch_dtype") or "float32"
-    found = getattr(torch, str(named), None)
-    return found if isinstance(found, torch.dtype) else torch.float32

@@ -1,0 +1,59 @@
+"""What a trainer publishes is what it has: an engine gives the trainer's own log-probabilities,
+whatever the base is stored in."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from trainers.network import load_base, network_of
+from workers.engines.factory import build_engine
+from workers.engines.local.model_files import MICRO_MODELS
+from workers.engines.settings import ModelSettings
+
+NATS = 1e-5
+IDS = list(range(20, 60))
+
+
+def stored_in(folder: Path, dtype: torch.dtype) -> Path:
+    shutil.copytree(MICRO_MODELS / "slm", folder)
+    file = folder / "model.safetensors"
+    save_file({name: each.to(dtype) for name, each in load_file(file).items()}, file)
+    config = json.loads((folder / "config.json").read_text())
+    config["dtype"] = str(dtype).removeprefix("torch.")
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["full", "lora"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+async def test_an_engine_gives_the_log_probabilities_of_the_trainer(
+    tmp_path: Path, dtype: torch.dtype, kind: str
+) -> None:
+    if kind == "lora":
+        pytest.importorskip("peft", reason="needs make install")
+    base = stored_in(tmp_path / "base", dtype)
+    network = network_of(
+        load_base(str(base)), adapter=kind == "lora", rank=2, begins_from=None, base=str(base)
+    )
+    dice = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for _, weight in network.trained():
+            weight += 0.02 * torch.randn(weight.shape, generator=dice)
+        logits = network.whole(input_ids=torch.tensor([IDS])).logits[0]
+    trained = torch.log_softmax(logits, -1)[range(len(IDS) - 1), IDS[1:]].tolist()
+    (tmp_path / "new").mkdir()
+    network.write(tmp_path / "new", base)
+    engine = build_engine(ModelSettings(engine="torch", model=str(base), dtype="float32"))
+    await engine.start()
+    try:
+        await engine.load_adapter("new", str(tmp_path / "new"), 1)
+        found = await engine.score(IDS, adapter="new")
+    finally:
+        await engine.close()
+    assert found[-len(trained) :] == pytest.approx(trained, abs=NATS)
