@@ -300,6 +300,11 @@ async def _serve(settings: Settings, name: str, state: StateDirectory) -> None:
             job_deserializer=json.loads,
             health_check_interval=60,
         )
+        # arq hears SIGTERM and SIGINT alone: a terminal that is closed stops it in the same way.
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            asyncio.get_running_loop().add_signal_handler(
+                signal.SIGHUP, os.kill, os.getpid(), signal.SIGTERM
+            )
         bus.background.start(announce(bus, describe), name="presence")
         bus.background.start(_free_unclaimed(bus, settings, busy), name="unclaimed jobs")
         try:

@@ -16,13 +16,10 @@ _LIMIT_SECONDS = 600.0
 def stop(run: RunFile, state: StateDirectory, *, now: bool = False) -> None:
     """Signal the supervisor and wait until it has let go of the state directory.
 
-    With `now` a second one follows, which kills the workers. Raises `UserError` when it is
-    still there after ten minutes.
+    With `now` its workers abandon what they hold. Raises `UserError` when it is still there after
+    ten minutes.
     """
-    _signal(run.pid, signal.SIGTERM)
-    if now:
-        # Another number: of two that are the same and pending, the kernel delivers one.
-        _signal(run.pid, signal.SIGINT)
+    _signal(run.pid, signal.SIGQUIT if now else signal.SIGTERM)
     deadline = time.monotonic() + _LIMIT_SECONDS
     while _holds(run, state) or _alive(run.pid):
         if time.monotonic() > deadline:

@@ -29,6 +29,7 @@ from runtime.restarts import RestartPolicy
 from runtime.state import RunFile, StateDirectory, StateLock, write_private
 from runtime.worker_environment import worker_environment
 from runtime.worker_slot import Launch, WorkerSlot
+from workers.stop_signals import stop_signals
 
 log = structlog.get_logger("runtime.supervisor")
 
@@ -69,7 +70,6 @@ class Supervisor:
         self._connect = connect
         self._slots: dict[str, list[WorkerSlot]] = {kind: [] for kind in settings.workers}
         self._running: dict[WorkerSlot, asyncio.Task[None]] = {}
-        self._signals = 0
         self._stop = asyncio.Event()
         self._started = time.time()
         self._phase = "starting"
@@ -88,12 +88,11 @@ class Supervisor:
         """
         self.state.create()
         lock = StateLock(self.state)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal, number)
         control = ControlServer(self.state.socket("control.sock"), self._control)
         background = tasks.Background()
         self._background = background
+        signals = contextlib.ExitStack()
+        signals.enter_context(stop_signals(self._on_drain, self._on_abandon))
         try:
             await control.start()
             background.start(self._keep_sockets(control), name="control socket")
@@ -144,8 +143,7 @@ class Supervisor:
                 await self.redis.stop()
             await control.stop()
             lock.release()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.remove_signal_handler(number)
+            signals.close()
 
     async def _until_stopped(self, background: tasks.Background) -> None:
         """Returns on a stop. Raises `UserError` if Redis can't be kept alive, `BackgroundEnded` if
@@ -157,13 +155,13 @@ class Supervisor:
                 raise error.__cause__ from None
             raise
 
-    def _on_signal(self, number: int) -> None:
-        self._signals += 1
-        if self._signals == 1:
-            log.info("draining", signal=signal.Signals(number).name, again="kills")
-            self._stop.set()
-            return
-        log.warning("killing the workers", signal=signal.Signals(number).name)
+    def _on_drain(self, number: signal.Signals) -> None:
+        log.info("draining", signal=number.name, abandoned_by="a second Ctrl-C or SIGQUIT")
+        self._stop.set()
+
+    def _on_abandon(self, number: signal.Signals) -> None:
+        log.warning("the workers leave their work to others", signal=number.name)
+        self._stop.set()
         for slot in self._running:
             slot.kill()
 
@@ -324,7 +322,7 @@ class Supervisor:
             case "scale":
                 return await self._control_scale(message)
             case "down":
-                self._on_signal(signal.SIGTERM)
+                self._on_drain(signal.SIGTERM)
                 return {"phase": "draining"}
             case other:
                 raise UserError(f"the supervisor doesn't know the command {other!r}")

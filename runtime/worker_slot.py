@@ -28,8 +28,13 @@ from runtime.restarts import RestartPolicy
 from runtime.worker_name import worker_name
 from workers.child_death import PARENT_VARIABLE, dies_with_parent
 from workers.own_python import OWN_PYTHON
+from workers.stop_signals import ABANDON
 
 log = structlog.get_logger("runtime.supervisor")
+
+ABANDON_SECONDS = 3.0
+"""For a worker that is to abandon its work to give it back to the bus, before it is killed: a death
+would count as a failure of what it holds, and its leases would have to run out."""
 
 LAST_WORDS_SECONDS = 1.0
 """After a worker's death, for what it wrote to be copied into its log."""
@@ -114,7 +119,7 @@ class WorkerSlot:
             self._log.close()
 
     async def stop(self) -> None:
-        """Ask the process to drain; it is killed when that takes too long."""
+        """Ask the process to drain; when that takes too long it is to abandon its work."""
         self._stopping.set()
         process = self.process
         if process is None or process.returncode is not None:
@@ -129,7 +134,7 @@ class WorkerSlot:
                 await process.wait()
         except TimeoutError:
             log.warning(
-                "worker killed: it did not drain in time",
+                "worker told to leave its work to others: it did not drain in time",
                 worker=self.name,
                 seconds=self.launch.settings.drain_seconds,
             )
@@ -137,8 +142,21 @@ class WorkerSlot:
             await process.wait()
 
     def kill(self) -> None:
+        """Let the process abandon its work, and kill it where that takes long."""
         self._stopping.set()
-        self.kill_process()
+        process = self.process
+        if process is None or process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(ABANDON)
+            process.send_signal(signal.SIGCONT)
+
+        def insist() -> None:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+
+        asyncio.get_running_loop().call_later(ABANDON_SECONDS, insist)
 
     def kill_process(self) -> None:
         """Kill the process of now, if there is one; another may follow."""

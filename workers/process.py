@@ -1,7 +1,8 @@
 """The life of a worker process: join the bus, serve, say that it is there, drain on SIGTERM.
 
-SIGTERM and SIGINT drain: nothing new is taken, leases stay renewed until the work in hand is
-done. A second signal abandons the work; its leases expire and other workers take it over.
+SIGTERM, SIGHUP and SIGINT drain: nothing new is taken, leases stay renewed until the work in hand
+is done. SIGQUIT or a second SIGINT abandons the work: it goes back to the bus, and other workers
+take it over. See `workers.stop_signals`.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ from workers.settings import (
     ToolWorkerSettings,
     WorkerSettings,
 )
+from workers.stop_signals import stop_signals
 
 log = structlog.get_logger("workers.process")
 
@@ -95,25 +97,20 @@ class Worker:
         collect_rarely()
         stop = asyncio.Event()
         serving = asyncio.create_task(self._bus.background.run(self._serve(stop)), name="serve")
-        loop = asyncio.get_running_loop()
 
-        def on_signal() -> None:
-            if stop.is_set():
-                log.warning("second signal: work in hand is left to others", worker=self.name)
-                serving.cancel()
-            else:
-                log.info("draining", worker=self.name)
-                stop.set()
+        def drain(number: signal.Signals) -> None:
+            log.info("draining", worker=self.name, signal=number.name)
+            stop.set()
 
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, on_signal)
-        try:
-            await serving
-        except asyncio.CancelledError:
-            log.warning("stopped with work in hand", worker=self.name)
-        finally:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.remove_signal_handler(number)
+        def abandon(number: signal.Signals) -> None:
+            log.warning("work in hand is left to others", worker=self.name, signal=number.name)
+            serving.cancel()
+
+        with stop_signals(drain, abandon):
+            try:
+                await serving
+            except asyncio.CancelledError:
+                log.warning("stopped with work in hand", worker=self.name)
 
     async def _serve(self, stop: asyncio.Event) -> None:
         async with AsyncExitStack() as stack:

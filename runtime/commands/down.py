@@ -11,7 +11,7 @@ def register(app: typer.Typer) -> None:
     @app.command("down")
     def down(  # pyright: ignore[reportUnusedFunction]
         now: Annotated[
-            bool, typer.Option("--now", help="Kill the workers instead of draining them.")
+            bool, typer.Option("--now", help="Let the workers abandon their work, not finish it.")
         ] = False,
     ) -> None:
         """Let every worker finish the step it holds, then stop everything.

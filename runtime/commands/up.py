@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
         unsafe_exec: UnsafeExec = False,
         overrides: Set = None,
     ) -> None:
-        """Start Redis (unless one is named) and the workers; Ctrl-C drains, twice kills."""
+        """Start Redis (unless one is named) and the workers; Ctrl-C drains, twice abandons work."""
         from runtime.config import DEFAULT_PROFILE, load
         from runtime.config_sources import absolute_profile
 

@@ -5,12 +5,32 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
 
 from bus import Bus, Consumer, Delivery
 from bus.keys import GROUP
-from tests.bus.payloads import admit
+from tests.bus.payloads import Note, admit
 from tests.bus.serving import ended, finishing, letters, serving, until
 from tests.bus.worker_process import worker_process
+from tests.conftest import quick_settings
+from tests.redis_process import RedisProcess
+
+
+@asynccontextmanager
+async def deployment(server: RedisProcess, **changes: object) -> AsyncGenerator[Bus]:
+    """Of a test's own: all that join it hold the same values."""
+    async with Bus(quick_settings(server.url, **changes)) as bus:
+        bus.registry.register("note", Note)
+        yield bus
+
+
+@pytest.fixture
+async def bus(shared_server: RedisProcess) -> AsyncGenerator[Bus]:
+    async with deployment(shared_server, max_attempts=2) as bus:
+        yield bus
 
 
 async def test_deliveries_that_nobody_saw_are_no_failures(bus: Bus) -> None:
@@ -30,17 +50,17 @@ async def test_deliveries_that_nobody_saw_are_no_failures(bus: Bus) -> None:
     [held] = await bus.redis.xpending_range(stream, GROUP, "-", "+", 1)
     for _ in range(9):
         await bus.redis.xclaim(stream, GROUP, "cut-off", 0, [held["message_id"]])
-    settings = bus.settings.model_copy(update={"max_attempts": 2})
-    async with Bus(settings, bus.registry) as other, serving(other, ["planner"], handler):
+    async with serving(bus, ["planner"], handler):
         await ended(bus, run_id)
     assert counts == [11]
     assert await letters(bus) == []
 
 
-async def test_work_that_is_abandoned_goes_to_another_at_once_and_never_counts(bus: Bus) -> None:
+async def test_work_that_is_abandoned_goes_to_another_at_once_and_never_counts(
+    shared_server: RedisProcess,
+) -> None:
     """Five workers are told to leave it; a message that had failed so often would be buried."""
-    settings = bus.settings.model_copy(update={"max_attempts": 1, "lease_seconds": 30.0})
-    async with Bus(settings, bus.registry) as patient:
+    async with deployment(shared_server, max_attempts=1, lease_seconds=30.0) as bus:
         run_id = await admit(bus)
         for count in range(1, 6):
             taken = asyncio.Event()
@@ -52,46 +72,48 @@ async def test_work_that_is_abandoned_goes_to_another_at_once_and_never_counts(b
                 is_in.set()
                 await asyncio.Event().wait()
 
-            task = asyncio.create_task(Consumer(patient, ["planner"], hold).run())
+            task = asyncio.create_task(Consumer(bus, ["planner"], hold).run())
             async with asyncio.timeout(10):  # much less than its lease
                 await taken.wait()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-        async with serving(patient, ["planner"], finishing):
+        async with serving(bus, ["planner"], finishing):
             await ended(bus, run_id, within=10)
-    assert await letters(bus) == []
+        assert await letters(bus) == []
 
 
-async def test_a_worker_that_is_killed_while_it_drains_is_no_failure_of_its_work(bus: Bus) -> None:
+async def test_a_worker_that_is_killed_while_it_drains_is_no_failure_of_its_work(
+    shared_server: RedisProcess,
+) -> None:
     """Whoever stops it has lost patience."""
-    settings = bus.settings.model_copy(update={"max_attempts": 1})
-    run_id = await admit(bus)
-    shard = bus.keys.shard_of(run_id)
-    for count in range(1, 3):
-        with worker_process(settings, behaviour="hold") as worker:
-            entry, taken, _ = await worker.heard("took")
-            assert int(taken) == count
-            worker.send(signal.SIGTERM)
+    async with deployment(shared_server, max_attempts=1) as bus:
+        run_id = await admit(bus)
+        shard = bus.keys.shard_of(run_id)
+        for count in range(1, 3):
+            with worker_process(bus.settings, behaviour="hold") as worker:
+                entry, taken, _ = await worker.heard("took")
+                assert int(taken) == count
+                worker.send(signal.SIGTERM)
 
-            async def excused(entry: str = entry) -> bool:
-                return await bus.redis.hget(shard.begun("planner"), entry) == b""  # pyright: ignore
+                async def excused(entry: str = entry) -> bool:
+                    found = await bus.redis.hget(shard.begun("planner"), entry)  # pyright: ignore
+                    return found == b""
 
-            await until(excused, "it is excused")
-            worker.send(signal.SIGKILL)
-            await worker.gone()
-    async with Bus(settings, bus.registry) as other, serving(other, ["planner"], finishing):
-        await ended(bus, run_id)
-    assert await letters(bus) == []
+                await until(excused, "it is excused")
+                worker.send(signal.SIGKILL)
+                await worker.gone()
+        async with serving(bus, ["planner"], finishing):
+            await ended(bus, run_id)
+        assert await letters(bus) == []
 
 
 async def test_a_worker_that_was_frozen_says_afterwards_that_it_lives(bus: Bus) -> None:
-    settings = bus.settings.model_copy(update={"max_attempts": 2})
     run_id = await admit(bus)
     begun = bus.keys.shard_of(run_id).begun("planner")
-    with worker_process(settings, behaviour="hold") as first:
+    with worker_process(bus.settings, behaviour="hold") as first:
         entry = (await first.heard("took"))[0]
         first.send(signal.SIGSTOP)
-        with worker_process(settings, behaviour="hold") as second:
+        with worker_process(bus.settings, behaviour="hold") as second:
             assert (await second.heard("took"))[1] == "2"
             assert await bus.redis.hget(begun, entry) == b"1 2"  # pyright: ignore
             first.send(signal.SIGCONT)
@@ -104,7 +126,7 @@ async def test_a_worker_that_was_frozen_says_afterwards_that_it_lives(bus: Bus) 
             first.send(signal.SIGKILL)  # it would take the message over again
             await first.gone()
             second.send(signal.SIGSTOP)
-            async with Bus(settings, bus.registry) as other, serving(other, ["planner"], finishing):
+            async with serving(bus, ["planner"], finishing):
                 await ended(bus, run_id)
     assert await letters(bus) == []
     assert await bus.redis.exists(begun) == 0

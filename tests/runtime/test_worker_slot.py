@@ -79,3 +79,30 @@ async def test_a_worker_that_is_given_up_is_logged_with_what_it_died_of(
     assert line["last_words"] == told
     await slot.stop()
     await running
+
+
+@pytest.mark.parametrize("gives_back", [True, False], ids=["it leaves", "it does not hear"])
+async def test_a_worker_that_does_not_drain_in_time_may_give_its_work_back_before_it_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gives_back: bool
+) -> None:
+    monkeypatch.setattr("runtime.worker_slot.ABANDON_SECONDS", 20.0 if gives_back else 0.1)
+    program = (
+        "import os, signal, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "left = lambda *_: (print('gave it back', flush=True), os._exit(0))\n"
+        f"signal.signal(signal.SIGQUIT, left if {gives_back} else signal.SIG_IGN)\n"
+        "print('serving', flush=True)\n"
+        "while True: time.sleep(60)\n"
+    )
+    settings = SupervisorSettings.model_validate({"drain_seconds": 0.1})
+    command = (sys.executable, "-c", program)
+    slot = WorkerSlot("slm", 1, Launch(settings, tmp_path / "set", tmp_path, command))
+    running = asyncio.create_task(slot.run())
+    async with asyncio.timeout(20):
+        while not slot.last_lines:  # noqa: ASYNC110 - what we wait for is another process
+            await asyncio.sleep(0.01)
+        await slot.stop()
+        await running
+    assert slot.process is not None
+    assert slot.process.returncode == (0 if gives_back else -signal.SIGKILL)
+    assert slot.last_lines == ["serving", *["gave it back"] * gives_back]

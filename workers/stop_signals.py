@@ -1,0 +1,48 @@
+"""What signals mean to a process that serves until it is told to stop.
+
+SIGTERM, SIGHUP and SIGINT drain. A second SIGTERM or SIGHUP is no sign of impatience: a service
+manager signals a whole group of processes, and the supervisor among them passes the signal on.
+SIGQUIT, or SIGINT while it drains already (a second Ctrl-C), abandons the work in hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Generator
+
+DRAIN = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+ABANDON = signal.SIGQUIT
+
+
+@contextlib.contextmanager
+def stop_signals(
+    drain: Callable[[signal.Signals], None], abandon: Callable[[signal.Signals], None]
+) -> Generator[None]:
+    """Call one of them in the event loop for each signal that asks for it, `drain` once at most.
+
+    A SIGHUP that the process was started to ignore (`nohup`) stays ignored.
+    """
+    loop = asyncio.get_running_loop()
+    draining = False
+
+    def on_signal(number: signal.Signals) -> None:
+        nonlocal draining
+        if number is ABANDON or (draining and number is signal.SIGINT):
+            abandon(number)
+        elif not draining:
+            draining = True
+            drain(number)
+
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    numbers = [*DRAIN, ABANDON]
+    if ignored:
+        numbers.remove(signal.SIGHUP)
+    for number in numbers:
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
