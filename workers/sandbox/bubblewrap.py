@@ -123,6 +123,9 @@ class Bubblewrap:
             *("--perms", "0755", "--dir", INSIDE),
             *("--ro-bind", str(inside_folder()), INSIDE),
             *("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"),
+            # Bubblewrap's own process is the first in here. Under a user the program could write
+            # that one's memory, being the same user's, and have work done there that nobody counts.
+            *_nothing_at("/proc/1", "0000"),
             # The root is a file system in memory, and would be one to write to.
             *("--remount-ro", "/"),
             *("--seccomp", str(filter_fd), "--"),
@@ -215,8 +218,8 @@ def in_sight(folders: Iterable[Path]) -> list[Path]:
     return found
 
 
-def _nothing_at(folder: str) -> list[str]:
-    return ["--perms", "0555", "--tmpfs", folder, "--remount-ro", folder]
+def _nothing_at(folder: str, rights: str = "0555") -> list[str]:
+    return ["--perms", rights, "--tmpfs", folder, "--remount-ro", folder]
 
 
 def _own_prefix(prefix: str) -> Sequence[str]:

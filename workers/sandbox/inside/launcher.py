@@ -33,6 +33,9 @@ _PR_SET_PDEATHSIG, _SIGKILL = 1, 9
 _EXTRA_PROCESSES = 4
 """Bubblewrap's own count as this user's too."""
 _CHILD_STACK = 64 * 2**20
+_FIRST_PROCESS_SECONDS = 5
+_SIGNALS = 64
+"""Signals and timers that wait for a program; the kernel keeps them."""
 
 
 def main() -> None:
@@ -41,6 +44,8 @@ def main() -> None:
     # What `site` adds to the builtins: without site packages it is not run.
     builtins.exit = _sitebuiltins.Quitter("exit", "Ctrl-D (i.e. EOF)")
     builtins.quit = _sitebuiltins.Quitter("quit", "Ctrl-D (i.e. EOF)")
+    if sys.argv[1] != "unsafe":
+        _bound_first_process()
     _become(sys.argv[1])
     os.write(1, READY)
     header = _exactly(8)
@@ -80,6 +85,18 @@ def run_program(job: dict[str, Any], name: str = "__main__") -> dict[str, Any]:
     return module.__dict__
 
 
+def _bound_first_process() -> None:
+    """Bubblewrap waits there for the program's end, and needs nothing more for that. Were it ever
+    made to do something else, it could not. Before `_become`: only its own user may limit it."""
+    for which in (
+        resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE,
+        resource.RLIMIT_NPROC, resource.RLIMIT_MEMLOCK, resource.RLIMIT_CORE,
+        resource.RLIMIT_SIGPENDING, resource.RLIMIT_MSGQUEUE,
+    ):  # fmt: skip
+        resource.prlimit(1, which, (0, 0))
+    resource.prlimit(1, resource.RLIMIT_CPU, (_FIRST_PROCESS_SECONDS, _FIRST_PROCESS_SECONDS))
+
+
 def _become(identity: str) -> None:
     if identity == "unsafe":
         import ctypes
@@ -103,6 +120,9 @@ def _bound(limits: dict[str, int], *, isolated: bool) -> None:
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_STACK, _CHILD_STACK)
     if isolated:
+        _limit(resource.RLIMIT_SIGPENDING, _SIGNALS)
+        _limit(resource.RLIMIT_MSGQUEUE, 0)
+        _limit(resource.RLIMIT_MEMLOCK, 0)
         _limit(resource.RLIMIT_FSIZE, limits["disk_bytes"])
         _limit(resource.RLIMIT_NOFILE, limits["open_files"])
         # Counted by user: outside of a sandbox the caller's other processes would count too.

@@ -1,0 +1,129 @@
+"""The judge as a user that is not root, in earnest: its process has given root up."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import site
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from tests.workers.sandbox.conftest import needs_bubblewrap
+from tests.workers.sandbox.test_escapes import (
+    KERNEL_MEMORY,
+    OTHERS_MEMORY,
+    TIGHT,
+    TRY,
+    asyncio_and_buffers,
+)
+
+USER = 12345
+"""An id that nobody has."""
+JUDGE = """
+import asyncio, json, os, sys
+from workers.sandbox import Limits, Sandbox, SandboxSettings
+
+async def main():
+    told = json.load(sys.stdin)
+    settings = SandboxSettings(parallel=1, ready=1)
+    async with Sandbox(Limits(**told["limits"]), settings=settings) as sandbox:
+        result = await sandbox.run(told["program"])
+        print(json.dumps([os.getuid(), result.ending, result.stdout, result.stderr]))
+
+asyncio.run(main())
+"""
+PROJECT = Path(__file__).parents[3]
+
+
+def _python() -> str | None:
+    """Of this version, that another user may run; this one may lie in root's home."""
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    for path in (
+        os.path.realpath(sys.executable),
+        shutil.which(name, path="/usr/local/bin:/usr/bin"),
+    ):
+        if path is None:
+            continue
+        try:
+            subprocess.run([path, "-c", ""], user=USER, group=USER, extra_groups=[], check=True)
+        except (OSError, subprocess.CalledProcessError):
+            continue
+        return path
+    return None
+
+
+def judged(program: str, **limits: int) -> str:
+    """What a program prints whose judge is another user."""
+    if os.geteuid() != 0:
+        pytest.skip("whoever runs this is not root: the other tests are such a judge's")
+    python = _python()
+    if python is None:
+        pytest.skip("no Python of this version is another user's to run")
+    folders = [str(PROJECT), sysconfig.get_path("purelib"), *site.getsitepackages()]
+    told = {"program": TRY + program, "limits": {**TIGHT.model_dump(), **limits}}
+    done = subprocess.run(
+        [python, "-P", "-c", JUDGE],
+        input=json.dumps(told),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        cwd="/",
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(folders),
+             "PYTHONDONTWRITEBYTECODE": "1"},
+        user=USER,
+        group=USER,
+        extra_groups=[],
+    )  # fmt: skip
+    if done.returncode and "ModuleNotFoundError" in done.stderr:
+        pytest.skip("the project's files are not another user's to read")
+    assert done.returncode == 0, done.stderr
+    user, ending, stdout, stderr = json.loads(done.stdout)
+    assert (user, ending) == (USER, "ok"), stderr
+    return str(stdout).strip()
+
+
+pytestmark = needs_bubblewrap
+
+
+def test_only_a_programs_own_memory_can_be_read_or_written() -> None:
+    assert judged(OTHERS_MEMORY) == "['self']"
+
+
+def test_the_process_that_waits_for_a_program_may_do_nothing_else() -> None:
+    """Were a program to get at it in spite of everything."""
+    program = """
+import resource
+names = ["AS", "DATA", "FSIZE", "NOFILE", "NPROC", "MEMLOCK"]
+print({resource.prlimit(1, getattr(resource, "RLIMIT_" + name)) for name in names},
+      tried(lambda: resource.prlimit(1, resource.RLIMIT_AS, (2**30, 2**30))))
+"""
+    assert judged(program) == "{(0, 0)} PermissionError"
+
+
+def test_what_the_kernel_would_keep_for_a_program_is_refused() -> None:
+    assert judged(KERNEL_MEMORY).split() == ["PermissionError"] * 8 + ["-1"] * 4
+    assert judged(asyncio_and_buffers(64)).split() == ["5", "True", "True"]
+
+
+def test_threads_are_few_and_memory_is_bounded() -> None:
+    program = """
+import threading
+stop, made, hold = threading.Event(), [], []
+threading.stack_size(65536)
+def more():
+    while len(made) < 2000:
+        thread = threading.Thread(target=stop.wait)
+        thread.start()
+        made.append(thread)
+def grow():
+    while True:
+        hold.append(bytearray(2**20))
+print(tried(more), len(made) <= 20, tried(grow), len(hold) < 128)
+stop.set()
+"""
+    assert judged(program, threads=8) == "RuntimeError True MemoryError True"
