@@ -26,13 +26,21 @@ LOOK_SECONDS = 0.1
 class Chaos:
     """Strikes until it is told to stop; then leaves everything running."""
 
-    def __init__(self, seed: int, scene: Scene, weights: Mapping[str, int] = BLOWS) -> None:
-        """`weights`: by an attack's name, how often it comes beside the others."""
+    def __init__(
+        self,
+        seed: int,
+        scene: Scene,
+        weights: Mapping[str, int] = BLOWS,
+        commits: tuple[float, float] = COMMITS,
+    ) -> None:
+        """`weights`: by an attack's name, how often it comes beside the others; `commits`: steps
+        between two attacks, at least."""
         self.struck: Counter[str] = Counter()
         self.unable: dict[str, str] = {}
         """Attack → why it can't be done here."""
         self._random = random.Random(seed)
         self._scene = scene
+        self._commits = commits
         chosen = [attack(scene) for attack in ATTACKS if weights.get(attack.name)]
         self.unable = {attack.name: why for attack in chosen if (why := attack.unable())}
         self._attacks = [attack for attack in chosen if attack.name not in self.unable]
@@ -44,7 +52,7 @@ class Chaos:
         while not enough.is_set() and self._attacks:
             # All draws are made first, so that the plan does not depend on whom an attack meets.
             pause = self._random.uniform(*PAUSE_LEASES) * scene.lease_seconds
-            commits = scene.lookout.commits + self._random.uniform(*COMMITS)
+            commits = scene.lookout.commits + self._random.uniform(*self._commits)
             attack = self._random.choices(self._attacks, self._weights)[0]
             place, hardness = self._random.random(), self._random.random()
             await timeout_of(enough, pause)

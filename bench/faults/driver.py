@@ -29,6 +29,9 @@ from runtime.client import Client
 from workers.own_python import OWN_PYTHON
 from workers.scripted_api import ScriptedServer
 
+COMMITS = (0.0, 60.0)
+"""Between two attacks, at least: some 200 attacks come on 2,000 runs, also where each takes a slow
+machine long to get over."""
 FOLLOW_SECONDS = 30.0
 """For followers, after the last run has ended."""
 
@@ -79,7 +82,7 @@ class Driver:
         plan, asking = self._plan, self._asking
         async with self._scene() as (scene, endpoint):
             assert scene.proxy is not None
-            chaos = Chaos(plan.seed, scene, self._weights)
+            chaos = Chaos(plan.seed, scene, self._weights, COMMITS)
             direct = plan.times.bus(scene.server.url)
             through = plan.times.bus(scene.proxy.url)
             async with (
