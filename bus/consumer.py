@@ -98,6 +98,11 @@ class Consumer:
         """Places that a reader may ask Redis to fill; negative where it was asked for more."""
         return self.free - self._asked - self._kept
 
+    def holding(self, key: str) -> list[tuple[str, int]]:
+        """Entry and delivery count of what is in hand of a work stream."""
+        leases = [lease for _, _, lease in self._running.values()]
+        return [(lease.entry, lease.count) for lease in leases if lease.stream == key]
+
     def keep(self, places: int) -> None:
         """Leave so many places to the next sweep, instead of reading new work into them."""
         self._kept = min(places, self._concurrency)

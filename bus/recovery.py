@@ -50,6 +50,10 @@ class Swept(Protocol):
     @property
     def draining(self) -> bool: ...
 
+    def holding(self, key: str) -> list[tuple[str, int]]:
+        """Entry and delivery count of what it has in hand of a work stream."""
+        ...
+
     def keep(self, places: int) -> None:
         """Leave so many places to the next sweep, instead of reading new work into them."""
         ...
@@ -106,7 +110,8 @@ class Sweeper:
             [key, shard.delayed(stream), shard.lock(stream), shard.active, shard.history],
             [GROUP, self._consumer.name, settings.lease_ms, self._consumer.free,
              self._cursors.get(key, b"0-0"), max(1, int(settings.sweep_seconds * 500)),
-             int(settings.history), scan, self._bus.clock.now_ms()],
+             int(settings.history), scan, self._bus.clock.now_ms(),
+             *(part for held in self._consumer.holding(key) for part in held)],
         )  # fmt: skip
         if not found:
             return 0

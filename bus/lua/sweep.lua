@@ -2,14 +2,17 @@
 -- One look at one work stream: due retries go back to it, expired leases come to the caller.
 -- KEYS: work stream, delayed set, sweep lock, active, history
 -- ARGV: group, consumer, lease ms, free places of the caller, cursor, lock ms, history flag,
---       entries to look at, the caller's count of the time (ms)
+--       entries to look at, the caller's count of the time (ms), then per delivery of this stream
+--       that the caller has in hand: entry id, delivery count
 -- Returns {} if another worker sweeps now, {'time'} if the caller and the server disagree about it
 -- (nothing was done), else
 --       {next cursor, promoted, {{id, envelope, delivery count}…}, {overdue run ids…}, late}
 -- A caller without a free place takes nothing, and leaves the lock to one that has. `late`: how many
 -- expired leases were seen for which the caller has no place.
 -- Race closed: many workers that claim the same entries; a scan that always starts at 0-0 and
--- never reaches later entries (the cursor is the caller's to keep).
+-- never reaches later entries (the cursor is the caller's to keep); a worker that could not renew in
+-- time takes its own work over, begins it anew, and pays for its calls again: what it has in hand and
+-- nobody has claimed is renewed instead.
 local now = now_ms()
 if not witnessed(now, ARGV[9]) then return {'time'} end
 local free = tonumber(ARGV[4])
@@ -31,6 +34,8 @@ local scan = tonumber(ARGV[8])
 local taken = {}
 local cursor = ARGV[5]
 local looked = 0
+local in_hand = {}
+for i = 10, #ARGV, 2 do in_hand[ARGV[i]] = tonumber(ARGV[i + 1]) end
 while free > 0 and looked < scan do
   local r = redis.call('XAUTOCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[3], cursor, 'COUNT', free)
   cursor = r[1]
@@ -38,13 +43,20 @@ while free > 0 and looked < scan do
   free = free - #r[2]
   for _, entry in ipairs(r[2]) do
     local p = redis.call('XPENDING', KEYS[1], ARGV[1], entry[1], entry[1], 1)
-    local body = ''
-    for i = 1, #entry[2], 2 do
-      if entry[2][i] == 'e' then body = entry[2][i + 1] end
+    -- XAUTOCLAIM has raised the count by one: so nobody else had claimed it.
+    if in_hand[entry[1]] == p[1][4] - 1 then
+      redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, entry[1], 'RETRYCOUNT', p[1][4] - 1,
+        'JUSTID')
+      free = free + 1
+    else
+      local body = ''
+      for i = 1, #entry[2], 2 do
+        if entry[2][i] == 'e' then body = entry[2][i + 1] end
+      end
+      taken[#taken + 1] = {entry[1], body, p[1][4]}
+      audit(ARGV[7], KEYS[5], 'event', 'claim', 'stream', KEYS[1], 'entry', entry[1],
+        'consumer', ARGV[2], 'count', p[1][4])
     end
-    taken[#taken + 1] = {entry[1], body, p[1][4]}
-    audit(ARGV[7], KEYS[5], 'event', 'claim', 'stream', KEYS[1], 'entry', entry[1],
-      'consumer', ARGV[2], 'count', p[1][4])
   end
   if cursor == '0-0' then break end
 end
@@ -53,7 +65,7 @@ if free == 0 then
   local most = math.max(2, math.floor(scan / 10))
   local seen = redis.call('XPENDING', KEYS[1], ARGV[1], cursor, '+', most)
   for _, entry in ipairs(seen) do
-    if entry[3] >= tonumber(ARGV[3]) then late = late + 1 end
+    if entry[3] >= tonumber(ARGV[3]) and not in_hand[entry[1]] then late = late + 1 end
   end
   -- What is late is where the next look begins, which may take it.
   if late == 0 then cursor = #seen == most and seen[most][1] or '0-0' end

@@ -32,6 +32,60 @@ async def test_a_killed_workers_message_is_taken_over_within_its_lease_and_a_sec
     assert (await bus.run_state(run_id)).steps == (b'"done"',)
 
 
+async def test_a_worker_that_could_not_renew_in_time_goes_on_with_what_nobody_has_claimed(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would begin anew by itself, and pay for its calls again."""
+    monkeypatch.setattr(bus.keeper, "_renew_due", lambda _: None)  # pyright: ignore[reportUnknownLambdaType]
+    begun: list[int] = []
+    may_end = asyncio.Event()
+
+    async def handler(delivery: Delivery) -> None:
+        begun.append(delivery.lease.count)
+        await may_end.wait()
+        await finishing(delivery)
+
+    async with serving(bus, ["planner"], handler, places=2):
+        run_id = await admit(bus)
+        stream = bus.keys.shard_of(run_id).work("planner")
+        await until(lambda: len(begun) == 1, "the work")
+
+        async def renewed() -> bool:
+            """Its lease had lapsed, and is young again."""
+            (held,) = await bus.redis.xpending_range(stream, GROUP, "-", "+", 1)
+            idle.append(held["time_since_delivered"])
+            return max(idle) > 1000 * bus.settings.lease_seconds * 0.9 and idle[-1] < max(idle)
+
+        idle: list[int] = []
+        await until(renewed, "a sweep that renews")
+        may_end.set()
+        await ended(bus, run_id)
+    assert begun == [1]
+
+
+async def test_a_worker_that_could_not_renew_loses_its_work_to_another(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bus.keeper, "_renew_due", lambda _: None)  # pyright: ignore[reportUnknownLambdaType]
+    begun: list[int] = []
+    late = asyncio.Event()
+
+    async def slow(delivery: Delivery) -> None:
+        begun.append(delivery.lease.count)
+        await late.wait()
+        await finishing(delivery)
+
+    async with serving(bus, ["planner"], slow, places=1):  # full: it does not sweep
+        run_id = await admit(bus)
+        await until(lambda: len(begun) == 1, "the work")
+        async with Bus(bus.settings, bus.registry) as other:
+            async with serving(other, ["planner"], finishing):
+                await ended(bus, run_id)
+            late.set()
+    assert begun == [1]
+    assert (await bus.run_state(run_id)).steps == (b'"done"',)
+
+
 async def test_the_scan_reaches_entries_behind_a_long_list_of_live_ones(bus: Bus) -> None:
     """XAUTOCLAIM looks at ten times its count: always from the beginning, it never gets there."""
     run_id = await admit(bus, "other")
