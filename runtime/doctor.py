@@ -203,13 +203,32 @@ def _endpoint(subject: str, pool: str, model: ModelSettings, *, online: bool) ->
 def _tried(subject: str, pool: str, model: ModelSettings, variable: str | None) -> Finding:
     import httpx
 
+    from workers.engines.openai.proxy import Proxy, ProxyUnusable, proxy_for
+
     base = (model.base_url or "https://api.openai.com/v1").rstrip("/")
     headers = {"Authorization": f"Bearer {key_in(variable)}"} if variable else {}
+    proxy: Proxy | None = None
+    through = ""
     try:
-        answer = httpx.get(f"{base}/models", headers=headers, timeout=10)
-    except httpx.HTTPError as error:
+        # As the gpu worker will, by the one proxy that this address needs.
+        proxy = proxy_for(base)
+        through = f" through {proxy.name} ({proxy.variable})" if proxy else ""
+        answer = httpx.get(
+            f"{base}/models",
+            headers=headers,
+            timeout=10,
+            proxy=proxy.url if proxy else None,
+            trust_env=False,
+        )
+    except ProxyUnusable as error:
+        return Finding("missing", subject, f"{base}: {error}", "mend that variable.")
+    # The last two are what httpx raises of an address or a proxy that it can't read.
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         return Finding(
-            "missing", subject, f"{base} does not answer: {error}", "check base_url and network."
+            "missing",
+            subject,
+            f"{base} does not answer{through}: {harmless(str(error))}",
+            "check base_url and network" + (f", and {proxy.variable}." if proxy else "."),
         )
     if answer.status_code in (401, 403):
         return Finding(

@@ -20,12 +20,49 @@ excepted below."""
 
 _NOT_SECRET = re.compile(r"(?:^|[_-])tokens$", re.IGNORECASE)
 
-_IN_TEXT = (
-    (re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*):[^\s/]*@"), rf"\1:{HIDDEN}@"),
-    (re.compile(r"([?&](?:ssl_)?password=)[^&\s\"']+"), rf"\1{HIDDEN}"),
-    (re.compile(r"\b(?:sk|hf|ghp|gho|xox[bap])[-_][A-Za-z0-9_-]{12,}"), HIDDEN),
-    (re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{8,}"), rf"\1{HIDDEN}"),
+_SECRET_WORD = (
+    r"(?:password|passwd|secret|token|api[_-]?key|apikey|access[_-]?key|authorization|credential)s?"
 )
+_NAME_IN_TEXT = (
+    r"(?<![A-Za-z0-9])(?!(?:[A-Za-z0-9]{1,32}[_-]){0,4}tokens\b)"
+    rf"(?:[A-Za-z0-9]{{1,32}}[_-]){{0,4}}{_SECRET_WORD}"
+)
+_SCHEME = r"(?:(?:basic|bearer|digest|token)\s{1,3})?"
+
+_IN_TEXT = tuple(
+    (re.compile(pattern), hidden)
+    for pattern, hidden in (
+        # A URL's user and password.
+        (r"(\b[a-z][a-z0-9+.-]{0,30}://[^\s:/@]{0,256}):[^\s/]{0,1024}@", rf"\1:{HIDDEN}@"),
+        # `--token=…`, `?api_key=…`, `OPENAI_API_KEY=…`
+        (rf"(?i)({_NAME_IN_TEXT}=)[\"']?[^\s&\"',;)}}\]]+", rf"\1{HIDDEN}"),
+        (r"(?i)([?&](?:key|sig|signature|auth)=)[^\s&\"'#]+", rf"\1{HIDDEN}"),
+        # `--token …`
+        (rf"(?i)(--{_NAME_IN_TEXT}\s{{1,3}})(?!-)[^\s\"']+", rf"\1{HIDDEN}"),
+        # `"api_key": "…"`
+        (
+            rf"(?i)({_NAME_IN_TEXT}\\?[\"']\s{{0,3}}:\s{{0,3}}\\?[\"'])[^\"'\\]+",
+            rf"\1{HIDDEN}",
+        ),
+        # `Authorization: Bearer …`, `x-api-key: …`
+        (
+            rf"(?i)\b((?:proxy-)?authorization|x-[a-z-]{{0,32}}(?:key|token)|api-key)"
+            rf"(\s{{0,3}}:\s{{0,3}}{_SCHEME})[^\s\"',;]+",
+            rf"\1\2{HIDDEN}",
+        ),
+        (r"(?i)\b(bearer\s{1,3})[A-Za-z0-9._~+/=-]{8,}", rf"\1{HIDDEN}"),
+        # Keys by their look: of OpenAI and others, of hubs and forges, of clouds, and JWTs.
+        (
+            r"\b(?:sk|pk|rk|hf|gsk|xai|r8|npm|pypi|glpat|gh[pousr]|github_pat|xox[abeprs])[-_]"
+            r"[A-Za-z0-9_-]{12,}",
+            HIDDEN,
+        ),
+        (r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[0-9A-Za-z_-]{30,}", HIDDEN),
+        (r"\beyJ[\w-]{8,4096}\.[\w-]{8,4096}\.[\w-]{8,}", HIDDEN),
+    )
+)
+"""Every repetition that something must follow is bounded: text of others may be a megabyte of what
+begins like a secret."""
 MIN_SECRET_CHARS = 6
 """A shorter value (an empty variable, `test`) would hide half of every log line."""
 

@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
+import pwd
 import tempfile
 import time
 from collections.abc import Mapping
@@ -61,8 +62,30 @@ class StateDirectory:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Self:
+        """Raises `UserError` for a directory of another user."""
         environ = os.environ if environ is None else environ
-        return cls(Path(environ.get("SWITCHYARD_STATE") or DEFAULT_STATE))
+        state = cls(Path(environ.get("SWITCHYARD_STATE") or DEFAULT_STATE))
+        state.require_own()
+        return state
+
+    def require_own(self) -> None:
+        """Raises `UserError` where the directory, or a file of it that commands go by, is another
+        user's: it names the process to end, the server to ask and the password to send, so whoever
+        wrote it would have us do that. Root is asked no less: it has more to lose."""
+        for path in (self.path, self.run_file, self.resolved, self.lock_file):
+            try:
+                owner = path.lstat().st_uid
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise self._unreadable(error) from error
+            if owner != os.geteuid():
+                raise UserError(
+                    f"{path} belongs to {_user(owner)}, and this is {_user(os.geteuid())}: what"
+                    " another user wrote there is not followed",
+                    hint=f"run the command as {_user(owner)}, or set SWITCHYARD_STATE to a"
+                    " directory of yours.",
+                )
 
     @property
     def redis(self) -> Path:
@@ -167,6 +190,13 @@ class StateDirectory:
             f"the state directory {self.path} can't be read: {error.strerror}",
             hint="is it another user's, or no directory? Set SWITCHYARD_STATE to one of yours.",
         )
+
+
+def _user(number: int) -> str:
+    try:
+        return f"the user {pwd.getpwuid(number).pw_name}"
+    except KeyError:
+        return f"the user number {number}"
 
 
 class StateLock:

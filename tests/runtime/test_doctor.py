@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import struct
 import time
@@ -220,3 +221,30 @@ def test_the_parts_of_the_cost_add_up_to_the_whole(nowhere: Deployment) -> None:
     for whole, parts in found:
         cents = [int(part.rpartition(" ")[2].replace(".", "")) for part in parts.split(", ")]
         assert sum(cents) == int(whole.replace(".", ""))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "level", "says"),
+    [
+        ("NO_PROXY", "localhost,::1/128", "ok", "answers"),
+        ("ALL_PROXY", "ftp://proxy:1", "missing", "ALL_PROXY"),
+        ("HTTP_PROXY", "garbage", "missing", "HTTP_PROXY"),
+        ("HTTP_PROXY", "http://[bad", "missing", "HTTP_PROXY"),
+        ("ALL_PROXY", "socks5://127.0.0.1:1", "missing", "ALL_PROXY"),
+    ],
+)
+async def test_a_proxy_that_can_not_be_used_is_named_by_its_variable(
+    nowhere: Deployment, variable: str, value: str, level: str, says: str
+) -> None:
+    async with ScriptedServer(ServerOptions(models=("llm", "slm"))) as api:
+        words = ("--set", f"models.llm.base_url={api.url}")
+        cleared = {name: "" for name in os.environ if name.lower().endswith("_proxy")}
+        done = await asyncio.to_thread(
+            nowhere.run,
+            *("doctor", "--json", "--online", "--profile", "endpoint", *words),
+            env={**cleared, variable: value},
+        )
+    assert "Traceback" not in done.stderr
+    found = {each["subject"]: each for each in json.loads(done.stdout)["findings"]}["model llm"]
+    assert found["level"] == level
+    assert says in found["says"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import subprocess
 import sys
@@ -11,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from runtime.errors import UserError
+from runtime.errors import EXIT_FAILED, UserError
 from runtime.state import RunFile, StateDirectory, StateLock, write_private
+from tests.runtime.conftest import Deployment
 
 
 def run_file(pid: int) -> RunFile:
@@ -121,3 +123,32 @@ def test_a_directory_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> N
     with pytest.raises(UserError, match="can't be used") as caught:
         StateDirectory(tmp_path / "file" / "state").create()
     assert "SWITCHYARD_STATE" in str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+@pytest.mark.parametrize(
+    ("command", "file"),
+    [
+        *((command, "") for command in ("down", "ask 1+1", "status", "scale slm=1", "logs", "up",
+                                         "jobs")),
+        *(("down", file) for file in ("run.json", "resolved.json", "lock")),
+    ],
+)  # fmt: skip
+def test_a_state_directory_of_another_user_is_not_followed(
+    deployment: Deployment, command: str, file: str
+) -> None:
+    deployment.state.path.mkdir(exist_ok=True)
+    victim = subprocess.Popen(["sleep", "60"])
+    run = {"pid": victim.pid, "started": 0, "profile": "micro", "redis_url": "redis://h:1/0",
+           "control": "/nowhere", "version": ""}  # fmt: skip
+    deployment.state.run_file.write_text(json.dumps(run))
+    deployment.state.resolved.write_text("{}")
+    with deployment.state.lock_file.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.chown(deployment.state.path / file, 12345, -1)
+        done = deployment.run(*command.split())
+    assert done.returncode == EXIT_FAILED
+    assert "belongs to the user number 12345" in done.stderr
+    assert victim.poll() is None
+    victim.kill()
+    victim.wait()

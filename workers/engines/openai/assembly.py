@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -17,6 +17,7 @@ from workers.engines.openai.answer import (
     read_ids,
 )
 from workers.engines.openai.calls import CallAssembly
+from workers.engines.openai.complaints import quote
 from workers.engines.openai.finish import read_finish
 from workers.engines.openai.habits import Habits
 from workers.engines.openai.text import ArrivingText, whole_characters
@@ -54,8 +55,11 @@ class Assembly:
         endpoint: str,
         habits: Habits,
         unknown_finish: Callable[[str], object],
+        secrets: Sequence[str] = (),
     ) -> None:
-        """`unknown_finish` is told of a finish reason that nobody has defined."""
+        """`unknown_finish` is told of a finish reason that nobody has defined. `secrets` are masked
+        in one: a server may put anything there, also what it was sent."""
+        self._secrets = secrets
         self._request = request
         self._settings = settings
         self._endpoint = endpoint
@@ -151,7 +155,7 @@ class Assembly:
             if not calls:  # a server without a parser for its model's markup
                 calls = calls_of(self._request, index, choice.text.text)
             finish = read_finish(
-                choice.finish,
+                quote(choice.finish, self._secrets),
                 self._endpoint,
                 has_calls=bool(calls),
                 has_text=bool(choice.text.text),

@@ -222,8 +222,9 @@ class OpenAIEngine:
             yielded = False
             body = request_body(request, self._settings, self._habits)
             assembly = Assembly(
-                request, self._settings, self._endpoint, self._habits, self._unknown_finish
-            )
+                request, self._settings, self._endpoint, self._habits, self._unknown_finish,
+                self._connected.secrets,
+            )  # fmt: skip
             number = next(numbers)
             yield self._sending(number, request, body)
             try:
