@@ -259,6 +259,31 @@ async def test_a_refused_key_is_an_auth_error_that_does_not_show_it(
     assert KEY not in caplog.text
 
 
+@pytest.mark.parametrize("text", ["", "an answer"])
+async def test_a_key_in_a_finish_reason_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setenv("SOME_KEY", KEY)
+    choice = {"index": 0, "message": {"content": text}, "finish_reason": f"odd {KEY}"}
+    body = {"choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
+    async with replying(json.dumps(body).encode()) as url:
+        engine = OpenAIEngine(
+            ModelSettings(
+                engine="openai", model="m", base_url=url, api_key_env="SOME_KEY", max_attempts=1
+            )
+        )
+        await engine.start()
+        if text:
+            assert KEY not in repr(await ask(engine))
+            assert "odd ***" in caplog.text
+        else:
+            error = await failure(engine, request())
+            assert "odd ***" in str(error)
+        await engine.close()
+    assert KEY not in caplog.text
+
+
 async def test_the_right_key_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_KEY", KEY)
     fields: dict[str, object] = {"api_key_env": "SOME_KEY"}
