@@ -5,6 +5,7 @@ runs, steps and usage entries are bytes to it.
 """
 
 from bus import dead_letters, policies
+from bus.agreement import Agreement, agreed_on
 from bus.bus import CLIENT_PATIENCE, Admission, Bus
 from bus.capabilities import Server, probe
 from bus.commit import Finish, Join, Outgoing, StepCommit
@@ -48,6 +49,7 @@ __all__ = [
     "CLIENT_PATIENCE",
     "OUTAGE",
     "Admission",
+    "Agreement",
     "BackgroundEnded",
     "BudgetExceeded",
     "Bus",
@@ -87,6 +89,7 @@ __all__ = [
     "UserCancelled",
     "Weights",
     "WorkerPresence",
+    "agreed_on",
     "announce",
     "dead_letters",
     "error_reply",

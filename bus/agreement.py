@@ -42,6 +42,7 @@ it has, may replace what nobody works by any more."""
 FADE_SECONDS = 8.0
 """The word of a worker that was killed has faded."""
 CLOSED_MS = 10_000
+LOOK_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +97,22 @@ async def read(redis: Redis, keys: Keys) -> Agreement | None:
     return _agreement(fields) if b"epoch" in fields else None
 
 
+async def agreed_on(settings: BusSettings) -> Agreement | None:
+    """What holds behind a URL, for one look. Raises what redis-py raises."""
+    async with Redis.from_url(
+        settings.redis_url, socket_timeout=LOOK_SECONDS, socket_connect_timeout=LOOK_SECONDS
+    ) as redis:
+        return await read(redis, Keys(settings.prefix, settings.shards))
+
+
 class Joining:
     """One process's way into its deployment."""
 
-    def __init__(self, redis: Redis, settings: BusSettings, clock: Clock) -> None:
+    def __init__(
+        self, redis: Redis, settings: BusSettings, clock: Clock, claims: Mapping[str, str]
+    ) -> None:
+        """`claims`: further fields, written where nobody has before."""
+        self._claims = claims
         self._redis = redis
         self._settings = settings
         self._clock = clock
@@ -113,16 +126,27 @@ class Joining:
                 found = await self._begun()
             differing = self._differing(found, standing)
             if not differing:
-                return found
+                return await self._claimed(found)
             refused = {name: differing[name] for name in self._settings.named & {*differing}}
             if standing == "guest":
                 raise DeploymentMismatch(self._words(found, refused, ""))
             shared = await self._replaceable(found, standing, differing, refused)
-            if shared is None or await replace(self._redis, self._keys, found.epoch, shared):
-                return await self._again(found)
+            if shared is None:
+                return await self._claimed(found)
+            if await replace(self._redis, self._keys, found.epoch, shared, self._claims):
+                return await read(self._redis, self._keys) or found
 
-    async def _again(self, before: Agreement) -> Agreement:
-        return await read(self._redis, self._keys) or before
+    async def _claimed(self, found: Agreement) -> Agreement:
+        """With the claims of this process where nobody has made others, or nobody is there any
+        more who has. Else the caller finds those of others in it, to act on."""
+        if all(found.fields.get(name) == claim for name, claim in self._claims.items()):
+            return found
+        found = await self._written(self._claims)
+        if all(found.fields.get(name) == claim for name, claim in self._claims.items()):
+            return found
+        if not await self._there():
+            await replace(self._redis, self._keys, found.epoch, found.shared, self._claims)
+        return await read(self._redis, self._keys) or found
 
     async def _begun(self) -> Agreement:
         try:
@@ -240,16 +264,19 @@ async def replace(
     keys: Keys,
     epoch: str,
     shared: Mapping[str, Value],
+    claims: Mapping[str, str] | None = None,
     *,
     beside_workers: bool = False,
 ) -> bool:
-    """Agree on other values; False where workers are there, or somebody else was quicker."""
+    """Agree on other values, and further fields; False where workers are there, or somebody else
+    was quicker."""
     seconds, micro = await redis.time()
     later = new_epoch(seconds + micro / 1e6)
     if later <= epoch:  # The server's clock has gone back.
         later = f"{int(epoch.partition('-')[0]) + 1:015d}-{secrets.token_hex(4)}"
     args: list[scripts.Value] = [epoch, keys.worker(""), int(beside_workers)]
     args += ["epoch", later, "by", _who(), "shared", json.dumps(dict(shared))]
+    args += [part for claim in (claims or {}).items() for part in claim]
     answer = await scripts.call(redis, "replace", [keys.deployment, keys.workers], args)
     return answer[0] == 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -68,7 +68,8 @@ CLIENT_PATIENCE = 30.0
 class Bus:
     """One per process. `start` checks the server, takes what the deployment has agreed on
     (`settings` and `keys` are those from then on) and begins renewing leases; it waits up to
-    `join_seconds` for a server that does not answer yet.
+    `join_seconds` for a server that does not answer yet. `claims` are further fields of the
+    agreement, written where nobody has before: those that hold stand in `agreement`.
 
     A call of this class outlasts an outage of the server for `patience` seconds, then raises
     `BusUnavailable`; without end where that is None, as it is for workers.
@@ -82,10 +83,12 @@ class Bus:
         join_seconds: float = 0.0,
         patience: float | None = None,
         standing: Standing = "guest",
+        claims: Mapping[str, str] | None = None,
     ) -> None:
         self.settings = settings
         self._patience = patience
         self._standing: Standing = standing
+        self._claims = claims or {}
         self._join_seconds = join_seconds
         self.registry = registry or Registry()
         self.keys = Keys(settings.prefix, settings.shards)
@@ -131,7 +134,7 @@ class Bus:
 
     async def _agree(self) -> None:
         """Take what the deployment has agreed on."""
-        joining = Joining(self.redis, self.settings, self.clock)
+        joining = Joining(self.redis, self.settings, self.clock, self._claims)
         self.agreement = await outlast(
             "join",
             lambda: joining.join(self._standing),

@@ -336,6 +336,33 @@ def load(
     return _resolved(layers)
 
 
+def names_profile(given: str | None, environ: Mapping[str, str] | None = None) -> bool:
+    """Whether a profile is given, or the environment has one."""
+    environ = os.environ if environ is None else environ
+    return bool(given or environ.get("SWITCHYARD_PROFILE"))
+
+
+def load_as_there(
+    values: Mapping[str, JsonValue],
+    *,
+    overrides: Iterable[str] = (),
+    redis_url: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Settings:
+    """What a deployment on another machine serves, and over it what this one names.
+
+    Raises `ConfigError` as `load` does.
+    """
+    layers = [
+        Layer(origin="the deployment", data=dict(values)),
+        environment_layer(Settings, os.environ if environ is None else environ),
+        override_layer(overrides),
+    ]
+    if redis_url is not None:
+        layers.append(Layer(origin="--redis-url", data={"bus": {"redis_url": redis_url}}))
+    return _resolved(layers)
+
+
 def load_beside(
     running: Settings,
     profile: str | None = None,

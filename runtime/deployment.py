@@ -10,12 +10,15 @@ from runtime.config import (
     configured_redis_url,
     environment_names_bus,
     load,
+    load_as_there,
     load_beside,
+    names_profile,
     resolved_file,
 )
 from runtime.config_sources import absolute_profile
 from runtime.errors import Unreachable
 from runtime.logging import to_stderr
+from runtime.shared_configuration import read_from
 from runtime.state import RunFile, StateDirectory
 
 
@@ -35,7 +38,8 @@ def find(
 ) -> Deployment:
     """The deployment that runs in this state directory, with the configuration it was started
     with, or another profile on its bus, and the overrides over it. With a `redis_url` that is not
-    its own, given or configured (by a profile, the environment or an override), the one behind it.
+    its own, given or configured (by a profile, the environment or an override), the one behind it:
+    without a profile, with what that one serves.
 
     Raises `Unreachable` when there is neither, or it is just starting.
     """
@@ -52,6 +56,9 @@ def find(
     settings = load(profile, overrides=overrides, redis_url=redis_url)
     if settings.own_redis:
         raise _absent(state, ", or name its bus with --redis-url")
+    if not names_profile(profile) and (there := read_from(settings.bus)) is not None:
+        settings = load_as_there(there.values, overrides=overrides, redis_url=redis_url)
+        return Deployment(settings, state, None, there.profile)
     return Deployment(settings, state, None, absolute_profile(chosen_profile(profile)))
 
 

@@ -6,19 +6,34 @@ from collections.abc import Awaitable, Callable
 
 from bus import Bus, Server, present, probe
 from runtime.config import Settings
+from runtime.shared_configuration import (
+    STORE,
+    claims_of,
+    held_by,
+    require_same,
+    require_same_store,
+    shared_configuration,
+)
+from runtime.state import StateDirectory
 
 
 async def connect(
-    settings: Settings,
+    settings: Settings, *, profile: str, state: StateDirectory
 ) -> tuple[Server, Callable[[], Awaitable[dict[str, str]]], Callable[[], Awaitable[None]]]:
     """The server, a function that gives the state of each worker by its name, and one that closes
     the connection.
 
-    Raises `BusUnavailable` when Redis can't be reached, or is none that keeps what it accepts.
+    Raises `BusUnavailable` when Redis can't be reached, or is none that keeps what it accepts,
+    `DeploymentMismatch` and `UserError` where workers of the same deployment are there that have
+    other settings, serve something else or record elsewhere.
     """
-    bus = Bus(settings.bus, standing="founder")
+    claims = claims_of(settings, profile, state)
+    bus = Bus(settings.bus, standing="founder", claims=claims)
     try:
         await bus.start()
+        require_same_store(bus.agreement, claims[STORE])
+        if (held := held_by(bus.agreement)) is not None:
+            require_same(shared_configuration(settings, profile), held)
         await bus.check_writable()
         server = await probe(bus.redis)
     except BaseException:

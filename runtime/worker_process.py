@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import difflib
 import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -25,6 +28,9 @@ from workers.settings import (
     WorkerSettings,
 )
 from workers.undumpable import become_undumpable
+
+if TYPE_CHECKING:
+    from bus import Agreement
 
 log = structlog.get_logger("runtime.worker")
 
@@ -75,10 +81,17 @@ def worker_settings_of(
 
 
 def run_worker(
-    settings: Settings, kind: str, name: str | None, state: StateDirectory, *, remedy: str
+    settings: Settings,
+    kind: str,
+    name: str | None,
+    state: StateDirectory,
+    *,
+    remedy: str,
+    profile: str | None = None,
 ) -> None:
-    """Serve until told to stop. Raises `UserError`, with `remedy` where an engine can't start, or
-    `BusUnavailable`."""
+    """Serve until told to stop. One that was started by hand, of a `profile`, is held to what its
+    deployment serves, and says it where it is the first. Raises `UserError`, with `remedy` where
+    an engine can't start, or `BusUnavailable`."""
     watch_parent()
     _forget_secrets_of_others(settings, kind)
     become_undumpable()
@@ -96,7 +109,8 @@ def run_worker(
 
         run_jobs_worker(settings, name, state)
         return
-    _serve(worker_settings_of(settings, kind, name, state), remedy)
+    told = worker_settings_of(settings, kind, name, state)
+    _serve(told, remedy, _held_to(settings, kind, profile, state))
 
 
 def _forget_secrets_of_others(settings: Settings, kind: str) -> None:
@@ -106,14 +120,47 @@ def _forget_secrets_of_others(settings: Settings, kind: str) -> None:
         del os.environ[variable]
 
 
-def _serve(told: WorkerSettings, remedy: str) -> None:
+@dataclass(frozen=True)
+class _Held:
+    """What a worker says of its deployment, and what it looks at once it has joined."""
+
+    claims: Mapping[str, str]
+    require: Callable[[Agreement], None] | None
+
+
+def _held_to(settings: Settings, kind: str, profile: str | None, state: StateDirectory) -> _Held:
+    if profile is None:
+        return _Held({}, None)
+    from runtime.shared_configuration import (
+        STORE,
+        claims_of,
+        held_by,
+        require_passwords,
+        require_same,
+        require_same_store,
+        shared_configuration,
+    )
+
+    require_passwords(settings)
+    claims = claims_of(settings, profile, state if kind == "recorder" else None)
+
+    def require(agreement: Agreement) -> None:
+        if STORE in claims:
+            require_same_store(agreement, claims[STORE])
+        if (there := held_by(agreement)) is not None:
+            require_same(shared_configuration(settings, profile), there)
+
+    return _Held(claims, require)
+
+
+def _serve(told: WorkerSettings, remedy: str, held: _Held) -> None:
     import uvloop
 
     from agents.errors import AgentError
     from workers.engines.protocol import EngineError
 
     try:
-        uvloop.run(_outlasting_a_late_bus(told))
+        uvloop.run(_outlasting_a_late_bus(told, held))
     except EngineError as error:
         # A key that is refused or a model that isn't there won't mend itself by starting again.
         code = None if error.retryable else EXIT_CONFIG
@@ -122,7 +169,7 @@ def _serve(told: WorkerSettings, remedy: str) -> None:
         raise UserError(str(error), exit_code=EXIT_CONFIG) from error
 
 
-async def _outlasting_a_late_bus(told: WorkerSettings) -> None:
+async def _outlasting_a_late_bus(told: WorkerSettings, held: _Held) -> None:
     """Under a supervisor, a worker waits for a Redis that is away: dying of it would only wear out
     the crash-loop breaker. Started by hand, it says so at once and ends."""
     from bus import BusUnavailable, DeploymentChanged, DeploymentMismatch
@@ -130,7 +177,7 @@ async def _outlasting_a_late_bus(told: WorkerSettings) -> None:
 
     while True:
         try:
-            await Worker(told).run()
+            await Worker(told, claims=held.claims, require=held.require).run()
             return
         except DeploymentChanged:
             log.info("the deployment has agreed on other settings: joining again")

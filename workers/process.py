@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from importlib.metadata import version
@@ -21,6 +21,7 @@ import structlog
 
 from agents.tools.threads import in_thread_of_its_own
 from bus import (
+    Agreement,
     Bus,
     Consumer,
     Delivery,
@@ -71,11 +72,27 @@ class Server(Protocol):
 class Worker:
     """One worker of any kind, from its settings."""
 
-    def __init__(self, settings: WorkerSettings, *, join_seconds: float = 0.0) -> None:
-        """`join_seconds`: how long `run` waits for a Redis that does not answer yet."""
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        *,
+        join_seconds: float = 0.0,
+        claims: Mapping[str, str] | None = None,
+        require: Callable[[Agreement], None] | None = None,
+    ) -> None:
+        """`join_seconds`: how long `run` waits for a Redis that does not answer yet. `claims`: what
+        it says of its deployment where nobody has; `require` looks at what then holds, and may
+        raise: `run` does then."""
+        self._require = require
         self.settings = settings
         self.name = settings.name or f"{settings.kind}-{os.getpid()}"
-        self._bus = Bus(settings.bus, registry(), join_seconds=join_seconds, standing="worker")
+        self._bus = Bus(
+            settings.bus,
+            registry(),
+            join_seconds=join_seconds,
+            standing="worker",
+            claims=claims,
+        )
         self._state = "starting"
         self._broken: EngineBroken | None = None
         self._servers: list[Server] = []
@@ -116,6 +133,8 @@ class Worker:
         async with AsyncExitStack() as stack:
             if not await self._join(stack, stop):
                 return
+            if self._require is not None:
+                self._require(self._bus.agreement)
             background = self._bus.background
             beating = background.start(
                 announce(self._bus, self._describe, self._news), name="presence"

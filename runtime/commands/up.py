@@ -40,6 +40,7 @@ def register(app: typer.Typer) -> None:
 
 def _foreground(settings: Settings, profile: str) -> None:
     import asyncio
+    from functools import partial
 
     from runtime.logging import configure
     from runtime.presence import connect
@@ -53,4 +54,5 @@ def _foreground(settings: Settings, profile: str) -> None:
         secrets=secret_values(settings.bus.redis_url, settings.secret_variables),
     )
     state = StateDirectory.from_environment()
-    asyncio.run(Supervisor(settings, state, profile=profile, connect=connect).run())
+    joining = partial(connect, profile=profile, state=state)
+    asyncio.run(Supervisor(settings, state, profile=profile, connect=joining).run())

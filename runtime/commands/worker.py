@@ -43,16 +43,16 @@ def register(app: typer.Typer) -> None:
         state = StateDirectory.from_environment()
         if resolved is not None:
             settings = resolved_file(resolved)
-            remedy = _examine_running(state.running())
+            remedy, serves = _examine_running(state.running()), None
         else:
             chosen = tuple(overrides or ())
             found = find(redis_url=redis_url, profile=profile, overrides=chosen)
-            settings, run = found.settings, found.run
+            settings, run, serves = found.settings, found.run, found.profile
             if run is not None and profile is None and not chosen:
                 remedy = _examine_running(run)
             else:
                 remedy = _examine(profile or (run.profile if run else DEFAULT_PROFILE), chosen)
-        run_worker(settings, kind, name, state, remedy=remedy)
+        run_worker(settings, kind, name, state, remedy=remedy, profile=serves)
 
 
 def _examine_running(run: RunFile | None) -> str:

@@ -1,0 +1,120 @@
+"""A second machine, here another state directory on the same Redis: it serves what the deployment
+does, and says so where it can't."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runtime.config import load, load_as_there
+from runtime.errors import EXIT_CONFIG, UserError
+from runtime.shared_configuration import (
+    differences,
+    require_passwords,
+    require_same,
+    shared_configuration,
+)
+from tests.redis_process import RedisProcess
+from tests.runtime.conftest import Deployment, changes, until
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def machines(any_server: RedisProcess) -> Iterator[tuple[Deployment, Deployment]]:
+    around = {
+        "SWITCHYARD_BUS__REDIS_URL": any_server.url,
+        "SWITCHYARD_BUS__PREFIX": f"t{uuid.uuid4().hex[:8]}",
+    }
+    with tempfile.TemporaryDirectory(prefix="sw-") as folder:
+        first, second = (Deployment(Path(folder) / name) for name in ("a", "b"))
+        for each in (first, second):
+            each.environ |= around
+        yield first, second
+        for each in (first, second):
+            each.end()
+
+
+def test_a_second_machine_serves_what_the_deployment_does_or_is_refused(
+    machines: tuple[Deployment, Deployment],
+) -> None:
+    first, second = machines
+    first.up("models.slm.max_tokens=77", kinds=("recorder",))
+    second.start("worker", "gpu")
+    [worker] = until(
+        lambda: [
+            w for w in first.status()["workers"] if w["kind"] == "gpu" and w["state"] == "ready"
+        ],
+        "gpu worker of the second machine",
+    )
+    assert worker["details"]["models"]["slm"] == "scripted-slm"
+
+    other = second.run("worker", "gpu", "--profile", "micro")
+    assert other.returncode == EXIT_CONFIG, other.stderr
+    assert 'models.slm.engine is "scripted" in the deployment' in other.stderr
+    assert 'this process names "torch"' in other.stderr
+    named = second.run("worker", "gpu", "--set", "models.slm.max_tokens=78")
+    assert named.returncode == EXIT_CONFIG
+    assert (
+        "models.slm.max_tokens is 77 in the deployment, and this process names 78" in named.stderr
+    )
+
+    again = second.run("up", "--detach", "--profile", "scripted", *changes(("recorder",)))
+    assert again.returncode == EXIT_CONFIG, again.stdout
+    assert "runs are recorded in" in again.stderr
+    assert str(first.state.store) in again.stderr
+    recorder = second.run("worker", "recorder")
+    assert recorder.returncode == EXIT_CONFIG
+    assert str(first.state.store) in recorder.stderr
+
+
+def test_a_deployment_that_was_stopped_may_begin_elsewhere_as_another(
+    machines: tuple[Deployment, Deployment],
+) -> None:
+    first, second = machines
+    first.up(kinds=("recorder",))
+    first.ok("down")
+    second.up("models.slm.max_tokens=78", kinds=("recorder",))
+    assert [each["kind"] for each in second.status()["workers"]] == ["recorder"]
+
+
+def test_what_concerns_one_machine_may_differ_and_nothing_else() -> None:
+    here = shared_configuration(load("scripted", environ={}), "scripted")
+    local = ("models.slm.threads=4", "workers.slm.count=3", "logging.level=debug")
+    own = load("scripted", overrides=local, environ={})
+    require_same(shared_configuration(own, "scripted"), here)
+    other = shared_configuration(
+        load("scripted", overrides=("models.slm.temperature=1",), environ={}), "scripted"
+    )
+    assert list(differences(other, here)) == [
+        "models.slm.temperature is 0.0 in the deployment, and this process names 1.0"
+    ]
+    with pytest.raises(UserError, match=r"models\.slm\.temperature"):
+        require_same(other, here)
+
+
+def test_a_local_file_is_named_by_its_whole_path_and_a_password_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "m.gguf").write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    settings = load(
+        "scripted",
+        overrides=(
+            "models.slm.engine=llama_cpp", "models.slm.model=m.gguf", "models.llm.engine=openai",
+            "models.llm.base_url=http://me:s3cr3t@host:1/v1",
+        ),
+        environ={},
+    )  # fmt: skip
+    shared = shared_configuration(settings, "scripted")
+    assert shared.values["models"]["slm"]["model"] == str(tmp_path / "m.gguf")
+    assert "s3cr3t" not in shared.text()
+    assert shared.values["models"]["llm"]["base_url"] == "http://***@host:1/v1"
+    elsewhere = load_as_there(shared.values, redis_url="redis://host", environ={})
+    with pytest.raises(UserError, match="SWITCHYARD_MODELS__LLM__BASE_URL"):
+        require_passwords(elsewhere)
+    require_passwords(settings)
