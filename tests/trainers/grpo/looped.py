@@ -88,6 +88,10 @@ def deployed(
     )  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     store = folder / "store"
+    profile = write_profile(folder / "profile.toml", bus, model)
+    settings = load(str(profile), environ={})
+    # What the profile says besides, all processes of the deployment must agree on.
+    bus = settings.bus
     workers: list[WorkerBase] = [
         RoleWorkerSettings(bus=bus, name="roles", roles=tuple(policies)),
         GpuWorkerSettings(bus=bus, name="gpu", models={"pair": model}),
@@ -96,8 +100,6 @@ def deployed(
     if problems is not None:
         few = SandboxSettings(parallel=2, ready=2)
         workers.append(JudgeWorkerSettings(bus=bus, name="judge", problems=problems, sandbox=few))
-    profile = write_profile(folder / "profile.toml", bus, model)
-    settings = load(str(profile), environ={})
     processes = {each.name: spawn(each, folder) for each in workers}
     try:
         yield Deployed(settings, base, store, profile, processes)
