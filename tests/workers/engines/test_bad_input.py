@@ -393,7 +393,7 @@ async def test_a_damaged_gguf_adapter_is_refused_and_the_model_goes_on(
         ("{{ cycler.__init__.__globals__.os.getcwd() }}", "unsafe"),
         ("{% for i in range(10 ** 9) %}x{% endfor %}", "Range too big"),
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "maximum recursion depth"),
-        ("{# nothing #}", "an empty prompt"),
+        ("{# nothing #}", "leaves out a part of what it is given"),
     ],
 )
 async def test_a_template_that_fails_or_reaches_out_is_refused(
@@ -401,25 +401,26 @@ async def test_a_template_that_fails_or_reaches_out_is_refused(
 ) -> None:
     (tiny_model_copy / "chat_template.jinja").write_text(template)
     engine = build_engine(ModelSettings(engine="torch", model=str(tiny_model_copy)))
-    await engine.start()
-    error = await failure(engine, request())
-    await engine.close()
-    assert error.kind == "bad_request"
-    assert words in str(error)
+    with pytest.raises(EngineError) as caught:
+        await engine.start()
+    assert caught.value.kind == "bad_request"
+    assert words in str(caught.value)
 
 
 async def test_a_template_that_writes_without_end_is_refused_before_it_is_tokenized(
     tiny_model_copy: Path,
 ) -> None:
     (tiny_model_copy / "chat_template.jinja").write_text(
-        "{% for i in range(600) %}{% for j in range(600) %}x{% endfor %}{% endfor %}"
+        "{% for message in messages %}{{ message.role + message.content }}{% endfor %}"
+        "{% if messages[-1].content == 'at length' %}"
+        "{% for i in range(600) %}{% for j in range(600) %}x{% endfor %}{% endfor %}{% endif %}"
     )
     engine = build_engine(ModelSettings(engine="torch", model=str(tiny_model_copy)))
     await engine.start()
-    error = await failure(engine, request())
+    error = await failure(engine, request([user("at length")]))
     await engine.close()
     assert error.kind == "context_overflow"
-    assert f"360000 characters, more than the model's context of {CONTEXT} tokens" in str(error)
+    assert f"characters, more than the model's context of {CONTEXT} tokens" in str(error)
 
 
 async def test_a_token_that_the_embedding_has_no_row_for_is_refused_where_it_stands(
