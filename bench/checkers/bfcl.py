@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from bench.checkers.tool_calls import ToolCall
-from bench.datasets.bfcl import Function, Parameter, Question, WantedCall
+from bench.datasets.bfcl import WITHOUT_CALLS, Function, Parameter, Question, WantedCall
 
 Fault = Literal[
     "no calls",
@@ -78,10 +78,12 @@ def check(
     `dots_as_underscores`: for endpoints that allow no dot in a function's name, so that
     `math.hypot` was offered, and is called, as `math_hypot`.
     """
-    if question.category == "irrelevance":
+    if question.category in WITHOUT_CALLS:
         return BfclVerdict("a call where none is wanted") if calls else RIGHT
     if calls is None:
         return BfclVerdict("no calls")
+    if question.category == "live_relevance":
+        return RIGHT if calls else BfclVerdict("no calls")
     if len(calls) != len(question.wanted):
         return BfclVerdict("wrong number of calls", f"{len(calls)}, not {len(question.wanted)}")
     verdicts = [

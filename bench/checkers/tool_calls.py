@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,8 @@ from bench.checkers.python_calls import MAX_CHARS, expression
 from trainers.data.json_files import Unreadable, parse
 
 _FENCE = re.compile(r"\A```[a-z_]*\s*(.*?)\s*```\Z", re.DOTALL)
+_BLOCK = re.compile(r"```[A-Za-z_]*\s*(.*?)```", re.DOTALL)
+_MAX_LINES = 200
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -51,6 +53,15 @@ def tool_calls(text: str) -> tuple[ToolCall, ...] | None:
         return None
     from_json = _json_calls(text) if text[:1] in ("{", "[") else None
     return _python_calls(text) if from_json is None else from_json
+
+
+def calls_among(text: str, offered: Collection[str]) -> tuple[ToolCall, ...]:
+    """Calls of offered functions in a text that holds other words too: in a fence, or on a line of
+    their own."""
+    fenced = [block[1] for block in _BLOCK.finditer(text)]
+    lines = [line for line in text.splitlines() if line.strip()[:1] in ("[", "{") or "(" in line]
+    found = (tool_calls(part) for part in (*fenced, *lines[:_MAX_LINES]) if len(part) <= MAX_CHARS)
+    return tuple(call for calls in found for call in calls or () if call.name in offered)
 
 
 def _json_calls(text: str) -> tuple[ToolCall, ...] | None:

@@ -44,9 +44,9 @@ Split = Annotated[
     str | None,
     typer.Option(
         help="worlds, tool_steps: unseen_worlds, unseen_wordings, unseen_combinations, "
-        "unseen_apis, train, or held_out for all unseen ones; tool_steps also toolbench or "
-        "toolalpaca. bfcl: a category; apibench: a hub. Without it unseen_worlds; of bfcl and "
-        "apibench all."
+        "unseen_apis, train, or held_out for all unseen ones; tool_steps also toolbench, "
+        "toolalpaca or toolalpaca_real. bfcl: a category, or live for those of users; apibench: a "
+        "hub. Without it unseen_worlds; of bfcl and apibench all, of bfcl without the live ones."
     ),
 ]
 Constrained = Annotated[

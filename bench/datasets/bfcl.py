@@ -1,9 +1,11 @@
-"""BFCL v4's single-turn Python categories (ShishirPatil/gorilla, Apache-2.0).
+"""BFCL v4's single-turn Python categories, the live ones (questions of users) too
+(ShishirPatil/gorilla, Apache-2.0).
 
 JSON lines in files named `.json`. A question has an id, messages and the functions on offer; its
 possible answers stand in another file under the same id: for each call that is wanted, each
 argument with the list of values that are right, where `""` says that it may be left out.
-Irrelevance has none: there the right thing is to call nothing.
+Irrelevance has none: there the right thing is to call nothing, and in live_relevance to call
+something.
 """
 
 from __future__ import annotations
@@ -18,10 +20,25 @@ from bench.datasets.location import data_root, find
 from bench.errors import UsageError
 from trainers.data.json_files import Reading, Skipped, Unreadable, fit, read_lines
 
-Category = Literal["simple_python", "multiple", "parallel", "parallel_multiple", "irrelevance"]
-CATEGORIES: tuple[Category, ...] = (
+Category = Literal[
+    "simple_python", "multiple", "parallel", "parallel_multiple", "irrelevance",
+    "live_simple", "live_multiple", "live_parallel", "live_parallel_multiple", "live_irrelevance",
+    "live_relevance",
+]  # fmt: skip
+WRITTEN: tuple[Category, ...] = (
     "simple_python", "multiple", "parallel", "parallel_multiple", "irrelevance",
 )  # fmt: skip
+"""By the data set's authors."""
+LIVE: tuple[Category, ...] = (
+    "live_simple", "live_multiple", "live_parallel", "live_parallel_multiple", "live_irrelevance",
+    "live_relevance",
+)  # fmt: skip
+"""By users of function calling."""
+CATEGORIES: tuple[Category, ...] = (*WRITTEN, *LIVE)
+WITHOUT_CALLS: frozenset[Category] = frozenset({"irrelevance", "live_irrelevance"})
+"""Where nothing is to be called."""
+WITHOUT_ANSWERS: frozenset[Category] = WITHOUT_CALLS | {"live_relevance"}
+"""Of which no calls are published."""
 SOURCE = (
     "https://github.com/ShishirPatil/gorilla (folder "
     "berkeley-function-call-leaderboard/bfcl_eval/data, files BFCL_v4_*.json and possible_answer/)"
@@ -90,7 +107,7 @@ class Question:
     messages: tuple[Message, ...]
     functions: tuple[Function, ...]
     wanted: tuple[WantedCall, ...]
-    """Empty for irrelevance."""
+    """Empty where none are published."""
 
     def function(self, name: str) -> Function | None:
         """The function of that name, if it is on offer."""
@@ -100,7 +117,8 @@ class Question:
 class _Row(BaseModel):
     id: str = Field(min_length=1, max_length=200)
     question: list[list[Message]] = Field(min_length=1, max_length=1)
-    function: list[Function] = Field(min_length=1, max_length=200)
+    function: list[Function] = Field(max_length=200)
+    """None for a few questions of live_irrelevance."""
 
 
 class _AnswerRow(BaseModel):
@@ -118,7 +136,7 @@ def load(category: str, data: Path | None = None) -> Reading[Question]:
         raise UsageError(f"BFCL has no category {category!r} here; it has {', '.join(CATEGORIES)}")
     root, file = data_root("BFCL", data, SOURCE), file_of(known)
     possible = None
-    if known != "irrelevance":
+    if known not in WITHOUT_ANSWERS:
         folders = tuple(f"{folder}/{POSSIBLE_ANSWERS}".lstrip("/") for folder in _FOLDERS)
         possible = find(root, folders, file, SOURCE)
     return read(known, find(root, _FOLDERS, file, SOURCE), possible)
@@ -131,7 +149,7 @@ def file_of(category: Category) -> str:
 
 def read(category: Category, asked: Path, possible: Path | None) -> Reading[Question]:
     """The questions of a file in their order, with the answers of the other; and what could not be
-    read, which without possible answers is every question but those of irrelevance."""
+    read, which without possible answers is every question of a category that has some."""
     answers: dict[str, tuple[WantedCall, ...]] = {}
 
     def answer(_: int, value: Any) -> None:
@@ -142,7 +160,7 @@ def read(category: Category, asked: Path, possible: Path | None) -> Reading[Ques
 
     def question(_: int, value: Any) -> Question:
         row = fit(_Row, value)
-        wanted = () if category == "irrelevance" else answers.pop(row.id, None)
+        wanted = () if category in WITHOUT_ANSWERS else answers.pop(row.id, None)
         if wanted is None:
             raise Unreadable("a question without an answer", row.id)
         made = Question(row.id, category, tuple(row.question[0]), tuple(row.function), wanted)

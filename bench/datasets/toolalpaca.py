@@ -1,4 +1,5 @@
-"""ToolAlpaca's simulated evaluation (tangqiaoyu/ToolAlpaca, Apache-2.0): one JSON list of APIs.
+"""ToolAlpaca's two evaluations (tangqiaoyu/ToolAlpaca, Apache-2.0), of simulated and of real APIs:
+a JSON list of APIs each.
 
 Each API comes with functions, instructions, and for each instruction the actions of a golden
 solution. What is really in them: placeholders where a value comes out of an earlier call
@@ -9,6 +10,7 @@ description, each parameter with its type in words.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +22,12 @@ from agents.records import JsonObject, ToolSpec
 from bench.datasets.location import data_root, find
 from trainers.data.json_files import Reading, Skipped, Unreadable, document, fit, parse
 
-SOURCE = "https://github.com/tangqiaoyu/ToolAlpaca (data/eval_simulated.json)"
+SOURCE = (
+    "https://github.com/tangqiaoyu/ToolAlpaca (data/eval_simulated.json and data/eval_real.json)"
+)
 _FOLDERS = ("tool/toolalpaca", "toolalpaca", "data", "")
-FILE = "eval_simulated.json"
+FILES = {"simulated": "eval_simulated.json", "real": "eval_real.json"}
+"""Evaluation → its file."""
 _OPTIONAL = "[Optional]"
 MAX_TEXT = 200_000
 
@@ -97,11 +102,14 @@ class _Api(BaseModel):
     Function_Description: dict[str, str]
     Instructions: list[str]
     Golden_Answers: list[Any]
+    Authentication: dict[str, JsonValue] = {}
+    """Parameters of a real API that hold its users' keys, which no instruction tells."""
 
 
-def load(data: Path | None = None) -> Reading[Question]:
-    """The published file, where it is found. Raises DataError."""
-    return read(find(data_root("ToolAlpaca", data, SOURCE), _FOLDERS, FILE, SOURCE))
+def load(data: Path | None = None, evaluation: str = "simulated") -> Reading[Question]:
+    """A published file, where it is found. Raises DataError."""
+    file = FILES[evaluation]
+    return read(find(data_root("ToolAlpaca", data, SOURCE), _FOLDERS, file, SOURCE))
 
 
 def read(path: Path) -> Reading[Question]:
@@ -136,17 +144,39 @@ def _question(api: _Api, at: int) -> Question:
         raise Unreadable("no golden answer")
     # `components` is the document's schema section, not a function.
     functions = {
-        name: told for name, told in api.Function_Description.items() if name != "components"
+        name: _without(api.Authentication, told)
+        for name, told in api.Function_Description.items()
+        if name != "components"
     }
-    actions = tuple(_action(fit(_Action, action)) for action in golden)
+    actions = tuple(_action(fit(_Action, action), api.Authentication) for action in golden)
     return Question(f"{api.Name}/{at}", api.Name, functions, api.Instructions[at], actions)
 
 
-def _action(action: _Action) -> Action:
+def _without(keys: dict[str, JsonValue], told: str) -> str:
+    """A function's description without the parameters that hold keys: whoever calls the API for a
+    model puts them in."""
+    line = _PARAMETERS.search(told)
+    if not keys or line is None:
+        return told
+    try:
+        listed = parse(line[1])
+    except Unreadable:
+        return told
+    if not isinstance(listed, dict):
+        return told
+    left = json.dumps({name: each for name, each in listed.items() if name not in keys})
+    return f"{told[: line.start(1)]}{left}{told[line.end(1) :]}"
+
+
+def _action(action: _Action, keys: dict[str, JsonValue]) -> Action:
     try:
         read = parse(action.Action_Input)
     except Unreadable:
         read = None
-    arguments: JsonObject | None = read if isinstance(read, dict) else None
+    arguments: JsonObject | None = (
+        {name: value for name, value in read.items() if name not in keys}
+        if isinstance(read, dict)
+        else None
+    )
     name = action.Action.removeprefix(_OPTIONAL)
     return Action(name, action.Action_Input, arguments, name != action.Action)

@@ -5,17 +5,28 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
+from agents.call_markup import written_calls
 from agents.records import JsonObject, Trajectory
 from bench.checkers.bfcl import Fault, check
-from bench.checkers.tool_calls import tool_calls
+from bench.checkers.tool_calls import ToolCall, calls_among, tool_calls
 from bench.datasets import Dataset, Item, Request, bfcl, left_out, sample
-from bench.datasets.bfcl import CATEGORIES, Category, Function, Message, WantedCall
+from bench.datasets.bfcl import (
+    CATEGORIES,
+    LIVE,
+    WITHOUT_CALLS,
+    WRITTEN,
+    Category,
+    Function,
+    Message,
+    WantedCall,
+)
 from bench.errors import DataError
 from bench.judgement import Judgement, Question
 from bench.taxonomy import CALLED, Class
 
-ALL = "all"
-NOTHING = "no call"
+GROUPS: dict[str, tuple[Category, ...]] = {"all": WRITTEN, "live": LIVE}
+"""Split → the categories that it stands for: `all` those by the data set's authors."""
+NOTHING, ANYTHING = "no call", "any call"
 
 _CLASSES: dict[Fault, Class] = {
     "no calls": Class.NO_CALL,
@@ -27,8 +38,8 @@ _CLASSES: dict[Fault, Class] = {
 
 
 def load(request: Request) -> Dataset:
-    """Questions of a category, or of all. Raises DataError or UsageError."""
-    categories = CATEGORIES if request.split == ALL else (request.split,)
+    """Questions of a category, or of a group. Raises DataError or UsageError."""
+    categories = GROUPS.get(request.split, (request.split,))
     readings = [bfcl.load(category, request.data) for category in categories]
     items = [_item(question) for reading in readings for question in reading.records]
     skipped = [one for reading in readings for one in reading.skipped]
@@ -40,7 +51,8 @@ def _item(question: bfcl.Question) -> Item:
     return Item(
         id=question.id,
         question=prompt_of(question),
-        gold="; ".join(_shown(call) for call in question.wanted) or NOTHING,
+        gold="; ".join(map(_shown, question.wanted))
+        or (NOTHING if question.category in WITHOUT_CALLS else ANYTHING),
         about={
             "split": question.category,
             "functions": [one.model_dump(mode="json") for one in question.functions],
@@ -70,18 +82,18 @@ def _shown(call: WantedCall) -> str:
 
 class BfclJudge:
     """Verdict `ast`; measure `hallucination`: 1 for an answer that names a function which is not
-    on offer."""
+    on offer. Judged is what was called, in a field of its own, in a markup or as the text; where
+    nothing is to be called also a call of an offered function that stands among other words."""
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
         asked = question_of(question.about)
-        text = trajectory.answer or ""
-        calls = tool_calls(text)
+        text, calls = _called(trajectory, asked)
         # Without a completion nothing was held back: an error is no right answer.
-        verdict = check(asked, calls) if text else None
+        verdict = check(asked, calls) if text or calls else None
         right = verdict is not None and verdict.right
         invented = any(asked.function(call.name) is None for call in calls or ())
         signals = [CALLED] if calls else []
-        if invented and asked.category != "irrelevance":
+        if invented and asked.category not in WITHOUT_CALLS:
             signals.append(Class.HALLUCINATED)
         if not right:
             fault = None if verdict is None else verdict.fault
@@ -98,6 +110,32 @@ class BfclJudge:
             if verdict is None
             else f"{verdict.fault}: {verdict.detail}",
         )
+
+
+def _called(
+    trajectory: Trajectory, asked: bfcl.Question
+) -> tuple[str, tuple[ToolCall, ...] | None]:
+    """What was said last, and what was called with it; None for no calls at all."""
+    last = next(
+        (
+            step.candidates[step.selected].calls[-1]
+            for step in reversed(trajectory.steps)
+            if step.candidates and step.candidates[step.selected].calls
+        ),
+        None,
+    )
+    text = trajectory.answer or (last.said if last is not None else "")
+    if last is not None and last.tool_calls:
+        given = tuple(ToolCall(one.name, dict(one.arguments or {})) for one in last.tool_calls)
+        return text, given
+    calls = tool_calls(text)
+    if calls is not None:
+        return text, calls
+    offered: dict[str, JsonObject] = {one.name: {} for one in asked.functions}
+    found = [ToolCall(one.name, dict(one.arguments or {})) for one in written_calls(text, offered)]
+    if not found and asked.category in WITHOUT_CALLS:
+        found = list(calls_among(text, offered))
+    return text, tuple(found) or None
 
 
 def question_of(about: JsonObject) -> bfcl.Question:

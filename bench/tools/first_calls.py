@@ -15,11 +15,13 @@ from trainers.data.json_files import Reading, Unreadable
 from trainers.data.trajectories import Step, Trajectory, require_writable
 
 NAME = "toolalpaca"
+SPLITS = {NAME: "simulated", f"{NAME}_real": "real"}
+"""Split → the evaluation that it is."""
 
 
-def read_first_calls(data: Path | None) -> Reading[Trajectory]:
+def read_first_calls(data: Path | None, split: str = NAME) -> Reading[Trajectory]:
     """A trajectory of one step for each instruction, and what was left out. Raises DataError."""
-    reading = toolalpaca.load(data)
+    reading = toolalpaca.load(data, SPLITS[split])
     made: list[Trajectory] = []
     skipped = list(reading.skipped)
     for question in reading.records:

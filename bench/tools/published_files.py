@@ -113,9 +113,11 @@ def _by_name(folder: Path) -> Iterator[_Task]:
         if path is not None:
             read = partial(apibench.read_apis, path)
             yield _Task(f"APIBench, {hub}, APIs", path, (path,), read, database_of=hub)
-    path = plain_or_compressed(folder, toolalpaca.FILE)
-    if path is not None:
-        yield _Task("ToolAlpaca", path, (path,), partial(toolalpaca.read, path))
+    for evaluation, file in toolalpaca.FILES.items():
+        path = plain_or_compressed(folder, file)
+        if path is not None:
+            reader = "ToolAlpaca" if evaluation == "simulated" else f"ToolAlpaca, {evaluation}"
+            yield _Task(reader, path, (path,), partial(toolalpaca.read, path))
 
 
 def _held_out(folder: Path) -> Reading[str]:

@@ -44,7 +44,7 @@ def load(request: Request) -> Dataset:
     """`samples` steps. Raises UsageError or DataError."""
     if request.split == TOOLBENCH:
         return _of_toolbench(request)
-    if request.split == first_calls.NAME:
+    if request.split in first_calls.SPLITS:
         return _of_toolalpaca(request)
     wanted, splits = samples_of(request), splits_of(request.split)
     share = math.ceil(wanted / len(splits))
@@ -76,11 +76,13 @@ def _of_toolbench(request: Request) -> Dataset:
 
 
 def _of_toolalpaca(request: Request) -> Dataset:
-    reading = first_calls.read_first_calls(request.data)
+    reading = first_calls.read_first_calls(request.data, request.split)
     items = list(_items(reading.records))
     chosen = sample(items, request.samples, request.seed)
-    source = f"the first calls of ToolAlpaca's golden solutions{left_out(reading.skipped)}"
-    return Dataset("tool_steps", first_calls.NAME, chosen, len(items), source)
+    apis = first_calls.SPLITS[request.split]
+    said = f"the first calls of ToolAlpaca's golden solutions, {apis} APIs"
+    source = f"{said}{left_out(reading.skipped)}"
+    return Dataset("tool_steps", request.split, chosen, len(items), source)
 
 
 def _said_of(source: Source) -> str:

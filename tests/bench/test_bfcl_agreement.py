@@ -10,7 +10,7 @@ import pytest
 
 from bench.checkers.bfcl import BfclVerdict, check
 from bench.checkers.tool_calls import tool_calls
-from bench.datasets.bfcl import CATEGORIES, load
+from bench.datasets.bfcl import WRITTEN, load
 from bench.datasets.gsm8k import VARIABLE
 from tests.bench.bfcl_calls import MUTATIONS, Generated, generate, written
 from tests.bench.bfcl_package import PublishedChecker
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 SEED = 7
-CALLED = [category for category in CATEGORIES if category != "irrelevance"]
+CALLED = [category for category in WRITTEN if category != "irrelevance"]
 
 DIFFERENCES = {
     "parallel_180": (
