@@ -27,6 +27,8 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import copy
+import itertools
 import json
 import re
 import warnings
@@ -49,6 +51,11 @@ from agents.tools.json_arguments import parse_arguments
 
 MAX_TEST_CHARS = 20_000
 """Of input and output together; a test of a model's is small."""
+
+_MOST_KEYWORDS = 5
+"""Of a call, of which all orders are looked at."""
+_MOST_NAMES = 5
+"""One behind the other until there is a value."""
 
 _FENCE = "```"
 _INPUT, _OUTPUT = re.compile("test input", re.IGNORECASE), re.compile("test output", re.IGNORECASE)
@@ -138,16 +145,75 @@ def _calls(source: str, function: str) -> list[list[Any]]:
     """The arguments of a function's calls in an assertion, where they are values."""
     found: list[list[Any]] = []
     try:
-        nodes = list(ast.walk(parsed(source)))
+        tree = parsed(source)
     except ValueError:
         return []
-    for node in nodes:
-        if not isinstance(node, ast.Call) or node.keywords:
-            continue
-        if isinstance(node.func, ast.Name) and node.func.id == function:
+    named = _Named(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and function in _called(node):
             with contextlib.suppress(ValueError, RecursionError):
-                found.append([_value(ast.unparse(each)) for each in node.args])
+                found += _arguments(node, named)
     return found
+
+
+def _called(call: ast.Call) -> tuple[str, ...]:
+    """The name by which a function is called; of a method, that of `Solution` too."""
+    match call.func:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return (name,)
+        case _:
+            return ()
+
+
+def _arguments(call: ast.Call, named: _Named) -> list[list[Any]]:
+    """What a call is given: names stand for what was assigned to them, stars for what they hold,
+    and keywords for their values in any order, as the function's own is not known here. Raises
+    ValueError for what is no value."""
+    given: list[Any] = []
+    for argument in call.args:
+        if isinstance(argument, ast.Starred):
+            held = named.value(argument.value)
+            if not isinstance(held, list):
+                raise ValueError("what a star is before holds nothing")  # noqa: TRY004
+            given += held
+        else:
+            given.append(named.value(argument))
+    by_name: list[Any] = []
+    for keyword in call.keywords:
+        value = named.value(keyword.value)
+        by_name += [value] if keyword.arg else list(value.values())
+    if len(by_name) > _MOST_KEYWORDS:
+        return [[*given, *by_name]]
+    return [[*given, *order] for order in itertools.permutations(by_name)]
+
+
+class _Named(ast.NodeTransformer):
+    """Puts what was assigned to a name in its place."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self._values: dict[str, ast.expr] = {}
+        for statement in tree.body:
+            match statement:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    self._values[name] = value
+                case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if (
+                    len(names) == len(values)
+                ):
+                    pairs = zip(names, values, strict=True)
+                    self._values |= {n.id: v for n, v in pairs if isinstance(n, ast.Name)}
+                case _:
+                    pass
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self._values.get(node.id, node)
+
+    def value(self, node: ast.expr) -> Any:
+        """Raises ValueError for what is no value."""
+        for _ in range(_MOST_NAMES):
+            if not any(isinstance(each, ast.Name) for each in ast.walk(node)):
+                break
+            node = self.visit(copy.deepcopy(node))
+        return _value(ast.unparse(node))
 
 
 def _last_block(text: str, heading: re.Pattern[str]) -> tuple[int, str] | None:

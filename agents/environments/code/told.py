@@ -72,16 +72,20 @@ def copied(statement: str, test: ProgramTest | CallTest) -> bool:
 
 
 def of_its_cases(stdin: str, stdout: str, test: ProgramTest) -> bool:
-    """Whether a test consists of cases of an example that has many, of which the first line says
-    how many: `1 / 3 4` of `2 / 3 4 / 5 6`. Their outputs are told with it."""
+    """Whether a test consists of cases of an example of which the first line says how many it has:
+    `1 / 3 4` of `2 / 3 4 / 5 6`, or `3 / 3 4 / 3 4 / 3 4` of `1 / 3 4`. Their outputs are told with
+    it."""
     (known, outputs), (given, wanted) = (
         (_lines_read(one), _lines_read(other))
         for one, other in ((stdin, stdout), (test.stdin, test.stdout))
     )
     cases, all_cases = (_count(lines[0]) if len(lines) > 1 else 0 for lines in (given, known))
-    if not cases or not 1 < all_cases <= len(outputs) or not set(wanted) <= set(outputs):
+    if not cases or not 1 <= all_cases <= len(outputs) or not set(wanted) <= set(outputs):
         return False
     size, odd = divmod(len(known) - 1, all_cases)
+    if all_cases == 1 and len(given) - 1 != cases * size:
+        # Its 1 need not be a number of cases: a test says that by as many as its own line says.
+        return False
     # Most programs don't read what stands behind the last case; where each has as many lines, that
     # is known.
     end = None if odd else 1 + cases * size
