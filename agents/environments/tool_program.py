@@ -43,9 +43,10 @@ class ToRun:
     seconds: float
 
 
-def program_in(text: str) -> str:
-    """The program of a completion; empty without one that can be run."""
-    code = extract_code(text)
+def program_in(text: str, function: str | None = None) -> str:
+    """The program of a completion, which defines the function that is asked for; empty without one
+    that can be run."""
+    code = extract_code(text, function)
     return code if len(code) <= MAX_PROGRAM_CHARS else ""
 
 

@@ -111,7 +111,8 @@ class CodeJudge:
             return solved_nothing(str(error))
         except ProblemUnknown as error:
             raise OutputError(str(error)) from error
-        program = program_in(written[-1]) if written else ""
+        function = instance.question.function
+        program = program_in(written[-1], function) if written else ""
         verdict = self._loop.run(self._programs.program(problem, program))
         total = len(problem.tests)
         passed = total - sum(verdict.failures.values())

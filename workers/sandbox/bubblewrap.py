@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from workers.sandbox import seccomp
@@ -72,10 +73,11 @@ def inside_folder() -> Path:
     return Path(__file__).parent / "inside"
 
 
-def launcher_command(folder: str, identity: str) -> list[str]:
+def launcher_command(folder: str, identity: str, input_fd: int | None = None) -> list[str]:
     """The interpreter's own command line: no site packages, no path of the caller's. The identity
-    is a user id to take, `-`, or `unsafe`."""
-    return [interpreter().executable, "-s", "-S", "-P", f"{folder}/launcher.py", identity]
+    is a user id to take, `-`, or `unsafe`; the descriptor is a file for a program's input."""
+    file = [] if input_fd is None else [str(input_fd)]
+    return [interpreter().executable, "-s", "-S", "-P", f"{folder}/launcher.py", identity, *file]
 
 
 class Bubblewrap:
@@ -105,8 +107,9 @@ class Bubblewrap:
             # One that is made later would be seen by the programs that run by then.
             folder.mkdir(parents=True, exist_ok=True)
 
-    def command(self, filter_fd: int) -> list[str]:
-        """One interpreter's command line; the filter is read from the descriptor."""
+    def command(self, filter_fd: int, input_fd: int | None = None) -> list[str]:
+        """One interpreter's command line; the filter is read from the descriptor. The other one is
+        a file for its program's input."""
         user = next(self._users) if self._users is not None else None
         return [
             self._path,
@@ -120,6 +123,7 @@ class Bubblewrap:
             *self._place_to_write(),
             *_own_prefix(interpreter().prefix),
             *(word for folder in self._covered for word in _nothing_at(str(folder))),
+            *(word for folder in installed_packages() for word in _nothing_at(folder)),
             *("--perms", "0755", "--dir", INSIDE),
             *("--ro-bind", str(inside_folder()), INSIDE),
             *("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"),
@@ -129,7 +133,7 @@ class Bubblewrap:
             # The root is a file system in memory, and would be one to write to.
             *("--remount-ro", "/"),
             *("--seccomp", str(filter_fd), "--"),
-            *launcher_command(INSIDE, "-" if user is None else str(user)),
+            *launcher_command(INSIDE, "-" if user is None else str(user), input_fd),
         ]
 
     def check(self) -> None:
@@ -220,6 +224,23 @@ def in_sight(folders: Iterable[Path]) -> list[Path]:
 
 def _nothing_at(folder: str, rights: str = "0555") -> list[str]:
     return ["--perms", rights, "--tmpfs", folder, "--remount-ro", folder]
+
+
+@lru_cache(maxsize=1)
+def installed_packages() -> tuple[str, ...]:
+    """Folders of packages that a program would see and must not: it has the standard library alone,
+    whatever this machine has (also where it puts them on its path)."""
+    prefix = Path(interpreter().prefix)
+    roots = (Path("/usr"), Path("/usr/local"), prefix)
+    found = (
+        folder
+        for root in roots
+        for pattern in ("lib/python3*/site-packages", "lib/python3*/dist-packages",
+                        "lib64/python3*/site-packages")
+        for folder in root.glob(pattern)
+        if folder.is_dir() and not folder.is_symlink()
+    )  # fmt: skip
+    return tuple(dict.fromkeys(map(str, found)))
 
 
 def _own_prefix(prefix: str) -> Sequence[str]:

@@ -105,12 +105,17 @@ class Sandbox:
         comes up.
         """
         job = {"kind": "program", "source": program, "preamble": preamble}
-        async with self.process(job, limits) as process:
-            return await process.finish(stdin)
+        async with self.process(job, limits, stdin=stdin) as process:
+            return await process.finish()
 
     @contextlib.asynccontextmanager
     async def process(
-        self, job: Mapping[str, Any], limits: Limits | None = None, *, beside: bool = False
+        self,
+        job: Mapping[str, Any],
+        limits: Limits | None = None,
+        *,
+        stdin: str | None = None,
+        beside: bool = False,
     ) -> AsyncGenerator[SandboxProcess]:
         """An interpreter that was given a job (see `inside`), to talk with. Raises as `run`.
 
@@ -126,7 +131,7 @@ class Sandbox:
         async with contextlib.nullcontext() if beside else self._running:
             process = await self._take()
             try:
-                process.give(job, chosen)
+                process.give(job, chosen, stdin)
                 yield process
             finally:
                 await process.end()

@@ -22,6 +22,7 @@ from workers.sandbox.bubblewrap import (
     launcher_command,
 )
 from workers.sandbox.errors import SandboxUnavailable
+from workers.sandbox.input_file import InputFile
 from workers.sandbox.inside.launcher import EXIT_MEMORY, READY
 from workers.sandbox.limits import MIB, Limits
 from workers.sandbox.result import Ending, Result
@@ -38,8 +39,9 @@ class SandboxProcess:
     """An interpreter in its sandbox. `start` it, `give` it a job, then read and write as one does
     with a process; `finish` gives the result. `end` it whatever happens."""
 
-    def __init__(self, process: Process, folder: str | None) -> None:
+    def __init__(self, process: Process, folder: str | None, file: InputFile) -> None:
         self._process = process
+        self._file = file
         self._folder = folder
         """Where an unsafe program works."""
         self._limits = Limits()
@@ -57,8 +59,13 @@ class SandboxProcess:
         Raises SandboxUnavailable when it does not come up.
         """
         folder = None if bubblewrap else tempfile.mkdtemp(prefix="switchyard-unsafe-")
-        process = await (_isolated(bubblewrap) if bubblewrap else _unsafe(folder))
-        made = cls(process, folder)
+        file = InputFile()
+        try:
+            process = await (_isolated(bubblewrap, file) if bubblewrap else _unsafe(folder, file))
+        except BaseException:
+            file.close()
+            raise
+        made = cls(process, folder, file)
         try:
             assert process.stdout is not None
             async with asyncio.timeout(START_SECONDS):
@@ -82,14 +89,17 @@ class SandboxProcess:
         """Whether it has not ended, as far as is known."""
         return self._process.returncode is None
 
-    def give(self, job: Mapping[str, Any], limits: Limits) -> None:
-        """Hand over the one job, and start its clock. Raises ValueError when it is too large."""
+    def give(self, job: Mapping[str, Any], limits: Limits, stdin: str | None = None) -> None:
+        """Hand over the one job, and start its clock; with a text as its program's standard input,
+        which is a file. Raises ValueError when it is too large."""
         content = marshal.dumps({**job, "limits": limits.model_dump()})
         if len(content) > MAX_SOURCE_BYTES:
             raise ValueError(
                 f"a program of {len(content):,} bytes is more than the sandbox takes "
                 f"({MAX_SOURCE_BYTES:,}): shorten it"
             )
+        # Written before the program is there, and sealed.
+        self._file.write((stdin or "").encode(errors="replace"))
         self._limits, self._given = limits, time.monotonic()
         self._errors = asyncio.create_task(self._collect_errors())
         self._write(len(content).to_bytes(8, "big") + content)
@@ -127,13 +137,13 @@ class SandboxProcess:
         line, _, self._line = self._line.partition(b"\n")
         return line
 
-    async def finish(self, stdin: str = "", *, seconds: float | None = None) -> Result:
-        """Write this and close its input, read what it writes until it ends, and say how it ended.
+    async def finish(self, *, seconds: float | None = None) -> Result:
+        """Close its input, read what it writes until it ends, and say how it ended.
 
         What `read_line` gave is no part of the result's output. `seconds` is a limit of this
         call's own.
         """
-        writing = asyncio.create_task(self._write_all(stdin.encode(errors="replace")))
+        closing = asyncio.create_task(self._close_input())
         assert self._errors is not None
         self._stdout += self._line
         try:
@@ -144,7 +154,7 @@ class SandboxProcess:
         except TimeoutError:
             self._stop(Ending.TIMED_OUT)
         finally:
-            await _cancelled(writing)
+            await _cancelled(closing)
         wall = time.monotonic() - self._given
         await self.end()
         code = self._process.returncode
@@ -154,6 +164,7 @@ class SandboxProcess:
 
     async def end(self) -> None:
         """Kill whatever is left of it, and wait for that."""
+        self._file.close()
         self._kill()
         if self._errors is not None:
             await _cancelled(self._errors)
@@ -190,13 +201,11 @@ class SandboxProcess:
         if not self._process.stdin.is_closing():
             self._process.stdin.write(content)
 
-    async def _write_all(self, content: bytes) -> None:
+    async def _close_input(self) -> None:
         assert self._process.stdin is not None
         # A program may end, or close its input, before it has read everything.
         with contextlib.suppress(ConnectionError):
-            for at in range(0, len(content), _CHUNK):
-                self._write(content[at : at + _CHUNK])
-                await self._process.stdin.drain()
+            await self._process.stdin.drain()
             if not self._process.stdin.is_closing():
                 self._process.stdin.write_eof()
 
@@ -238,27 +247,28 @@ async def _cancelled(task: asyncio.Task[None]) -> None:
         raise error
 
 
-async def _isolated(bubblewrap: Bubblewrap) -> Process:
+async def _isolated(bubblewrap: Bubblewrap, file: InputFile) -> Process:
     read, write = os.pipe()
     try:
         # It fits into a pipe.
         os.write(write, seccomp.program())
         os.close(write)
         return await asyncio.create_subprocess_exec(
-            *bubblewrap.command(read),
+            *bubblewrap.command(read, file.descriptor),
             stdin=PIPE, stdout=PIPE, stderr=PIPE,
             # Empty for bubblewrap too: its process can be looked at from inside.
-            env={}, pass_fds=(read,),
+            env={}, pass_fds=(read, file.descriptor),
             start_new_session=True,
         )  # fmt: skip
     finally:
         os.close(read)
 
 
-async def _unsafe(folder: str | None) -> Process:
+async def _unsafe(folder: str | None, file: InputFile) -> Process:
     return await asyncio.create_subprocess_exec(
-        *launcher_command(str(inside_folder()), "unsafe"),
+        *launcher_command(str(inside_folder()), "unsafe", file.descriptor),
         stdin=PIPE, stdout=PIPE, stderr=PIPE, env=ENVIRONMENT, cwd=folder, start_new_session=True,
+        pass_fds=(file.descriptor,),
     )  # fmt: skip
 
 

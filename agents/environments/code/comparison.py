@@ -102,4 +102,7 @@ def _number(word: str) -> Decimal | None:
 
 
 def _near(actual: float, expected: float) -> bool:
+    if math.isinf(actual) or math.isinf(expected):
+        # Too large for a float; equal ones were found so before.
+        return False
     return math.isclose(actual, expected, rel_tol=TOLERANCE, abs_tol=TOLERANCE)

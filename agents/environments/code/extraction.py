@@ -4,45 +4,156 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from agents.environments.code.parsing import parsed
 from agents.thinking import said
 
 # Possessive, so that a long line of spaces can't be divided among them in every way.
-_FENCE = re.compile(r"^[ \t]*+```[ \t]*+([A-Za-z0-9_+.-]*+)[^\n`]*+$", re.MULTILINE)
-_PYTHON = frozenset({"", "py", "python", "python3", "Python"})
+_FENCE = re.compile(
+    r"^(?P<indent>[ \t>]*+)(?P<marks>`{3,}+|~{3,}+)[ \t]*+(?P<info>[^\n]*+)$", re.MULTILINE
+)
+_LANGUAGE = re.compile(r"\{?\s?\.?(?P<name>[A-Za-z0-9_+#-]*+)")
+_PYTHON = re.compile(r"(?:i?python|py)[23]?(?:\.\d+)?", re.IGNORECASE)
+_TAGGED = re.compile(
+    r"\[PYTHON\]\n?(?P<python>.*?)(?:\[/PYTHON\]|\Z)|<code>\n?(?P<code>.*?)(?:</code>|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
 MAX_PROGRAM_CHARS = 60_000
 """A longer text without a fence is not parsed, which could take seconds and hundreds of megabytes;
 a tool agent's longer program counts as none. The longest golden one of the code team's data sets
 has 20 kB, and a step with its candidates must fit into a message."""
+_MAX_CLOSINGS = 8
+"""Fences at which a block may end: one within a program's own text ends nothing."""
 
 
-def extract_code(completion: str) -> str:
-    """The last fenced block of Python, as LiveCodeBench's judge takes it; a block that was never
-    closed counts (the model ran out of tokens). Without a fence the whole text, if it is a program
-    of at most `MAX_PROGRAM_CHARS` and not only an expression. Otherwise nothing."""
-    text = said(completion).replace("\r\n", "\n")
-    blocks = _blocks(text)
-    if blocks:
-        return blocks[-1]
-    return text.strip("\n") if _is_program(text) else ""
+@dataclass(frozen=True)
+class _Block:
+    source: str
+    labelled: bool
 
 
-def _blocks(text: str) -> list[str]:
-    """Contents of the fenced blocks of Python, in order, each with its last newline."""
-    found: list[str] = []
-    opened: re.Match[str] | None = None
-    for fence in _FENCE.finditer(text):
-        if opened is None:
-            opened = fence
+def extract_code(completion: str, function: str | None = None) -> str:
+    """The program: of the fenced blocks of Python the last one that defines the function that is
+    asked for; else the last labelled one that isn't only an example of using one before it. A block
+    that was never closed counts (the model ran out of tokens). Without a fence the whole text, if
+    it is a program of at most `MAX_PROGRAM_CHARS` and not only an expression. Otherwise nothing."""
+    text = said(completion.replace("\r\n", "\n"))
+    blocks, fenced = _blocks(text)
+    if not fenced:
+        tagged = _TAGGED.finditer(text)
+        blocks = [_Block(one["python"] or one["code"] or "", labelled=True) for one in tagged]
+        if not blocks:
+            return text.strip("\n") if _is_program(text) else ""
+    return _chosen([block for block in blocks if block.source.strip()], function)
+
+
+def _chosen(blocks: Sequence[_Block], function: str | None) -> str:
+    known = [_names(block.source) for block in blocks]
+    if function is not None:
+        for block, (defined, _) in reversed(list(zip(blocks, known, strict=True))):
+            if function in defined:
+                return block.source
+    own: list[_Block] = []
+    before: set[str] = set()
+    for block, (defined, used) in zip(blocks, known, strict=True):
+        if not (used - defined) & before:
+            own.append(block)
+        before |= defined
+    labelled = [block for block in own if block.labelled]
+    programs = labelled or [block for block in own if _is_program(block.source)] or own
+    return programs[-1].source if programs else ""
+
+
+def _names(source: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Functions and classes that a block defines, methods included, and names that it uses."""
+    if len(source) > MAX_PROGRAM_CHARS:
+        return frozenset(), frozenset()
+    try:
+        nodes = list(ast.walk(parsed(source)))
+    except ValueError:
+        return frozenset(), frozenset()
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    defined = {node.name for node in nodes if isinstance(node, kinds)}
+    for node in nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
+            defined |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    used = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return frozenset(defined), frozenset(used)
+
+
+def _blocks(text: str) -> tuple[list[_Block], bool]:
+    """Contents of the fenced blocks of Python, in order, each with its last newline; and whether
+    there is any fence."""
+    fences = [fence for fence in _FENCE.finditer(text) if _is_fence(fence)]
+    found: list[_Block] = []
+    at = 0
+    while at < len(fences):
+        opening = fences[at]
+        following = at + 1
+        closing = _closing(text, fences, at)
+        end = len(text)
+        if closing is not None:
+            end = fences[closing].start()
+            # A fence with a language opens a block even where the one before was not closed.
+            following = closing if fences[closing]["info"].strip() else closing + 1
+        language = _LANGUAGE.match(opening["info"].strip())
+        name = language["name"] if language else ""
+        if not name or _is_python(opening["info"]):
+            found.append(
+                _Block(_content(text[opening.end() + 1 : end], opening), labelled=bool(name))
+            )
+        at = following if closing is not None else len(fences)
+    return found, bool(fences)
+
+
+def _is_fence(fence: re.Match[str]) -> bool:
+    return fence["marks"][0] == "~" or "`" not in fence["info"]
+
+
+def _is_python(info: str) -> bool:
+    language = _LANGUAGE.match(info.strip())
+    name = language["name"] if language else ""
+    # `python3.11`, whose dot is no part of a name.
+    return _PYTHON.fullmatch(name) is not None
+
+
+def _closing(text: str, fences: Sequence[re.Match[str]], at: int) -> int | None:
+    """Which fence closes a block: the first that may, or a later one where only that makes a
+    program of it. None where nothing does."""
+    opening = fences[at]
+    first: int | None = None
+    for tried, place in enumerate(range(at + 1, len(fences))):
+        fence = fences[place]
+        if not fence["marks"].startswith(opening["marks"]):
             continue
-        if opened[1] in _PYTHON:
-            found.append(text[opened.end() + 1 : fence.start()])
-        # A fence with a language opens a block even where the one before was not closed.
-        opened = fence if fence[1] else None
-    if opened is not None and opened[1] in _PYTHON:
-        found.append(text[opened.end() + 1 :])
-    return [block for block in found if block.strip()]
+        if fence["info"].strip():
+            return place if first is None else first
+        if first is None:
+            first = place
+        content = _content(text[opening.end() + 1 : fence.start()], opening)
+        if tried >= _MAX_CLOSINGS or len(content) > MAX_PROGRAM_CHARS or _parses(content):
+            return place if _parses(content) else first
+    return first
+
+
+def _parses(source: str) -> bool:
+    if len(source) > MAX_PROGRAM_CHARS:
+        return False
+    try:
+        parsed(source)
+    except ValueError:
+        return False
+    return True
+
+
+def _content(source: str, opening: re.Match[str]) -> str:
+    """Of a block in a list or a quotation without what that puts before each line."""
+    if ">" in opening["indent"]:
+        source = re.sub(r"^[ \t]{0,3}> ?", "", source, flags=re.MULTILINE)
+    return textwrap.dedent(source) if opening["indent"] else source
 
 
 def _is_program(text: str) -> bool:

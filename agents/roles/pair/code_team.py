@@ -54,7 +54,8 @@ class Coder:
         entries: list[JsonObject] = []
 
         async def judged(calls: Sequence[Call]) -> list[Scored[ProgramVerdict]]:
-            programs = [program_in(call.said) for call in calls]
+            function = instance.question.function
+            programs = [program_in(call.said, function) for call in calls]
             asked = JudgePrograms(problem=instance.judged_as, programs=tuple(programs))
             reply, entry = await ask_judge(host, asked, ProgramVerdicts)
             entries.append(entry)
@@ -64,7 +65,7 @@ class Coder:
             ]
 
         choice = await choose(context, host, self.prompts[0], text, options, judged)
-        program = program_in(choice.text)
+        program = program_in(choice.text, instance.question.function)
         after = (*turns, _turn(program, choice.found, None, None))
         alone = len(instance.setting.team) == 1
         standing = Standing(
@@ -92,7 +93,7 @@ class UnitTester:
         options, instance = options_of(context.run), code_instance(context.run)
         played = list(chosen_by_turn(context.journal, instance.setting.team))
         turns = tuple(_rebuilt(instance, turn) for turn in played[:-1])
-        program = program_in(played[-1]["coder"].text)
+        program = program_in(played[-1]["coder"].text, instance.question.function)
         of_program = ProgramVerdict.model_validate(played[-1]["coder"].judged)
         text = observe("tester", instance.question, turns)
         entries: list[JsonObject] = []
@@ -144,10 +145,11 @@ def code_turns(instance: CodeInstance, journal: Sequence[Step]) -> tuple[Turn, .
 def _rebuilt(instance: CodeInstance, members: dict[str, Chosen]) -> Turn:
     coder, tester = members["coder"], members.get("tester")
     of_program = ProgramVerdict.model_validate(coder.judged)
+    program = program_in(coder.text, instance.question.function)
     if tester is None:
-        return _turn(program_in(coder.text), of_program, None, None)
+        return _turn(program, of_program, None, None)
     return _turn(
-        program_in(coder.text),
+        program,
         of_program,
         read_test(instance.question, tester.text),
         TestVerdict.model_validate(tester.judged),

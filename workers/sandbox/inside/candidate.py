@@ -12,6 +12,7 @@ its end.
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
 import sys
@@ -92,7 +93,9 @@ def _raised(error: BaseException) -> dict[str, Any]:
         message = str(error)[:MAX_MESSAGE]
     except BaseException:  # noqa: BLE001 - an exception of the program's own
         message = ""
-    return {"raised": type(error).__name__, "message": message}
+    # An exception of the program's own is told as the one that it is made from.
+    kinds = (kind for kind in type(error).__mro__ if vars(builtins).get(kind.__name__) is kind)
+    return {"raised": next(kinds).__name__, "message": message}
 
 
 def _own_channel() -> tuple[Any, Any]:

@@ -5,13 +5,14 @@ Nothing here protects anybody: the wall is outside. What a job's program does to
 
 A job comes over standard input: its length in 8 bytes, big-endian, then as much in `marshal`'s
 form (from the same Python outside, which is trusted; to import `json` would cost half as much as
-everything else here); what follows is the program's own standard input. It never starts if the
-input ends before.
+everything else here). It never starts if the input ends before. A program's own standard input is
+a file, of which the descriptor is the second argument; for other jobs what follows is theirs.
 """
 
 from __future__ import annotations
 
 import _sitebuiltins
+import _thread
 import builtins
 import marshal
 import os
@@ -36,6 +37,8 @@ _CHILD_STACK = 64 * 2**20
 _FIRST_PROCESS_SECONDS = 5
 _SIGNALS = 64
 """Signals and timers that wait for a program; the kernel keeps them."""
+_PR_SET_DUMPABLE = 4
+_LEAST_STACK = 2**20
 
 
 def main() -> None:
@@ -47,12 +50,22 @@ def main() -> None:
     if sys.argv[1] != "unsafe":
         _bound_first_process()
     _become(sys.argv[1])
+    file = int(sys.argv[2]) if len(sys.argv) > 2 else None
     os.write(1, READY)
     header = _exactly(8)
     content = _exactly(int.from_bytes(header, "big")) if header else b""
     if not content:
         return
     job = marshal.loads(content)
+    if file is not None:
+        if job["kind"] == "program":
+            os.dup2(file, 0)
+            # The one that there is has found a pipe, in which nobody can seek.
+            errors = sys.stdin.errors
+            sys.stdin = sys.__stdin__ = open(  # noqa: SIM115 - as long as the process
+                0, encoding="utf-8", errors=errors, closefd=False
+            )
+        os.close(file)
     _bound(job["limits"], isolated=sys.argv[1] != "unsafe")
     try:
         if job["kind"] == "program":
@@ -80,6 +93,7 @@ def run_program(job: dict[str, Any], name: str = "__main__") -> dict[str, Any]:
     module = types.ModuleType(name)
     sys.modules[name] = module
     sys.argv = ["program.py"]
+    _bound_stacks(job["limits"]["memory_bytes"] // 2)
     for source, file in ((job.get("preamble", ""), "preamble.py"), (job["source"], "program.py")):
         exec(compile(source, file, "exec", dont_inherit=True), module.__dict__)
     return module.__dict__
@@ -97,6 +111,20 @@ def _bound_first_process() -> None:
     resource.prlimit(1, resource.RLIMIT_CPU, (_FIRST_PROCESS_SECONDS, _FIRST_PROCESS_SECONDS))
 
 
+def _bound_stacks(most: int) -> None:
+    """Give a thread that asks for a stack as large as its memory what there is: on other judges it
+    is never used whole. To be called before `threading` is imported."""
+    set_size = _thread.stack_size
+
+    def stack_size(size: int = 0) -> int:
+        return set_size(min(size, max(_LEAST_STACK, most)) if size > 0 else size)
+
+    _thread.stack_size = stack_size
+    threading = sys.modules.get("threading")
+    if threading is not None:
+        threading.stack_size = stack_size
+
+
 def _become(identity: str) -> None:
     if identity == "unsafe":
         import ctypes
@@ -109,6 +137,10 @@ def _become(identity: str) -> None:
         os.setgroups([])
         os.setresgid(int(identity), int(identity), int(identity))
         os.setresuid(int(identity), int(identity), int(identity))
+        # Who changes its user can't open its own `/proc/self/fd` any more, and so no `/dev/stdin`.
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1)
 
 
 def _bound(limits: dict[str, int], *, isolated: bool) -> None:

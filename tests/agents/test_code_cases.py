@@ -1,0 +1,151 @@
+"""Texts with the program that is to be taken out of them, outputs that agree or don't, and tests
+that are copies: of public reports."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.environments.code import (
+    AssertionTest,
+    CodeQuestion,
+    extract_code,
+    outputs_agree,
+    read_test,
+    values_agree,
+)
+
+FOLDER = Path(__file__).parent / "cases"
+
+
+def lines(name: str) -> list[Any]:
+    text = (FOLDER / name).read_text(encoding="utf-8")
+    return [pytest.param(one, id=one["id"]) for one in map(json.loads, text.splitlines())]
+
+
+@pytest.mark.parametrize("case", lines("extraction.jsonl"))
+def test_the_program_is_taken_out_of_a_text(case: dict[str, Any]) -> None:
+    assert extract_code(case["text"]).strip("\n") == case["right"].strip("\n")
+
+
+@pytest.mark.parametrize("case", lines("outputs.jsonl"))
+def test_a_printed_output_is_the_expected_one_or_not(case: dict[str, Any]) -> None:
+    assert outputs_agree(case["printed"], case["expected"]) is case["right"]
+
+
+PROGRAM = "def g(x):\n    return x + 1\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"~~~python\n{PROGRAM}~~~",
+        f"   ```python\n{''.join(f'   {line}' for line in PROGRAM.splitlines(True))}   ```",
+        f"1. So:\n\t```py3\n{''.join(chr(9) + line for line in PROGRAM.splitlines(True))}\t```",
+        f"> ```python\n{''.join(f'> {line}' for line in PROGRAM.splitlines(True))}> ```",
+        f"```PY\n{PROGRAM}```\n```JSON\n{{}}\n```",
+        f"```python3.11\n{PROGRAM}```",
+        f"```{{.python .numberLines}}\n{PROGRAM}```",
+        f"```python:main.py\n{PROGRAM}```",
+        f"```IPython\n{PROGRAM}```",
+        f"~~~~Python\n{PROGRAM}~~~~\n~~~~\n2\n~~~~",
+        f"```python\n{PROGRAM}```\nNow a call:\n```python\nresult = g(2)\nprint(result)\n```",
+        f"```\n{PROGRAM}```\nIt prints:\n```\n2\n```",
+        f"```\npip install x\n```\n```python\n{PROGRAM}```",
+        f"```python\n{PROGRAM}```\n```text\ng(1) = 2\n```\n```shell\npython g.py\n```",
+        f"<think>\n```python\ndef g(x):\n    return x\n```\nNo.</think>\n```python\n{PROGRAM}```",
+        f"```python\n{PROGRAM}",
+    ],
+)
+def test_a_program_is_found_in_every_kind_of_fence(text: str) -> None:
+    assert extract_code(text).strip("\n") == PROGRAM.strip("\n")
+    assert extract_code(text, "g").strip("\n") == PROGRAM.strip("\n")
+
+
+def test_of_several_programs_the_one_that_defines_the_asked_function_is_taken() -> None:
+    other = "def h(x):\n    return -x\n"
+    text = f"```python\n{PROGRAM}```\nAnd another:\n```python\n{other}```"
+    assert extract_code(text, "g") == PROGRAM
+    assert extract_code(text, "h") == other
+    assert extract_code(text, "f") == other
+    solution = "class Solution:\n    def g(self, x):\n        return x\n"
+    assert extract_code(f"```python\n{solution}```\n```python\n{other}```", "g") == solution
+
+
+def test_a_fence_within_a_program_does_not_end_it() -> None:
+    program = 'def g(x):\n    """\n    ```\n    g(1)\n    ```\n    """\n    return x\n'
+    assert extract_code(f"```python\n{program}```\nDone.") == program
+    broken = "def g(x:\n    return x\n"
+    assert extract_code(f"```python\n{broken}```\n\n```\n1\n```") == broken
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected"), [("1e400", "-1e400"), ("1e999", "2e999"), ("9e307", "1e400")]
+)
+def test_numbers_too_large_for_a_float_are_not_taken_for_each_other(
+    printed: str, expected: str
+) -> None:
+    assert not outputs_agree(printed, expected)
+    assert not values_agree(float("inf"), 1e30)
+
+
+@pytest.mark.parametrize("piece", ["```\n", "```python\n", "~~~\n```\n", "````\n```\n", "<code>"])
+def test_hostile_fences_cost_no_more_than_their_length(piece: str) -> None:
+    extract_code(piece * (200_000 // len(piece)))
+
+
+COPIES = json.loads((FOLDER / "tester_copies.json").read_text(encoding="utf-8"))
+
+
+def asked(shown: str) -> CodeQuestion:
+    """The question that shows a statement, or an assertion as its example."""
+    call = re.search(r"assert (?:\w+\(\)\.)?(\w+)\(", shown)
+    if call is None:
+        return CodeQuestion(id="x", statement=shown)
+    examples = (AssertionTest(source=shown),)
+    return CodeQuestion(id="x", statement="Do it.", function=call[1], examples=examples)
+
+
+def written(given: str, wanted: str) -> str:
+    return f"**Test Input:**\n```\n{given}\n```\n**Test Output:**\n```\n{wanted}\n```"
+
+
+@pytest.mark.parametrize("case", [pytest.param(one, id=one["id"]) for one in COPIES])
+def test_a_test_that_repeats_what_is_shown_is_refused(case: dict[str, Any]) -> None:
+    test = read_test(asked(case["shown"]), written(case["test_input"], case["test_output"]))
+    assert ("refused" if test is None else "accepted") == case["right"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "given", "wanted", "told"),
+    [
+        ("assert times(b=5, a=3) == 15", "3\n5", "15", True),
+        ("assert times(*(3, 5)) == 15", "3\n5", "15", True),
+        ("assert times(3, *[5]) == 15", "3\n5", "15", True),
+        ("assert times(**{'a': 3, 'b': 5}) == 15", "3\n5", "15", True),
+        ("a, b = 3, 5\nassert times(a, b) == 15", "3\n5", "15", True),
+        ("xs = [3, 5]\nassert times(*xs) == 15", "3\n5", "15", True),
+        ("x = 3\ny = [x, 5]\nassert total(y) == 8", "[3, 5]", "8", True),
+        ("assert Solution().times(3, 5) == 15", "3\n5", "15", True),
+        ("assert times(a=3, b=5) == 15", "3\n6", "18", False),
+        ("xs = [4]\nassert first_times(xs, 2) == 8", "[5]\n2", "10", False),
+        ("x = x\nassert f(x) == 8", "8", "8", False),
+    ],
+)
+def test_a_call_is_known_however_its_arguments_are_written(
+    shown: str, given: str, wanted: str, told: bool
+) -> None:
+    assert (read_test(asked(shown), written(given, wanted)) is None) is told
+
+
+def test_a_1_that_is_no_number_of_cases_takes_no_test_away() -> None:
+    """An example `1 / 5` says nothing of `3 / 5`, where the first line is a number like the
+    second."""
+    shown = "Add.\n\n-----Example-----\nInput\n1\n5\n\nOutput\n6\n"
+    question = CodeQuestion(id="x", statement=shown)
+    assert read_test(question, written("3\n5", "8")) is not None
+    assert read_test(question, written("2\n5\n5", "6\n6")) is None
