@@ -37,7 +37,7 @@ LIVE: tuple[Category, ...] = (
 CATEGORIES: tuple[Category, ...] = (*WRITTEN, *LIVE)
 WITHOUT_CALLS: frozenset[Category] = frozenset({"irrelevance", "live_irrelevance"})
 """Where nothing is to be called."""
-WITHOUT_ANSWERS: frozenset[Category] = WITHOUT_CALLS | {"live_relevance"}
+WITHOUT_ANSWERS: frozenset[Category] = frozenset({*WITHOUT_CALLS, "live_relevance"})
 """Of which no calls are published."""
 SOURCE = (
     "https://github.com/ShishirPatil/gorilla (folder "

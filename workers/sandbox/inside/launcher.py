@@ -122,7 +122,7 @@ def _bound_stacks(most: int) -> None:
     _thread.stack_size = stack_size
     threading = sys.modules.get("threading")
     if threading is not None:
-        threading.stack_size = stack_size
+        vars(threading)["stack_size"] = stack_size
 
 
 def _become(identity: str) -> None:
