@@ -54,6 +54,11 @@ class Slot:
         return f"{self.kind}{self.index}.{self.incarnation}"
 
 
+def plainly(_: Slot) -> Sequence[str]:
+    """How a worker is started where nothing is to go wrong with it."""
+    return (*OWN_PYTHON, "-m", "workers")
+
+
 class Fleet:
     """All slots. Workers speak to a file each in `folder`."""
 
@@ -62,7 +67,7 @@ class Fleet:
         kinds: Sequence[str],
         folder: Path,
         settings_of: Callable[[Slot], WorkerSettings],
-        launch: Callable[[Slot], Sequence[str]] = lambda _: (*OWN_PYTHON, "-m", "workers"),
+        launch: Callable[[Slot], Sequence[str]] = plainly,
     ) -> None:
         """A slot for each of `kinds`; `settings_of` says what the worker in a slot is told, and
         `launch` how it is started, up to the file of its settings. Recorders are called
@@ -163,7 +168,7 @@ def delegates(
     bus_of: Callable[[Slot], BusSettings],
     models: dict[str, ModelSettings],
     folder: Path,
-    launch: Callable[[Slot], Sequence[str]],
+    launch: Callable[[Slot], Sequence[str]] = plainly,
 ) -> Fleet:
     """Workers for `delegate`, whose store is in `folder`."""
 

@@ -26,6 +26,7 @@ from tests.bus.serving import ended, finishing, serving, until
 from tests.bus.worker_process import worker_process
 from tests.conftest import quick_settings
 from tests.redis_process import RedisProcess, running, servers
+from tests.workers.processes import scripted_models
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
@@ -137,7 +138,8 @@ async def test_runs_go_on_to_their_end_through_resets_torn_replies_and_half_clos
     source = random.Random(11)
     async with Proxy(any_server.url) as proxy:
         told = quick_settings(proxy.url, lease_seconds=1.0, max_attempts=50)
-        fleet = delegates(5, told, tmp_path, 11)
+        models = scripted_models(scripted={"latency_seconds": 0.1})
+        fleet = delegates(5, lambda _: told, models, tmp_path)
         direct = told.model_copy(update={"redis_url": any_server.url})
         for slot in fleet.slots:
             fleet.start(slot)

@@ -138,7 +138,9 @@ async def test_a_search_that_is_stopped_and_killed_ends_as_one_that_was_not(
     # As planned for two candidates: one round of 15 questions, and a request of the proposer.
     assert line["runs"] == len(ids) == 2 * 15 + 1 + 2 * 12
     assert set(ids.values()) == {1}
-    assert sum(one.usage.prompt + one.usage.completion for one in usage) == line["tokens"]
+    used = [entry.usage for entry in usage if entry.usage is not None]
+    assert len(used) == len(usage)
+    assert sum(each.prompt + each.completion for each in used) == line["tokens"]
     assert line["adopted"] == {"solo": "proposal-1"}
     assert (output / "candidates" / "solo" / "proposal-1.md").read_bytes() == (
         (output / "prompts" / "solo.md").read_bytes()

@@ -255,7 +255,8 @@ async def test_a_run_that_lapsed_while_nobody_waited_is_asked_anew_and_its_token
         update={"outcome": Outcome.DEADLINE, "ended": at, "run": run}
     )
     again = await searched(tmp_path / "a", deployment, [GOOD])
-    tokens = sum(e.usage.prompt + e.usage.completion for e in deployment.ledger[lapsed])
+    used = [entry.usage for entry in deployment.ledger[lapsed] if entry.usage is not None]
+    tokens = sum(each.prompt + each.completion for each in used)
     assert first.report == whole.report
     assert again.report.tokens == whole.report.tokens + tokens
     assert again.report.prompts[0].comparison == whole.report.prompts[0].comparison
