@@ -64,10 +64,14 @@ class Consumer:
         *,
         concurrency: int = 16,
         worker: str = "worker",
+        ends_runs: bool = True,
     ) -> None:
+        """`ends_runs`: whether it may end runs that are overdue, for which it must be allowed to
+        read their journals."""
         self.bus = bus
         self.streams = tuple(streams)
         self.name = f"{worker}-{uuid.uuid4().hex[:8]}"
+        self.ends_runs = ends_runs
         self._handler = handler
         self._concurrency = concurrency
         self._running: dict[asyncio.Task[None], tuple[Shard, str, Lease]] = {}

@@ -67,17 +67,20 @@ async def bury(
     run_id = envelope.run_id if envelope else ""
     is_request = bool(envelope and envelope.reply_key)
     reply = error_reply("dead_letter", reason, retryable=False) if is_request else b""
+    request = shard.request(envelope.reply_key if envelope else "")
+    # What answers requests may not read runs, and ends none: those keys would be asked for.
+    ends_run = bool(run_id) and not is_request
     keys = [
         lease.stream,
         shard.dead,
         shard.run(run_id),
-        shard.journal(run_id),
-        shard.log(run_id),
+        shard.journal(run_id) if ends_run else request,
+        shard.log(run_id) if ends_run else request,
         shard.usage(run_id),
         shard.active,
-        shard.trajectories,
+        shard.trajectories if ends_run else request,
         shard.history,
-        shard.request(envelope.reply_key if envelope else ""),
+        request,
         shard.ledger,
     ]
     args: list[scripts.Value] = [
@@ -94,7 +97,7 @@ async def bury(
         int(bus.settings.history),
         DEAD_LIFE_MS,
         reply,
-        int(bool(run_id) and not is_request),
+        int(ends_run),
     ]
     result = await outlast("dead letter", lambda: scripts.call(bus.redis, "dead", keys, args))
     if result == b"ok":

@@ -43,6 +43,9 @@ class Swept(Protocol):
     def streams(self) -> tuple[str, ...]: ...
 
     @property
+    def ends_runs(self) -> bool: ...
+
+    @property
     def free(self) -> int:
         """Deliveries that it can take now."""
         ...
@@ -128,7 +131,7 @@ class Sweeper:
         for entry, body, count in taken:
             log.info("lease taken over", stream=stream, entry=entry.decode(), delivery=count)
             self._consumer.take(shard, stream, entry.decode(), body, int(count))
-        for run_id in overdue:
+        for run_id in overdue if self._consumer.ends_runs else ():
             await self._bus.end_run(run_id.decode(), *OVERDUE, only_if_overdue=True)
         return late
 

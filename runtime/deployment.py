@@ -18,6 +18,7 @@ from runtime.config import (
 from runtime.config_sources import absolute_profile
 from runtime.errors import Unreachable
 from runtime.logging import to_stderr
+from runtime.redis_users import without_user
 from runtime.shared_configuration import read_from
 from runtime.state import RunFile, StateDirectory
 
@@ -48,10 +49,13 @@ def find(
     run = None if redis_url else state.running()
     if run is not None:
         other = None if profile and absolute_profile(profile) == run.profile else profile
-        if configured_redis_url(other, overrides) in (None, run.redis_url):
+        configured = configured_redis_url(other, overrides)
+        if configured is None or without_user(configured) == without_user(run.redis_url):
             settings = resolved_file(state.resolved)
             if other or overrides or environment_names_bus():
                 settings = load_beside(settings, other, overrides=overrides)
+            if configured not in (None, run.redis_url):  # by another user, as a job is
+                settings = settings.with_redis_url(configured)
             return Deployment(settings, state, run, absolute_profile(other or run.profile))
     settings = load(profile, overrides=overrides, redis_url=redis_url)
     if settings.own_redis:

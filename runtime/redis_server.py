@@ -28,6 +28,7 @@ from runtime.config import RedisServerSettings
 from runtime.errors import Unreachable, UserError
 from runtime.log_files import rotate
 from runtime.redis_binary import RedisBinary
+from runtime.redis_users import KINDS, UserKind, password_of, rules, url_as, user_name
 from runtime.state import StateDirectory, read_json, write_private
 from workers.child_death import dies_with_parent
 
@@ -40,7 +41,11 @@ _STOP_SECONDS = 20.0
 class RedisServer:
     """One server process. `start` may be called again after it died: same data, same address."""
 
-    def __init__(self, state: StateDirectory, settings: RedisServerSettings) -> None:
+    def __init__(
+        self, state: StateDirectory, settings: RedisServerSettings, prefix: str = "sw"
+    ) -> None:
+        """`prefix`: of the deployment whose users it has, beside its owner."""
+        self._prefix = prefix
         self._state = state
         self._settings = settings
         self._password = self._known_password() or secrets.token_urlsafe(24)
@@ -60,6 +65,11 @@ class RedisServer:
         if self._settings.listen == "tcp":
             return f"redis://:{self._password}@127.0.0.1:{self._port}/0"
         return f"unix://:{self._password}@{quote(str(self.socket_path))}?db=0"
+
+    def url_of(self, kind: UserKind) -> str:
+        """Its URL for a user with no more rights than that kind needs."""
+        user = user_name(self._prefix, kind)
+        return url_as(self.url, user, password_of(self._password, user))
 
     @property
     def pid(self) -> int | None:
@@ -212,8 +222,14 @@ class RedisServer:
             if settings.listen == "tcp"
             else f"port 0\nunixsocket {_quoted(self.socket_path)}\nunixsocketperm 700\n"
         )
+        users = [(kind, user_name(self._prefix, kind)) for kind in KINDS]
+        lines = [
+            f"user {user} {rules(self._prefix, kind, password_of(self._password, user))}\n"
+            for kind, user in users
+        ]
         return (
             f"{address}"
+            f"{''.join(lines)}"
             f"requirepass {self._password}\n"
             f"dir {_quoted(self._state.redis)}\n"
             "daemonize no\n"

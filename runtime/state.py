@@ -111,6 +111,10 @@ class StateDirectory:
     def resolved(self) -> Path:
         return self.path / "resolved.json"
 
+    def resolved_of(self, kind: str) -> Path:
+        """The same for one kind of worker, with a user of its own on the bus."""
+        return self.path / f"resolved-{kind}.json"
+
     @property
     def run_file(self) -> Path:
         return self.path / "run.json"

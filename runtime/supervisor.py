@@ -14,6 +14,7 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -25,6 +26,7 @@ from runtime.config import Settings
 from runtime.control import ControlServer
 from runtime.errors import UserError
 from runtime.redis_server import RedisServer
+from runtime.redis_users import user_kind
 from runtime.restarts import RestartPolicy
 from runtime.state import RunFile, StateDirectory, StateLock, write_private
 from runtime.worker_environment import worker_environment
@@ -97,7 +99,7 @@ class Supervisor:
             await control.start()
             background.start(self._keep_sockets(control), name="control socket")
             if self.settings.own_redis:
-                self.redis = RedisServer(self.state, self.settings.redis)
+                self.redis = RedisServer(self.state, self.settings.redis, self.settings.bus.prefix)
                 if not await self._started_before_a_stop(self.redis):
                     return
                 self.settings = self.settings.with_redis_url(self.redis.url)
@@ -124,7 +126,7 @@ class Supervisor:
             )
             self._launch = Launch(
                 self.settings.supervisor,
-                self.state.resolved,
+                self._resolved_of,
                 self.state.logs,
                 environment=lambda kind: worker_environment(self.settings, kind, os.environ),
             )
@@ -144,6 +146,15 @@ class Supervisor:
             await control.stop()
             lock.release()
             signals.close()
+
+    def _resolved_of(self, kind: str) -> Path:
+        """The file with a worker's settings; on a server of ours it names the user of its kind."""
+        if self.redis is None:
+            return self.state.resolved
+        path = self.state.resolved_of(kind)
+        url = self.redis.url_of(user_kind(self.settings, kind))
+        write_private(path, self.settings.with_redis_url(url).to_json())
+        return path
 
     async def _until_stopped(self, background: tasks.Background) -> None:
         """Returns on a stop. Raises `UserError` if Redis can't be kept alive, `BackgroundEnded` if

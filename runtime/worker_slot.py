@@ -49,14 +49,16 @@ class Launch:
     """How a worker process of this deployment is started."""
 
     settings: SupervisorSettings
-    resolved: Path
+    resolved: Callable[[str], Path]
+    """The file with the settings of a worker of that kind."""
     logs: Path
     command: tuple[str, ...] = (*OWN_PYTHON, "-m", "runtime")
     environment: Callable[[str], Mapping[str, str]] = lambda _: os.environ
     """Of a worker of that kind."""
 
     def argv(self, kind: str, name: str) -> list[str]:
-        return [*self.command, "worker", kind, "--name", name, "--resolved", str(self.resolved)]
+        resolved = str(self.resolved(kind))
+        return [*self.command, "worker", kind, "--name", name, "--resolved", resolved]
 
 
 @dataclass(eq=False)

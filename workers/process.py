@@ -347,7 +347,14 @@ class Worker:
     def _consume(self, streams: list[str], handler: Handler, places: int) -> None:
         self._streams += streams
         self._servers.append(
-            Consumer(self._bus, streams, handler, concurrency=places, worker=self.name)
+            Consumer(
+                self._bus,
+                streams,
+                handler,
+                concurrency=places,
+                worker=self.name,
+                ends_runs=isinstance(self.settings, RoleWorkerSettings),
+            )
         )
 
     def _describe(self) -> WorkerPresence:

@@ -1,7 +1,8 @@
 -- include: end_run.lua
 -- Move a delivery to the dead letters; if it belongs to a live run, end that run with `error`;
 -- if it is a request, answer its waiters with the error.
--- KEYS: work stream, dead, run, journal, log, usage, active, trajectories, history, request, ledger
+-- KEYS: work stream, dead, run, journal, log, usage, active, trajectories, history, request, ledger;
+--       where no run is to be ended, the request in the place of journal, log and trajectories
 -- ARGV: group, entry id, consumer, delivery count, run_id ('' if unknown), raw envelope, reason,
 --       traceback, stream name, retention ms, history flag, dead-letter life ms,
 --       reply ('' if this is no request), end the run (0/1)

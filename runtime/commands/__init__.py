@@ -15,6 +15,7 @@ from runtime.commands import (
     jobs,
     logs,
     policies,
+    redis,
     runs,
     scale,
     shards,
@@ -36,6 +37,7 @@ COMMANDS: tuple[Callable[[typer.Typer], None], ...] = (
     dead.register,
     policies.register,
     jobs.register,
+    redis.register,
     doctor.register,
     config.register,
 )

@@ -20,7 +20,7 @@ async def test_a_download_may_take_longer_than_workers_have_to_get_ready(tmp_pat
     settings = load("scripted", overrides=["supervisor.ready_seconds=0.05"], environ={})
     state = StateDirectory(tmp_path)
     supervisor: Any = Supervisor(settings, state, profile="scripted", connect=never)
-    slot = WorkerSlot("gpu", 1, Launch(settings.supervisor, tmp_path / "set", tmp_path))
+    slot = WorkerSlot("gpu", 1, Launch(settings.supervisor, lambda _: tmp_path / "set", tmp_path))
     supervisor._note(slot, "downloading")
     assert slot.state == "downloading"
     forever = asyncio.get_running_loop().create_future()

@@ -21,7 +21,7 @@ async def test_a_worker_that_cannot_be_started_is_tried_again_and_then_given_up_
 ) -> None:
     settings = SupervisorSettings.model_validate({"backoff_seconds": 0.01, "crash_loop_deaths": 3})
     nothing = (str(tmp_path / "no-such-program"),)
-    slot = WorkerSlot("slm", 1, Launch(settings, tmp_path / "settings", tmp_path, nothing))
+    slot = WorkerSlot("slm", 1, Launch(settings, lambda _: tmp_path / "set", tmp_path, nothing))
     running = asyncio.create_task(slot.run())
     async with asyncio.timeout(20):
         while slot.state != "broken":  # noqa: ASYNC110 - what we wait for is another process
@@ -41,7 +41,9 @@ async def test_a_worker_is_seen_to_die_though_what_it_started_holds_its_output_o
         f"print(child.pid, flush=True); os._exit({EXIT_CONFIG})"
     )
     command = (sys.executable, "-c", program)
-    slot = WorkerSlot("tool", 1, Launch(SupervisorSettings(), tmp_path / "set", tmp_path, command))
+    slot = WorkerSlot(
+        "tool", 1, Launch(SupervisorSettings(), lambda _: tmp_path / "set", tmp_path, command)
+    )
     running = asyncio.create_task(slot.run())
     try:
         async with asyncio.timeout(20):
@@ -69,7 +71,9 @@ async def test_a_worker_that_is_given_up_is_logged_with_what_it_died_of(
 ) -> None:
     program = f"import sys; print({printed!r}, end=''); sys.exit({EXIT_CONFIG})"
     command = (sys.executable, "-c", program)
-    slot = WorkerSlot("gpu", 1, Launch(SupervisorSettings(), tmp_path / "set", tmp_path, command))
+    slot = WorkerSlot(
+        "gpu", 1, Launch(SupervisorSettings(), lambda _: tmp_path / "set", tmp_path, command)
+    )
     with capture_logs() as logged:
         running = asyncio.create_task(slot.run())
         async with asyncio.timeout(20):
@@ -96,7 +100,7 @@ async def test_a_worker_that_does_not_drain_in_time_may_give_its_work_back_befor
     )
     settings = SupervisorSettings.model_validate({"drain_seconds": 0.1})
     command = (sys.executable, "-c", program)
-    slot = WorkerSlot("slm", 1, Launch(settings, tmp_path / "set", tmp_path, command))
+    slot = WorkerSlot("slm", 1, Launch(settings, lambda _: tmp_path / "set", tmp_path, command))
     running = asyncio.create_task(slot.run())
     async with asyncio.timeout(20):
         while not slot.last_lines:  # noqa: ASYNC110 - what we wait for is another process

@@ -1,0 +1,40 @@
+"""`runtime redis acl`: users for a Redis of one's own."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True, help="A Redis of your own.")
+    app.add_typer(group, name="redis")
+
+    @group.command("acl")
+    def acl(  # pyright: ignore[reportUnusedFunction]
+        prefix: Annotated[
+            str, typer.Option(help="Of the deployment: bus.prefix.", metavar="PREFIX")
+        ] = "sw",
+        commands: Annotated[
+            bool, typer.Option("--commands", help="As commands for redis-cli, not as a file.")
+        ] = False,
+    ) -> None:
+        """Print a user of Redis for each kind of process, with the least rights that it needs.
+
+        Standard output is an access list with hashed passwords: append it to the file that the
+        server's `aclfile` names, then `redis-cli ACL LOAD`; or pipe the --commands into redis-cli.
+        The new passwords go to standard error, once: give each machine's workers their own, as
+        bus.redis_url. `role` is for planner, slm and expert, `client` for ask, bench and train.
+        Then give the user `default` a password of its own, or turn it off.
+        """
+        from bus.settings import BusSettings
+        from runtime.redis_users import KINDS, rules, user_name
+
+        BusSettings(prefix=prefix)
+        verb = "ACL SETUSER" if commands else "user"
+        for kind in KINDS:
+            user, password = user_name(prefix, kind), secrets.token_hex(24)
+            typer.echo(f"{verb} {user} {rules(prefix, kind, password)}")
+            typer.echo(f"{kind}: rediss://{user}:{password}@HOST:6379/0", err=True)

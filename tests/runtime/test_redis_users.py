@@ -1,0 +1,181 @@
+"""What each user of the access list may do, and may not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import redis
+from redis.exceptions import NoPermissionError
+
+from bus import Bus, BusSettings
+from bus.keys import Keys
+from runtime import redis_users
+from runtime.redis_users import KINDS, UserKind, rules, url_as, user_name
+from tests.redis_process import RedisProcess, running, servers
+from tests.runtime.conftest import Deployment
+
+PREFIX = "sw.a"
+SHARD = Keys(PREFIX, 2).shard(1)
+KEYS = {
+    "journal": SHARD.journal("r1"),
+    "log": SHARD.log("r1"),
+    "ended runs": SHARD.trajectories,
+    "ledger": SHARD.ledger,
+    "steps": SHARD.work("role:planner"),
+    "requests of models": SHARD.work("infer:slm"),
+    "requests of tools": SHARD.work("tools"),
+    "programs": SHARD.work("judge"),
+    "policies": Keys(PREFIX, 2).policies,
+    "queue": f"{PREFIX}:jobs",
+    "another deployment": Keys("sw.b", 2).shard(1).active,
+    "a key of others": "mine",
+}
+READ: dict[UserKind, set[str]] = {
+    "role": {
+        "journal", "log", "ended runs", "ledger", "steps", "requests of models",
+        "requests of tools", "programs", "policies",
+    },
+    "gpu": {"log", "ledger", "requests of models", "policies"},
+    "tool": {"ledger", "requests of tools"},
+    "judge": {"ledger", "programs"},
+    "recorder": {"ended runs", "ledger"},
+    "jobs": set(KEYS) - {"another deployment", "a key of others"},
+    "client": set(KEYS) - {"another deployment", "a key of others"},
+}  # fmt: skip
+NEVER = (
+    "CONFIG GET *", "CONFIG SET dir /", "FLUSHALL", "FLUSHDB", "KEYS *", "ACL LIST", "ACL WHOAMI",
+    "DEBUG OBJECT x", "SCRIPT FLUSH", "SCRIPT KILL", "FUNCTION LIST", "SHUTDOWN", "SAVE",
+    "CLIENT LIST", "CLIENT KILL ID 1", "MONITOR", "REPLICAOF NO ONE", "SUBSCRIBE x", "PUBLISH x y",
+    "SLOWLOG GET", "MODULE LIST", "MIGRATE h 1 k 0 1", "SWAPDB 0 1", "RENAME a b", "COPY a b",
+    "DUMP a", "OBJECT ENCODING a", "RANDOMKEY", "EVAL_RO x 0",
+)  # fmt: skip
+
+
+def password(kind: UserKind) -> str:
+    return f"of-{kind}"
+
+
+@pytest.fixture(scope="module", params=sorted(servers()))
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RedisProcess]:
+    """With a user for each kind, and something under each key."""
+    folder = tmp_path_factory.mktemp("users")
+    with running(servers()[request.param], folder / "redis") as process:
+        with redis.Redis.from_url(process.url) as admin:
+            for kind in KINDS:
+                words = rules(PREFIX, kind, password(kind)).split()
+                admin.execute_command("ACL", "SETUSER", user_name(PREFIX, kind), *words)
+            for key in KEYS.values():
+                admin.set(key, "what stands there")
+        yield process
+
+
+def url_of(server: RedisProcess, kind: UserKind) -> str:
+    return url_as(server.url, user_name(PREFIX, kind), password(kind))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_every_user_joins_the_bus(server: RedisProcess, kind: UserKind) -> None:
+    """And passes the probe of all that the bus does."""
+    settings = BusSettings(redis_url=url_of(server, kind), prefix=PREFIX)
+    async with Bus(settings, standing="guest" if kind == "client" else "worker") as bus:
+        assert await bus.redis.ping()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_user_reads_what_its_kind_needs_and_nothing_else(
+    server: RedisProcess, kind: UserKind
+) -> None:
+    """By a command of its own, and by a script."""
+    read: set[str] = set()
+    with redis.Redis.from_url(url_of(server, kind)) as client:
+        for name, key in KEYS.items():
+            for ask in (
+                lambda key=key: client.get(key),
+                lambda key=key: client.eval("return redis.call('GET', KEYS[1])", 1, key),
+                lambda key=key: client.eval(f"return redis.call('GET', '{key}')", 0),
+            ):
+                # Of what a script does a server of version 7.0 says so in words alone.
+                with suppress(NoPermissionError, redis.ResponseError):
+                    assert ask() == b"what stands there"
+                    read.add(name)
+    assert read == READ[kind]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_user_may_look_at_the_server_or_change_it(server: RedisProcess, kind: UserKind) -> None:
+    with redis.Redis.from_url(url_of(server, kind)) as client:
+        for command in NEVER:
+            # DEBUG is refused to everybody before rights are looked at.
+            with pytest.raises(redis.ResponseError, match=r"ermissions to run|DEBUG command not"):
+                client.execute_command(*command.split())
+
+
+def test_what_answers_requests_writes_to_the_inboxes_of_others_and_reads_none(
+    server: RedisProcess,
+) -> None:
+    inbox = SHARD.inbox("a-process")
+    with redis.Redis.from_url(url_of(server, "tool")) as client:
+        assert client.eval(f"return redis.call('XADD', '{inbox}', '*', 'a', '1')", 0)
+        with pytest.raises(NoPermissionError):
+            client.xread({inbox: "0"})
+
+
+def test_the_rights_of_a_user_take_the_place_of_what_it_had(server: RedisProcess) -> None:
+    user = user_name(PREFIX, "judge")
+    with redis.Redis.from_url(server.url) as admin:
+        before = admin.acl_getuser(user)
+        admin.execute_command("ACL", "SETUSER", user, "allkeys", "+@all", ">another")
+        words = rules(PREFIX, "judge", password("judge")).split()
+        admin.execute_command("ACL", "SETUSER", user, *words)
+        assert admin.acl_getuser(user) == before
+
+
+def test_passwords_follow_from_the_owners_and_differ() -> None:
+    made = {redis_users.password_of("secret", user_name(PREFIX, kind)) for kind in KINDS}
+    assert len(made) == len(KINDS)
+    assert not made & {redis_users.password_of("other", user_name(PREFIX, kind)) for kind in KINDS}
+
+
+def test_the_printed_list_is_one_that_a_server_loads(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    """And the passwords beside it are those of its users."""
+    done = deployment.run("redis", "acl", "--prefix", PREFIX)
+    assert done.returncode == 0
+    told = dict(re.findall(r"(\w+): rediss://[\w.-]+:(\w+)@HOST", done.stderr))
+    assert set(told) == set(KINDS)
+    assert not any(word in done.stdout for word in told.values())
+    users = tmp_path / "users.acl"
+    users.write_text(done.stdout)
+    for name, binary in servers().items():
+        with running(binary, tmp_path / name) as process:
+            with redis.Redis.from_url(process.url) as admin:
+                for line in users.read_text().splitlines():
+                    _, user, *words = line.split()
+                    admin.execute_command("ACL", "SETUSER", user, *words)
+            for kind in KINDS:
+                url = url_as(process.url, user_name(PREFIX, kind), told[kind])
+                with redis.Redis.from_url(url) as client:
+                    assert client.ping()
+
+
+def test_workers_of_one_deployment_are_different_users_and_nothing_is_refused_to_them(
+    deployment: Deployment,
+) -> None:
+    deployment.up()
+    assert deployment.ask("What is 2 + 2?")["outcome"] == "answered"
+    run = deployment.state.running()
+    assert run is not None
+    with redis.Redis.from_url(run.redis_url) as admin:
+        connected = {client["user"] for client in cast("list[Any]", admin.client_list())}
+        assert {user_name("sw", kind) for kind in ("role", "gpu", "tool", "recorder")} <= connected
+        log = cast("list[Any]", admin.acl_log())
+        refused = [entry for entry in log if entry["object"] != "client|setinfo"]
+        assert not refused
