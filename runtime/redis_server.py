@@ -222,10 +222,10 @@ class RedisServer:
             if settings.listen == "tcp"
             else f"port 0\nunixsocket {_quoted(self.socket_path)}\nunixsocketperm 700\n"
         )
-        users = [(kind, user_name(self._prefix, kind)) for kind in KINDS]
+        users: dict[UserKind, str] = {kind: user_name(self._prefix, kind) for kind in KINDS}
         lines = [
             f"user {user} {rules(self._prefix, kind, password_of(self._password, user))}\n"
-            for kind, user in users
+            for kind, user in users.items()
         ]
         return (
             f"{address}"

@@ -84,7 +84,7 @@ def user_kind(settings: Settings, kind: str) -> UserKind:
     others: dict[str, UserKind] = {
         "tool": "tool", "judge": "judge", "recorder": "recorder", "jobs": "jobs"
     }  # fmt: skip
-    return others[kind]
+    return others.get(kind, "tool")  # a kind that nobody knows ends by itself
 
 
 def user_name(prefix: str, kind: UserKind) -> str:

@@ -29,10 +29,15 @@ def register(app: typer.Typer) -> None:
         bus.redis_url. `role` is for planner, slm and expert, `client` for ask, bench and train.
         Then give the user `default` a password of its own, or turn it off.
         """
+        from pydantic import ValidationError
+
         from bus.settings import BusSettings
         from runtime.redis_users import KINDS, rules, user_name
 
-        BusSettings(prefix=prefix)
+        try:
+            BusSettings(prefix=prefix)
+        except ValidationError as error:
+            raise typer.BadParameter(error.errors()[0]["msg"], param_hint="--prefix") from None
         verb = "ACL SETUSER" if commands else "user"
         for kind in KINDS:
             user, password = user_name(prefix, kind), secrets.token_hex(24)

@@ -155,11 +155,7 @@ def test_the_printed_list_is_one_that_a_server_loads(
     users = tmp_path / "users.acl"
     users.write_text(done.stdout)
     for name, binary in servers().items():
-        with running(binary, tmp_path / name) as process:
-            with redis.Redis.from_url(process.url) as admin:
-                for line in users.read_text().splitlines():
-                    _, user, *words = line.split()
-                    admin.execute_command("ACL", "SETUSER", user, *words)
+        with running(binary, tmp_path / name, "--aclfile", str(users)) as process:
             for kind in KINDS:
                 url = url_as(process.url, user_name(PREFIX, kind), told[kind])
                 with redis.Redis.from_url(url) as client:
