@@ -394,8 +394,8 @@ def test_a_redis_that_is_full_is_one_clear_error(
     done = nowhere.run(command, "--redis-url", own_server.url, "--profile", "scripted")
     assert done.returncode == (EXIT_UNREACHABLE if command == "up" else EXIT_FAILED)
     said = one_error(done) if command == "up" else done.stdout
-    assert f"Redis at {own_server.url} takes no writes" in said
-    assert "raise its maxmemory" in said
+    assert own_server.url in said
+    assert "it is full: raise its maxmemory" in said
 
 
 def test_a_redis_that_is_a_replica_is_one_clear_error(
