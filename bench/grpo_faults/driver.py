@@ -27,6 +27,7 @@ from bench.grpo_faults.trainer import Trainer
 from bus import BusSettings, Policy
 from bus.policies import MAX_VERSIONS, policies
 from runtime.client import Client
+from runtime.config import load
 from trainers.grpo.loop.book import Book, Claim, SealedRound, Served, Wave
 from trainers.kept_records import read_record
 from workers.engines.settings import ModelSettings
@@ -148,14 +149,15 @@ class LoopDriver:
         self._blows, self._progress, self._kept = blows, progress, kept
         self._output = folder / "loop"
         self._server = RedisProcess(folder / "redis", "always")
-        self._settings = bus_settings(self._server.url)
         model = ModelSettings(
             engine="torch", model=str(work.base), device="cpu", constrain_tools=False,
             plain_logprobs=False, base_until_published=SERVED,
         )  # fmt: skip
+        profile = write_profile(folder / "profile.toml", bus_settings(self._server.url), model)
+        # As the profile has them: workers and trainer must agree on them.
+        self._settings = load(str(profile), environ={}).bus
         self._fleet = players(self._settings, folder, model)
         self._lookout = Lookout(self._fleet, WORK)
-        profile = write_profile(folder / "profile.toml", self._settings, model)
         arguments = (
             str(self._output), "--loop", "--base", str(work.base), "--rounds", str(work.rounds),
             "--wait", "5", "--json", *work.arguments,

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from bus import BusSettings
+from runtime.config import load
 from tests.redis_process import running, servers
 
 COMMAND = [sys.executable, "-c", "from bench.cli import main; main()"]
@@ -29,7 +30,8 @@ def deployable(
     binary = next(iter(servers().values()))
     with TemporaryDirectory(prefix="sw-") as place, running(binary, Path(place)) as server:
         yield (
-            BusSettings(redis_url=server.url),
+            # As the profile has them: all processes of a deployment must agree on them.
+            load(profile, redis_url=server.url, environ={}).bus,
             {
                 **os.environ,
                 "SWITCHYARD_BUS__REDIS_URL": server.url,
