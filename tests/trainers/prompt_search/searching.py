@@ -15,6 +15,7 @@ from typing import Any
 
 from agents.environments.math_team import MathInstance, MathProblem, MathQuestion, MathSetting
 from bus import BusSettings
+from runtime.config import load
 from tests.redis_process import running, servers
 from tests.workers.processes import workers_running
 from workers.engines.settings import ModelSettings
@@ -101,7 +102,8 @@ async def serving(
     have to know of it."""
     binary = next(iter(servers().values()))
     with TemporaryDirectory(prefix="sw-") as place, running(binary, Path(place)) as server:
-        bus = BusSettings(redis_url=server.url)
+        # As the profile has them: all processes of a deployment must agree on them.
+        bus = load(profile, redis_url=server.url, environ={}).bus
         environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith("SWITCHYARD_")},
             "SWITCHYARD_BUS__REDIS_URL": server.url,
