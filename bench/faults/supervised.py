@@ -4,6 +4,7 @@ every worker with it, and is started again."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -20,7 +21,7 @@ from bench.faults.attacks.base import timeout_of
 from bench.faults.collection import WORK_STREAMS, gather, log_keys, stream_states, work_keys
 from bench.faults.driver import FOLLOW_SECONDS, Attack
 from bench.faults.followers import Followers
-from bus import OUTAGE, Bus, BusSettings
+from bus import OUTAGE, Bus, BusSettings, present
 from bus.connection import outlast
 from runtime.client import Client
 from runtime.config import resolved_file
@@ -38,7 +39,7 @@ workers take long to start, must get on with its work too."""
 LIFE_SECONDS = (0.0, 2.0)
 """After which it is killed then."""
 START_SECONDS = DOWN_SECONDS = 120.0
-REST_SECONDS = 60.0
+REST_SECONDS = 120.0
 _PAUSE = 0.1
 
 PROFILE = """\
@@ -187,13 +188,18 @@ async def _nothing() -> None:
 
 
 async def _at_rest(bus: Bus) -> None:
+    """Wait until nothing is left to do and the dead are forgotten. Gives up after `REST_SECONDS`:
+    the checker says what was left."""
     until = time.monotonic() + REST_SECONDS
     while time.monotonic() < until:
-        try:
-            keys = [*work_keys(bus, WORK_STREAMS), *log_keys(bus)]
-            states = await stream_states(bus, keys)
-            if not any(state.length for state in states.values()):
+        with contextlib.suppress(*OUTAGE):
+            alive = tuple(f"{worker.name}-" for worker in await present(bus))
+            work = (await stream_states(bus, work_keys(bus, WORK_STREAMS))).values()
+            logs = (await stream_states(bus, log_keys(bus))).values()
+            busy = any(state.length for state in (*work, *logs))
+            named = [name for state in work for name in state.consumers]
+            # Readers of a log are not named after their worker; there is one recorder.
+            forgotten = all(name.startswith(alive) for name in named)
+            if not busy and forgotten and all(len(state.consumers) <= 1 for state in logs):
                 return
-        except OUTAGE:
-            pass
         await asyncio.sleep(_PAUSE)
