@@ -38,7 +38,7 @@ LIFE_COMMITS = (1.0, 40.0)
 workers take long to start, must get on with its work too."""
 LIFE_SECONDS = (0.0, 2.0)
 """After which it is killed then."""
-START_SECONDS = DOWN_SECONDS = 120.0
+START_SECONDS = DOWN_SECONDS = 300.0
 REST_SECONDS = 120.0
 _PAUSE = 0.1
 
@@ -76,8 +76,10 @@ class Deployment:
         self._process = self._spawn()
         until = time.monotonic() + START_SECONDS
         while self.state.running() is None:
-            if self._process.poll() is not None or time.monotonic() > until:
-                raise BenchError(f"runtime up does not start; its log is {self._log}")
+            ended = self._process.poll()
+            if ended is not None or time.monotonic() > until:
+                how = f"is not up in {START_SECONDS:g} s" if ended is None else f"ended: {ended}"
+                raise BenchError(f"runtime up {how}; its log is {self._log}")
             await asyncio.sleep(_PAUSE)
 
     def _spawn(self) -> subprocess.Popen[bytes]:
@@ -162,10 +164,10 @@ async def attack(folder: Path, runs: int, seed: int, progress: Callable[[str], N
 async def _strike(
     bus: Bus, deployment: Deployment, seed: int, enough: asyncio.Event, struck: Counter[str]
 ) -> None:
-    lives = random.Random(seed)
+    lives, work = random.Random(seed), _Work(bus)
     while not enough.is_set():
-        commits = await _commits(bus) + lives.uniform(*LIFE_COMMITS)
-        while not enough.is_set() and await _commits(bus) < commits:
+        commits = await work.commits() + lives.uniform(*LIFE_COMMITS)
+        while not enough.is_set() and await work.commits() < commits:
             await timeout_of(enough, _PAUSE)
         await timeout_of(enough, lives.uniform(*LIFE_SECONDS))
         if not enough.is_set():
@@ -174,13 +176,25 @@ async def _strike(
             await deployment.start()
 
 
-async def _commits(bus: Bus) -> int:
-    """Or what else stands in the history: nothing is written there while nobody works."""
-    lengths = [
-        await outlast("history", lambda key=shard.history: bus.redis.xlen(key))
-        for shard in bus.keys.all_shards()
-    ]
-    return sum(lengths)
+class _Work:
+    """How much a deployment has done."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._commits = 0
+        self._read = {shard.history: "-" for shard in bus.keys.all_shards()}
+
+    async def commits(self) -> int:
+        """Steps that were committed so far."""
+        for key, after in self._read.items():
+            page = await outlast(
+                "history",
+                lambda key=key, after=after: self._bus.redis.xrange(key, after, count=5000),
+            )
+            if page:
+                self._commits += sum(fields[b"event"] == b"commit" for _, fields in page)
+                self._read[key] = f"({page[-1][0].decode()}"
+        return self._commits
 
 
 async def _nothing() -> None:
