@@ -106,8 +106,10 @@ _BOUND = re.compile(rf"[A-Za-z0-9)}}\]]\s?{RELATION}\s?-?\$?\s?$")
 _BOUNDS = re.compile(rf"\s?{RELATION}\s?[-A-Za-z0-9\\(]")
 _RANGE = re.compile(r"(?P<lead>\b[A-Za-z]{1,20} )?-?\$?[0-9][0-9.,]{0,30}%? to -?\$?$")
 _SECOND_OF_TWO = re.compile(
-    r"(?<![A-Za-z])([a-z])\s?=\s?-?[0-9./]{1,20}\s?(?:,|;|and|or)\s?(?!\1)[a-z]\s?=\s?-?$"
+    r"(?<![A-Za-z])([a-z])\s?=\s?-?[0-9./]{1,20}\s?"
+    r"(?:(?:,|;|and)\s?(?!\1)|or\s?)[a-z]\s?=\s?-?$"
 )
+_ADDED_TO_UNKNOWN = re.compile(r"(?:[0-9][xyzn]|(?<![A-Za-z])[xyzn])\s?[-+]\s?$")
 _BETWEEN = re.compile(r"\bbetween -?\$?[0-9][0-9.,]{0,30}%? and -?\$?$", re.IGNORECASE)
 _COMES_FROM = frozenset({"from", "by"})
 _PLUS_OR_MINUS = re.compile(r"(?:\\pm|\+/-|\+-)\s?\$?\s?$")
@@ -179,7 +181,7 @@ def _is_part(before: str) -> bool:
     a bound, one of two signs, a side of an equation with unknowns."""
     if _PLUS_OR_MINUS.search(before) or _BOUND.search(before) or _BETWEEN.search(before):
         return True
-    if _SECOND_OF_TWO.search(before):
+    if _SECOND_OF_TWO.search(before) or _ADDED_TO_UNKNOWN.search(before):
         return True
     spans = _RANGE.search(before)
     if spans is not None:

@@ -1,9 +1,9 @@
 """Where in a model's text its answer stands.
 
-In this order: the last `\\boxed{}` that holds something and isn't taken back; the first `####` with
-a number behind it (GSM8K's mark), or the last one of several in a row; what the text says is "the
-answer", unless it draws another conclusion later; the number in bold of its last conclusion; else
-the whole text, of which the last number counts.
+In this order: the last `\\boxed{}` that holds something and isn't taken back; the last tag
+`<answer>`; the first `####` with a number behind it (GSM8K's mark), or the last one of several in a
+row; what the text says is "the answer", unless it draws another conclusion later; the number in
+bold of its last conclusion; else the whole text, of which the last number counts.
 
 Before that go what a model thought and did not say, the marks of its tokenizer, and whatever it
 made up behind its answer: the next question of a prompt with examples.
@@ -63,6 +63,7 @@ _END_OF_TURN = re.compile(
     r"<\|(?:im_end|im_start|endoftext|eot_id|end_of_text|end|user|start_header_id)\|>|</s>|<eos>"
     r"|<end_of_turn>|\[/?INST\]"
 )
+_TAG = re.compile(r"<(?:final_?)?answer>([^<]{1,2000})</(?:final_?)?answer>", re.IGNORECASE)
 _MARK = re.compile(r"(?<!#)#{4,}+[ \t]{0,9}([^\n#]{1,200})")
 _ANSWERED_MARK = re.compile(r"(?<!#)#{4,}+[ \t$*]{0,9}-?\.?\d")
 _MARKED = re.compile(r"(?:[\s*_$(`]|\\[$(\[]|\\boxed\{|[^\W\d_]{0,3}\$)*[-−–+]?[\s$]?\.?\d")
@@ -106,7 +107,7 @@ def stated(text: str) -> Iterator[Statement]:
     if box is not None:
         yield Statement(box, "box")
         return
-    mark = _marked(text)
+    mark = _tagged(text) or _marked(text)
     if mark is not None:
         yield Statement(mark, "mark")
     phrase = _phrase(text)
@@ -185,6 +186,12 @@ def _balanced(text: str, opening: int) -> tuple[str, int]:
         at += 1
     line = text[opening + 1 : limit].partition("\n")[0]
     return line, opening + 1 + len(line)
+
+
+def _tagged(text: str) -> str | None:
+    """What stands in the last tag of that name."""
+    last = deque(_TAG.finditer(text), maxlen=1)
+    return last[0][1] if last else None
 
 
 def _marked(text: str) -> str | None:

@@ -24,6 +24,7 @@ from bench.checkers import Scorer, numeric
 from bench.datasets import Request, aime, olympiadbench
 from bench.datasets.gsm8k import VARIABLE
 from bench.datasets.registry import load
+from tests.bench.answer_variants import CHECKED, PAID, PRINTED
 from workers.judging.answers import AnswerJudge
 from workers.judging.expressions import same
 from workers.judging.math_verify import MathVerifier
@@ -96,6 +97,29 @@ async def test_of_the_cases_over_which_one_may_differ_the_house_s_own_are_known(
         if verdict is not case["right"]:
             differing.append(case["prediction"])
     assert differing == ["The result is 57abc", "\\boxed{4!}", "\\boxed{3\\cdot 5}"]
+
+
+@pytest.mark.parametrize(("prediction", "gold", "right"), CHECKED)
+def test_the_primary_checker_reads_further_forms(
+    scorer: Scorer, prediction: str, gold: str, right: bool
+) -> None:
+    assert scorer.score(prediction, gold).verdicts.numeric is right
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(("said", "gold", "right"), PAID)
+async def test_the_reward_reads_further_forms(
+    judge: AnswerJudge, said: str, gold: str, right: bool
+) -> None:
+    assert await judge.right(reasoning_answer(said), problem(gold)) is right
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(("line", "gold", "right"), PRINTED)
+async def test_a_printed_line_is_one_answer_or_none(
+    judge: AnswerJudge, line: str, gold: str, right: bool
+) -> None:
+    assert await judge.right(program_answer(line, ended_well=True), problem(gold)) is right
 
 
 # ---- golds against themselves

@@ -39,6 +39,8 @@ _PLAIN: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     for pattern, replacement in (
         (r"\\(?:left|right|displaystyle|textstyle|[bB]igg?[lr]?)(?![A-Za-z])\.?", ""),
         (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
+        (r"\\sqrt\s{0,9}([0-9A-Za-z])", r"\\sqrt{\1}"),
+        (r"(?<=[0-9]),?\\[!,](?=[0-9]{3}(?![0-9]))", ""),
         (r"\\(?:quad|qquad|enspace)(?![A-Za-z])|\\[,;:! ]|~", " "),
         (r"\^\s{0,9}(?:\\circ(?![A-Za-z])|\{\s{0,9}\\circ\s{0,9}\})|°", " "),
         (r"\\(?:leqslant|leq)(?![A-Za-z])|[≤⩽]|<=", r"\\le "),

@@ -74,10 +74,12 @@ def main() -> None:
 def _same(answer: str, gold: str) -> bool:
     from math_verify.utils import timeout
 
-    from workers.judging.relations import compared, read
+    from workers.judging.relations import compared, is_relation, read
 
     def compare() -> bool:
         said, wanted = read(answer), read(gold)
+        if is_relation(wanted):
+            return compared(said, wanted)
         unworked = _unworked(answer) - _unworked(gold)
         if _evades([wanted], [said], unworked):
             return False

@@ -31,6 +31,14 @@ def read(text: str) -> Any:
     return latex2sympy(text, is_real=True, convert_degrees=False, normalization_config=None)
 
 
+def is_relation(said: Any) -> bool:
+    """Whether it is an equation or an inequality, or a chain of these."""
+    from latex2sympy2_extended.logic import And
+    from sympy.core.relational import Relational
+
+    return isinstance(said, And | Relational)
+
+
 def compared(said: Any, wanted: Any) -> bool:
     """Whether both say the same."""
     from latex2sympy2_extended.logic import And

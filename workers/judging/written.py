@@ -79,6 +79,7 @@ def written_number(text: str) -> Written | None:
     throughout; None for all else."""
     if len(text) > MAX_NUMBER_CHARS:
         return None
+    text = text.replace("\\!", "")
     sides = [side.strip() for side in _RELATION.split(text)]
     prefix = PREFIX.match(sides[-1]) if len(sides) == 1 else None
     last = _one(sides[-1][prefix.end() :] if prefix else sides[-1])
