@@ -54,12 +54,11 @@ PREAMBLE = (
     "from collections import Counter, OrderedDict, deque, defaultdict, ChainMap\n"
     "from functools import lru_cache\nimport math\n"
     "from math import sqrt, sin, cos, tan, ceil, fabs, floor, gcd, exp, log, log2\n"
-    "import fractions\nfrom typing import List, Tuple, Optional, Dict, Set, Any, Union, Iterable\n"
-    "import random\nimport heapq\n"
+    "import fractions\nfrom typing import List, Tuple\nimport random\nimport heapq\n"
     "from heapq import *"
 )
-"""What APPS' judge puts before every program (eval/testing_util.py), with more of `typing`, and
-without NumPy: a sandbox has none."""
+"""What APPS' judge puts before every program (eval/testing_util.py), but for NumPy: a sandbox has
+none."""
 _STREAMS = "\nstdin = sys.stdin\nstdout = sys.stdout"
 """What it adds for one that is run as a whole."""
 
