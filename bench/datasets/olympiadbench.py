@@ -2,10 +2,9 @@
 
 Two files of the same fields: `test.jsonl`, as Qwen2.5-Math evaluates on it (675 problems), and
 `OE_TO_maths_en_COMP.parquet`, its authors' release of today (674). Answers are LaTeX: a number, an
-expression, a tuple or an interval, sometimes several; Math-Verify compares them
-(`workers.judging.math_verify`). Held against themselves by it, those of `test.jsonl` are all right
-but 1965, which is a sentence (a part of it is taken for right), and, in a box without dollar signs,
-1970 (it ends in a full stop). 2349 is published as `$221,$8$`, of which 221 alone would be right:
+expression, a tuple or an interval, sometimes several; they are compared part by
+part (`workers.judging.expressions`), each right against itself (`tests/bench/test_answer_cases`).
+2349 is published as `$221,$8$`, of which 221 alone would be right:
 it is mended here.
 """
 
