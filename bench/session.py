@@ -458,7 +458,7 @@ def _connector(settings: Settings) -> Connect:
     def connect() -> AbstractAsyncContextManager[RunClient]:
         from runtime.client import Client
 
-        return Client.connect(settings.bus, settings.policies, settings.prompt_files)
+        return Client.connect(settings.bus, settings.policies, settings.prompt_files, writes=True)
 
     return connect
 

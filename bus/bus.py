@@ -284,18 +284,14 @@ class Bus:
         return result[0] == b"admitted"
 
     async def run_state(self, run_id: str) -> RunState:
-        """The run and its journal, read in one transaction."""
+        """The run and its journal, read at one moment."""
         shard = self.keys.shard_of(run_id)
-
-        async def read() -> tuple[dict[bytes, bytes], list[bytes]]:
-            async with self.redis.pipeline(transaction=True) as pipe:
-                pipe.hgetall(shard.run(run_id))
-                pipe.lrange(shard.journal(run_id), 0, -1)
-                fields, steps = await pipe.execute()
-                return fields, steps
-
-        fields, steps = await self._outlasts("run state", read)
-        return run_state_of(run_id, fields, steps)
+        keys = [shard.run(run_id), shard.journal(run_id)]
+        fields, steps = await self._outlasts(
+            "run state", lambda: scripts.call(self.redis, "run_state", keys, [])
+        )
+        named: dict[bytes, bytes] = dict(zip(fields[::2], fields[1::2], strict=True))
+        return run_state_of(run_id, named, steps)
 
     async def deadline_of(self, run_id: str) -> float | None:
         """When an active run must be over, in Unix seconds; `None` for any other run. A replay

@@ -65,6 +65,9 @@ class Client:
     """Role → pool, over the workflow's own defaults."""
     prompt_files: Mapping[str, str] = field(default_factory=dict[str, str])
     """Prompt file → content, in place of the shipped ones."""
+    writes: bool = False
+    """To admit runs: a server that takes no writes now (it is full, or its disk is) is refused when
+    it is joined, and not after each admission has waited for room."""
 
     def __post_init__(self) -> None:
         self.bus = Bus(self.settings, registry(), patience=CLIENT_PATIENCE)
@@ -77,13 +80,17 @@ class Client:
         settings: BusSettings,
         policies: Mapping[str, str] | None = None,
         prompt_files: Mapping[str, str] | None = None,
+        *,
+        writes: bool = False,
     ) -> Client:
-        return cls(settings, dict(policies or {}), dict(prompt_files or {}))
+        return cls(settings, dict(policies or {}), dict(prompt_files or {}), writes)
 
     async def __aenter__(self) -> Client:
         """Raises `BusUnavailable` naming what is wrong and what to do."""
         await self._stack.enter_async_context(self.bus)
         try:
+            if self.writes:
+                await self.bus.check_writable()
             await self._stack.enter_async_context(self._inbox)
         except BaseException:
             await self._stack.aclose()

@@ -190,7 +190,9 @@ def _searched(
     settings, bus = made.settings, where.settings.bus
 
     async def search(shown: _Shown) -> Found:
-        async with Client.connect(bus, prompt_files=where.settings.prompt_files) as client:
+        async with Client.connect(
+            bus, prompt_files=where.settings.prompt_files, writes=True
+        ) as client:
             player = Player(
                 client,
                 log,

@@ -268,7 +268,9 @@ class Loop:
     async def _unless_stopped(self, phase: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
         async def connected() -> T:
             prompt_files = self.deployed.prompt_files
-            async with Client.connect(self.deployed.bus, prompt_files=prompt_files) as client:
+            async with Client.connect(
+                self.deployed.bus, prompt_files=prompt_files, writes=True
+            ) as client:
                 return await phase(client)
 
         work = asyncio.create_task(connected())
