@@ -119,6 +119,7 @@ async def test_all_keys_of_a_script_call_carry_one_hash_tag(
             left = await left_and_taken_over(bus)
             doomed = await admit(bus, "nobody")
             await bus.cancel(doomed)
+            assert (await bus.run_state(doomed)).outcome == "cancelled"
             await policies.publish(bus, "slm", "/adapter")
             await until(lambda: any(name == "watch" for name, _ in calls), "a look at what holds")
             assert await replace(bus.redis, bus.keys, bus.agreement.epoch, bus.agreement.shared)

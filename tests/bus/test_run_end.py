@@ -232,7 +232,9 @@ async def test_who_follows_a_run_ends_it_at_its_deadline_where_no_worker_is_left
     assert [event["outcome"] for event in events if event["type"] == "ended"] == ["deadline"]
 
 
-async def test_a_run_is_cancelled_and_read_also_on_a_server_that_is_full(own_server: RedisProcess) -> None:
+async def test_a_run_is_cancelled_and_read_also_on_a_server_that_is_full(
+    own_server: RedisProcess,
+) -> None:
     settings = BusSettings(redis_url=own_server.url, prefix="full")
     async with Bus(settings, patience=0.0) as bus:
         bus.registry.register("note", Note)
