@@ -66,8 +66,8 @@ class Client:
     prompt_files: Mapping[str, str] = field(default_factory=dict[str, str])
     """Prompt file → content, in place of the shipped ones."""
     writes: bool = False
-    """To admit runs: a server that takes no writes now (it is full, or its disk is) is refused when
-    it is joined, and not after each admission has waited for room."""
+    """To admit many runs: a server that takes no writes now (it is full, or its disk is) is refused
+    when it is joined, and not after one admission after the other has waited for room."""
 
     def __post_init__(self) -> None:
         self.bus = Bus(self.settings, registry(), patience=CLIENT_PATIENCE)

@@ -235,9 +235,7 @@ async def _asked(
     task: _Task = {"instance": {"tools": [*tools]}} if tools else {}
     if simulated is not None:
         task = {"environment": simulated.environment, "instance": simulated.instance}
-    async with Client.connect(
-        settings.bus, settings.policies, settings.prompt_files, writes=True
-    ) as client:
+    async with Client.connect(settings.bus, settings.policies, settings.prompt_files) as client:
         run = client.new_run(
             question,
             workflow=workflow,
