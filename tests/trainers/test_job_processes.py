@@ -37,7 +37,7 @@ def _worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright
     script = tmp_path / "worker"
     script.write_text(WORKER)
     script.chmod(0o755)
-    monkeypatch.setattr("trainers.job_processes.sys.executable", str(script))
+    monkeypatch.setattr("trainers.job_processes.OWN_PYTHON", (str(script),))
 
 
 class Named(BaseModel, frozen=True):

@@ -11,7 +11,7 @@ from email.utils import format_datetime
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from workers.engines.local.sampling import (
@@ -140,6 +140,7 @@ def test_tokens_as_likely_as_the_last_one_kept_are_kept_too() -> None:
         assert torch.isfinite(sampling_logprobs(logits, [row]))[0].tolist() == [True] * 3 + [False]
 
 
+@example([RowSampling(0.3, 1.0, 1, 0, 0), RowSampling(1.0, 1.0, 0, 0, 0)], 0, math.nan, False)
 @given(
     st.lists(rows, min_size=2, max_size=5),
     st.integers(0, 1000),

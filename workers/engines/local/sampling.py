@@ -96,7 +96,9 @@ def choose_tokens(
         known = raw_logprobs(_rows(own, shaped), [found[i].token for i in shaped])
         for i, raw in zip(shaped, known, strict=True):
             found[i] = found[i]._replace(raw_logprob=raw)
-    return [found[i] if _is_finite(found[i]) else None for i in range(len(rows))]
+    # Asked of the logits themselves: a row's cut (top k, top p) can drop the NaN that spoils it.
+    sound = xp.isfinite(_highest(own))[:, 0].tolist()
+    return [found[i] if sound[i] and _is_finite(found[i]) else None for i in range(len(rows))]
 
 
 def _is_finite(sampled: Sampled) -> bool:
