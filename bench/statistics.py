@@ -1,5 +1,6 @@
 """The statistics of a paired comparison: intervals and exact tests (`trainers.paired_statistics`),
-and their power, by summing over the number of discordant pairs.
+and their power, by summing over the number of discordant pairs; and intervals of what was trained
+from several seeds and asked the same items.
 
 Every arm answers the same questions, so differences are judged on pairs: what one arm solves and
 the other does not.
@@ -23,8 +24,8 @@ from trainers.paired_statistics import (
 
 __all__ = [
     "MAX_PAIRS", "Interval", "PairedTable", "bootstrap_difference", "detectable_difference",
-    "mcnemar_exact", "mcnemar_power", "mean_share", "paired_table", "pairs_needed", "quantile",
-    "shares_of_seeds", "wilson",
+    "mcnemar_exact", "mcnemar_power", "mean_share", "paired_table", "pairs_needed",
+    "pigeonhole_bootstrap", "quantile", "shares_of_seeds", "wilson",
 ]  # fmt: skip
 
 MAX_PAIRS = 200_000
@@ -46,6 +47,59 @@ def mean_share(values: Sequence[float], *, seed: int = 0) -> Interval:
     if not 0 <= share <= 1:
         raise ValueError(f"a share lies between 0 and 1; got {share}")
     return Interval(share, share * wilson(n, n).low, share + (1 - share) * wilson(0, n).high)
+
+
+def pigeonhole_bootstrap(
+    values: Sequence[Sequence[float]],
+    *,
+    resamples: int = 10_000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Interval:
+    """The mean of a table of seeds (rows) by items (columns), with the interval in which the mean
+    over other seeds and other items is expected. Unit: that of the values. Of differences, paired
+    by seed and item, it is the interval of the mean difference.
+
+    The pigeonhole bootstrap (Owen 2007, doi:10.1214/07-AOAS122; McCullagh 2000,
+    doi:10.2307/3318577): seeds are drawn with replacement, items are drawn with replacement, and
+    each resample is the mean of the cells where they cross. The part of seed and item together
+    counts up to three times in its variance, so the interval is rather too wide than too narrow.
+
+    Few seeds drawn from themselves spread too little, so their effects are stretched by
+    t / z · √(n / (n − 1)), t and z the quantiles of Student's distribution with n − 1 degrees of
+    freedom and of the normal one (Hesterberg 2015, doi:10.1080/00031305.2015.1089789, on the
+    narrowness of percentile intervals): by 1.29 for 8 seeds, 2.69 for 3. One seed shows no spread:
+    it is held fixed, and the interval is over items alone.
+
+    Deterministic for a seed. Where all values are equal the interval has no width. NaN without
+    values. Raises ValueError for rows of different lengths.
+    """
+    if len(set(map(len, values))) > 1:
+        raise ValueError(f"seeds of different items: {', '.join(str(len(row)) for row in values)}")
+    check_probability("confidence", confidence)
+    if not values or not values[0]:
+        return Interval(math.nan, math.nan, math.nan)
+    import numpy as np
+    from scipy.special import ndtri, stdtrit
+
+    table = np.asarray(values, dtype=np.float64)
+    seeds, items = table.shape
+    mean = float(table.mean())
+    # Items whose columns are equal are one column that is drawn more often.
+    columns, counts = np.unique(table - mean, axis=1, return_counts=True)
+    tail = (1 - confidence) / 2
+    drawn = np.random.Generator(np.random.PCG64(seed))
+    of_items = drawn.multinomial(items, counts / items, size=resamples) / items
+    if seeds == 1:
+        means = of_items @ columns[0]
+    else:
+        of_seeds = drawn.multinomial(seeds, [1 / seeds] * seeds, size=resamples) / seeds
+        effects = columns @ counts / items
+        narrow = stdtrit(seeds - 1, tail) / ndtri(tail) * math.sqrt(seeds / (seeds - 1))
+        means = np.einsum("rs,sc,rc->r", of_seeds, columns, of_items, optimize=True)
+        means += (narrow - 1) * (of_seeds @ effects)
+    low, high = np.quantile(means, [tail, 1 - tail])
+    return Interval(mean, mean + float(low), mean + float(high))
 
 
 def shares_of_seeds(outcomes: Sequence[str]) -> list[float]:

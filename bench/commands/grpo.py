@@ -18,13 +18,20 @@ def grpo(
     game: Annotated[
         str, typer.Option(help="plan_path, sudoku, sokoban or word_problems.")
     ] = "plan_path",
-    seeds: Annotated[str, typer.Option(help="Comma-separated.")] = "1,2,3",
+    seeds: Annotated[
+        str,
+        typer.Option(
+            help="Comma-separated. Arms that the findings compare have all of them, the others the "
+            "first three."
+        ),
+    ] = "1,2,3,4,5,6,7,8",
     arms: Annotated[
         str,
         typer.Option(
-            help="Comma-separated: warm-start, continued-sft, single-agent, single-agent-grpo, "
-            "mas-grpo, mas-grpo-at-equal-tokens, at-grpo, at-grpo-per-role, at-grpo-lora-per-role, "
-            "swapped-policies, tool-agent-alone, best-of-k; those that these need are done as well."
+            help="Comma-separated: warm-start, continued-sft, expert-iteration, single-agent, "
+            "single-agent-grpo, mas-grpo, mas-grpo-at-equal-tokens, at-grpo, at-grpo-per-role, "
+            "at-grpo-lora-per-role, swapped-policies, tool-agent-alone, best-of-k; those that "
+            "these need are done as well."
         ),
     ] = "all",
     trials: Annotated[
@@ -33,9 +40,10 @@ def grpo(
             help="Comma-separated, own (the game's settings) or factors of its learning rate, its "
             "entropy bonus, its puzzles per version (answers per supervised step), joined by +: "
             "each arm that learns is tried in all these ways on the first seed, and takes the one "
-            "that is best by the validation split. One alone is taken without trials."
+            "that is best by the validation split. whole-runs: before one tries it in MAS + GRPO "
+            "alone. One alone is taken without trials."
         ),
-    ] = "own,rate=0.3,rate=3,entropy=0,batch=0.33",
+    ] = "own,rate=0.3,rate=3,entropy=0,batch=0.33,whole-runs:batch=0.0625",
     changes: Annotated[
         list[str] | None,
         typer.Option(
@@ -51,11 +59,11 @@ def grpo(
 ) -> None:
     """Train AT-GRPO and its peers on one game from random weights, and measure them.
 
-    Arms of a seed that learn from rewards draw as many samples as AT-GRPO from the same puzzles;
-    continued SFT, and MAS + GRPO once more, have its tokens instead. Each is tuned as the same
-    trials found best for it; what they solve of held-out puzzles is printed as it comes out. Run it
-    again to go on after a crash or Ctrl-C; what is finished is not done again, and further seeds,
-    arms and trials may be asked of the folder.
+    Arms of a seed that learn from rewards, expert iteration among them, draw as many samples as
+    AT-GRPO from the same puzzles; continued SFT, and MAS + GRPO once more, have its tokens instead.
+    Each is tuned as the same trials found best for it; what they solve of held-out puzzles is
+    printed as it comes out. Run it again to go on after a crash or Ctrl-C; what is finished is not
+    done again, and further seeds, arms and trials may be asked of the folder.
     """
     from bench.grpo.command import measure
     from bench.grpo.plan import plan_of

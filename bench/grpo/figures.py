@@ -1,9 +1,11 @@
 """The figures of the table, from the results of all arms.
 
-An arm's success is the mean over its seeds. Its interval is a bootstrap over puzzles in which all
-seeds' outcomes of a puzzle are drawn together (where all puzzles came out alike, Wilson's over
-puzzles): it says how far another draw of puzzles may be from this one. How far another seed may be
-is said by the seeds themselves, each with Wilson's interval.
+An arm's success is the mean over its seeds and puzzles. Its 95 % interval is the pigeonhole
+bootstrap's (`bench.statistics`), which draws seeds and puzzles together: it says where the mean of
+other trainings on other puzzles is expected. A difference is paired by seed and puzzle, and is of
+the seeds that both arms have. Of one seed, which shows no spread, an interval holds that training
+fixed and is over puzzles alone. Where every puzzle came out alike in every seed it is Wilson's over
+puzzles.
 """
 
 from __future__ import annotations
@@ -19,15 +21,14 @@ from agents.records import Record
 from bench.grpo.trials import Trial
 from bench.statistics import (
     Interval,
-    bootstrap_difference,
-    mean_share,
-    shares_of_seeds,
+    pigeonhole_bootstrap,
     wilson,
 )
 from trainers.grpo.arms.kinds import (
     AT_GRPO,
     BEST_OF_K,
     CONTINUED,
+    EXPERT_ITERATION,
     KINDS,
     MAS_GRPO,
     MAS_GRPO_TOKENS,
@@ -45,20 +46,21 @@ from trainers.grpo.arms.settings import ArmSettings
 from trainers.grpo.arms.tuning import Tuning
 
 ROWS: tuple[ArmName, ...] = (
-    WARM_START, CONTINUED, SINGLE, SINGLE_GRPO, MAS_GRPO_TOKENS, MAS_GRPO, AT_GRPO, PER_ROLE,
-    PER_ROLE_LORA, SWAPPED, PROPOSER, BEST_OF_K,
+    WARM_START, CONTINUED, EXPERT_ITERATION, MAS_GRPO_TOKENS, MAS_GRPO, AT_GRPO, PROPOSER,
+    BEST_OF_K, SINGLE, SINGLE_GRPO, PER_ROLE, PER_ROLE_LORA, SWAPPED,
 )  # fmt: skip
 """In the order of the table."""
 CLAIMS: tuple[tuple[ArmName, ArmName], ...] = (
-    (CONTINUED, WARM_START), (SINGLE_GRPO, SINGLE), (MAS_GRPO, CONTINUED), (AT_GRPO, CONTINUED),
-    (AT_GRPO, SINGLE_GRPO), (AT_GRPO, MAS_GRPO_TOKENS), (AT_GRPO, MAS_GRPO), (PER_ROLE, MAS_GRPO),
-    (PER_ROLE, AT_GRPO), (PER_ROLE_LORA, PER_ROLE), (PER_ROLE, PROPOSER), (PER_ROLE, SWAPPED),
-    (AT_GRPO, BEST_OF_K),
+    (CONTINUED, WARM_START), (EXPERT_ITERATION, CONTINUED), (MAS_GRPO, CONTINUED),
+    (AT_GRPO, CONTINUED), (AT_GRPO, EXPERT_ITERATION), (AT_GRPO, MAS_GRPO_TOKENS),
+    (AT_GRPO, MAS_GRPO), (AT_GRPO, PROPOSER), (AT_GRPO, BEST_OF_K), (SINGLE_GRPO, SINGLE),
+    (AT_GRPO, SINGLE_GRPO), (PER_ROLE, MAS_GRPO), (PER_ROLE, AT_GRPO), (PER_ROLE_LORA, PER_ROLE),
+    (PER_ROLE, SWAPPED),
 )  # fmt: skip
 """First less second. Each was chosen before its result was there."""
 
-Verdict = Literal["more", "less", "more, not in every seed", "less, not in every seed",
-                  "no difference found"]  # fmt: skip
+Verdict = Literal["more", "less", "no difference found"]
+"""Of other seeds and puzzles, by whether the interval holds zero."""
 
 
 class Bounds(Record):
@@ -96,7 +98,7 @@ class ArmFigures(Record):
     success: Bounds
     by_seed: dict[int, Bounds]
     gain: Bounds | None
-    """Over the warm start, paired; None of the warm start itself."""
+    """Over the warm start, paired; None of the warm start itself, and without one of its seeds."""
     samples: float
     """Completions drawn in training, or answers imitated, since its beginning."""
     tokens: float
@@ -113,7 +115,7 @@ class ArmFigures(Record):
 
 
 class Difference(Record):
-    """One arm less another, puzzle by puzzle."""
+    """One arm less another, paired by seed and puzzle, of the seeds that both have."""
 
     first: ArmName
     second: ArmName
@@ -161,11 +163,11 @@ def report_of(
             by_arm[name] = own
     return GrpoReport(
         settings=settings,
-        arms=tuple(_arm(name, own, by_arm.get(WARM_START)) for name, own in by_arm.items()),
+        arms=tuple(_arm(name, own, by_arm.get(WARM_START, ())) for name, own in by_arm.items()),
         differences=tuple(
-            _difference(by_arm[first], by_arm[second])
+            _difference(pairs)
             for first, second in CLAIMS
-            if first in by_arm and second in by_arm
+            if (pairs := _pairs(by_arm.get(first, ()), by_arm.get(second, ())))
         ),
         baselines={
             name: Bounds.of(wilson(solved, settings.held_out)) for name, solved in baselines.items()
@@ -192,7 +194,7 @@ def at_equal_tokens(arms: Sequence[ArmFigures]) -> dict[ArmName, float]:
     return found
 
 
-def _arm(name: ArmName, own: Sequence[ArmResult], warm: Sequence[ArmResult] | None) -> ArmFigures:
+def _arm(name: ArmName, own: Sequence[ArmResult], warm: Sequence[ArmResult]) -> ArmFigures:
     def mean(value: Callable[[ArmResult], float]) -> float:
         return fmean(map(value, own))
 
@@ -200,12 +202,13 @@ def _arm(name: ArmName, own: Sequence[ArmResult], warm: Sequence[ArmResult] | No
     for one in own:
         failures.update(one.failures)
     agreement = [one.agreement for one in own if one.agreement is not None]
+    begun = _pairs(own, warm) if name != WARM_START else []
     return ArmFigures(
         arm=name,
         tuning=own[0].tuning,
-        success=Bounds.of(mean_share(_by_puzzle(own))),
+        success=_success(own),
         by_seed={one.seed: Bounds.of(wilson(one.solved, len(one.outcomes))) for one in own},
-        gain=None if warm is None or name == WARM_START else _gap(own, warm),
+        gain=_gap(begun) if begun else None,
         samples=mean(lambda one: one.samples),
         tokens=mean(lambda one: one.tokens),
         steps=mean(lambda one: one.steps),
@@ -217,35 +220,48 @@ def _arm(name: ArmName, own: Sequence[ArmResult], warm: Sequence[ArmResult] | No
     )
 
 
-def _difference(first: Sequence[ArmResult], second: Sequence[ArmResult]) -> Difference:
-    gap = _gap(first, second)
-    by_seed = {a.seed: a.success - b.success for a, b in zip(first, second, strict=True)}
+def _pairs(
+    first: Sequence[ArmResult], second: Sequence[ArmResult]
+) -> list[tuple[ArmResult, ArmResult]]:
+    """Of the seeds that both have."""
+    others = {one.seed: one for one in second}
+    return [(one, others[one.seed]) for one in first if one.seed in others]
+
+
+def _difference(pairs: Sequence[tuple[ArmResult, ArmResult]]) -> Difference:
+    gap = _gap(pairs)
     return Difference(
-        first=first[0].arm,
-        second=second[0].arm,
+        first=pairs[0][0].arm,
+        second=pairs[0][1].arm,
         gap=gap,
-        by_seed=by_seed,
-        verdict=_verdict(gap, list(by_seed.values())),
+        by_seed={a.seed: a.success - b.success for a, b in pairs},
+        verdict="more" if gap.low > 0 else "less" if gap.high < 0 else "no difference found",
     )
 
 
-def _verdict(gap: Bounds, by_seed: Sequence[float]) -> Verdict:
-    """What the interval over puzzles says, and whether every seed says it too."""
-    if gap.low > 0:
-        return "more" if min(by_seed) > 0 else "more, not in every seed"
-    if gap.high < 0:
-        return "less" if max(by_seed) < 0 else "less, not in every seed"
-    return "no difference found"
+def _gap(pairs: Sequence[tuple[ArmResult, ArmResult]]) -> Bounds:
+    """First less second, paired by seed and puzzle."""
+    cells = [
+        [mine - other for mine, other in zip(_cells(a), _cells(b), strict=True)] for a, b in pairs
+    ]
+    return _bounds(pigeonhole_bootstrap(cells), least=-1.0)
 
 
-def _gap(first: Sequence[ArmResult], second: Sequence[ArmResult]) -> Bounds:
-    """Of the means over seeds, paired over puzzles."""
-    return Bounds.of(bootstrap_difference(_by_puzzle(first), _by_puzzle(second)))
+def _success(own: Sequence[ArmResult]) -> Bounds:
+    cells = [_cells(one) for one in own]
+    if len({each for row in cells for each in row}) == 1:
+        return Bounds.of(wilson(own[0].solved, len(cells[0])))
+    return _bounds(pigeonhole_bootstrap(cells), least=0.0)
 
 
-def _by_puzzle(own: Sequence[ArmResult]) -> list[float]:
-    """Of each puzzle, the share of the seeds that solved it."""
-    return shares_of_seeds([one.outcomes for one in own])
+def _bounds(found: Interval, least: float) -> Bounds:
+    """Within what can be: few seeds stretch an interval beyond."""
+    return Bounds(estimate=found.estimate, low=max(least, found.low), high=min(1.0, found.high))
+
+
+def _cells(one: ArmResult) -> list[float]:
+    """Of each puzzle 1 if it was solved, else 0."""
+    return [float(mark == "1") for mark in one.outcomes]
 
 
 def _curve(curves: Sequence[Sequence[Point]]) -> tuple[CurvePoint, ...]:

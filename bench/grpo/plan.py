@@ -17,7 +17,18 @@ from pydantic import ValidationError
 from bench.errors import UsageError
 from runtime.named_values import named_values
 from trainers.grpo.arms.games.known import GAMES
-from trainers.grpo.arms.kinds import KINDS, ArmName, slug
+from trainers.grpo.arms.kinds import (
+    AT_GRPO,
+    CONTINUED,
+    EXPERT_ITERATION,
+    KINDS,
+    MAS_GRPO,
+    MAS_GRPO_TOKENS,
+    WARM_START,
+    ArmName,
+    Kind,
+    slug,
+)
 from trainers.grpo.arms.results import Arm
 from trainers.grpo.arms.settings import ArmSettings
 from trainers.grpo.arms.tuning import OWN, Tuning
@@ -29,8 +40,38 @@ LOOKS = 8
 LOOKED_AT = 100
 CHECKPOINT_EVERY = 4
 """Steps: those of whole runs take long."""
+COMPARED: frozenset[ArmName] = frozenset(
+    {WARM_START, CONTINUED, EXPERT_ITERATION, MAS_GRPO_TOKENS, MAS_GRPO, AT_GRPO}
+)
+"""Arms that the findings compare: they are trained from every seed."""
+SEEDS_OF_OTHERS = 3
+"""Of the other arms that train: the first ones. Their intervals are as wide as that makes them."""
+WHOLE_RUNS = "whole-runs:"
+"""Before a trial of `--trials` that is of the arms whose whole runs compete alone."""
 CHANGEABLE = ("reinforced", "supervised", "network")
 """Parts of the settings, by `--set`."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """In which arms that learn are tried."""
+
+    tuning: Tuning
+    whole_runs: bool = False
+    """Whether it is for those alone whose whole runs compete: they have few puzzles to spend, so
+    that small batches are for them what makes versions at all."""
+
+    def concerns(self, kind: Kind) -> bool:
+        return not self.whole_runs or kind.grouping == "trajectory"
+
+
+def has_all_seeds(name: ArmName) -> bool:
+    """Whether an arm is done for every seed: one that is compared, or that plays what such a one
+    has learned."""
+    kind = KINDS[name]
+    if kind.way == "measured" and kind.begins is not None:
+        return has_all_seeds(kind.begins)
+    return name in COMPARED
 
 
 @dataclass(frozen=True)
@@ -42,26 +83,26 @@ class Plan:
     kinds: tuple[ArmName, ...]
     """With those that they need, in the order of work."""
     jobs: int
-    tunings: tuple[Tuning, ...] = (OWN,)
+    ways: tuple[Way, ...] = (Way(OWN),)
     """In which each arm that learns is tried, as far as they concern it. One alone is not tried,
     but taken."""
 
     @property
     def trials(self) -> list[Arm]:
         """Of the first seed."""
-        tried = self.tunings if len(self.tunings) > 1 else ()
+        tried = self.ways if len(self.ways) > 1 else ()
         return [
             Arm(kind=kind, seed=self.settings.seeds[0], tuning=tuning)
             for kind in self.kinds
             if KINDS[kind].learns
-            for tuning in dict.fromkeys(each.of(KINDS[kind]) for each in tried)
+            for tuning in _tunings_of(KINDS[kind], tried)
         ]
 
     @property
     def certain(self) -> list[Arm]:
         """What the table needs whatever the trials choose, in the order of work: no core need wait
         for the last trial."""
-        by_each = [with_needed(self._all_by(tuning)) for tuning in self.tunings]
+        by_each = [with_needed(self._all_by(way)) for way in self.ways]
         return [arm for arm in by_each[0] if all(arm in others for others in by_each)]
 
     @property
@@ -75,7 +116,7 @@ class Plan:
         AT-GRPO, by one for each further seed: what others spend is measured by it as its game has
         it."""
         first = set(self.first)
-        tables = map(self._all_by, self.tunings)
+        tables = map(self._all_by, self.ways)
         return min(len(set(with_needed(each)) - first) for each in tables)
 
     def arms(self, chosen: Mapping[ArmName, Tuning]) -> list[Arm]:
@@ -85,17 +126,26 @@ class Plan:
         def tuning(kind: ArmName) -> Tuning:
             what = KINDS[kind]
             if what.learns:
-                return chosen.get(kind, self.tunings[0]).of(what)
+                return chosen.get(kind, _tunings_of(what, self.ways)[0])
             return OWN if what.begins is None else tuning(what.begins)
 
         return [
             Arm(kind=kind, seed=seed, tuning=tuning(kind))
-            for seed in self.settings.seeds
+            for at, seed in enumerate(self.settings.seeds)
             for kind in self.kinds
+            if at < SEEDS_OF_OTHERS or has_all_seeds(kind)
         ]
 
-    def _all_by(self, tuning: Tuning) -> list[Arm]:
-        return self.arms(dict.fromkeys(self.kinds, tuning))
+    def _all_by(self, way: Way) -> list[Arm]:
+        """Every arm tuned in this way, or in the first one where it doesn't concern it."""
+        return self.arms(
+            {kind: way.tuning.of(KINDS[kind]) for kind in self.kinds if way.concerns(KINDS[kind])}
+        )
+
+
+def _tunings_of(kind: Kind, ways: Sequence[Way]) -> list[Tuning]:
+    """That concern such an arm, each once."""
+    return list(dict.fromkeys(way.tuning.of(kind) for way in ways if way.concerns(kind)))
 
 
 def with_needed(arms: Sequence[Arm]) -> list[Arm]:
@@ -134,7 +184,7 @@ def plan_of(
         supervised=known.training.supervised,
         reinforced=known.training.reinforced,
     )
-    return Plan(output, _changed(settings, changes), _kinds(arms), jobs, _tunings(trials))
+    return Plan(output, _changed(settings, changes), _kinds(arms), jobs, _ways(trials))
 
 
 def _changed(settings: ArmSettings, changes: Sequence[str]) -> ArmSettings:
@@ -166,8 +216,17 @@ def seeds_of(text: str) -> tuple[int, ...]:
     return found
 
 
-def _tunings(text: str) -> tuple[Tuning, ...]:
-    return tuple(dict.fromkeys(_tuning(part.strip()) for part in text.split(",")))
+def _ways(text: str) -> tuple[Way, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    found = tuple(
+        dict.fromkeys(
+            Way(_tuning(part.removeprefix(WHOLE_RUNS)), part.startswith(WHOLE_RUNS))
+            for part in parts
+        )
+    )
+    if all(way.whole_runs for way in found):
+        raise UsageError(f"--trials {text}: no way to tune the arms that are not of whole runs")
+    return found
 
 
 def _tuning(text: str) -> Tuning:

@@ -12,7 +12,7 @@ from agents.environments import puzzle_splits
 from bench.errors import BenchError
 from bench.grpo.command import measure
 from bench.grpo.figures import GrpoReport
-from bench.grpo.plan import Plan
+from bench.grpo.plan import Plan, Way
 from bench.grpo.trials import chosen_of
 from tests.bench.grpo_results import SETTINGS, SMALL, plan
 from tests.trainers.grpo.tiny_puzzles import TINY
@@ -86,7 +86,8 @@ def test_the_table_is_of_what_trials_have_chosen(
 ) -> None:
     settings = ArmSettings.model_validate(TINY.model_dump() | {"seeds": (1, 2)})
     output = tmp_path / "out"
-    measure(Plan(output, settings, (WARM_START, AT_GRPO), 2, tunings=(OWN, SMALL)), as_json=True)
+    asked = Plan(output, settings, (WARM_START, AT_GRPO), 2, ways=(Way(OWN), Way(SMALL)))
+    measure(asked, as_json=True)
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
     found = GrpoReport.model_validate_json((output / "report.json").read_bytes())
     assert [(each.arm, each.tuning) for each in found.trials] == [(AT_GRPO, OWN), (AT_GRPO, SMALL)]

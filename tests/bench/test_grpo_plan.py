@@ -17,8 +17,10 @@ from trainers.grpo.arms.kinds import (
     AT_GRPO,
     BEST_OF_K,
     CONTINUED,
+    EXPERT_ITERATION,
     KINDS,
     MAS_GRPO,
+    MAS_GRPO_TOKENS,
     PER_ROLE,
     PROPOSER,
     SINGLE,
@@ -31,8 +33,9 @@ from trainers.grpo.arms.tuning import OWN, Tuning
 
 
 def test_an_arm_brings_with_it_what_it_needs(tmp_path: Path) -> None:
-    assert plan(tmp_path, arms="tool-agent-alone").kinds == (
-        WARM_START, AT_GRPO, PER_ROLE, PROPOSER,
+    assert plan(tmp_path, arms="tool-agent-alone").kinds == (WARM_START, AT_GRPO, PROPOSER)
+    assert plan(tmp_path, arms="swapped-policies").kinds == (
+        WARM_START, AT_GRPO, PER_ROLE, SWAPPED,
     )  # fmt: skip
     assert plan(tmp_path, arms="best-of-k, single-agent").kinds == (WARM_START, SINGLE, BEST_OF_K)
     assert plan(tmp_path).kinds == tuple(KINDS)
@@ -42,16 +45,44 @@ def test_an_arm_brings_with_it_what_it_needs(tmp_path: Path) -> None:
 def test_every_arm_that_learns_is_tried_in_every_way_that_concerns_it(tmp_path: Path) -> None:
     trials = plan(tmp_path, trials="own,rate=0.3,rate=3,entropy=0,batch=0.33").trials
     rewarded = {name for name, kind in KINDS.items() if kind.way == "reinforced"}
+    rewarded.remove(EXPERT_ITERATION)
     assert len(rewarded) == 6
     assert {(arm.kind, arm.tuning) for arm in trials} == {
         *((name, tuning) for name in rewarded for tuning in (OWN, SLOW, FAST, NO_BONUS, SMALL)),
         # Imitation has no entropy bonus.
-        *((CONTINUED, tuning) for tuning in (OWN, SLOW, FAST, SMALL)),
-    }
+        *((name, tuning) for name in (CONTINUED, EXPERT_ITERATION)
+          for tuning in (OWN, SLOW, FAST, SMALL)),
+    }  # fmt: skip
     assert len(trials) == len(set(trials))
     assert {arm.seed for arm in trials} == {1}
     assert plan(tmp_path, trials="rate=0.5").trials == []
     assert plan(tmp_path, arms="best-of-k").trials == []
+
+
+def test_a_way_of_whole_runs_is_tried_where_whole_runs_compete_and_nowhere_else(
+    tmp_path: Path,
+) -> None:
+    tiny = Tuning(batch=0.0625)
+    asked = plan(tmp_path, trials="own,rate=0.3,whole-runs:batch=0.0625")
+    tried = {arm.kind for arm in asked.trials if arm.tuning == tiny}
+    assert tried == {MAS_GRPO, MAS_GRPO_TOKENS}
+    assert {arm.kind for arm in asked.trials if arm.tuning == SLOW} > tried
+    chosen = {arm.kind: arm.tuning for arm in asked.arms({MAS_GRPO: tiny})}
+    assert (chosen[MAS_GRPO], chosen[AT_GRPO]) == (tiny, OWN)
+
+
+def test_arms_that_are_compared_have_all_seeds_and_the_others_the_first_three(
+    tmp_path: Path,
+) -> None:
+    seeds: dict[ArmName, list[int]] = {}
+    for arm in plan(tmp_path, seeds="8,7,6,5,4").arms({}):
+        seeds.setdefault(arm.kind, []).append(arm.seed)
+    # What is measured of an arm that has them all costs no training.
+    every = {
+        WARM_START, CONTINUED, EXPERT_ITERATION, MAS_GRPO_TOKENS, MAS_GRPO, AT_GRPO, PROPOSER,
+        BEST_OF_K,
+    }  # fmt: skip
+    assert seeds == {name: [8, 7, 6, 5, 4] if name in every else [8, 7, 6] for name in KINDS}
 
 
 def test_what_the_table_needs_whatever_is_chosen_is_done_beside_the_trials(tmp_path: Path) -> None:
@@ -79,10 +110,10 @@ def test_how_many_trainings_there_are_is_known_before_anything_is_chosen(tmp_pat
 
 def test_an_arm_is_tuned_as_was_chosen_and_what_plays_it_too(tmp_path: Path) -> None:
     asked = plan(tmp_path, seeds="2")
-    chosen: dict[ArmName, Tuning] = {PER_ROLE: SLOW, MAS_GRPO: FAST, AT_GRPO: OWN}
+    chosen: dict[ArmName, Tuning] = {PER_ROLE: SLOW, MAS_GRPO: FAST, AT_GRPO: NO_BONUS}
     found = {arm.kind: arm.tuning for arm in asked.arms(chosen)}
-    assert (found[PER_ROLE], found[PROPOSER], found[SWAPPED]) == (SLOW, SLOW, SLOW)
-    assert (found[MAS_GRPO], found[AT_GRPO]) == (FAST, OWN)
+    assert (found[PER_ROLE], found[SWAPPED]) == (SLOW, SLOW)
+    assert (found[MAS_GRPO], found[AT_GRPO], found[PROPOSER]) == (FAST, NO_BONUS, NO_BONUS)
     assert (found[WARM_START], found[SINGLE], found[BEST_OF_K]) == (OWN, OWN, OWN)
 
 
@@ -100,9 +131,9 @@ def test_what_an_arm_spends_is_measured_by_at_grpo_as_its_game_has_it(tmp_path: 
     warm = Arm(kind=WARM_START, seed=2)
     assert (fast.spends, fast.needs) == ("samples", (warm, own))
     assert (own.spends, own.needs) == (None, (warm,))
-    assert with_needed([Arm(kind=PROPOSER, seed=2, tuning=FAST)]) == [
+    assert with_needed([Arm(kind=SWAPPED, seed=2, tuning=FAST)]) == [
         warm, own, Arm(kind=PER_ROLE, seed=2, tuning=FAST),
-        Arm(kind=PROPOSER, seed=2, tuning=FAST),
+        Arm(kind=SWAPPED, seed=2, tuning=FAST),
     ]  # fmt: skip
     tunings = (OWN, FAST, NO_BONUS, SMALL, Tuning(rate=3, entropy=0))
     assert len({Arm(kind=AT_GRPO, seed=2, tuning=each).folder(tmp_path) for each in tunings}) == 5
@@ -148,6 +179,7 @@ def test_a_setting_in_place_of_the_games_own_is_that_of_all_arms_and_named_in_th
         ({"trials": "own,rate=0"}, "--trials rate=0: .* greater than 0"),
         ({"trials": "entropy=-1"}, "--trials entropy=-1: .* greater than or equal to 0"),
         ({"trials": "batch=nan"}, "--trials batch=nan: .* finite number"),
+        ({"trials": "whole-runs:own"}, "--trials whole-runs:own: no way to tune the arms that"),
         ({"trials": "rate"}, "--trials rate: .* a valid number"),
         ({"seeds": "1,x"}, "--seeds 1,x: whole numbers"),
         ({"seeds": "0"}, "--seeds 0: from 1 to 4294967295"),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bench.statistics import (
+    Interval,
     bootstrap_difference,
     detectable_difference,
     mcnemar_exact,
@@ -17,6 +18,7 @@ from bench.statistics import (
     mean_share,
     paired_table,
     pairs_needed,
+    pigeonhole_bootstrap,
     quantile,
     shares_of_seeds,
     wilson,
@@ -160,6 +162,65 @@ def test_equal_values_that_are_no_shares_are_refused() -> None:
 
 def test_a_share_of_seeds_is_that_of_each_item() -> None:
     assert shares_of_seeds(["1100", "1000"]) == [1.0, 0.5, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("seeds", [3, 8])
+@pytest.mark.parametrize("of_seed", [0.3, 0.05])
+def test_the_interval_over_seeds_and_items_holds_the_true_mean_as_often_as_it_says(
+    seeds: int, of_seed: float
+) -> None:
+    """Where seeds differ, by much or by little, and items, and the two together. What is drawn over
+    items alone holds it far less often."""
+    import numpy as np
+
+    rng, tables, items, held, held_by_items = np.random.default_rng(11), 200, 60, 0, 0
+    for _ in range(tables):
+        table = (
+            rng.normal(0, of_seed, (seeds, 1))
+            + rng.normal(0, 0.2, (1, items))
+            + rng.normal(0, 0.3, (seeds, items))
+        )
+        found = pigeonhole_bootstrap(table.tolist(), resamples=800)
+        held += found.low <= 0 <= found.high
+        by_items = bootstrap_difference(table.mean(0).tolist(), [0.0] * items, resamples=800)
+        held_by_items += by_items.low <= 0 <= by_items.high
+    # Three standard errors of 200 draws below 95 %.
+    assert held >= 0.904 * tables
+    assert held_by_items < 0.87 * tables
+
+
+def test_the_interval_of_paired_arms_is_free_of_what_seeds_and_items_do_to_both() -> None:
+    import numpy as np
+
+    rng = np.random.default_rng(3)
+    shared = rng.normal(0, 5, (8, 1)) + rng.normal(0, 5, (1, 50))
+    first, second = shared + 1 + rng.normal(0, 0.1, (8, 50)), shared
+    found = pigeonhole_bootstrap((first - second).tolist())
+    assert 0.9 < found.low < found.estimate < found.high < 1.1
+    assert found == pigeonhole_bootstrap((first - second).tolist())
+
+
+def test_one_seed_is_held_fixed_and_items_are_drawn() -> None:
+    row = [1.0] * 30 + [0.0] * 10
+    ours, over_items = pigeonhole_bootstrap([row]), bootstrap_difference(row, [0.0] * 40)
+    assert ours.estimate == over_items.estimate == 0.75
+    assert (ours.low, ours.high) == pytest.approx((over_items.low, over_items.high), abs=0.03)
+
+
+def test_seeds_of_one_item_each_have_students_interval() -> None:
+    """Without a spread of items it is the one of a mean of few."""
+    values = [0.1, 0.4, 0.35, 0.8, 0.6, 0.55, 0.2, 0.7]
+    ours = pigeonhole_bootstrap([[each] * 20 for each in values], resamples=50_000)
+    low, high = stats.t.interval(0.95, 7, loc=sum(values) / 8, scale=stats.sem(values))
+    assert (ours.low, ours.high) == pytest.approx((low, high), rel=0.05)
+
+
+def test_a_table_without_spread_values_or_rectangle() -> None:
+    assert pigeonhole_bootstrap([[0.5, 0.5], [0.5, 0.5]]) == Interval(0.5, 0.5, 0.5)
+    assert math.isnan(pigeonhole_bootstrap([]).estimate)
+    assert math.isnan(pigeonhole_bootstrap([[], []]).low)
+    with pytest.raises(ValueError, match="seeds of different items: 2, 1"):
+        pigeonhole_bootstrap([[1.0, 0.0], [1.0]])
 
 
 @settings(max_examples=30, deadline=None)

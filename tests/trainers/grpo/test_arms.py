@@ -24,6 +24,7 @@ from trainers.grpo.arms.kinds import (
     AT_GRPO,
     BEST_OF_K,
     CONTINUED,
+    EXPERT_ITERATION,
     KINDS,
     MAS_GRPO,
     MAS_GRPO_TOKENS,
@@ -158,7 +159,7 @@ class Stopped(Exception):
     """The process that did the arm is gone."""
 
 
-@pytest.mark.parametrize("name", [PER_ROLE, PER_ROLE_LORA, MAS_GRPO, SINGLE_GRPO])
+@pytest.mark.parametrize("name", [EXPERT_ITERATION, PER_ROLE_LORA, MAS_GRPO, SINGLE_GRPO])
 def test_an_arm_that_breaks_off_ends_with_the_weights_of_one_that_does_not(
     whole: Path, tmp_path: Path, name: ArmName
 ) -> None:

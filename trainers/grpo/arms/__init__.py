@@ -6,6 +6,7 @@ protocol in `games`; nothing else here knows one.
 
 The modules: `kinds` (which arms there are), `training` and `settings` (what they follow from),
 `beginning` (tokenizer and random weights), `supervised` and `reinforced` (one step of either
-training), `arm` (a training from its first step to its result, resumable), `measured` (arms that
-play what another one has learned), `results`, `folder` and `worker` (all arms, several at a time).
+training; `expert_iteration` is an update that has something of both), `arm` (a training from its
+first step to its result, resumable), `measured` (arms that play what another one has learned),
+`results`, `folder` and `worker` (all arms, several at a time).
 """

@@ -4,6 +4,9 @@ All begin with the same random weights of a seed. Those that learn from rewards 
 stream, as many per version, and draw K completions where AT-GRPO draws K; they end with the step in
 which they have drawn as many completions as AT-GRPO has in all of its steps. Continued SFT ends
 when as many tokens have gone through its model, and MAS + GRPO is done a second time with as many.
+Expert iteration (Anthony et al. 2017, arXiv:1705.08439), here best-of-K imitation, plays as AT-GRPO
+does and imitates the best candidate of each state in place of weighing all of them: what of
+AT-GRPO's gain is search, and what is learning from the worse ones.
 The agent that plays alone never sees a proposal, so it has a warm start of its own, of as many
 answers.
 """
@@ -21,6 +24,7 @@ from trainers.grpo.settings import SHARED, Sharing, Weights
 ArmName = Literal[
     "warm start",
     "AT-GRPO",
+    "expert iteration",
     "continued SFT",
     "single agent",
     "single agent + GRPO",
@@ -34,6 +38,7 @@ ArmName = Literal[
 ]
 WARM_START: ArmName = "warm start"
 AT_GRPO: ArmName = "AT-GRPO"
+EXPERT_ITERATION: ArmName = "expert iteration"
 CONTINUED: ArmName = "continued SFT"
 SINGLE: ArmName = "single agent"
 SINGLE_GRPO: ArmName = "single agent + GRPO"
@@ -47,6 +52,7 @@ BEST_OF_K: ArmName = "best of K"
 
 Way = Literal["supervised", "reinforced", "measured"]
 Spent = Literal["tokens", "samples"]
+Loss = Literal["policy gradient", "cross-entropy"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,8 @@ class Kind:
     grouping: Grouping = "at-grpo"
     policies: Sharing = SHARED
     weights: Weights = "full"
+    loss: Loss = "policy gradient"
+    """Of one that learns from rewards: `cross-entropy` is that of each state's best candidate."""
 
     @property
     def learns(self) -> bool:
@@ -78,6 +86,13 @@ KINDS: dict[ArmName, Kind] = {
         "reinforced",
         "K candidates of one state compete, one policy for both agents",
         begins=WARM_START,
+    ),
+    EXPERT_ITERATION: Kind(
+        "reinforced",
+        "plays as AT-GRPO does and imitates the best of the K candidates of one state",
+        begins=WARM_START,
+        spends="samples",
+        loss="cross-entropy",
     ),
     MAS_GRPO: Kind(
         "reinforced",
@@ -127,8 +142,8 @@ KINDS: dict[ArmName, Kind] = {
     ),
     PROPOSER: Kind(
         "measured",
-        "the tool agent of AT-GRPO per role alone: its proposals are carried out",
-        begins=PER_ROLE,
+        "the tool agent of AT-GRPO alone: its proposals are carried out",
+        begins=AT_GRPO,
         team=(TOOL,),
     ),
     BEST_OF_K: Kind(

@@ -1,5 +1,5 @@
-"""One step of GRPO: puzzles of the training split played by the present weights, and an update of
-them by the groups that this made."""
+"""One step of GRPO, or of expert iteration: puzzles of the training split played by the present
+weights, and an update of them by the groups that this made."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from agents.environments.game import Agent
 from agents.environments.puzzle_splits import Split
 from agents.records import PolicyRef
 from trainers.grpo.advantages import has_signal
+from trainers.grpo.arms.expert_iteration import imitate_best
 from trainers.grpo.arms.kinds import Kind
 from trainers.grpo.arms.settings import ArmSettings
 from trainers.grpo.arms.steps import StepFacts
@@ -126,9 +127,22 @@ class ReinforcedSteps:
         curves = {"rollouts solved": share, "zero-variance share": len(flat) / len(played.groups)}
         trained = 0
         if learned:
-            made = self._learner.step(StepBatch(version, learned, flat, 0))
-            for name, each in made.items():
-                trained += each.tokens
-                curves |= {f"{name}/{key}": value for key, value in each.curves().items()}
+            part = StepBatch(version, learned, flat, 0)
+            if self._kind.loss == "cross-entropy":
+                trained, more = imitate_best(self._policies, part)
+            else:
+                trained, more = self._weigh_all(part)
+            curves |= more
         said = f"rollouts solved {share:.0%}, groups {len(learned)} of {len(played.groups)}"
         return StepFacts(batch.tokens + trained, played.samples, curves, said)
+
+    def _weigh_all(self, batch: StepBatch) -> tuple[int, dict[str, float]]:
+        """Updates by every candidate's advantage; the tokens that went through the model, and
+        curves."""
+        made = self._learner.step(batch)
+        curves = {
+            f"{name}/{key}": value
+            for name, each in made.items()
+            for key, value in each.curves().items()
+        }
+        return sum(each.tokens for each in made.values()), curves

@@ -1,10 +1,12 @@
-"""One step of supervised training: what the weak team said, made more probable."""
+"""One step of supervised training: what was said, by the weak team or by the best of candidates,
+made more probable."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from trainers.grpo.arms.games.protocol import Team
 from trainers.grpo.arms.settings import ArmSettings
@@ -19,6 +21,19 @@ if TYPE_CHECKING:
 
 _SEEDS = 1_000_003
 """Apart, so that no two steps of two seeds draw the same puzzles."""
+
+
+Answer = tuple[Sequence[int], Sequence[int]]
+"""The ids of a prompt, and of what is imitated as the answer to it."""
+
+
+class Imitated(NamedTuple):
+    """What came of an update."""
+
+    loss: float
+    """Before it, in nats."""
+    tokens: int
+    """Through the model, padding included."""
 
 
 class SupervisedSteps:
@@ -45,46 +60,61 @@ class SupervisedSteps:
     def step(self, number: int) -> StepFacts:
         """The step after `number` others. Raises `NotFinite` before weights are changed by a loss
         or a gradient that is no number."""
-        import torch
-        from torch.nn import functional
+        chosen = self._settings.supervised
+        seed, rate = self._first + number, self._rate * min(1.0, (number + 1) / chosen.warmup)
+        answers = self._answers(seed)
+        made = imitate(
+            self._policies,
+            answers,
+            rate,
+            f"supervised step {number + 1}, whose {len(answers)} answers are those of the "
+            f"demonstrations of seed {seed}",
+        )
+        return StepFacts(made.tokens, len(answers), {"loss": made.loss}, f"loss {made.loss:.3f}")
 
-        chosen, network = self._settings.supervised, self._policies.network
-        optimizer = self._policies.put_in(SHARED)
-        for group in optimizer.param_groups:
-            group["lr"] = self._rate * min(1.0, (number + 1) / chosen.warmup)
-        ids, learned = self._rows(self._first + number)
-        targets = ids[:, 1:][learned]
-        loss = functional.cross_entropy(network.learned_logits(ids, learned), targets)
-        optimizer.zero_grad()
-        loss.backward()
-        parameters = [each for _, each in network.trained()]
-        norm = torch.nn.utils.clip_grad_norm_(parameters, self._policies.settings.clip)
-        found = float(loss.detach())
-        for what, value in (("loss", found), ("gradient", float(norm))):
-            if not math.isfinite(value):
-                raise NotFinite(
-                    f"the {what} is {value} at supervised step {number + 1}, whose {len(ids)} "
-                    f"answers are those of the demonstrations of seed {self._first + number}, at a "
-                    f"learning rate of {self._rate:.1e}"
-                )
-        optimizer.step()
-        return StepFacts(ids.numel(), len(ids), {"loss": found}, f"loss {found:.3f}")
-
-    def _rows(self, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Ids [rows, length], padded on the right, and which of them from the second on are
-        learned [rows, length - 1]."""
-        import torch
-
+    def _answers(self, seed: int) -> list[Answer]:
         settings, codec = self._settings, self._prompter.loaded.codec
         said = settings.game.demonstrations(seed, self._team)
-        rows = [
+        return [
             (self._prompter.ids(observation), [*codec.encode(answer), self._end])
             for observation, answer in islice(said, settings.supervised.batch)
         ]
-        length = max(len(prompt) + len(answer) for prompt, answer in rows)
-        ids = torch.zeros(len(rows), length, dtype=torch.long)
-        learned = torch.zeros(len(rows), length, dtype=torch.bool)
-        for row, (prompt, answer) in enumerate(rows):
-            ids[row, : len(prompt) + len(answer)] = torch.tensor([*prompt, *answer])
-            learned[row, len(prompt) : len(prompt) + len(answer)] = True
-        return ids, learned[:, 1:]
+
+
+def imitate(policies: Policies, answers: Sequence[Answer], rate: float, where: str) -> Imitated:
+    """One update of the policy that both agents share, at this learning rate, by the mean
+    cross-entropy of the answers' tokens. Raises `NotFinite`, which names `where`, before weights
+    are changed by a loss or a gradient that is no number."""
+    import torch
+    from torch.nn import functional
+
+    network, optimizer = policies.network, policies.put_in(SHARED)
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    ids, learned = _rows(answers)
+    targets = ids[:, 1:][learned]
+    loss = functional.cross_entropy(network.learned_logits(ids, learned), targets)
+    optimizer.zero_grad()
+    loss.backward()
+    parameters = [each for _, each in network.trained()]
+    norm = torch.nn.utils.clip_grad_norm_(parameters, policies.settings.clip)
+    found = float(loss.detach())
+    for what, value in (("loss", found), ("gradient", float(norm))):
+        if not math.isfinite(value):
+            raise NotFinite(f"the {what} is {value} at {where}, at a learning rate of {rate:.1e}")
+    optimizer.step()
+    return Imitated(found, ids.numel())
+
+
+def _rows(answers: Sequence[Answer]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids [rows, length], padded on the right, and which of them from the second on are learned
+    [rows, length - 1]."""
+    import torch
+
+    length = max(len(prompt) + len(answer) for prompt, answer in answers)
+    ids = torch.zeros(len(answers), length, dtype=torch.long)
+    learned = torch.zeros(len(answers), length, dtype=torch.bool)
+    for row, (prompt, answer) in enumerate(answers):
+        ids[row, : len(prompt) + len(answer)] = torch.tensor([*prompt, *answer])
+        learned[row, len(prompt) : len(prompt) + len(answer)] = True
+    return ids, learned[:, 1:]

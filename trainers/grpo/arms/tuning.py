@@ -32,7 +32,8 @@ class Tuning(BaseModel):
 
     def of(self, kind: Kind) -> Tuning:
         """What of it concerns such an arm: imitation has no entropy bonus."""
-        return self if kind.way == "reinforced" else self.model_copy(update={"entropy": 1.0})
+        rewarded = kind.way == "reinforced" and kind.loss == "policy gradient"
+        return self if rewarded else self.model_copy(update={"entropy": 1.0})
 
     def applied(self, settings: ArmSettings) -> ArmSettings:
         """The settings of such a training."""

@@ -1,0 +1,110 @@
+"""Expert iteration: the best candidate of each state is imitated, and nothing else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+from agents.environments.game import PLAN
+from agents.records import PolicyRef
+from trainers.grpo.advantages import has_signal
+from trainers.grpo.arms.arm import work
+from trainers.grpo.arms.expert_iteration import best_answer
+from trainers.grpo.arms.kinds import EXPERT_ITERATION, KINDS, WARM_START
+from trainers.grpo.arms.models import as_written
+from trainers.grpo.arms.reinforced import Batch, ReinforcedSteps
+from trainers.grpo.arms.results import Arm
+from trainers.grpo.groups import Group, GroupKey, Member
+from trainers.grpo.learner import NotFinite
+from trainers.grpo.sequences import TokenSequence
+from trainers.job_processes import Told
+from trainers.network import Network
+
+from .tiny_puzzles import LEARNING
+
+WARM = Arm(kind=WARM_START, seed=1)
+
+
+def silent(told: Told) -> None:
+    """Nobody watches."""
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with its warm start."""
+    output = tmp_path_factory.mktemp("arms")
+    work(WARM, output, LEARNING, silent)
+    return output
+
+
+@pytest.fixture
+def training(begun: Path) -> tuple[ReinforcedSteps, Network]:
+    playing = as_written(WARM, begun, LEARNING)
+    kind, policies = KINDS[EXPERT_ITERATION], playing.policies
+    steps = ReinforcedSteps(LEARNING, kind, 1, policies, playing.prompter, playing.sampler)
+    return steps, policies.network
+
+
+def with_signal(batch: Batch) -> list[Group]:
+    found = [group for group in batch.played.groups if has_signal(group.rewards)]
+    assert len(found) > LEARNING.reinforced.minibatch, "several updates"
+    return found
+
+
+def test_what_the_best_candidates_said_becomes_more_probable(
+    training: tuple[ReinforcedSteps, Network],
+) -> None:
+    steps, network = training
+    batch = steps.play(0, 0)
+    best = [best_answer(group) for group in with_signal(batch)]
+    before = sum(logprob(network, *answer) for answer in best)
+    made = steps.learn(batch, 0)
+    assert sum(logprob(network, *answer) for answer in best) > before
+    assert made.samples == batch.played.samples
+    assert made.tokens >= batch.tokens + sum(len(p) + len(a) for p, a in best)
+
+
+def test_the_imitated_candidate_is_the_first_of_the_best() -> None:
+    def member(reward: float, *said: int) -> Member:
+        ids, learned = (7, 8, *said), (False, False, *[True] * len(said))
+        logprobs = (0.0,) * len(ids)
+        return Member("", reward, (TokenSequence(ids, learned, logprobs, 1.0, truncated=False),))
+
+    members = (member(0.1, 1), member(0.9, 2, 3), member(0.9, 4))
+    policy = PolicyRef(name="shared", base="model", version=0)
+    group = Group(GroupKey("puzzle", PLAN, 0, "state"), policy, members)
+    assert best_answer(group) == ((7, 8), (2, 3))
+
+
+def test_a_loss_that_is_no_number_leaves_the_weights_before_the_whole_step(
+    training: tuple[ReinforcedSteps, Network], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps, network = training
+    batch = steps.play(0, 0)
+    with_signal(batch)
+    before = {name: each.detach().clone() for name, each in network.trained()}
+    plain, updates = Network.learned_logits, 0
+
+    def second_is_nan(self: Network, ids: torch.Tensor, learned: torch.Tensor) -> torch.Tensor:
+        nonlocal updates
+        updates += 1
+        return plain(self, ids, learned) * (math.nan if updates == 2 else 1)
+
+    monkeypatch.setattr(Network, "learned_logits", second_is_nan)
+    with pytest.raises(NotFinite, match="the loss is nan at version 0, minibatch 2 of "):
+        steps.learn(batch, 0)
+    assert updates == 2
+    assert all(torch.equal(each, before[name]) for name, each in network.trained())
+
+
+def logprob(network: Network, prompt: Sequence[int], answer: Sequence[int]) -> float:
+    """Of an answer, in nats."""
+    ids = torch.tensor([[*prompt, *answer]])
+    learned = torch.tensor([[False] * (len(prompt) - 1) + [True] * len(answer)])
+    with torch.no_grad():
+        logprobs = network.learned_logits(ids, learned).log_softmax(-1)
+    return float(logprobs.gather(1, torch.tensor(answer)[:, None]).sum())

@@ -1,0 +1,49 @@
+"""Expert iteration (Anthony et al. 2017, arXiv:1705.08439) with the best of K candidates as the
+expert, also called best-of-K imitation: what the search carried out is made more probable, and how
+much better it was, or how bad the others were, plays no part."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+from trainers.grpo.arms.supervised import Answer, imitate
+from trainers.grpo.groups import Group
+from trainers.grpo.learner import NotFinite
+from trainers.grpo.policies import Policies
+from trainers.grpo.stream import StepBatch
+
+
+def imitate_best(policies: Policies, batch: StepBatch) -> tuple[int, dict[str, float]]:
+    """Updates by the best candidate of each group, of as many groups as one of GRPO; the tokens
+    that went through the model, and curves.
+
+    Raises `NotFinite`, with weights and moments as they were, for a loss or a gradient that is no
+    number.
+    """
+    settings, before = policies.settings, policies.copied()
+    answers = [best_answer(group) for group in batch.groups]
+    size = settings.minibatch or len(answers)
+    parts = [answers[at : at + size] for at in range(0, len(answers), size)]
+    try:
+        made = [
+            imitate(
+                policies,
+                part,
+                settings.learning_rate,
+                f"version {batch.version}, minibatch {number} of {len(parts)}",
+            )
+            for number, part in enumerate(parts, 1)
+        ]
+    except NotFinite:
+        policies.restore(before)
+        raise
+    return sum(each.tokens for each in made), {"loss": fmean(each.loss for each in made)}
+
+
+def best_answer(group: Group) -> Answer:
+    """The prompt of a group of single completions, and the candidate of it that was carried out:
+    the first of the best."""
+    best = max(group.members, key=lambda member: member.reward)
+    (sequence,) = best.sequences
+    begin = sequence.learned.index(True)
+    return sequence.ids[:begin], sequence.ids[begin:]
