@@ -23,7 +23,9 @@ from bench.glpft.evaluation import served_by
 from bench.glpft.plan import APART, HELD_OUT, Cell, Plan, read_results, split_of, training_folder
 from bench.results import Result
 from bench.statistics import Interval, bootstrap_difference, mean_share
+from bench.tools.baselines import best_of, name_of, solved_by_players
 from bench.tools.classes import class_of
+from bench.tools.worlds import instance_of
 from trainers.glpft.facts import StageFacts
 from trainers.glpft.report import REPORT, Report
 
@@ -82,6 +84,9 @@ class SizeFigures:
     """Tokens of each cell."""
     methods: tuple[MethodFigures, ...]
     differences: tuple[Difference, ...]
+    baselines: dict[str, dict[str, float]]
+    """Player that never reads its instruction → share by split, and of the three held-out ones
+    together: the best that is given the oracle's calls, and the best of the others."""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -89,7 +94,8 @@ class SizeFigures:
 
 def figures_of(plan: Plan) -> tuple[SizeFigures, ...]:
     """Of all cells, which are finished."""
-    return tuple(_size(plan, size) for size in plan.sizes)
+    baselines = _baselines(plan)
+    return tuple(_size(plan, size, baselines) for size in plan.sizes)
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,20 @@ class _Played:
     by_seed: tuple[dict[str, Result], ...]
 
 
-def _size(plan: Plan, size: str) -> SizeFigures:
+def _baselines(plan: Plan) -> dict[str, dict[str, float]]:
+    asked = {item.id: instance_of(item) for item in plan.items}
+    groups = _groups(plan)
+    solved = {
+        name: solved_by_players(asked[item] for item in items) for name, items in groups.items()
+    }
+    best = [best_of(solved[ALL], given=given) for given in (True, False)]
+    return {
+        name_of(player): {name: solved[name][player] / len(items) for name, items in groups.items()}
+        for player in best
+    }
+
+
+def _size(plan: Plan, size: str, baselines: dict[str, dict[str, float]]) -> SizeFigures:
     groups = _groups(plan)
     _require_alike(plan, size)
     played = {
@@ -123,6 +142,7 @@ def _size(plan: Plan, size: str) -> SizeFigures:
         budget=plan.sizes[size].tokens,
         methods=tuple(each.facts for each in played.values()),
         differences=tuple(differences),
+        baselines=baselines,
     )
 
 

@@ -39,7 +39,8 @@ def about(plan: Plan) -> str:
         "instructions, all seeds' results of one drawn together (Wilson's over instructions where "
         "all came out alike): how far another seed may be is said by the seeds' range alone. A "
         "team's caller is held by a grammar to the offered tools and the types of their arguments, "
-        "as in every run of umi; a single model writes freely."
+        "as in every run of umi; a single model writes freely. By hand: who never reads an "
+        "instruction; with the oracle's calls, an upper bound, there is only an answer to give."
     )
 
 
@@ -64,10 +65,15 @@ def tables(size: SizeFigures) -> dict[str, Table]:
 
 
 def solved(size: SizeFigures) -> Table:
-    """The table of the claim."""
+    """The table of the claim; below the methods who never reads an instruction."""
     head = ["method", "models", "parameters", "tokens", "seeds", "solved", "95 %", "seeds' range",
             "calls"]  # fmt: skip
-    return head, [_solved(each) for each in size.methods]
+    blank = ["–"] * 4
+    by_hand = [
+        [f"by hand: {player}", *blank, say.share(shares[ALL]), *blank[1:]]
+        for player, shares in size.baselines.items()
+    ]
+    return head, [*map(_solved, size.methods), *by_hand]
 
 
 def splits(size: SizeFigures) -> Table:
@@ -77,8 +83,14 @@ def splits(size: SizeFigures) -> Table:
     return (
         ["method", *(f"{SHORT[name]} ({first[name].instructions:,})" for name in names)],
         [
-            [each.method, *(_share(each.solved[name].mean) for name in names)]
-            for each in size.methods
+            *(
+                [each.method, *(_share(each.solved[name].mean) for name in names)]
+                for each in size.methods
+            ),
+            *(
+                [f"by hand: {player}", *(say.share(shares[name]) for name in names)]
+                for player, shares in size.baselines.items()
+            ),
         ],
     )
 

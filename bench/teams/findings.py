@@ -1,5 +1,5 @@
 """What the benches of teams find beside right and wrong: pass@k, success by policy version, players
-by hand.
+by hand. These are told of every other benchmark whose manifest knows such players.
 
 An estimate over instances that were played once has Wilson's interval. Where an instance was played
 several times its attempts are not independent, so instances are drawn, each with all its attempts
@@ -31,8 +31,9 @@ _NAMES = ("game", "dataset")
 def findings_of(
     manifest: Manifest, arms: Sequence[ArmRuns], entries: Sequence[UsageEntry]
 ) -> dict[str, Any]:
-    """For the results of a report, under the benchmark's name; nothing of one without teams."""
-    if manifest.benchmark not in BENCHMARKS:
+    """For the results of a report, under the benchmark's name; nothing of one that has neither
+    teams nor players by hand."""
+    if manifest.benchmark not in BENCHMARKS and "baselines" not in manifest.reference:
         return {}
     instance_of = instances_of(manifest)
     attempts = _attempts_of(manifest)

@@ -25,6 +25,12 @@ _BY_HAND = {
     "word_problems": "one answer, by simple rules of reading",
 }
 """What the players of a game do."""
+_BLIND = {
+    "worlds": "none reads its instruction. Those that are given the oracle's calls have only to "
+    "answer, which is an upper bound: most of an instruction is in its calls. 'Done.' then solves "
+    "those that ask for no fact. Of those that make their own calls the best is told"
+}
+"""What the players of another benchmark do."""
 _TOOL = f"; {TOOL_ALONE}: the tool agent alone, which makes the same calls in every turn"
 
 
@@ -33,6 +39,8 @@ def caption(facts: Facts) -> str:
     match facts.manifest.reference:
         case {"game": str(game), "baselines": dict(solved)} if solved and game in _BY_HAND:
             return f"{_CAPTION} By hand: {_BY_HAND[game]}{_TOOL if TOOL_ALONE in solved else ''}."
+        case {"baselines": dict()} if facts.manifest.benchmark in _BLIND:
+            return f"{_CAPTION} By hand: {_BLIND[facts.manifest.benchmark]}."
         case _:
             return _CAPTION
 

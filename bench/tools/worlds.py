@@ -18,7 +18,7 @@ from agents.environments.api_worlds import (
     instances,
     rebuild,
 )
-from agents.records import Outcome, Step, ToolCall, Trajectory
+from agents.records import JsonObject, Outcome, Step, ToolCall, Trajectory
 from agents.roles.umi.backbone import read_step
 from agents.roles.umi.output import Unreadable, read_action, read_plan
 from agents.roles.umi.transcript import CALLING, calls_of
@@ -26,6 +26,7 @@ from bench.datasets import Dataset, Item, Request
 from bench.errors import OutputError, UsageError
 from bench.judgement import Judgement, Question
 from bench.taxonomy import CALLED, Class
+from bench.tools.baselines import baselines_of
 
 MIXED = "held_out"
 DEFAULT_SAMPLES = 200
@@ -40,19 +41,24 @@ def load(request: Request) -> Dataset:
     """Instances, the same for the same split, number and seed. Raises UsageError."""
     if request.data is not None:
         raise UsageError("--data is of no use here: worlds are generated, not read")
-    items = items_in_turn(splits_of(request.split), samples_of(request), request.seed)
+    chosen = in_turn(splits_of(request.split), samples_of(request), request.seed)
+    items = tuple(map(_item, chosen))
     source = f"generated from seed {request.seed}"
-    return Dataset("worlds", request.split, items, len(items), source)
+    reference: JsonObject = {"instances": len(chosen), "baselines": baselines_of(chosen)}
+    return Dataset("worlds", request.split, items, len(items), source, reference)
 
 
-def items_in_turn(splits: Sequence[Split], samples: int, seed: int) -> tuple[Item, ...]:
+def in_turn(splits: Sequence[Split], samples: int, seed: int) -> tuple[Instance, ...]:
     """So many instances of these splits in equal parts, taken in turn, so that a run which stops
     early has seen every split alike."""
     shares = [samples // len(splits) + (at < samples % len(splits)) for at in range(len(splits))]
     groups = [instances(split, seed, share) for split, share in zip(splits, shares, strict=True)]
-    return tuple(
-        _item(group[at]) for at in range(max(shares)) for group in groups if at < len(group)
-    )
+    return tuple(group[at] for at in range(max(shares)) for group in groups if at < len(group))
+
+
+def items_in_turn(splits: Sequence[Split], samples: int, seed: int) -> tuple[Item, ...]:
+    """`in_turn` as questions."""
+    return tuple(map(_item, in_turn(splits, samples, seed)))
 
 
 def samples_of(request: Request) -> int:
@@ -92,7 +98,7 @@ class WorldsJudge:
     is not on offer)."""
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
-        instance = _instance_of(question)
+        instance = instance_of(question)
         calls = calls_of(trajectory.steps)
         answer = trajectory.answer if trajectory.outcome is Outcome.ANSWERED else None
         ended = trajectory.outcome in (Outcome.ANSWERED, Outcome.GAVE_UP)
@@ -112,7 +118,8 @@ class WorldsJudge:
         )
 
 
-def _instance_of(question: Question) -> Instance:
+def instance_of(question: Question) -> Instance:
+    """The instance that was asked. Raises OutputError for a damaged item."""
     match question.about.get("task"):
         case {"instance": dict(recipe)}:
             return rebuild(recipe)

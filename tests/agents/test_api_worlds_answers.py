@@ -1,8 +1,10 @@
-"""Answers to instructions that name all that could be chosen: only what won may be said."""
+"""What an answer may say beside what was asked for, and what it may not: of all that an instruction
+lets one choose from only what won, of all that was read only what was asked for."""
 
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Iterator
 
@@ -12,7 +14,7 @@ from agents.environments.api_worlds import INTENTS, Instance, UnfitRecipe
 from agents.environments.api_worlds.instance import Recipe, build
 from agents.environments.api_worlds.intents import SINGLE
 from agents.environments.api_worlds.names import ACCOUNTS, CITIES, CURRENCIES, POOLS
-from agents.environments.api_worlds.verification import says
+from agents.environments.api_worlds.verification import AnswerGoal, check_answer, says
 
 CHOICES = {
     "bank.richer": "|".join(ACCOUNTS),
@@ -120,3 +122,103 @@ def test_no_instruction_names_its_answer_beside_another_that_is_not_known_to_hav
                     with_choice.add(intent.name)
                     assert others <= {*oracle.wrong}, (instruction, oracle)
     assert with_choice == {*CHOICES}
+
+
+WORDIER = (
+    ("weather.high", "On {day} it will get as warm as {high} degrees in {city}."),
+    ("weather.sky", "Expect {sky} weather in {city} on {day}. Have a nice trip!"),
+    ("weather.sunset", "In {city} the sun goes down at {sunset} that day."),
+    ("contacts.phone", "You can reach {name} at {phone}."),
+    ("library.pages", "{title}, which you asked about, has {pages} pages."),
+    ("shop.stock", "The shop has {stock} of the {product}."),
+    ("hotels.price", "{hotel} charges {price} dollars for each night."),
+    ("parcels.arrives", "Your parcel {parcel} will reach you on {arrives}."),
+    ("cinema.minutes", "{movie} runs for {minutes} minutes."),
+)
+"""Honest answers with more than the fact: what the instruction says, and words of one's own."""
+BESIDE = (
+    ("weather.high", "In {city} it gets as warm as {high} degrees, and {low} at night."),
+    ("weather.sky", "It will be {sky} with up to {high} degrees."),
+    ("weather.sunset", "The sun rises at {sunrise} and sets at {sunset}."),
+    ("contacts.phone", "{name}: {phone}, {city}."),
+    ("library.pages", "It is by {author} and has {pages} pages."),
+    ("shop.stock", "There are {stock} of it, for {price} dollars each."),
+    ("hotels.price", "{price} dollars for one of {rooms} rooms."),
+    ("parcels.arrives", "It is in {city} and arrives on {arrives}."),
+    ("cinema.minutes", "It is a {genre} of {minutes} minutes."),
+)
+"""The fact beside what was read with it, and not asked for."""
+
+
+def known_of(instance: Instance) -> dict[str, str] | None:
+    """Arguments and observation of an instance of one call, or `None` where values that should be
+    told apart are alike, or the tool has failed."""
+    if instance.oracle.answer is None:
+        return None
+    [step] = instance.oracle.steps
+    read = {name: str(value) for name, value in json.loads(step.observation).items()}
+    known = {name: str(value) for name, value in (step.call.arguments or {}).items()} | read
+    return known if len({*known.values()}) == len(known) else None
+
+
+@pytest.mark.parametrize(("intent", "sentence"), WORDIER)
+def test_a_wordier_answer_that_says_what_was_asked_is_right(intent: str, sentence: str) -> None:
+    told = [(one, known) for one in instances_of(intent) if (known := known_of(one))]
+    assert told
+    for instance, known in told:
+        verdict = instance.verify(sentence.format(**known), instance.oracle.calls)
+        assert verdict.solved, (instance.instruction, sentence.format(**known), verdict)
+
+
+@pytest.mark.parametrize(("intent", "sentence"), BESIDE)
+def test_an_answer_that_says_what_was_read_beside_the_fact_fails(
+    intent: str, sentence: str
+) -> None:
+    told = [(one, known) for one in instances_of(intent) if (known := known_of(one))]
+    assert told
+    for instance, known in told:
+        verdict = instance.verify(sentence.format(**known), instance.oracle.calls)
+        assert "which is not asked for" in verdict.reason, (instance.instruction, known)
+
+
+@pytest.mark.parametrize("intent", ["weather.high", "currency.rate", "flights.book", "tasks.add"])
+def test_an_answer_that_pastes_what_a_tool_said_fails_whatever_was_asked(intent: str) -> None:
+    pasted = 0
+    for instance in instances_of(intent):
+        if instance.oracle.answer is None:
+            continue
+        observation = instance.oracle.steps[-1].observation
+        as_python = str(json.loads(observation))
+        inside_of_json = json.dumps({"result": observation})
+        for form in (observation, as_python, inside_of_json, f"Here it is: `{observation[1:-1]}`."):
+            verdict = instance.verify(f"{instance.oracle.answer} {form}", instance.oracle.calls)
+            assert "pastes what a tool said" in verdict.reason, form
+            pasted += 1
+    assert pasted
+
+
+def test_a_change_may_be_told_with_what_it_brought() -> None:
+    told = 0
+    for instance in instances_of("library.borrow_shortest"):
+        if instance.oracle.answer is not None:
+            done = json.loads(instance.oracle.steps[-1].observation)
+            answer = f"I borrowed {done['borrowed']} for you; bring it back by {done['due']}."
+            assert instance.verify(answer, instance.oracle.calls).solved
+            told += 1
+    assert told
+
+
+@pytest.mark.parametrize("minus", ["-", "\N{MINUS SIGN}", "minus "])
+def test_a_number_s_sign_is_a_part_of_it(minus: str) -> None:
+    for instance in instances_of("weather.high"):
+        for high in instance.oracle.facts:
+            assert instance.verify(f"{high} degrees", instance.oracle.calls).solved
+            verdict = instance.verify(f"{minus}{high} degrees", instance.oracle.calls)
+            assert f"does not say {high}" in verdict.reason or high == "0"
+
+
+def test_a_number_below_zero_is_said_by_sign_or_in_words() -> None:
+    goal = AnswerGoal(("-3",), (), frozenset(), frozenset(), frozenset())
+    for said in ("-3 degrees", "\N{MINUS SIGN}3 degrees", "It will be minus 3."):
+        assert check_answer(said, goal).solved
+    assert not check_answer("3 degrees", goal).solved

@@ -233,6 +233,9 @@ def test_the_table_is_means_over_seeds_with_paired_differences(tmp_path: Path) -
     assert "| single | 14.3 % (0.0 – 42.9) | 50.0 % (0.0 – 100.0) |" in text
     # None in 7, none in 2: what so few leave open is Wilson's.
     assert "| glpft | 0.0 % (0.0 – 35.4) | 0.0 % (0.0 – 65.8) |" in text
+    # Who never reads an instruction stands below the methods, and has no seeds.
+    assert "| by hand: the oracle's calls; " in text
+    assert 0 < next(iter(size.baselines.values()))[ALL] < 1
     page = (plan.output / "report.html").read_text()
     assert "glpft − single: +28.6 [" in page
     assert "src=" not in page

@@ -26,15 +26,16 @@ from agents.environments.api_worlds.intent import (
     say,
 )
 from agents.environments.api_worlds.intents import INTENTS
-from agents.environments.api_worlds.observations import leaves, parsed
+from agents.environments.api_worlds.observations import keys, leaves, parsed
 from agents.environments.api_worlds.splits import Split, split_of
 from agents.environments.api_worlds.verification import (
     AnswerGoal,
     Verdict,
-    belonging,
+    beside_rows,
     check_answer,
     check_world,
     is_name,
+    rows_of,
 )
 from agents.environments.api_worlds.world import World
 from agents.records import JsonObject, Record, Task, ToolCall, ToolSpec
@@ -121,17 +122,26 @@ class Instance:
     @cached_property
     def goal(self) -> AnswerGoal:
         """What an answer has to say."""
-        observed = [parsed(step.observation) for step in self.oracle.steps]
-        values = [v for step in self.oracle.steps for v in (step.call.arguments or {}).values()]
-        chosen = {*self.oracle.facts, *(str(value) for value in values if is_name(value))}
-        near = set(belonging(observed, chosen))
-        allowed = [self.instruction, *(str(value) for value in values), *near]
+        steps, facts = self.oracle.steps, self.oracle.facts
+        observed = [parsed(step.observation) for step in steps]
+        values = [v for step in steps for v in (step.call.arguments or {}).values()]
+        chosen = {*facts, *(str(value) for value in values if is_name(value))}
+        # Where nothing is asked for, nothing is said beside it.
+        done = [
+            each
+            for step, each in zip(steps, observed, strict=True)
+            if not facts or APIS[step.call.name].changes or "error" in each
+        ]
+        near = {*rows_of(observed, chosen), *beside_rows(done)}
+        said = [self.instruction, self.oracle.answer or ""]
+        allowed = [*said, *(str(value) for value in values), *near]
         seen = {value for value in leaves(observed) if isinstance(value, str)}
         return AnswerGoal(
-            facts=self.oracle.facts,
+            facts=facts,
             allowed=tuple(allowed),
             rivals=frozenset(seen.difference(allowed)),
             wrong=frozenset(self.oracle.wrong),
+            keys=frozenset(keys(observed)),
         )
 
     def verify(
@@ -140,14 +150,20 @@ class Instance:
         """Whether a run solved the instruction: `answer` is `None` for a run that gave up, `calls`
         are all that it made, `world` is what they left behind (made from the calls when not
         given)."""
+        made = self.verify_calls(calls, world)
+        return self.verify_answer(answer, calls) if made.solved else made
+
+    def verify_calls(self, calls: Sequence[ToolCall], world: World | None = None) -> Verdict:
+        """Whether a run's calls left the world as the instruction wants it."""
         if len(calls) > MAX_CALLS:
             return Verdict(f"{len(calls)} calls, at most {MAX_CALLS} are allowed")
         after = world or World.after(self.recipe.world, calls, self.recipe.tools)
         right = World.after(self.recipe.world, self.oracle.calls, self.recipe.tools)
         domains = after.used_domains | right.used_domains
-        changed = check_world(right.snapshot(domains), after.snapshot(domains))
-        if not changed.solved:
-            return changed
+        return check_world(right.snapshot(domains), after.snapshot(domains))
+
+    def verify_answer(self, answer: str | None, calls: Sequence[ToolCall]) -> Verdict:
+        """Whether a run that made these calls, which did what they should, ended as it should."""
         if answer is None and self.oracle.answer is not None:
             return Verdict("gave up, but there is a way")
         if answer is not None and self.oracle.answer is None:

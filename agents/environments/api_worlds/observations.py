@@ -23,3 +23,12 @@ def leaves(value: Any) -> Iterator[str | int]:
             yield from leaves(each)
     elif isinstance(value, str | int):
         yield value
+
+
+def keys(value: Any) -> Iterator[str]:
+    """The keys of every object in a parsed observation."""
+    if isinstance(value, dict):
+        yield from value
+    for each in value.values() if isinstance(value, dict) else value:
+        if isinstance(each, dict | list):
+            yield from keys(each)

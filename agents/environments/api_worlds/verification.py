@@ -4,10 +4,13 @@ answer, never by comparison with the oracle's text.
 * The world must be as the instruction wants it: whatever was asked is there, and nothing else has
   changed. A second booking fails as a missing one does; an order that was cancelled again does no
   harm.
-* The answer must contain each fact. Every number, time or id in it must be a fact, stand in the
-  instruction, or belong to what was chosen; and it must name nothing else of the kind that was
-  asked for, nor what lost where the instruction names all that could be chosen. So an answer that
-  lists everything fails.
+* The answer must contain each fact, in whatever words. Beside it may stand what the instruction
+  says, what tools were called with, what was chosen among several and all that is known of it, what
+  a change has brought with it, and what the oracle itself says. Whatever else was read but not
+  asked for fails (the low of a day beside its high), and so does any other number, time or id, any
+  other name of the kind that was asked for, and what lost where the instruction names all that
+  could be chosen. So an answer that lists everything fails.
+* An answer is said and not pasted: one with a tool's JSON in it fails, whatever was asked.
 * Giving up is right where the oracle finds that there is no way, and only there; but unless a
   tool is missing, something must have been tried.
 """
@@ -48,6 +51,8 @@ class AnswerGoal:
     wrong: frozenset[str]
     """Values that could have been chosen and were not: an answer that says one fails, whatever is
     allowed, and whatever it says of it."""
+    keys: frozenset[str]
+    """Of the objects that were observed."""
 
 
 _NUMBER = re.compile(
@@ -55,9 +60,12 @@ _NUMBER = re.compile(
     \d{3}-\d{4}                     # a phone number
     | \d{1,2}:\d{2}                 # a time
     | (?<![A-Za-z])[A-Za-z]{1,3}\d+ # an id
-    | \d[\d,]*(?:\.\d+)?            # a number
+    | (?:(?<![\w.:-])-)?\d[\d,]*(?:\.\d+)?  # a number, with its sign
     """
 )
+_MINUS = re.compile(r"(?i)\N{MINUS SIGN}|\bminus\s+(?=\d)")
+_KEY = re.compile(r"""(?P<quote>\\?["'])(?P<key>[^"'\\]{1,64})(?P=quote)\s*:""")
+"""As JSON writes it, also inside of a string, or as Python does."""
 _WORDS = re.compile(r"[a-z]+")
 _SPELLED = {word: str(value) for value, word in enumerate(NUMBER_WORDS)}
 
@@ -66,6 +74,9 @@ def check_answer(text: str, goal: AnswerGoal) -> Verdict:
     """Compare an answer with what it has to say."""
     if not text.strip():
         return Verdict("the answer is empty")
+    for found in _KEY.finditer(text):
+        if found["key"] in goal.keys:
+            return Verdict(f"the answer pastes what a tool said: {found[0]}")
     numbers = numbers_in(text)
     words = _WORDS.findall(text.lower())
     spelled = frozenset(_SPELLED[word] for word in words if word in _SPELLED)
@@ -97,7 +108,8 @@ def check_world(expected: Mapping[str, str], actual: Mapping[str, str]) -> Verdi
 
 def numbers_in(text: str) -> frozenset[str]:
     """Numbers, times and ids of a text, each in one spelling (`1,200.0` is `1200`)."""
-    return frozenset(_normal(found[0]) for found in _NUMBER.finditer(text))
+    signed = _MINUS.sub("-", text)
+    return frozenset(_normal(found[0]) for found in _NUMBER.finditer(signed))
 
 
 def says(text: str, name: str) -> bool:
@@ -112,15 +124,24 @@ def says(text: str, name: str) -> bool:
     return False
 
 
-def belonging(observations: Iterable[Any], chosen: Collection[str]) -> Iterable[str]:
-    """Values of parsed observations that belong to what was chosen: the fields beside the rows,
-    and the rows with a chosen name, or with a chosen number or day that no other row has."""
-    rows: list[list[str]] = []
+def beside_rows(observations: Iterable[Any]) -> Iterable[str]:
+    """Values of parsed observations that stand in no list."""
     for field in (field for observation in observations for field in observation.values()):
         if isinstance(field, str | int):
             yield str(field)
-        elif isinstance(field, list):
-            rows += [[str(v) for v in row.values()] for row in field if isinstance(row, dict)]
+
+
+def rows_of(observations: Iterable[Any], chosen: Collection[str]) -> Iterable[str]:
+    """Values of the rows in parsed observations that have a chosen name, or a chosen number or day
+    that no other row has."""
+    rows = [
+        [str(value) for value in row.values()]
+        for observation in observations
+        for field in observation.values()
+        if isinstance(field, list)
+        for row in field
+        if isinstance(row, dict)
+    ]
     among_rows = Counter(value for row in rows for value in set(row))
     for row in rows:
         if any(value in chosen and (is_name(value) or among_rows[value] == 1) for value in row):
@@ -146,7 +167,7 @@ def _is_number(fact: str) -> bool:
 def _normal(number: str) -> str:
     if ":" in number:
         return number.removeprefix("0")
-    if number[0].isdigit():
+    if number[-1].isdigit() and not number[0].isalpha():
         plain = number.replace(",", "")
         return plain.rstrip("0").rstrip(".") if "." in plain else plain
     return number.upper()

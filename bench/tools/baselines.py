@@ -1,0 +1,112 @@
+"""What players solve of the same instances that never read the instruction.
+
+Some are given the oracle's calls, carried out, and have only to answer. That is an upper bound of
+what answering blindly is worth: most of an instruction is in those calls. The others make the calls
+that can be made without knowing anything, or none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from agents.environments.api_worlds import APIS, MAX_CALLS, Instance
+from agents.environments.api_worlds.observations import leaves, parsed
+from agents.records import JsonObject, ToolCall
+
+Observations = Sequence[str]
+Answer = Callable[[str, Observations], str | None]
+"""From the instruction, which it may repeat, and the observations; `None`: it gives up."""
+Caller = Callable[[Instance], tuple[Sequence[ToolCall], Observations]]
+"""The calls that were made, and what was observed."""
+
+DONE = "Done."
+GIVEN = "the oracle's calls"
+"""Of the callers the one that knows the instruction."""
+
+
+def _given(instance: Instance) -> tuple[Sequence[ToolCall], Observations]:
+    return instance.oracle.calls, [step.observation for step in instance.oracle.steps]
+
+
+def _none(instance: Instance) -> tuple[Sequence[ToolCall], Observations]:
+    return (), ()
+
+
+def _without_arguments(instance: Instance) -> tuple[Sequence[ToolCall], Observations]:
+    reading = [name for name in instance.recipe.tools if not APIS[name].changes][:MAX_CALLS]
+    world = instance.world()
+    calls = [ToolCall(id=name, name=name, arguments={}) for name in reading]
+    return calls, [world.call(name, {}) for name in reading]
+
+
+def _values(observations: Iterable[str]) -> Iterator[str]:
+    for observation in observations:
+        yield from map(str, leaves(parsed(observation)))
+
+
+def _first_or_none(seen: Observations) -> str | None:
+    failed = not seen or "error" in parsed(seen[-1])
+    return None if failed else next(_values(seen[-1:]), DONE)
+
+
+CALLERS: dict[str, Caller] = {
+    GIVEN: _given,
+    "no call": _none,
+    "each reading tool without arguments": _without_arguments,
+}
+ANSWERS: dict[str, Answer] = {
+    "'Done.'": lambda instruction, seen: DONE,
+    "the instruction": lambda instruction, seen: instruction,
+    "the last observation": lambda instruction, seen: seen[-1] if seen else DONE,
+    "all observations": lambda instruction, seen: " ".join(seen) or DONE,
+    "the last values": lambda instruction, seen: ", ".join(_values(seen[-1:])) or DONE,
+    "all values": lambda instruction, seen: ", ".join(_values(seen)) or DONE,
+    "the first of the last values": lambda instruction, seen: next(_values(seen[-1:]), DONE),
+    "the last value": lambda instruction, seen: [DONE, *_values(seen[-1:])][-1],
+    "gives up": lambda instruction, seen: None,
+    "gives up after an error, else the first of the last values": (
+        lambda instruction, seen: _first_or_none(seen)
+    ),
+}
+
+
+Player = tuple[str, str]
+"""Where its calls come from, and what it says."""
+PLAYERS: tuple[Player, ...] = tuple((caller, says) for caller in CALLERS for says in ANSWERS)
+
+
+def name_of(player: Player) -> str:
+    """As a report has it."""
+    return "; ".join(player)
+
+
+def solved_by_players(instances: Iterable[Instance]) -> dict[Player, int]:
+    """Player → instances solved."""
+    solved: Counter[Player] = Counter(dict.fromkeys(PLAYERS, 0))
+    for instance in instances:
+        solved.update(_solvers(instance))
+    return solved
+
+
+def best_of(solved: Mapping[Player, int], *, given: bool) -> Player:
+    """The player that solves most: of those that are given the oracle's calls, or of the others."""
+    found = [player for player in PLAYERS if (player[0] == GIVEN) == given]
+    return max(found, key=lambda player: solved[player])
+
+
+def baselines_of(instances: Iterable[Instance]) -> JsonObject:
+    """Player's name → instances solved: all that are given the oracle's calls, the best first, and
+    the best of the others."""
+    solved = solved_by_players(instances)
+    given = sorted((each for each in PLAYERS if each[0] == GIVEN), key=lambda each: -solved[each])
+    return {name_of(each): solved[each] for each in (*given, best_of(solved, given=False))}
+
+
+def _solvers(instance: Instance) -> Iterator[Player]:
+    for caller, call in CALLERS.items():
+        calls, seen = call(instance)
+        if instance.verify_calls(calls).solved:
+            for says, answer in ANSWERS.items():
+                if instance.verify_answer(answer(instance.instruction, seen), calls).solved:
+                    yield caller, says

@@ -1,0 +1,96 @@
+"""What players solve in the simulated worlds that never read the instruction."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+
+import pytest
+
+import workers
+from agents.environments.api_worlds import HELD_OUT, Instance, Split, instances
+from bench.datasets import Request
+from bench.tools.baselines import ANSWERS, GIVEN, Player, best_of, solved_by_players
+from tests.bench.tool_client import manifest, measured, oracle_client
+
+COUNT = 400
+PASTES = ("the last observation", "all observations")
+CLAIMED = (Split.UNSEEN_WORLDS, Split.UNSEEN_WORDINGS, Split.UNSEEN_COMBINATIONS)
+"""Of unseen APIs the shipped team knows nothing: there it is no better than who gives up."""
+
+
+@functools.cache
+def sample(split: Split) -> list[Instance]:
+    return instances(split, 900, COUNT)
+
+
+@functools.cache
+def solved(split: Split) -> dict[Player, int]:
+    return solved_by_players(sample(split))
+
+
+def share(split: Split, player: Player) -> float:
+    return solved(split)[player] / COUNT
+
+
+def best(*, given: bool) -> Player:
+    """By instructions of training."""
+    return best_of(solved(Split.TRAIN), given=given)
+
+
+def trained(split: Split) -> float:
+    """What the shipped team solves of the same instructions."""
+    card = Path(workers.__path__[0]) / "micro_models" / "umi" / "solved.json"
+    outcomes = json.loads(card.read_text())[split]["outcomes"]
+    return outcomes[:COUNT].count("1") / COUNT
+
+
+def asking_nothing(split: Split) -> float:
+    """The share of instructions that can be done and ask for no fact."""
+    asked = [one.oracle for one in sample(split)]
+    return sum(one.answer is not None and not one.facts for one in asked) / COUNT
+
+
+@pytest.mark.parametrize("split", CLAIMED)
+def test_the_best_player_that_never_reads_is_far_below_the_trained_team(split: Split) -> None:
+    blind = share(split, best(given=False))
+    assert blind < 0.15
+    assert trained(split) - blind > 0.6
+
+
+@pytest.mark.parametrize("split", HELD_OUT)
+def test_an_observation_that_is_pasted_solves_nothing_even_after_the_oracle_s_calls(
+    split: Split,
+) -> None:
+    assert [share(split, (GIVEN, says)) for says in PASTES] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("split", HELD_OUT)
+def test_who_lists_all_values_solves_hardly_more_than_what_asks_for_no_fact(split: Split) -> None:
+    """There is more to find where nothing else was observed than what was asked for."""
+    assert share(split, (GIVEN, "all values")) < asking_nothing(split) + 0.1
+
+
+@pytest.mark.parametrize("split", HELD_OUT)
+def test_even_after_the_oracle_s_calls_the_best_blind_answer_fails_often(split: Split) -> None:
+    assert share(split, best(given=True)) < 0.85
+
+
+@pytest.mark.parametrize("split", HELD_OUT)
+def test_nothing_said_of_no_observation_solves_just_what_asks_for_no_fact(split: Split) -> None:
+    assert share(split, (GIVEN, "'Done.'")) == asking_nothing(split) < 0.36
+    assert share(split, (GIVEN, "the instruction")) == asking_nothing(split)
+
+
+def test_their_figures_stand_beside_the_team_s_in_every_form_of_the_report(tmp_path: Path) -> None:
+    made = manifest("worlds", "umi", Request("unseen_worlds", 12, seed=7))
+    facts = measured(tmp_path / "out", made, oracle_client("unseen_worlds", 12))
+    found = facts.results["worlds"]["baselines"]
+    assert found["the oracle's calls; all observations"]["estimate"] == 0.0
+    assert len(found) == len(ANSWERS) + 1
+    assert {one["n"] for one in found.values()} == {12}
+    for form in ("report.md", "report.html"):
+        told = (tmp_path / "out" / form).read_text()
+        assert "by hand: the oracle" in told
+        assert "none reads its instruction" in told
