@@ -16,6 +16,7 @@ from typing import Any
 
 from agents.records import JsonObject
 from bench.datasets import Dataset, Item, Request, sample
+from bench.datasets.constants import best_constant
 from bench.datasets.parquet_rows import read_rows
 from bench.errors import DataError, UsageError
 from trainers.data.json_files import Limits, read_lines
@@ -49,7 +50,9 @@ def load(request: Request) -> Dataset:
     path = find(request.split, request.data)
     items = read(path, request.split)
     chosen = sample(items, request.samples, request.seed)
-    return Dataset("gsm8k", request.split, chosen, len(items), f"{path.parent.name}/{path.name}")
+    source = f"{path.parent.name}/{path.name}"
+    reference = best_constant([item.gold for item in chosen])
+    return Dataset("gsm8k", request.split, chosen, len(items), source, reference)
 
 
 def find(split: str, data: Path | None) -> Path:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from agents.environments.word_problems import HELD_OUT, Split, WordProblem, generate
 from bench.datasets import Dataset, Item, Request
+from bench.datasets.constants import best_constant
 from bench.errors import UsageError
 
 MIXED = "held_out"
@@ -34,7 +35,8 @@ def load(request: Request) -> Dataset:
     # Taken in turn, so that a run which stops early has seen every split alike.
     items = tuple(group[at] for at in range(max(shares)) for group in groups if at < len(group))
     source = f"generated from seed {request.seed}"
-    return Dataset("wordproblems", request.split, items, len(items), source)
+    reference = best_constant([item.gold for item in items])
+    return Dataset("wordproblems", request.split, items, len(items), source, reference)
 
 
 def _item(problem: WordProblem) -> Item:

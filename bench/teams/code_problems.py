@@ -29,6 +29,7 @@ from bench.datasets import (
     livecodebench,
     mbpp,
 )
+from bench.datasets.constants import best_constant
 from bench.errors import DataError
 from bench.teams import CODE
 from bench.teams.choice import (
@@ -40,6 +41,7 @@ from bench.teams.choice import (
     setting_of,
     taken_from,
 )
+from bench.teams.constant_programs import solving_constant
 from trainers.data.json_files import Reading, Skipped
 from workers.judging.problems import key_of
 
@@ -91,6 +93,10 @@ def _loaded(request: Request, readers: Mapping[str, Reader]) -> Dataset:
             "dataset": choice.dataset,
             "attempts": choice.attempts,
             "unsafe_exec": choice.unsafe_exec,
+            # What it says would tell a hidden test.
+            **best_constant(
+                [solving_constant(each) for each in asked], "a program that always says the same"
+            ),
         },
         problems=tuple(asked),
     )

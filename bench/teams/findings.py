@@ -41,7 +41,13 @@ def findings_of(
     found: dict[str, Any] = {
         **{name: manifest.reference[name] for name in _NAMES if name in manifest.reference},
         "versions": {
-            arm.name: _by_version(arm.results, instance_of, played_by, manifest.seed)
+            arm.name: (
+                _by_version(arm.results, instance_of, played_by, manifest.seed)
+                if manifest.benchmark in BENCHMARKS
+                else [
+                    {"policies": "", **success(_attempts(arm.results, instance_of), manifest.seed)}
+                ]
+            )
             for arm in arms
         },
         "baselines": dict(_baselines(manifest)),

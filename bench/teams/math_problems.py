@@ -21,6 +21,7 @@ from agents.environments.math_team import (
     MathQuestion as AskedQuestion,
 )
 from bench.datasets import Dataset, Item, Request, aime, gsm8k, olympiadbench, wordproblems
+from bench.datasets.constants import best_constant
 from bench.datasets.math_questions import MathQuestion
 from bench.errors import DataError
 from bench.teams import MATH
@@ -65,6 +66,7 @@ def load(request: Request) -> Dataset:
             "dataset": choice.dataset,
             "attempts": choice.attempts,
             "unsafe_exec": choice.unsafe_exec,
+            **best_constant([each.answer for each in problems]),
         },
         problems=tuple(problems),
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from bench.puzzles.baselines import TOOL_ALONE
+from bench.teams import BENCHMARKS, PUZZLES
 from trainers.grpo.arms.games.sokoban import MOST_PUSHES
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ _CAPTION = (
     "once or all came out alike, else a bootstrap over instances. pass@k: the unbiased estimate of "
     "Chen et al. 2021 (Evaluating Large Language Models Trained on Code, equation 1)."
 )
+_WILSON = "Intervals: Wilson's."
 _BY_HAND = {
     "plan_path": "single moves without memory, as many as four times the longer side",
     "sokoban": f"at most {MOST_PUSHES} pushes, without memory",
@@ -25,22 +27,25 @@ _BY_HAND = {
     "word_problems": "one answer, by simple rules of reading",
 }
 """What the players of a game do."""
-_BLIND = {
-    "worlds": "none reads its instruction. Those that are given the oracle's calls have only to "
-    "answer, which is an upper bound: most of an instruction is in its calls. 'Done.' then solves "
-    "those that ask for no fact. Of those that make their own calls the best is told"
-}
-"""What the players of another benchmark do."""
+_BLIND = (
+    "none reads its instruction. Those that are given the oracle's calls have only to answer, "
+    "which is an upper bound: most of an instruction is in its calls. 'Done.' then solves those "
+    "that ask for no fact. Of those that make their own calls the best is told"
+)
+"""What the players of the simulated worlds do."""
+_CONSTANT = "the constant that solves most, chosen by these questions' own answers"
 _TOOL = f"; {TOOL_ALONE}: the tool agent alone, which makes the same calls in every turn"
 
 
 def caption(facts: Facts) -> str:
     """What a reader must know of the table."""
-    match facts.manifest.reference:
+    manifest = facts.manifest
+    match manifest.reference:
         case {"game": str(game), "baselines": dict(solved)} if solved and game in _BY_HAND:
             return f"{_CAPTION} By hand: {_BY_HAND[game]}{_TOOL if TOOL_ALONE in solved else ''}."
-        case {"baselines": dict()} if facts.manifest.benchmark in _BLIND:
-            return f"{_CAPTION} By hand: {_BLIND[facts.manifest.benchmark]}."
+        case {"baselines": dict(solved)} if solved and manifest.benchmark != PUZZLES:
+            told = _BLIND if manifest.benchmark == "worlds" else _CONSTANT
+            return f"{_CAPTION if manifest.benchmark in BENCHMARKS else _WILSON} By hand: {told}."
         case _:
             return _CAPTION
 
@@ -73,7 +78,8 @@ def players_section(facts: Facts) -> str:
 def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     for arm, versions in found["versions"].items():
         for one in versions:
-            yield (f"{arm}; {one['policies']}", *_figures(one, f"{one['n']:,}"))
+            player = "; ".join(filter(None, (arm, one["policies"])))
+            yield (player, *_figures(one, f"{one['n']:,}"))
         for k, one in found.get("pass_at_k", {}).get(arm, {}).items():
             yield (f"{arm}, pass@{k}", *_figures(one, f"{one['instances']:,} instances"))
     for name, one in found["baselines"].items():

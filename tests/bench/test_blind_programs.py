@@ -1,62 +1,33 @@
-"""What a program solves that never looks at its input: the best constant, found by search."""
+"""What a program solves that never looks at its input, and what a test is worth that never looks at
+its problem: the best constant of each, found by search."""
 
 from __future__ import annotations
 
 import ast
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 from agents.environments.code import AssertionTest, CodeProblem, ProgramTest
-from bench.datasets import apps_selected, humaneval, mbpp
+from bench.datasets import Request, apps_selected, humaneval, mbpp
 from bench.datasets.gsm8k import VARIABLE
+from bench.datasets.registry import load as load_dataset
+from bench.teams.constant_programs import solving_constant
 
 needs_data = pytest.mark.skipif(
     not os.environ.get(VARIABLE), reason=f"{VARIABLE} does not point to the published data"
 )
-
-
-def wanted(problem: CodeProblem) -> list[str | None]:
-    """What each test, or each assertion of one, wants to be printed or returned; None where that is
-    no constant."""
-    found: list[str | None] = []
-    for test in problem.tests:
-        if isinstance(test, ProgramTest):
-            found.append(test.stdout.strip())
-        elif isinstance(test, AssertionTest):
-            asserts = [
-                node for node in ast.walk(ast.parse(test.source)) if isinstance(node, ast.Assert)
-            ]
-            found += [constant(each.test) for each in asserts] or [None]
-        else:
-            found.append(repr(test.expected))
-    return found
-
-
-def constant(asserted: ast.expr) -> str | None:
-    match asserted:
-        case ast.Compare(ops=[ast.Eq()], comparators=[value]):
-            try:
-                return repr(ast.literal_eval(value))
-            except ValueError:
-                return None
-        case ast.UnaryOp(op=ast.Not()):
-            return "False"
-        case ast.Call():
-            return "True"
-        case _:
-            return None
+Load = Callable[[], Sequence[CodeProblem]]
+HUMANEVAL = pytest.param(lambda: humaneval.load().records, id="humaneval")
+MBPP = pytest.param(lambda: mbpp.load().records, id="mbpp")
+APPS = pytest.param(lambda: apps_selected.load().records, id="apps")
 
 
 def best(problems: Sequence[CodeProblem]) -> tuple[str, float]:
     """The constant that solves most problems, and their share."""
-    solved: Counter[str] = Counter()
-    for problem in problems:
-        values = set(wanted(problem))
-        if len(values) == 1 and (value := values.pop()) is not None:
-            solved[value] += 1
+    solved = Counter(value for one in problems if (value := solving_constant(one)) is not None)
     found = solved.most_common(1)
     return (found[0][0], found[0][1] / len(problems)) if found else ("", 0.0)
 
@@ -71,9 +42,46 @@ def best(problems: Sequence[CodeProblem]) -> tuple[str, float]:
     ],
 )
 def test_the_best_constant_solves_next_to_nothing(
-    load: Callable[[], Sequence[CodeProblem]], constant: str | None, share: float
+    load: Load, constant: str | None, share: float
 ) -> None:
     """As README says beside what programs are measured by."""
     said, solved = best(load())
     assert solved == share
     assert constant is None or said == constant
+
+
+@needs_data
+def test_the_best_constant_stands_in_what_a_bench_of_programs_measures() -> None:
+    request = Request("test", choices={"dataset": "humaneval"})
+    reference = load_dataset("code", request).reference
+    assert reference["instances"] == 164
+    assert reference["baselines"] == {"a program that always says the same": 1}
+
+
+@needs_data
+@pytest.mark.parametrize("load", [HUMANEVAL, MBPP, APPS])
+def test_the_best_test_that_never_looks_at_its_problem_is_rarely_right(load: Load) -> None:
+    """As far as the data set's own tests say what is right: `[]` for `[]`, say."""
+    problems = load()
+    right = Counter(pair for one in problems for pair in {*pairs(one)})
+    assert right.most_common(1)[0][1] / len(problems) < 0.07
+
+
+def pairs(problem: CodeProblem) -> Iterator[tuple[str, str]]:
+    """Inputs and their outputs."""
+    for test in problem.tests:
+        if isinstance(test, ProgramTest):
+            yield test.stdin.strip(), test.stdout.strip()
+        elif isinstance(test, AssertionTest):
+            for node in ast.walk(ast.parse(test.source)):
+                match node:
+                    case ast.Assert(
+                        test=ast.Compare(
+                            left=ast.Call(args=given), ops=[ast.Eq()], comparators=[value]
+                        )
+                    ):
+                        yield ", ".join(map(ast.unparse, given)), ast.unparse(value)
+                    case _:
+                        pass
+        else:
+            yield repr(test.arguments), repr(test.expected)

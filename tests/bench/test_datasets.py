@@ -6,11 +6,14 @@ import gzip
 import json
 import lzma
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from agents.records import JsonObject
 from bench.datasets import Item, Request, sample
+from bench.datasets.constants import best_constant
 from bench.datasets.gsm8k import VARIABLE, gold_of
 from bench.datasets.registry import load, names
 from bench.errors import DataError, UsageError
@@ -222,3 +225,17 @@ def test_word_problems_are_the_same_for_the_same_seed() -> None:
     assert {str(item.about["split"]) for item in dataset.items} == {
         "new_numbers", "unseen_combinations", "unseen_wordings", "unseen_structures",
     }  # fmt: skip
+
+
+def test_the_answer_that_most_questions_have_is_told_beside_what_a_bench_measures() -> None:
+    items = load("wordproblems", Request("held_out", 200, seed=7))
+    [(said, right)] = constants(items.reference)
+    assert said == f"always {Counter(item.gold for item in items.items).most_common(1)[0][0]}"
+    assert 1 < right < 20
+    assert constants(best_constant(["2", None, "1", "2"])) == [("always 2", 2)]
+    assert constants(best_constant([None], "a secret")) == [("a secret", 0)]
+
+
+def constants(reference: JsonObject) -> list[tuple[str, int]]:
+    assert isinstance(reference["baselines"], dict)
+    return [(name, int(str(right))) for name, right in reference["baselines"].items()]

@@ -1,0 +1,51 @@
+"""Which programs that never look at their input solve a programming problem."""
+
+from __future__ import annotations
+
+import ast
+
+from agents.environments.code import AssertionTest, CodeProblem, ProgramTest
+
+
+def solving_constant(problem: CodeProblem) -> str | None:
+    """What a program prints or returns, whatever it is given, that passes all tests; None where no
+    constant does."""
+    values = set(_wanted(problem))
+    return values.pop() if len(values) == 1 else None
+
+
+def _wanted(problem: CodeProblem) -> list[str | None]:
+    """What each test, or each assertion of one, wants to be printed or returned; None where that is
+    no constant."""
+    found: list[str | None] = []
+    for test in problem.tests:
+        if isinstance(test, ProgramTest):
+            found.append(test.stdout.strip())
+        elif isinstance(test, AssertionTest):
+            found += _asserted(test.source)
+        else:
+            found.append(repr(test.expected))
+    return found
+
+
+def _asserted(source: str) -> list[str | None]:
+    try:
+        nodes = list(ast.walk(ast.parse(source)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return [None]
+    return [_constant(node.test) for node in nodes if isinstance(node, ast.Assert)] or [None]
+
+
+def _constant(asserted: ast.expr) -> str | None:
+    match asserted:
+        case ast.Compare(ops=[ast.Eq()], comparators=[value]):
+            try:
+                return repr(ast.literal_eval(value))
+            except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+                return None
+        case ast.UnaryOp(op=ast.Not()):
+            return "False"
+        case ast.Call():
+            return "True"
+        case _:
+            return None
