@@ -7,6 +7,10 @@ from typing import Annotated
 
 import typer
 
+TRIALS = (
+    "own,rate=0.3,compared:rate=3,compared:entropy=0,compared:batch=0.33,whole-runs:batch=0.0625"
+)
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -40,10 +44,11 @@ def grpo(
             help="Comma-separated, own (the game's settings) or factors of its learning rate, its "
             "entropy bonus, its puzzles per version (answers per supervised step), joined by +: "
             "each arm that learns is tried in all these ways on the first seed, and takes the one "
-            "that is best by the validation split. whole-runs: before one tries it in MAS + GRPO "
-            "alone. One alone is taken without trials."
+            "that is best by the validation split. With compared: before it a way is tried only in "
+            "arms that have all seeds, with whole-runs: only in MAS + GRPO. One alone is taken "
+            "without trials."
         ),
-    ] = "own,rate=0.3,rate=3,entropy=0,batch=0.33,whole-runs:batch=0.0625",
+    ] = TRIALS,
     changes: Annotated[
         list[str] | None,
         typer.Option(

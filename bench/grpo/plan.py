@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args
 
 from pydantic import ValidationError
 
@@ -26,7 +27,6 @@ from trainers.grpo.arms.kinds import (
     MAS_GRPO_TOKENS,
     WARM_START,
     ArmName,
-    Kind,
     slug,
 )
 from trainers.grpo.arms.results import Arm
@@ -46,8 +46,10 @@ COMPARED: frozenset[ArmName] = frozenset(
 """Arms that the findings compare: they are trained from every seed."""
 SEEDS_OF_OTHERS = 3
 """Of the other arms that train: the first ones. Their intervals are as wide as that makes them."""
-WHOLE_RUNS = "whole-runs:"
-"""Before a trial of `--trials` that is of the arms whose whole runs compete alone."""
+Scope = Literal["all", "compared", "whole-runs"]
+"""Arms that are tried in a way: all that learn; those of `COMPARED`, whose longer search the others
+are spared; those whose whole runs compete, which have few puzzles to spend, so that small batches
+are for them what makes versions at all."""
 CHANGEABLE = ("reinforced", "supervised", "network")
 """Parts of the settings, by `--set`."""
 
@@ -57,12 +59,17 @@ class Way:
     """In which arms that learn are tried."""
 
     tuning: Tuning
-    whole_runs: bool = False
-    """Whether it is for those alone whose whole runs compete: they have few puzzles to spend, so
-    that small batches are for them what makes versions at all."""
+    scope: Scope = "all"
 
-    def concerns(self, kind: Kind) -> bool:
-        return not self.whole_runs or kind.grouping == "trajectory"
+    def tunings(self, name: ArmName) -> list[Tuning]:
+        """What of it concerns such an arm, if anything does."""
+        kind = KINDS[name]
+        concerned = {
+            "all": True,
+            "compared": name in COMPARED,
+            "whole-runs": kind.grouping == "trajectory",
+        }
+        return [self.tuning.of(kind)] if concerned[self.scope] else []
 
 
 def has_all_seeds(name: ArmName) -> bool:
@@ -95,7 +102,7 @@ class Plan:
             Arm(kind=kind, seed=self.settings.seeds[0], tuning=tuning)
             for kind in self.kinds
             if KINDS[kind].learns
-            for tuning in _tunings_of(KINDS[kind], tried)
+            for tuning in _tunings_of(kind, tried)
         ]
 
     @property
@@ -126,7 +133,7 @@ class Plan:
         def tuning(kind: ArmName) -> Tuning:
             what = KINDS[kind]
             if what.learns:
-                return chosen.get(kind, _tunings_of(what, self.ways)[0])
+                return chosen.get(kind, _tunings_of(kind, self.ways)[0])
             return OWN if what.begins is None else tuning(what.begins)
 
         return [
@@ -138,14 +145,12 @@ class Plan:
 
     def _all_by(self, way: Way) -> list[Arm]:
         """Every arm tuned in this way, or in the first one where it doesn't concern it."""
-        return self.arms(
-            {kind: way.tuning.of(KINDS[kind]) for kind in self.kinds if way.concerns(KINDS[kind])}
-        )
+        return self.arms({kind: found for kind in self.kinds for found in way.tunings(kind)})
 
 
-def _tunings_of(kind: Kind, ways: Sequence[Way]) -> list[Tuning]:
+def _tunings_of(name: ArmName, ways: Sequence[Way]) -> list[Tuning]:
     """That concern such an arm, each once."""
-    return list(dict.fromkeys(way.tuning.of(kind) for way in ways if way.concerns(kind)))
+    return list(dict.fromkeys(found for way in ways for found in way.tunings(name)))
 
 
 def with_needed(arms: Sequence[Arm]) -> list[Arm]:
@@ -217,16 +222,17 @@ def seeds_of(text: str) -> tuple[int, ...]:
 
 
 def _ways(text: str) -> tuple[Way, ...]:
-    parts = [part.strip() for part in text.split(",")]
-    found = tuple(
-        dict.fromkeys(
-            Way(_tuning(part.removeprefix(WHOLE_RUNS)), part.startswith(WHOLE_RUNS))
-            for part in parts
-        )
-    )
-    if all(way.whole_runs for way in found):
-        raise UsageError(f"--trials {text}: no way to tune the arms that are not of whole runs")
+    found = tuple(dict.fromkeys(_way(part.strip()) for part in text.split(",")))
+    if all(way.scope != "all" for way in found):
+        raise UsageError(f"--trials {text}: none is for all arms; name one without a scope, as own")
     return found
+
+
+def _way(text: str) -> Way:
+    for scope in get_args(Scope):
+        if text.startswith(f"{scope}:"):
+            return Way(_tuning(text.removeprefix(f"{scope}:")), scope)
+    return Way(_tuning(text))
 
 
 def _tuning(text: str) -> Tuning:

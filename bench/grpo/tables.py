@@ -40,8 +40,8 @@ _INTERVALS = (
     "out alike in every seed it is Wilson's over puzzles."
 )
 _TRIED = (
-    "them but for what was tried in the same ways in every arm on the first seed, and chosen by "
-    "puzzles of the validation split"
+    "them but for what was tried on the first seed, and chosen by puzzles of the validation split "
+    "(in the same ways in all arms that have all seeds, whole runs in smaller batches besides)"
 )
 
 REWARDED: dict[Scheme, str] = {

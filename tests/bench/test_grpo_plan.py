@@ -9,7 +9,7 @@ import pytest
 
 from bench.errors import UsageError
 from bench.grpo.figures import report_of
-from bench.grpo.plan import with_needed
+from bench.grpo.plan import COMPARED, with_needed
 from bench.grpo.report import markdown
 from tests.bench.grpo_results import FAST, NO_BONUS, SLOW, SMALL, a_result, plan
 from trainers.grpo.arms.games.known import GAMES
@@ -69,6 +69,13 @@ def test_a_way_of_whole_runs_is_tried_where_whole_runs_compete_and_nowhere_else(
     assert {arm.kind for arm in asked.trials if arm.tuning == SLOW} > tried
     chosen = {arm.kind: arm.tuning for arm in asked.arms({MAS_GRPO: tiny})}
     assert (chosen[MAS_GRPO], chosen[AT_GRPO]) == (tiny, OWN)
+
+
+def test_a_way_of_compared_arms_is_not_tried_in_the_others(tmp_path: Path) -> None:
+    asked = plan(tmp_path, trials="own,rate=0.3,compared:rate=3,compared:entropy=0")
+    tried = {arm.kind for arm in asked.trials if arm.tuning in (FAST, NO_BONUS)}
+    assert tried == {name for name in COMPARED if KINDS[name].learns}
+    assert [arm.tuning for arm in asked.trials if arm.kind == PER_ROLE] == [OWN, SLOW]
 
 
 def test_arms_that_are_compared_have_all_seeds_and_the_others_the_first_three(
@@ -179,7 +186,8 @@ def test_a_setting_in_place_of_the_games_own_is_that_of_all_arms_and_named_in_th
         ({"trials": "own,rate=0"}, "--trials rate=0: .* greater than 0"),
         ({"trials": "entropy=-1"}, "--trials entropy=-1: .* greater than or equal to 0"),
         ({"trials": "batch=nan"}, "--trials batch=nan: .* finite number"),
-        ({"trials": "whole-runs:own"}, "--trials whole-runs:own: no way to tune the arms that"),
+        ({"trials": "whole-runs:own"}, "--trials whole-runs:own: none is for all arms; name"),
+        ({"trials": "own,few:rate=3"}, "--trials few:rate=3: own, or factors of rate"),
         ({"trials": "rate"}, "--trials rate: .* a valid number"),
         ({"seeds": "1,x"}, "--seeds 1,x: whole numbers"),
         ({"seeds": "0"}, "--seeds 0: from 1 to 4294967295"),
