@@ -4,8 +4,8 @@ An arm's success is the mean over its seeds and puzzles. Its 95 % interval is th
 bootstrap's (`bench.statistics`), which draws seeds and puzzles together: it says where the mean of
 other trainings on other puzzles is expected. A difference is paired by seed and puzzle, and is of
 the seeds that both arms have. Of one seed, which shows no spread, an interval holds that training
-fixed and is over puzzles alone. Where every puzzle came out alike in every seed it is Wilson's over
-puzzles.
+fixed and is over puzzles alone. Where every puzzle came out alike in every seed, drawing from them
+tells no spread: there it is as wide as Wilson's interval lets other puzzles be unlike these.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def _arm(name: ArmName, own: Sequence[ArmResult], warm: Sequence[ArmResult]) -> 
     return ArmFigures(
         arm=name,
         tuning=own[0].tuning,
-        success=_success(own),
+        success=_bounds([_cells(one) for one in own], least=0.0),
         by_seed={one.seed: Bounds.of(wilson(one.solved, len(one.outcomes))) for one in own},
         gain=_gap(begun) if begun else None,
         samples=mean(lambda one: one.samples),
@@ -244,18 +244,17 @@ def _gap(pairs: Sequence[tuple[ArmResult, ArmResult]]) -> Bounds:
     cells = [
         [mine - other for mine, other in zip(_cells(a), _cells(b), strict=True)] for a, b in pairs
     ]
-    return _bounds(pigeonhole_bootstrap(cells), least=-1.0)
+    return _bounds(cells, least=-1.0)
 
 
-def _success(own: Sequence[ArmResult]) -> Bounds:
-    cells = [_cells(one) for one in own]
-    if len({each for row in cells for each in row}) == 1:
-        return Bounds.of(wilson(own[0].solved, len(cells[0])))
-    return _bounds(pigeonhole_bootstrap(cells), least=0.0)
-
-
-def _bounds(found: Interval, least: float) -> Bounds:
-    """Within what can be: few seeds stretch an interval beyond."""
+def _bounds(cells: Sequence[Sequence[float]], least: float) -> Bounds:
+    """Of the mean of cells, which are from `least` to 1; few seeds stretch an interval beyond."""
+    first = cells[0][0]
+    if all(each == first for row in cells for each in row):
+        unlike = wilson(0, len(cells[0])).high
+        alike = (1 - unlike) * first
+        return Bounds(estimate=first, low=alike + unlike * least, high=alike + unlike)
+    found = pigeonhole_bootstrap(cells)
     return Bounds(estimate=found.estimate, low=max(least, found.low), high=min(1.0, found.high))
 
 

@@ -37,11 +37,11 @@ _INTERVALS = (
     "together, both paired in differences, and stretches the seeds' effects by Student's t as "
     "there are few: where the mean of other trainings on other puzzles is expected. Of one seed "
     "the training is held fixed, and an interval is over puzzles alone; where every puzzle came "
-    "out alike in every seed it is Wilson's over puzzles."
+    "out alike in every seed it is as wide as Wilson's interval lets other puzzles be unlike."
 )
 _TRIED = (
-    "them but for what was tried on the first seed, and chosen by puzzles of the validation split "
-    "(in the same ways in all arms that have all seeds, whole runs in smaller batches besides)"
+    "them but for what was tried on the first seed, in ways that stand below, and chosen by "
+    "puzzles of the validation split"
 )
 
 REWARDED: dict[Scheme, str] = {

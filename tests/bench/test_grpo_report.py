@@ -159,7 +159,10 @@ def test_an_arm_that_solves_less_is_said_to_do_so() -> None:
     )
     (gap,) = worse.differences
     assert (gap.first, gap.second, gap.verdict) == (AT_GRPO, MAS_GRPO, "less")
-    assert gap.gap.estimate == -1.0
+    unlike = wilson(0, 8).high
+    # Whoever is unlike these puzzles is at worst the other way round.
+    assert (gap.gap.estimate, gap.gap.low) == (-1.0, -1.0)
+    assert gap.gap.high == pytest.approx(-1 + 2 * unlike)
     assert worse.arms[0].gain is None
 
 
@@ -199,6 +202,14 @@ def test_one_seed_is_said_to_be_held_fixed() -> None:
     assert made.differences[0].verdict == "more"
     assert all("1, held fixed" in row for row in tables(made)["Solved"][1])
     assert "Of one seed." in markdown(made)
+
+
+def test_arms_that_solve_the_same_leave_open_what_wilson_lets_other_puzzles_be() -> None:
+    same = [a_result(arm, seed, "00000000") for arm in (AT_GRPO, MAS_GRPO) for seed in (1, 2)]
+    (gap,) = report(*same).differences
+    unlike = wilson(0, 8).high
+    assert (gap.gap.low, gap.gap.estimate, gap.gap.high) == (-unlike, 0, unlike)
+    assert gap.verdict == "no difference found"
 
 
 def test_an_interval_that_few_seeds_stretch_stays_within_what_can_be() -> None:
