@@ -18,7 +18,7 @@ one is handed over beside its text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 from agents.environments.tool_program import ProgramRun, ToRun
@@ -135,6 +135,8 @@ class Verdict:
     """`reason` says what is wrong; it is empty when the task is solved."""
 
     reason: str = ""
+    measures: Mapping[str, float] = field(default_factory=dict[str, float])
+    """What else is worth knowing of a solution, by name: how much longer than the shortest one."""
 
     @property
     def solved(self) -> bool:

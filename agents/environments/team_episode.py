@@ -54,10 +54,10 @@ class Setting(Record):
     """Who acts in a turn, in order; the last one acts on the real state. Both, or one alone."""
     calls: int = Field(default=8, ge=1, le=64)
     """Most calls of one tool program."""
-    search: int = Field(default=8, ge=0, le=400)
-    """How far a tool can look ahead (moves, pushes or cells). What a team is needed for lies
-    beyond: at these defaults a tool that is called as often as it may be solves most small puzzles
-    alone (the player "always the tool" of `bench puzzles`)."""
+    search: int = Field(default=0, ge=0, le=400)
+    """How far a tool can look ahead (moves, pushes or digits); 0: there is no such tool. What a
+    team is needed for lies beyond: with 8 the calls alone, the same ones in every turn, solve most
+    small puzzles (the player "blind tool agent" of `bench puzzles`)."""
     python: bool = False
     """The tool agent writes a Python program in place of calls; a judge runs it."""
     program_seconds: float = Field(default=20.0, gt=0, le=600)

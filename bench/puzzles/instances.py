@@ -59,7 +59,7 @@ def load(request: Request) -> Dataset:
             "game": choice.game,
             "attempts": choice.attempts,
             "instances": len(named),
-            "baselines": baselines_of([one for _, one in named], request.seed),
+            "baselines": baselines_of(choice.levels, [one for _, one in named], request.seed),
         },
     )
 

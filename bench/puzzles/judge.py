@@ -40,8 +40,9 @@ _IN_ORDER = (Class.UNREADABLE, Class.WRONG_ANSWER, Class.ILLEGAL)
 
 class PuzzlesJudge:
     """Verdict `solved`; measures `turns`, `refused` (share of the actions on the real state that
-    were refused in whole or in part) and, where a tool agent proposed something, `agreement`
-    (share of the proposals that the plan agent did exactly)."""
+    were refused in whole or in part), what the verifier measures of a solution
+    (`moves_over_shortest`) and, where a tool agent proposed something, `agreement` (share of the
+    proposals that the plan agent did exactly)."""
 
     def judge(self, trajectory: Trajectory, question: Question) -> Judgement:
         instance = asked_and_played(trajectory, question)
@@ -69,7 +70,7 @@ class PuzzlesJudge:
             prediction=said,
             answer=(said or "")[:200],
             signals=() if verdict.solved else tuple(_why(real)),
-            measures=_measures(episode, made, real),
+            measures={**_measures(episode, made, real), **verdict.measures},
             detail=verdict.reason,
         )
 

@@ -24,6 +24,7 @@ MEANINGS = {
     "rouge_l": "Rouge-L of the answer, over the steps where the reference finishes",
     CALLS: "calls in a run",
     "turns": "turns that were played",
+    "moves_over_shortest": "moves of a solution beyond those of the shortest one",
     "refused": "actions on the real state that were refused, in whole or in part",
     "agreement": "proposals that the plan agent did exactly; one that always agrees adds nothing",
 }

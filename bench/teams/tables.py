@@ -6,9 +6,7 @@ import html
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from bench.puzzles.baselines import TOOL_ALONE
 from bench.teams import BENCHMARKS, PUZZLES
-from trainers.grpo.arms.games.sokoban import MOST_PUSHES
 
 if TYPE_CHECKING:
     from bench.report.facts import Facts
@@ -21,9 +19,9 @@ _CAPTION = (
 )
 _WILSON = "Intervals: Wilson's."
 _BY_HAND = {
-    "plan_path": "single moves without memory, as many as four times the longer side",
-    "sokoban": f"at most {MOST_PUSHES} pushes, without memory",
-    "sudoku": "digit after digit, and none is changed",
+    "plan_path": "as many answers as there are turns, each of moves chosen one by one",
+    "sokoban": "pushes chosen one by one without memory, with an agent's moves",
+    "sudoku": "digit after digit, in every turn anew",
     "word_problems": "one answer, by simple rules of reading",
 }
 """What the players of a game do."""
@@ -34,7 +32,10 @@ _BLIND = (
 )
 """What the players of the simulated worlds do."""
 _CONSTANT = "the constant that solves most, chosen by these questions' own answers"
-_TOOL = f"; {TOOL_ALONE}: the tool agent alone, which makes the same calls in every turn"
+_BLIND_AGENT = (
+    "; blind: an agent alone that says the same whatever the puzzle is, the best that a search on "
+    "training puzzles finds"
+)
 
 
 def caption(facts: Facts) -> str:
@@ -42,7 +43,7 @@ def caption(facts: Facts) -> str:
     manifest = facts.manifest
     match manifest.reference:
         case {"game": str(game), "baselines": dict(solved)} if solved and game in _BY_HAND:
-            return f"{_CAPTION} By hand: {_BY_HAND[game]}{_TOOL if TOOL_ALONE in solved else ''}."
+            return f"{_CAPTION} By hand: {_BY_HAND[game]}{_BLIND_AGENT}."
         case {"baselines": dict(solved)} if solved and manifest.benchmark != PUZZLES:
             told = _BLIND if manifest.benchmark == "worlds" else _CONSTANT
             return f"{_CAPTION if manifest.benchmark in BENCHMARKS else _WILSON} By hand: {told}."

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -15,6 +16,7 @@ from agents.environments.team_episode import Setting
 from agents.records import Record, Task
 
 ENVIRONMENT = "plan_path"
+Rules = Literal["strict", "paper"]
 LEAST_SIDE, MOST_SIDE = 5, 20
 WALL, FREE = "#", "."
 
@@ -22,10 +24,18 @@ WALL, FREE = "#", "."
 class PlanPathSetting(Setting):
     """How it is shown and played."""
 
+    search: int = Field(default=2, ge=0, le=400)
+    """Moves that a tool looks ahead; with 5 the tool alone solves nine of ten grids."""
     view: int | None = Field(default=None, ge=1, le=MOST_SIDE)
     """Cells seen in each direction (3 is a window of 7 x 7); `None`: the whole grid."""
     marks: bool = False
     """Show which cells were visited: the memory that a policy of single moves lacks."""
+    rules: Rules = "strict"
+    """`strict`: an answer ends at its first illegal move, and an episode has only so many moves
+    (`detour`). `paper`, as in PettingLLMs: an illegal move is skipped, and turns and the length of
+    an answer alone bound the moves; there four fixed answers solve 70 % of 10 x 10 unseen."""
+    detour: float = Field(default=2.0, ge=1, le=100)
+    """By strict rules: most moves of an episode, as a multiple of the shortest path."""
 
 
 class PlanPathInstance(Record):
@@ -61,6 +71,18 @@ class PlanPathInstance(Record):
     def shortest(self) -> int:
         """Moves from start to goal."""
         return self.distances[self.start]
+
+    @property
+    def longest_answer(self) -> int:
+        """Most moves of one answer: as many as there are cells."""
+        return len(self.grid) * len(self.grid[0])
+
+    @property
+    def most_moves(self) -> int | None:
+        """Of an episode; illegal ones, which move nobody, are not counted. None: no bound."""
+        if self.setting.rules == "paper":
+            return None
+        return math.ceil(self.setting.detour * self.shortest)
 
     @property
     def layout(self) -> str:

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from agents.environments.game import PLAN, Agent, Refusal, Rewards, Verdict, progressed, weighted
-from agents.environments.grid import Cell, apart, manhattan, said
+from agents.environments.grid import apart, manhattan, said
 from agents.environments.marked_answers import read_moves
 from agents.environments.plan_path.instance import (
     WALL,
@@ -19,7 +19,7 @@ from agents.environments.plan_path.instance import (
 )
 from agents.environments.plan_path.tools import functions
 from agents.environments.plan_path.verification import check_walk
-from agents.environments.plan_path.walk import Moves, Walk, refusal
+from agents.environments.plan_path.walk import Moves, Walk, carried_out
 from agents.environments.team_episode import Step
 from agents.environments.tool_language import ToolFunction
 from agents.records import JsonObject
@@ -30,8 +30,9 @@ GAMMA = 0.99
 
 @dataclass(frozen=True)
 class PlanPathPuzzle:
-    """See `agents.environments.team_episode.Puzzle`. An action is a list of moves; one into a wall
-    or out of the grid is refused and the walker stays; the walk ends at the goal."""
+    """See `agents.environments.team_episode.Puzzle`. An action is a list of moves. One into a wall
+    or out of the grid moves nobody; by strict rules it ends the answer, too. The walk ends at the
+    goal, or when the episode has no move left."""
 
     instance: PlanPathInstance
 
@@ -47,11 +48,6 @@ class PlanPathPuzzle:
     def _functions(self) -> Mapping[str, ToolFunction[tuple[Walk, Moves]]]:
         return functions(self.instance)
 
-    @cached_property
-    def longest(self) -> int:
-        """Most moves of one answer: as many as there are cells."""
-        return len(self.instance.grid) * len(self.instance.grid[0])
-
     def start(self) -> Walk:
         return Walk(self.instance.start)
 
@@ -59,25 +55,18 @@ class PlanPathPuzzle:
         return ()
 
     def read(self, text: str, proposed: Moves | None) -> Moves | Refusal:
-        return read_moves(text, self.longest)
+        return read_moves(text, self.instance.longest_answer)
 
     def perform(self, state: Walk, action: Moves) -> Step[Walk, Moves]:
-        walk, legal, refusals = state, 0, list[Refusal]()
-        for move in action:
-            if self.solved(walk):
-                break
-            refused = refusal(self.instance, walk, move)
-            if refused is not None:
-                refusals.append(refused)
-            else:
-                walk, legal = walk.moved(move), legal + 1
-        return Step(state, action, walk, legal, len(refusals), tuple(refusals))
+        places, refusals = carried_out(self.instance, state, action)
+        return Step(state, action, places[-1], len(places) - 1, len(refusals), refusals)
 
     def solved(self, state: Walk) -> bool:
         return state.at == self.instance.goal
 
     def over(self, state: Walk) -> bool:
-        return self.solved(state)
+        most = self.instance.most_moves
+        return self.solved(state) or (most is not None and state.moves >= most)
 
     def rewards(self, agent: Agent, step: Step[Walk, Moves], *, last: bool) -> Rewards:
         """The published table. Distances are those of walking, and Φ = −Manhattan:
@@ -120,7 +109,9 @@ class PlanPathPuzzle:
 
     def about(self) -> str:
         rows, columns = len(self.instance.grid), len(self.instance.grid[0])
-        return f"Plan-Path, {rows} x {columns}. Walk from A to G; # is blocked."
+        strict = " An answer ends at its first move that is not possible."
+        rules = "" if self.instance.most_moves is None else strict
+        return f"Plan-Path, {rows} x {columns}. Walk from A to G; # is blocked.{rules}"
 
     def drawing(self, state: Walk) -> str:
         goal = self.instance.goal
@@ -129,6 +120,8 @@ class PlanPathPuzzle:
             f"A: {said(state.at)}. G: {said(goal)}.",
             f"G is {apart(state.at, goal)}.",
         ]
+        if self.instance.most_moves is not None and not self.setting.brief:
+            lines.append(f"Moves left: {self.instance.most_moves - state.moves}.")
         return "\n".join(lines)
 
     def answer_form(self) -> str:
@@ -140,12 +133,13 @@ class PlanPathPuzzle:
     def as_json(self, action: Moves) -> JsonObject:
         return {"moves": list(action)}
 
-    def oracle(self, state: Walk) -> Moves:
-        """A shortest path."""
-        return shortest_path(self.instance, state.at)
+    def oracle(self, state: Walk) -> Moves | None:
+        """A shortest path; none where it is longer than the moves that are left."""
+        most, way = self.instance.most_moves, shortest_path(self.instance, state.at)
+        return way if most is None or state.moves + len(way) <= most else None
 
     def check(self, actions: tuple[Moves, ...]) -> Verdict:
-        return check_walk(self.instance, [move for action in actions for move in action])
+        return check_walk(self.instance, actions)
 
     def _window(self, state: Walk) -> list[str]:
         grid, reach = self.instance.grid, self.setting.view
@@ -176,18 +170,10 @@ class PlanPathPuzzle:
     def _done(self, walk: Walk) -> float:
         return 1.0 - self.instance.distances[walk.at] / self.instance.shortest
 
-    def _trace(self, step: Step[Walk, Moves]) -> list[Cell]:
-        """The cells of the walk, the first one included; one more than there were legal moves."""
-        walk, cells = step.before, [step.before.at]
-        for move in step.action or ():
-            if not self.solved(walk) and refusal(self.instance, walk, move) is None:
-                walk = walk.moved(move)
-                cells.append(walk.at)
-        return cells
-
     def _nearer(self, step: Step[Walk, Moves]) -> int:
         """Moves that lead one step nearer to the goal."""
-        way = [self.instance.distances[cell] for cell in self._trace(step)]
+        places, _ = carried_out(self.instance, step.before, step.action or ())
+        way = [self.instance.distances[place.at] for place in places]
         steps = Counter(b - a for a, b in pairwise(way))
         return steps[-1]
 

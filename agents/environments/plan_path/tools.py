@@ -57,7 +57,8 @@ def functions(instance: PlanPathInstance) -> Mapping[str, ToolFunction[Scratch]]
             bfs,
         ),
     )
-    return {tool.name: tool for tool in tools}
+    able = instance.setting.search > 0
+    return {tool.name: tool for tool in tools if able or tool.name != "bfs"}
 
 
 def nearest_by_search(instance: PlanPathInstance, start: Cell, reach: int) -> tuple[str, ...]:

@@ -3,32 +3,42 @@ code with the episode that it judges."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from agents.environments.game import Verdict
 from agents.environments.plan_path.instance import PlanPathInstance
 
 
-def check_walk(instance: PlanPathInstance, moves: Sequence[str]) -> Verdict:
-    """Walk anew. A move that is not possible is not made; the goal ends the walk."""
+def check_walk(instance: PlanPathInstance, answers: Sequence[Sequence[str]]) -> Verdict:
+    """Walk anew, answer by answer. A move that is not possible is not made, and by strict rules
+    ends its answer; the goal ends the walk, and so does the last move that there may be.
+
+    Measures `moves_over_shortest` of a walk that ends at the goal.
+    """
+    strict = instance.setting.rules == "strict"
     width = len(instance.grid[0])
     cells = "".join(instance.grid)
     here = instance.start[0] * width + instance.start[1]
     goal = instance.goal[0] * width + instance.goal[1]
-    for move in moves:
-        if here == goal:
-            break
-        column = here % width
-        possible = {
-            "U": here >= width,
-            "D": here < len(cells) - width,
-            "L": column > 0,
-            "R": column < width - 1,
-        }
-        there = here + {"U": -width, "D": width, "L": -1, "R": 1}[move]
-        if possible[move] and cells[there] == ".":
-            here = there
+    made, most = 0, math.ceil(instance.shortest * instance.setting.detour)
+    for answer in answers:
+        for move in answer:
+            if here == goal or (strict and made >= most):
+                break
+            column = here % width
+            possible = {
+                "U": here >= width,
+                "D": here < len(cells) - width,
+                "L": column > 0,
+                "R": column < width - 1,
+            }
+            there = here + {"U": -width, "D": width, "L": -1, "R": 1}[move]
+            if possible[move] and cells[there] == ".":
+                here, made = there, made + 1
+            elif strict:
+                break
     if here == goal:
-        return Verdict()
+        return Verdict(measures={"moves_over_shortest": float(made - instance.shortest)})
     row, column = divmod(here, width)
     return Verdict(f"the walk ends at row {row + 1}, column {column + 1}, not at the goal")

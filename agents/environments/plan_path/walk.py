@@ -26,8 +26,30 @@ class Walk:
         return Walk(beside(self.at, move), self.moves + 1, self.visited | {self.at})
 
 
+def carried_out(
+    instance: PlanPathInstance, walk: Walk, action: Moves
+) -> tuple[tuple[Walk, ...], tuple[Refusal, ...]]:
+    """Every place of the walk by an answer, the present one first, and what was refused of it. It
+    ends at the goal; by strict rules also at an illegal move, and when no move is left."""
+    places, refusals = [walk], list[Refusal]()
+    for move in action:
+        here = places[-1]
+        if here.at == instance.goal:
+            break
+        refused = refusal(instance, here, move)
+        if refused is None:
+            places.append(here.moved(move))
+            continue
+        refusals.append(refused)
+        if instance.setting.rules == "strict":
+            break
+    return tuple(places), tuple(refusals)
+
+
 def refusal(instance: PlanPathInstance, walk: Walk, move: str) -> Refusal | None:
-    """Why a move is not legal: `wall` or `outside`."""
+    """Why a move can't be made: `wall`, `outside`, or `no_moves_left`."""
+    if instance.most_moves is not None and walk.moves >= instance.most_moves:
+        return Refusal("no_moves_left", f"{instance.most_moves} were made")
     to = beside(walk.at, move)
     if is_free(instance.grid, to):
         return None

@@ -21,8 +21,6 @@ MAX_BOXES = 6
 class SokobanSetting(Setting):
     """How it is shown and played."""
 
-    search: int = Field(default=2, ge=0, le=400)
-    """Pushes that a tool looks ahead; eight would solve most small levels in one call."""
     listed: bool = False
     """Where everything is as `(row, column)`, as calls write it, in place of a drawing: for models
     that are too small to count columns."""

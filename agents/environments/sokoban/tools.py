@@ -99,4 +99,5 @@ def functions(instance: SokobanInstance) -> Mapping[str, ToolFunction[Scratch]]:
             unless_solved(bfs),
         ),
     )
-    return {tool.name: tool for tool in tools}
+    able = instance.setting.search > 0
+    return {tool.name: tool for tool in tools if able or tool.name != "bfs"}

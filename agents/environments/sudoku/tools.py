@@ -70,7 +70,8 @@ def functions(instance: SudokuInstance) -> Mapping[str, ToolFunction[Scratch]]:
         ),
         ToolFunction("conflicts", (), "cells that contradict each other", clashes),
     )
-    return {tool.name: tool for tool in tools}
+    able = instance.setting.search > 0
+    return {tool.name: tool for tool in tools if able or tool.name != "singles"}
 
 
 def said_writes(writes: Writes) -> str:

@@ -63,7 +63,6 @@ def test_players_by_hand_are_as_good_as_what_they_know(name: str) -> None:
     knowing = solved[KNOWING[name]]
     assert solved["random"] < knowing <= solved["oracle"] == 60
     assert 60 * 0.1 <= solved["weak team"] <= 60 * 0.45
-    assert list(solved.values())[-1] < 60
 
 
 @pytest.mark.parametrize("name", GAMES)

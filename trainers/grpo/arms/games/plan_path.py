@@ -12,7 +12,8 @@ from typing import Literal, cast
 
 from pydantic import Field
 
-from agents.environments.game import AGENTS, PLAN, TOOL, Episode
+from agents.environments.blind import PUZZLES, blind_scores
+from agents.environments.game import AGENTS, PLAN, Episode
 from agents.environments.marked_answers import MARK
 from agents.environments.plan_path import (
     POLICIES,
@@ -20,6 +21,7 @@ from agents.environments.plan_path import (
     PlanPath,
     PlanPathInstance,
     PlanPathSetting,
+    instances,
     plays,
     stream,
 )
@@ -29,7 +31,7 @@ from agents.environments.puzzle_splits import Split
 from agents.environments.team_episode import TeamEpisode
 from agents.records import Record
 from trainers.grpo.arms.games.protocol import Team
-from trainers.grpo.arms.games.tables import first, played_by, solves, tables_of
+from trainers.grpo.arms.games.tables import first, played_by, tables_of
 from trainers.grpo.arms.games.weak_teams import demonstrated
 from trainers.grpo.arms.training import Reinforced, Training
 from trainers.grpo.in_process import Table
@@ -47,8 +49,6 @@ PIECES = (
 )  # fmt: skip
 """A cell of the grid is one token as well, and a move, so that one can be looked up from the
 other."""
-MOVES_PER_CELL = 4
-"""Players of single moves have as many as four times the longer side: more than the team's."""
 _MOVES = "UDLR"
 
 Walking = TeamEpisode[Walk, Moves]
@@ -75,7 +75,10 @@ class LearnedPlanPath(Record):
     puzzle: Difficulty = Difficulty(
         rows=10,
         columns=10,
-        setting=PlanPathSetting(turns=24, team=AGENTS, calls=2, search=5, brief=True, view=2),
+        least_moves=6,
+        setting=PlanPathSetting(
+            turns=24, team=AGENTS, calls=2, search=2, brief=True, view=2, marks=True
+        ),
     )
     weak_team: WeakTeam = WeakTeam()
 
@@ -88,32 +91,25 @@ class LearnedPlanPath(Record):
         return self.puzzle.setting.turns
 
     def tables(self, split: Split, seed: int, count: int, team: Team | None = None) -> list[Table]:
-        instances = stream(split, seed, played_by(self.puzzle, team))
-        return tables_of(first(instances, split, count), opened)
+        drawn = stream(split, seed, played_by(self.puzzle, team))
+        return tables_of(first(drawn, split, count), opened)
 
     def demonstrations(self, seed: int, team: Team | None = None) -> Iterator[tuple[str, str]]:
-        instances = stream(Split.TRAIN, seed, played_by(self.puzzle, team))
+        drawn = stream(Split.TRAIN, seed, played_by(self.puzzle, team))
 
         def answer(instance: PlanPathInstance, episode: Walking, dice: random.Random) -> str:
             return weak_answer(instance, episode, self.weak_team, dice)
 
-        return demonstrated(((one, opened(one)) for one in instances), answer, seed)
+        return demonstrated(((one, opened(one)) for one in drawn), answer, seed)
 
     def baselines(self, seed: int, count: int) -> dict[str, int]:
-        """Players of single moves, and the tool agent alone that always searches as far as it may,
-        and has its proposal carried out."""
+        """Players that choose move by move, and the best blind ones."""
         found = first(stream(Split.TEST, seed, self.puzzle), Split.TEST, count)
-        moves = MOVES_PER_CELL * max(self.puzzle.rows, self.puzzle.columns)
         solved = {
-            name: sum(plays(policy, one, moves, seed=0) for one in found)
+            name: sum(plays(policy, one, seed=0) for one in found)
             for name, policy in POLICIES.items()
         }
-        search = f"{MARK} [bfs({self.puzzle.setting.search})]"
-        searching = sum(
-            solves(table.episode, lambda _: search)
-            for table in self.tables(Split.TEST, seed, count, (TOOL,))
-        )
-        return {**solved, "always search": searching}
+        return {**solved, **blind_scores(instances(Split.TRAIN, seed, PUZZLES, self.puzzle), found)}
 
     def failure(self, episode: Episode, refused: int) -> str:
         """`refused` where more than half of the actions on the real state were, by walls above all;
@@ -133,7 +129,7 @@ def weak_answer(
     instance: PlanPathInstance, episode: Walking, team: WeakTeam, dice: random.Random
 ) -> str:
     """What the weak team says in the present state."""
-    move = wall_blind_greedy(instance, episode.state.at, dice)
+    move = wall_blind_greedy(instance, episode.state, dice)
     if dice.random() < team.noise:
         move = dice.choice(_MOVES)
     if episode.agent == PLAN:

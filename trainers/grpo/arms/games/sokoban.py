@@ -8,11 +8,12 @@ team pushes about at random.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, cast
 
 from pydantic import Field
 
+from agents.environments.blind import PUZZLES, blind_scores
 from agents.environments.game import AGENTS, PLAN, TOOL, Episode
 from agents.environments.grid import MIRRORED, STEPS, Cell, beside, manhattan
 from agents.environments.marked_answers import MARK
@@ -22,11 +23,12 @@ from agents.environments.sokoban import (
     Sokoban,
     SokobanInstance,
     SokobanSetting,
+    instances,
     solve,
     stream,
 )
 from agents.environments.sokoban.level import Level, Moves, Play
-from agents.environments.sokoban.puzzle import SokobanPuzzle
+from agents.environments.sokoban.puzzle import MAX_MOVES, SokobanPuzzle
 from agents.environments.sokoban.solver import pushes_to_target, reach, successors
 from agents.environments.team_episode import TeamEpisode
 from agents.records import Record
@@ -68,8 +70,6 @@ Push = tuple[Cell, str]
 """The box, and the direction that it goes."""
 Player = Callable[[SokobanInstance, Play, random.Random], Push | None]
 """The next push by hand; None: it knows none."""
-MOST_PUSHES = 12
-"""Of a player by hand: more than the team has calls for."""
 
 
 class WeakTeam(Record):
@@ -106,21 +106,21 @@ class LearnedSokoban(Record):
         return self.puzzle.setting.turns
 
     def tables(self, split: Split, seed: int, count: int, team: Team | None = None) -> list[Table]:
-        instances = stream(split, seed, played_by(self.puzzle, team))
-        return tables_of(first(instances, split, count), opened)
+        drawn = stream(split, seed, played_by(self.puzzle, team))
+        return tables_of(first(drawn, split, count), opened)
 
     def demonstrations(self, seed: int, team: Team | None = None) -> Iterator[tuple[str, str]]:
-        instances = stream(Split.TRAIN, seed, played_by(self.puzzle, team))
+        drawn = stream(Split.TRAIN, seed, played_by(self.puzzle, team))
 
         def answer(instance: SokobanInstance, episode: Pushing, dice: random.Random) -> str:
             return weak_answer(instance, episode, self.weak_team, dice)
 
-        return demonstrated(((one, opened(one)) for one in instances), answer, seed)
+        return demonstrated(((one, opened(one)) for one in drawn), answer, seed)
 
     def baselines(self, seed: int, count: int) -> dict[str, int]:
-        """Players of single pushes, each with `MOST_PUSHES`; the weak team itself; and the tool
+        """Players of single pushes, each with an agent's moves; the weak team itself; and the tool
         agent alone that calls, as often as it may, for the push that the greedy player would make,
-        and has it carried out."""
+        and has it carried out; and the best blind ones."""
         found = first(stream(Split.TEST, seed, self.puzzle), Split.TEST, count)
         solved = {name: sum(pushes_home(play, one) for one in found) for name, play in PLAYERS}
         weak = zip(found, self.tables(Split.TEST, seed, count), strict=True)
@@ -130,6 +130,7 @@ class LearnedSokoban(Record):
             "oracle": sum(_solves(one) for one in found),
             "weak team": sum(self._weakly(one, table) for one, table in weak),
             "always call the greedy push": sum(_calls_solve(one, table) for one, table in calling),
+            **blind_scores(instances(Split.TRAIN, seed, PUZZLES, self.puzzle), found),
         }
 
     def failure(self, episode: Episode, refused: int) -> str:
@@ -203,10 +204,11 @@ PLAYERS: tuple[tuple[str, Player], ...] = (
 
 
 def pushes_home(player: Player, instance: SokobanInstance) -> bool:
-    """Whether a player by hand solves a level in at most `MOST_PUSHES` pushes."""
+    """Whether a player by hand solves a level with the moves that an agent has: as many answers
+    as there are turns, as long as they may be."""
     level, play = instance.parsed
     dice, moves = random.Random(instance.id), list[str]()
-    for _ in range(MOST_PUSHES):
+    while len(moves) < instance.setting.turns * MAX_MOVES:
         push = None if level.solved(play) else player(instance, play, dice)
         if push is None:
             break
@@ -214,19 +216,21 @@ def pushes_home(player: Player, instance: SokobanInstance) -> bool:
         for step in (*reach(level, play)[beside(box, MIRRORED[move])], move):
             play = level.moved(play, step)
             moves.append(step)
-    return bool(moves) and _plays(instance, f"{MARK} [{', '.join(moves)}]")
+    return _plays(instance, moves)
 
 
 def _solves(instance: SokobanInstance) -> bool:
     """By search for the fewest pushes."""
     way = solve(*instance.parsed)
-    return way is not None and _plays(instance, f"{MARK} [{', '.join(way)}]")
+    return way is not None and _plays(instance, way)
 
 
-def _plays(instance: SokobanInstance, text: str) -> bool:
-    setting = instance.setting.model_copy(update={"team": (PLAN,), "turns": 1})
+def _plays(instance: SokobanInstance, moves: Sequence[str]) -> bool:
+    setting = instance.setting.model_copy(update={"team": (PLAN,)})
     episode = opened(instance.model_copy(update={"setting": setting}))
-    episode.apply(PLAN, text)
+    for at in range(0, len(moves), MAX_MOVES):
+        if not episode.done:
+            episode.apply(PLAN, f"{MARK} [{', '.join(moves[at : at + MAX_MOVES])}]")
     return episode.verify().solved
 
 

@@ -14,10 +14,18 @@ from typing import Literal, cast
 
 from pydantic import Field
 
-from agents.environments.game import AGENTS, PLAN, TOOL, Episode
+from agents.environments.blind import PUZZLES, blind_scores
+from agents.environments.game import AGENTS, PLAN, Episode
 from agents.environments.marked_answers import MARK
 from agents.environments.puzzle_splits import Split
-from agents.environments.sudoku import Difficulty, Sudoku, SudokuInstance, SudokuSetting, stream
+from agents.environments.sudoku import (
+    Difficulty,
+    Sudoku,
+    SudokuInstance,
+    SudokuSetting,
+    instances,
+    stream,
+)
 from agents.environments.sudoku.rules import (
     Write,
     Writes,
@@ -97,31 +105,28 @@ class LearnedSudoku(Record):
         return self.puzzle.setting.turns
 
     def tables(self, split: Split, seed: int, count: int, team: Team | None = None) -> list[Table]:
-        instances = stream(split, seed, played_by(self.puzzle, team))
-        return tables_of(first(instances, split, count), opened)
+        drawn = stream(split, seed, played_by(self.puzzle, team))
+        return tables_of(first(drawn, split, count), opened)
 
     def demonstrations(self, seed: int, team: Team | None = None) -> Iterator[tuple[str, str]]:
-        instances = stream(Split.TRAIN, seed, played_by(self.puzzle, team))
+        drawn = stream(Split.TRAIN, seed, played_by(self.puzzle, team))
 
         def answer(instance: SudokuInstance, episode: Filling, dice: random.Random) -> str:
             return weak_answer(episode, self.weak_team, dice)
 
-        return demonstrated(((one, opened(one)) for one in instances), answer, seed)
+        return demonstrated(((one, opened(one)) for one in drawn), answer, seed)
 
     def baselines(self, seed: int, count: int) -> dict[str, int]:
-        """Players of single digits, who write until nothing is left that they know; the weak team
-        itself; and the tool agent alone that asks for as many sure digits as it may, and has them
-        written."""
+        """Players of single digits, who write all that they know in every turn; the weak team
+        itself; and the best blind ones."""
         found = first(stream(Split.TEST, seed, self.puzzle), Split.TEST, count)
         solved = {name: sum(fills(play, one) for one in found) for name, play in PLAYERS.items()}
         weak = self.tables(Split.TEST, seed, count)
-        asking = self.tables(Split.TEST, seed, count, (TOOL,))
-        asked = f"{MARK} [{', '.join(['singles(1)'] * self.puzzle.setting.calls)}]"
         return {
             **solved,
             "oracle": sum(_solves(one) for one in found),
             "weak team": sum(self._weakly(table, number) for number, table in enumerate(weak)),
-            "always ask the tool": sum(solves(table.episode, lambda _: asked) for table in asking),
+            **blind_scores(instances(Split.TRAIN, seed, PUZZLES, self.puzzle), found),
         }
 
     def failure(self, episode: Episode, refused: int) -> str:
@@ -219,13 +224,15 @@ PLAYERS: dict[str, Player] = {
 
 
 def fills(player: Player, instance: SudokuInstance) -> bool:
-    """Whether a player by hand fills the grid rightly, without ever changing a digit."""
-    episode = _alone(instance)
-    grid, dice, writes = instance.givens, random.Random(instance.id), list[Write]()
-    while (write := player(grid, dice)) is not None:
-        grid = written(grid, write)
-        writes.append(write)
-    episode.apply(PLAN, f"{MARK} [{said_writes(tuple(writes))}]")
+    """Whether a player by hand fills the grid rightly: in every turn anew, as it knows nothing of
+    its earlier answers but that they did not solve it."""
+    episode, dice = _alone(instance), random.Random(instance.id)
+    while not episode.done:
+        grid, writes = instance.givens, list[Write]()
+        while (write := player(grid, dice)) is not None:
+            grid = written(grid, write)
+            writes.append(write)
+        episode.apply(PLAN, f"{MARK} [{said_writes(tuple(writes))}]")
     return episode.verify().solved
 
 
@@ -237,5 +244,5 @@ def _solves(instance: SudokuInstance) -> bool:
 
 
 def _alone(instance: SudokuInstance) -> Filling:
-    setting = instance.setting.model_copy(update={"team": (PLAN,), "turns": 1})
+    setting = instance.setting.model_copy(update={"team": (PLAN,)})
     return opened(instance.model_copy(update={"setting": setting}))

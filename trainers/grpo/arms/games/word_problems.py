@@ -16,6 +16,7 @@ from typing import Literal, cast
 
 from pydantic import Field
 
+from agents.environments.blind import PUZZLES, blind_scores
 from agents.environments.game import AGENTS, PLAN, TOOL, Episode
 from agents.environments.marked_answers import MARK
 from agents.environments.puzzle_splits import Split, content_hash
@@ -26,6 +27,7 @@ from agents.environments.word_problem_team import (
     WordProblemInstance,
     WordProblems,
     WordProblemSetting,
+    instances,
     split_of_wording,
     stream,
 )
@@ -140,31 +142,27 @@ class LearnedWordProblems(Record):
         return self.puzzle.setting.turns
 
     def tables(self, split: Split, seed: int, count: int, team: Team | None = None) -> list[Table]:
-        instances = stream(split, seed, played_by(self.puzzle, team))
-        return tables_of(first(instances, split, count), opened)
+        drawn = stream(split, seed, played_by(self.puzzle, team))
+        return tables_of(first(drawn, split, count), opened)
 
     def demonstrations(self, seed: int, team: Team | None = None) -> Iterator[tuple[str, str]]:
-        instances = stream(Split.TRAIN, seed, played_by(self.puzzle, team), self.weak_team.heard)
+        drawn = stream(Split.TRAIN, seed, played_by(self.puzzle, team), self.weak_team.heard)
 
         def answer(instance: WordProblemInstance, episode: Working, dice: random.Random) -> str:
             return weak_answer(instance, episode, self.weak_team, dice)
 
-        return demonstrated(((one, opened(one)) for one in instances), answer, seed)
+        return demonstrated(((one, opened(one)) for one in drawn), answer, seed)
 
     def baselines(self, seed: int, count: int) -> dict[str, int]:
-        """Players that answer once; the weak team itself; and the tool agent alone that always
-        multiplies the first two numbers."""
+        """Players that answer once; the weak team itself; and the best blind ones."""
         found = first(stream(Split.TEST, seed, self.puzzle), Split.TEST, count)
         solved = {name: sum(answers(play, one) for one in found) for name, play in PLAYERS.items()}
         weak = zip(found, self.tables(Split.TEST, seed, count), strict=True)
-        multiplying = zip(found, self.tables(Split.TEST, seed, count, (TOOL,)), strict=True)
         return {
             **solved,
             "oracle": sum(_right(one, one.answer) for one in found),
             "weak team": sum(self._weakly(one, table) for one, table in weak),
-            "always multiply by the tool": sum(
-                _multiplies(one, table) for one, table in multiplying
-            ),
+            **blind_scores(instances(Split.TRAIN, seed, PUZZLES, self.puzzle), found),
         }
 
     def failure(self, episode: Episode, refused: int) -> str:
@@ -315,8 +313,3 @@ def _right(instance: WordProblemInstance, value: int) -> bool:
     episode = opened(instance.model_copy(update={"setting": setting}))
     episode.apply(PLAN, f"{MARK} [answer({value})]")
     return episode.verify().solved
-
-
-def _multiplies(instance: WordProblemInstance, table: Table) -> bool:
-    first = [_written(instance, number) for number in numbers_of(instance.text)][:2]
-    return solves(table.episode, lambda _: f"{MARK} [mul({first[0]}, {first[-1]})]")

@@ -1,0 +1,194 @@
+"""Blind players of a puzzle: an agent alone that says the same whatever the puzzle is.
+
+What the best of them solves is what a solved share is worth: a game on which it comes near a team
+says nothing of the team. It is searched for on training puzzles, by hill climbing over its answers,
+and stands beside every other player on the held-out ones. A blind tool agent sees nothing, but its
+tools do: it is what the tools can do alone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Any, NamedTuple, Protocol, cast
+
+from agents.environments import games
+from agents.environments.game import PLAN, TOOL, Agent
+from agents.environments.marked_answers import MARK, MOVES
+from agents.environments.plan_path.puzzle import PlanPathPuzzle
+from agents.environments.sokoban.puzzle import SokobanPuzzle
+from agents.environments.sudoku.puzzle import SudokuPuzzle
+from agents.environments.team_episode import Puzzle, Setting, TeamEpisode
+from agents.environments.tool_language import Kind
+from agents.environments.word_problem_team.puzzle import WordProblemPuzzle
+from agents.records import Task
+
+PUZZLES = 60
+"""Of training, that the search looks at."""
+TRIES = 60
+"""Changes of the best answers so far that are tried, after all that repeat one item."""
+DIFFERENT = 4
+"""Most different answers; more turns say them again in the same order."""
+_LONGEST = {PLAN: 40, TOOL: 64}
+"""Items of one answer, at most."""
+_OF_A_KIND = 16
+_OPERANDS = ("n1", "n2", "n3", "r1", "2")
+
+Anyone = TeamEpisode[Any, Any]
+
+
+class Instance(Protocol):
+    """A puzzle of a game for two agents."""
+
+    @property
+    def setting(self) -> Setting: ...
+
+    @property
+    def task(self) -> Task: ...
+
+    def model_copy(self, *, update: dict[str, Any]) -> Instance: ...
+
+
+class BlindPlayer(NamedTuple):
+    """What an agent says in the turns, one answer after the other and then again from the first."""
+
+    agent: Agent
+    answers: tuple[tuple[str, ...], ...]
+
+    def says(self, turn: int) -> str:
+        """Its whole text."""
+        return f"{MARK} [{', '.join(self.answers[turn % len(self.answers)])}]"
+
+
+def blind_scores(training: Sequence[Instance], held_out: Sequence[Instance]) -> dict[str, int]:
+    """How many held-out puzzles each agent solves blindly, by the name of the player."""
+    scores: dict[str, int] = {}
+    for agent in (PLAN, TOOL):
+        best = best_blind_player(training, agent)
+        scores[f"blind {agent.replace('_', ' ')}"] = solved_by(best, opened(held_out, agent))
+    return scores
+
+
+def best_blind_player(
+    training: Sequence[Instance], agent: Agent, *, seed: int = 0, tries: int = TRIES
+) -> BlindPlayer:
+    """The best that the search finds. Deterministic for a seed; `training` has a puzzle or more."""
+    episodes = opened(training[:PUZZLES], agent)
+    items = _items(episodes[0].puzzle, agent)
+    setting = episodes[0].puzzle.setting
+    most = min(_LONGEST[agent], setting.calls if agent == TOOL else _LONGEST[PLAN])
+    dice = random.Random(seed)
+    best = BlindPlayer(agent, ((items[0],),))
+    record = solved_by(best, episodes)
+    simple = list(_simple(items, most))
+    for number in range(len(simple) + tries):
+        if number < len(simple):
+            answers = simple[number]
+        else:
+            answers = _changed(best.answers, items, most, min(DIFFERENT, setting.turns), dice)
+        solved = solved_by(BlindPlayer(agent, answers), episodes, least=record + 1)
+        if solved > record:
+            best, record = BlindPlayer(agent, answers), solved
+    return best
+
+
+def opened(instances: Sequence[Instance], agent: Agent) -> list[Anyone]:
+    """Their episodes at their beginning, played by that agent alone."""
+    episodes: list[Anyone] = []
+    for instance in instances:
+        setting = instance.setting.model_copy(update={"team": (agent,), "python": False})
+        task = instance.model_copy(update={"setting": setting}).task
+        episodes.append(cast("Anyone", games.get(task.environment).reset(task.instance)))
+    return episodes
+
+
+def solved_by(player: BlindPlayer, episodes: Sequence[Anyone], least: int = 0) -> int:
+    """How many of these it solves. It stops where it can't come to `least` any more."""
+    solved = 0
+    for left, episode in zip(range(len(episodes), 0, -1), episodes, strict=True):
+        if solved + left < least:
+            break
+        played = episode.copy()
+        while not played.done:
+            played.apply(player.agent, player.says(played.turn))
+        solved += played.verify().solved
+    return solved
+
+
+def _simple(items: Sequence[str], most: int) -> Iterator[tuple[tuple[str, ...], ...]]:
+    """One item in all answers, once and as often as may be; of calls of one name a few."""
+    tried = Counter[str]()
+    for item in items:
+        name = item.partition("(")[0]
+        tried[name] += 1
+        if tried[name] <= _OF_A_KIND:
+            for often in {1, most}:
+                yield ((item,) * often,)
+
+
+def _changed(
+    answers: tuple[tuple[str, ...], ...],
+    items: Sequence[str],
+    most: int,
+    different: int,
+    dice: random.Random,
+) -> tuple[tuple[str, ...], ...]:
+    """One answer changed: a run of an item put in, taken out or put in its place, or all new; or
+    one answer more than there were."""
+    changed = list(answers)
+    if len(changed) < different and dice.random() < 0.3:
+        changed.append(dice.choice(changed))
+    at = dice.randrange(len(changed))
+    answer = changed[at]
+    run = (dice.choice(items),) * dice.randint(1, min(3, most))
+    where, out = dice.randint(0, len(answer)), dice.choice((0, 0, 1, len(run)))
+    fresh = dice.random() < 0.1
+    answer = run if fresh else (*answer[:where], *run, *answer[where + out :])
+    if dice.random() < 0.2:
+        answer = (*answer[:where], *answer[where + 1 :]) or run
+    changed[at] = answer[:most]
+    return tuple(changed)
+
+
+def _items(puzzle: Puzzle[Any, Any], agent: Agent) -> list[str]:
+    """What answers can be made of, whatever the instance."""
+    if agent == TOOL:
+        return [
+            f"{function.name}({', '.join(values)})"
+            for function in puzzle.functions.values()
+            for values in product(*(_values(puzzle, kind) for _, kind in function.arguments))
+        ]
+    match puzzle:
+        case SudokuPuzzle():
+            digits = range(1, puzzle.instance.size + 1)
+            return [f"({r}, {c}, {digit})" for r, c, digit in product(digits, repeat=3)]
+        case WordProblemPuzzle():
+            return [f"answer({number})" for number in range(1, 61)]
+        case _:
+            return sorted(MOVES)
+
+
+def _values(puzzle: Puzzle[Any, Any], kind: Kind) -> Sequence[str]:
+    match kind:
+        case "move":
+            return sorted(MOVES)
+        case "operand":
+            return _OPERANDS
+        case "number":
+            return [str(number) for number in range(1, _side(puzzle) + 1)]
+
+
+def _side(puzzle: Puzzle[Any, Any]) -> int:
+    """The largest number worth saying: of a row, a digit, or how far to search."""
+    match puzzle:
+        case SudokuPuzzle():
+            side = puzzle.instance.size
+        case SokobanPuzzle():
+            side = max(puzzle.level.rows, puzzle.level.columns)
+        case PlanPathPuzzle():
+            return max(1, puzzle.setting.search)
+        case _:
+            side = 1
+    return max(side, puzzle.setting.search)

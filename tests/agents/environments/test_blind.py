@@ -1,0 +1,64 @@
+"""Blind players: found by search, and far below whoever reads the puzzle."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.environments.blind import (
+    PUZZLES,
+    best_blind_player,
+    blind_scores,
+    opened,
+    solved_by,
+)
+from agents.environments.game import PLAN, TOOL, Agent
+from agents.environments.plan_path import Difficulty, PlanPathSetting, instances
+from agents.environments.puzzle_splits import Split
+from trainers.grpo.arms.games.known import GAMES
+
+HELD_OUT = 60
+LEAST_GAP = 20
+"""Percentage points."""
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_the_best_blind_player_is_far_below_the_best_player_by_hand(game: str) -> None:
+    """On held-out puzzles, as the table of `bench grpo` has them; the oracle does not count."""
+    solved = GAMES[game].game.baselines(2027, HELD_OUT)
+    blind = [share for name, share in solved.items() if name.startswith("blind")]
+    by_hand = [
+        share
+        for name, share in solved.items()
+        if not name.startswith("blind") and name not in ("oracle", "random")
+    ]
+    assert len(blind) == 2
+    assert max(blind) <= max(by_hand) - LEAST_GAP * HELD_OUT / 100
+
+
+@pytest.mark.parametrize("agent", [PLAN, TOOL])
+def test_a_search_finds_the_same_player_again(agent: Agent) -> None:
+    training = instances(Split.TRAIN, 3, 12)
+    first, second = (best_blind_player(training, agent, seed=4, tries=20) for _ in range(2))
+    assert first == second
+    assert first.agent == agent
+
+
+def test_a_longer_search_finds_no_worse_a_player() -> None:
+    training = instances(Split.TRAIN, 3, 20)
+    episodes = opened(training, PLAN)
+    players = [best_blind_player(training, PLAN, tries=tries) for tries in (0, 40, 160)]
+    shares = [solved_by(player, episodes) for player in players]
+    assert shares == sorted(shares)
+
+
+def test_the_search_finds_the_call_that_solves_most_grids_by_itself() -> None:
+    setting = PlanPathSetting(search=8)
+    training = instances(Split.TRAIN, 3, PUZZLES, Difficulty(setting=setting))
+    best = best_blind_player(training, TOOL, tries=0)
+    assert "bfs(" in best.says(0)
+    assert solved_by(best, opened(training, TOOL)) >= 0.9 * PUZZLES
+
+
+def test_scores_leave_the_puzzles_as_they_were() -> None:
+    training, held_out = instances("train", 3, 8), instances("test", 3, 8)
+    assert blind_scores(training, held_out) == blind_scores(training, held_out)
