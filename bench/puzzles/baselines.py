@@ -24,7 +24,7 @@ def baselines_of(levels: Difficulty, instances: Sequence[Instance], seed: int) -
     if not solved or not all(solved):
         return {}
     blind = blind_scores(drawn_puzzles(levels, Split.TRAIN, seed, PUZZLES), instances)
-    return {name: sum(each[name] for each in solved) for name in solved[0]} | blind
+    return {**{name: sum(each[name] for each in solved) for name in solved[0]}, **blind}
 
 
 def _solved(instance: Instance, seed: int) -> dict[str, bool]:

@@ -86,7 +86,7 @@ class ManyHost:
 
 
 def a_task(**setting: object) -> Task:
-    chosen = PlanPathSetting.model_validate(setting)
+    chosen = PlanPathSetting.model_validate({"search": 8, **setting})
     return PlanPathInstance(grid=GRID, start=(0, 0), goal=(4, 4), setting=chosen).task
 
 

@@ -355,9 +355,10 @@ def test_every_game_has_players_by_hand_and_of_chance_the_weakest(game: str) -> 
 def test_what_the_tools_solve_without_any_thought_is_little_unless_they_look_far_ahead(
     game: str,
 ) -> None:
+    far_looking: JsonObject = {"search": 8}
     defaults, far = (
         load("puzzles", wanted(game, 20, setting=setting)).reference["baselines"]
-        for setting in ({}, {"search": 8})
+        for setting in ({}, far_looking)
     )
     assert isinstance(defaults, dict)
     assert isinstance(far, dict)
