@@ -36,7 +36,7 @@ from trainers.grpo.arms.games.weak_teams import demonstrated
 from trainers.grpo.arms.training import Reinforced, Training
 from trainers.grpo.in_process import Table
 
-TRAINING = Training(reinforced=Reinforced(steps=32))
+TRAINING = Training(reinforced=Reinforced(steps=64, entropy=0.02, scheme="progress"))
 PIECES = (
     "<|im_start|>system\ntools: none<|im_end|>\n<|im_start|>user\n",
     "<|im_end|>\n<|im_start|>assistant\n",
