@@ -42,6 +42,7 @@ from runtime.log_files import LAST_LINES, tail
 from runtime.state import StateDirectory
 from workers.child_death import PARENT_VARIABLE, dies_with_parent
 from workers.own_python import OWN_PYTHON
+from workers.stop_signals import send
 
 log = structlog.get_logger("runtime.jobs")
 
@@ -424,11 +425,10 @@ def _begun(output: Path) -> bool:
 
 
 async def _stopped(process: asyncio.subprocess.Process) -> None:
-    with suppress(ProcessLookupError):
-        process.terminate()
+    send(process, signal.SIGTERM)
     try:
         async with asyncio.timeout(STOP_SECONDS):
             await process.wait()
     except TimeoutError:
-        process.kill()
+        send(process, signal.SIGKILL)
         await process.wait()

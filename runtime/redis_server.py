@@ -31,6 +31,7 @@ from runtime.redis_binary import RedisBinary
 from runtime.redis_users import KINDS, UserKind, password_of, rules, url_as, user_name
 from runtime.state import StateDirectory, read_json, write_private
 from workers.child_death import dies_with_parent
+from workers.stop_signals import send
 
 log = structlog.get_logger("runtime.redis")
 
@@ -146,12 +147,12 @@ class RedisServer:
         if process is None or process.returncode is not None:
             return
         self._listens = False
-        process.terminate()
+        send(process, signal.SIGTERM)
         try:
             async with asyncio.timeout(_STOP_SECONDS):
                 await process.wait()
         except TimeoutError:
-            process.kill()
+            send(process, signal.SIGKILL)
             await process.wait()
         self.socket_path.unlink(missing_ok=True)
 
@@ -181,7 +182,7 @@ class RedisServer:
                 await asyncio.sleep(_PROBE_SECONDS)
         finally:
             await client.aclose()
-        process.kill()
+        send(process, signal.SIGKILL)
         await process.wait()
         raise Unreachable(
             f"{self.binary} was not ready within {self._settings.start_seconds:g} s: {waiting_for}",

@@ -28,7 +28,7 @@ from runtime.restarts import RestartPolicy
 from runtime.worker_name import worker_name
 from workers.child_death import PARENT_VARIABLE, dies_with_parent
 from workers.own_python import OWN_PYTHON
-from workers.stop_signals import ABANDON
+from workers.stop_signals import ABANDON, send
 
 log = structlog.get_logger("runtime.supervisor")
 
@@ -127,10 +127,8 @@ class WorkerSlot:
         if process is None or process.returncode is not None:
             return
         self.enter("draining")
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(signal.SIGTERM)
-            # A stopped process can't drain: it wakes up, sees the signal, and does.
-            process.send_signal(signal.SIGCONT)
+        # A stopped process can't drain: it wakes up, sees the signal, and does.
+        send(process, signal.SIGTERM, signal.SIGCONT)
         try:
             async with asyncio.timeout(self.launch.settings.drain_seconds):
                 await process.wait()
@@ -149,22 +147,13 @@ class WorkerSlot:
         process = self.process
         if process is None or process.returncode is not None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(ABANDON)
-            process.send_signal(signal.SIGCONT)
-
-        def insist() -> None:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
-
-        asyncio.get_running_loop().call_later(ABANDON_SECONDS, insist)
+        send(process, ABANDON, signal.SIGCONT)
+        asyncio.get_running_loop().call_later(ABANDON_SECONDS, send, process, signal.SIGKILL)
 
     def kill_process(self) -> None:
         """Kill the process of now, if there is one; another may follow."""
-        if self.process is not None and self.process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                self.process.kill()
+        if self.process is not None:
+            send(self.process, signal.SIGKILL)
 
     async def _one_life(self) -> int:
         self.enter("starting")
@@ -189,7 +178,7 @@ class WorkerSlot:
                 os.close(writing)
             self.process = process
             if self._stopping.is_set():  # `stop` came between the check and the spawn.
-                process.terminate()
+                send(process, signal.SIGTERM)
             return await self._until_dead(process, output)
 
     async def _until_dead(self, process: asyncio.subprocess.Process, output: FileIO) -> int:

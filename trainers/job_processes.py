@@ -23,6 +23,7 @@ from agents.records import Record
 from trainers.errors import TrainingError
 from workers.child_death import dies_with_parent
 from workers.own_python import OWN_PYTHON
+from workers.stop_signals import send
 
 EXIT_INTERRUPTED = 130
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -195,17 +196,16 @@ class _Worker(Generic[JobT]):
             if code not in (0, EXIT_INTERRUPTED) and not self._stopping:
                 raise _died(code, job.name)
         finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+            send(process, signal.SIGKILL)
+            await process.wait()
 
     def stop(self, *, at_once: bool) -> None:
         """Let the process save what it is at, or not even that; before its first word there is
         nothing to save."""
         self._stopping = True
-        if self._process is not None and self._process.returncode is None:
+        if self._process is not None:
             gently = self._told and not at_once
-            self._process.send_signal(signal.SIGINT if gently else signal.SIGKILL)
+            send(self._process, signal.SIGINT if gently else signal.SIGKILL)
 
     async def _watch(self, process: asyncio.subprocess.Process, job: JobT) -> None:
         """Tell what the process says, until it is finished or was stopped. Raises

@@ -16,6 +16,7 @@ from pathlib import Path
 from bus.tasks import finish
 from workers.child_death import dies_with_parent
 from workers.own_python import OWN_PYTHON
+from workers.stop_signals import send
 
 _HANDED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONPATH")
 """What an interpreter may need to start as this one did."""
@@ -59,7 +60,7 @@ async def ask_child(module: str, given: bytes, *, max_answer_bytes: int) -> byte
 
 
 async def _killed(child: Process) -> None:
-    child.kill()
+    send(child, signal.SIGKILL)
     await child.wait()
 
 

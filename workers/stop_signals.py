@@ -9,11 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 from collections.abc import Callable, Generator
 
 DRAIN = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 ABANDON = signal.SIGQUIT
+
+
+def send(process: asyncio.subprocess.Process, *numbers: signal.Signals) -> None:
+    """Send signals to a process that asyncio waits for; nothing to one that is known to be dead.
+
+    Its own `send_signal` asks for the exit code first. One that ends between two calls would be
+    reaped there, and asyncio, which comes too late, reports the exit code 255.
+    """
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            for number in numbers:
+                os.kill(process.pid, number)
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from tests.redis_process import RedisProcess
 from tests.workers.processes import spawn
 from workers.messages import role_stream
 from workers.settings import RoleWorkerSettings
-from workers.stop_signals import stop_signals
+from workers.stop_signals import send, stop_signals
 
 TERM, HUP, INT, QUIT = signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT
 
@@ -95,3 +96,15 @@ async def test_a_worker_drains_through_a_second_sigterm_and_gives_its_work_back_
     finally:
         worker.kill()
         worker.wait()
+
+
+async def test_a_process_that_ends_while_it_is_signalled_keeps_its_exit_code() -> None:
+    """The event loop is held up until it is a zombie, which a second signal must not reap."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", "import signal; signal.pause()"
+    )
+    os.kill(process.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - on purpose
+    send(process, signal.SIGTERM, signal.SIGCONT)
+    assert await process.wait() == -signal.SIGKILL
+    send(process, signal.SIGTERM)

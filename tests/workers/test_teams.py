@@ -196,10 +196,10 @@ async def test_reasoner_and_tool_user_go_on_until_they_agree(judge: JudgeService
     trajectory, hosts = await play(
         judge,
         run,
-        reasoner=[["\\boxed{5}", "no box"], ["\\boxed{5}", "So \\boxed{\\frac{232}{2}}"]],
+        reasoner=[["\\boxed{5}", "no box"], ["\\boxed{5}", "So \\boxed{116.0}"]],
         tool_user=[[SUMMED, "```python\n1/0\n```"], [NONE, SUMMED]],
     )
-    assert (trajectory.outcome, trajectory.answer) == (Outcome.SOLVED, "\\frac{232}{2}")
+    assert (trajectory.outcome, trajectory.answer) == (Outcome.SOLVED, "116.0")
     assert [step.selected for step in trajectory.steps] == [0, 0, 1, 1]
     assert [one["total"] for one in parts(trajectory, 1)] == [1.0, -1.0]
     assert [one["total"] for one in parts(trajectory, 2)] == [0.0, 2.0]
