@@ -25,15 +25,15 @@ from agents.environments.tool_language import Kind
 from agents.environments.word_problem_team.puzzle import WordProblemPuzzle
 from agents.records import Task
 
-PUZZLES = 60
+PUZZLES = 50
 """Of training, that the search looks at."""
-TRIES = 60
+TRIES = 40
 """Changes of the best answers so far that are tried, after all that repeat one item."""
 DIFFERENT = 4
 """Most different answers; more turns say them again in the same order."""
 _LONGEST = {PLAN: 40, TOOL: 64}
 """Items of one answer, at most."""
-_OF_A_KIND = 16
+_OF_A_KIND = 8
 _OPERANDS = ("n1", "n2", "n3", "r1", "2")
 
 Anyone = TeamEpisode[Any, Any]

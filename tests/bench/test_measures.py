@@ -32,4 +32,4 @@ def test_a_win_rate_of_ties_alone_leaves_open_what_others_would_be() -> None:
 
 
 def test_what_a_report_explains_is_a_share_or_counted() -> None:
-    assert set(MEANINGS) - SHARES == {"calls", "turns"}
+    assert set(MEANINGS) - SHARES == {"calls", "turns", "moves_over_shortest"}

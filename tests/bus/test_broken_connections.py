@@ -221,6 +221,9 @@ async def fail_over(proxy: Proxy, old: RedisProcess, new: RedisProcess) -> None:
     """As a proxy with health checks sees it: the new primary first, open connections stay."""
     async with Redis.from_url(old.url) as before, Redis.from_url(new.url) as after:
         port = (await before.config_get("port"))["port"]
+        # All that was written until now: what is not yet copied would be lost, as with any server.
+        await before.set("last", "write")
+        assert await before.wait(1, 20_000) == 1
         await after.execute_command("REPLICAOF", "NO", "ONE")
         proxy.lead_to(new.url)
         new_port = (await after.config_get("port"))["port"]

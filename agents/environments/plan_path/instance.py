@@ -30,6 +30,9 @@ class PlanPathSetting(Setting):
     """Cells seen in each direction (3 is a window of 7 x 7); `None`: the whole grid."""
     marks: bool = False
     """Show which cells were visited: the memory that a policy of single moves lacks."""
+    listed: bool = False
+    """What is beside the walker in words, in place of a drawing: for models that are too small to
+    count columns. What lies farther the tool agent alone can look at."""
     rules: Rules = "strict"
     """`strict`: an answer ends at its first illegal move, and an episode has only so many moves
     (`detour`). `paper`, as in PettingLLMs: an illegal move is skipped, and turns and the length of

@@ -101,7 +101,8 @@ def _ways_in_sight(instance: PlanPathInstance, start: Cell) -> dict[Cell, Moves]
         cell = queue.popleft()
         for move in STEPS:
             other = beside(cell, move)
-            far = max(abs(other[0] - start[0]), abs(other[1] - start[1])) > sight
+            away = abs(other[0] - start[0]), abs(other[1] - start[1])
+            far = sum(away) > 1 if instance.setting.listed else max(away) > sight
             if other not in ways and not far and is_free(instance.grid, other):
                 ways[other] = (*ways[cell], move)
                 queue.append(other)

@@ -9,12 +9,13 @@ from functools import cached_property
 from itertools import pairwise
 
 from agents.environments.game import PLAN, Agent, Refusal, Rewards, Verdict, progressed, weighted
-from agents.environments.grid import apart, manhattan, said
+from agents.environments.grid import STEPS, apart, beside, manhattan, said
 from agents.environments.marked_answers import read_moves
 from agents.environments.plan_path.instance import (
     WALL,
     PlanPathInstance,
     PlanPathSetting,
+    is_free,
     shortest_path,
 )
 from agents.environments.plan_path.tools import functions
@@ -109,14 +110,15 @@ class PlanPathPuzzle:
 
     def about(self) -> str:
         rows, columns = len(self.instance.grid), len(self.instance.grid[0])
+        signs = "" if self.setting.listed else " # is blocked."
         strict = " An answer ends at its first move that is not possible."
         rules = "" if self.instance.most_moves is None else strict
-        return f"Plan-Path, {rows} x {columns}. Walk from A to G; # is blocked.{rules}"
+        return f"Plan-Path, {rows} x {columns}. Walk from A to G.{signs}{rules}"
 
     def drawing(self, state: Walk) -> str:
         goal = self.instance.goal
         lines = [
-            *self._window(state),
+            *([self._sides(state)] if self.setting.listed else self._window(state)),
             f"A: {said(state.at)}. G: {said(goal)}.",
             f"G is {apart(state.at, goal)}.",
         ]
@@ -159,6 +161,16 @@ class PlanPathPuzzle:
             )
             for r in rows
         ]
+
+    def _sides(self, state: Walk) -> str:
+        """What the four cells beside the walker are."""
+        return ", ".join(f"{move} {self._beside(state, move)}" for move in STEPS)
+
+    def _beside(self, state: Walk, move: str) -> str:
+        cell = beside(state.at, move)
+        if not is_free(self.instance.grid, cell):
+            return "wall"
+        return "visited" if self.setting.marks and cell in state.visited else "free"
 
     def _progress(self, step: Step[Walk, Moves]) -> float:
         if self.solved(step.after):

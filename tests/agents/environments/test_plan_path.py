@@ -444,3 +444,11 @@ def test_no_walk_is_longer_than_the_bound(instance: PlanPathInstance, walks: lis
             episode.apply(PLAN, answer(walk))
     assert episode.state.moves <= 1.5 * instance.shortest + 1
     assert episode.verify().solved == (episode.state.at == instance.goal)
+
+
+def test_what_is_beside_the_walker_is_listed_where_the_setting_says() -> None:
+    chosen = small(listed=True, marks=True, brief=True, team=["plan_agent"])
+    episode = PlanPath().reset(chosen.task.instance)
+    assert episode.observe(PLAN).split("\n")[0] == "U wall, D free, L wall, R free"
+    episode.apply(PLAN, answer("D"))
+    assert episode.observe(PLAN).split("\n")[0] == "U visited, D free, L wall, R wall"

@@ -1,7 +1,8 @@
-"""Plan-Path as a game to learn: two agents find a way through a grid of which they see a window.
+"""Plan-Path as a game to learn: two agents find a way through a grid. They see what is beside the
+walker, and what of that was visited.
 
-The tool agent alone can look around and search, the plan agent alone moves. The weak team walks
-towards the goal as if there were no walls, and hardly uses its tools.
+The tool agent alone can look farther and try moves, the plan agent alone makes them. The weak team
+walks towards the goal as if there were no walls, and hardly uses its tools.
 """
 
 from __future__ import annotations
@@ -36,10 +37,12 @@ from trainers.grpo.arms.games.weak_teams import demonstrated
 from trainers.grpo.arms.training import Reinforced, Training
 from trainers.grpo.in_process import Table
 
-TRAINING = Training(reinforced=Reinforced(steps=64, entropy=0.02, scheme="progress"))
+TRAINING = Training(reinforced=Reinforced(steps=64, minibatch=32, entropy=0.01, scheme="progress"))
 PIECES = (
     "<|im_start|>system\ntools: none<|im_end|>\n<|im_start|>user\n",
     "<|im_end|>\n<|im_start|>assistant\n",
+    *(f"{mark}{move} {what}" for mark in ("", ", ") for move in "UDLR"
+      for what in ("free", "wall", "visited")),
     "\nA: row ", ", column ", ". G: row ", ".\nG is ", " up", " down", " left", " right", " and ",
     ".\nTurn ", " of ", "\nLast turn: ", " carried out", "0 carried out", ", 1 refused", " (wall)",
     " (outside)", "#### ", "[U", "[D", "[L", "[R", ", U", ", D", ", L", ", R", "]",
@@ -63,7 +66,8 @@ class WeakTeam(Record):
     follows: float = Field(default=0.5, ge=0, le=1)
     """Probability that the plan agent does what was proposed; else it makes its own move."""
     searches: float = Field(default=0.1, ge=0, le=1)
-    """Probability that the tool agent searches, to any depth; else it tries its move."""
+    """Probability that the tool agent searches, to any depth, where it can; else it tries its
+    move."""
     looks: float = Field(default=0.1, ge=0, le=1)
     """Probability that it looks that way instead."""
 
@@ -77,7 +81,7 @@ class LearnedPlanPath(Record):
         columns=10,
         least_moves=6,
         setting=PlanPathSetting(
-            turns=24, team=AGENTS, calls=2, search=2, brief=True, view=2, marks=True
+            turns=24, team=AGENTS, calls=2, search=0, brief=True, marks=True, listed=True
         ),
     )
     weak_team: WeakTeam = WeakTeam()
@@ -137,6 +141,7 @@ def weak_answer(
         if proposal is not None and proposal.action and dice.random() < team.follows:
             return f"{MARK} {episode.puzzle.show(proposal.action)}"
         return f"{MARK} [{move}]"
-    if dice.random() < team.searches:
-        return f"{MARK} [bfs({dice.randint(1, max(1, instance.setting.search))})]"
+    search = instance.setting.search
+    if search and dice.random() < team.searches:
+        return f"{MARK} [bfs({dice.randint(1, search)})]"
     return f"{MARK} [{'look' if dice.random() < team.looks else 'step'}({move})]"
