@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 EXTRAS := torch,train,bench,tools,dev
 
-.PHONY: help install gguf packages demo test lint types floors compose-check clean
+.PHONY: help install gguf packages demo test suite lint types floors compose-check clean
 
 help:
 	@echo "make install   create $(VENV) with what the demo and the tests need"
@@ -100,10 +100,13 @@ compose-check:
 	  echo "compose.yaml: valid"; \
 	else echo "compose.yaml: not checked (no docker-compose on PATH)"; fi
 
-test: $(VENV)/.peers $(VENV)/bfcl-eval $(VENV)/litellm packages lint types floors compose-check
+test: lint types floors compose-check suite
+
+# Its tests wait for processes more than they compute: more of them than cores are faster.
+suite: $(VENV)/.peers $(VENV)/bfcl-eval $(VENV)/litellm packages
 	@$(MAKE) --no-print-directory $(VENV)/.servers || \
 	  echo "llama.cpp: not compiled (is there a C compiler?); its tests are skipped"
-	$(BIN)/pytest --numprocesses 2 --dist loadfile --durations 40
+	$(BIN)/pytest --numprocesses 4 --dist loadfile --durations 40 $(PYTEST)
 
 clean:
 	rm -rf $(VENV)

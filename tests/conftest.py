@@ -37,6 +37,18 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("suite")
 
 
+SLOW_SECONDS = 900
+"""A test marked `slow` has as long, unless it says otherwise: beside three others, on a busy machine,
+what takes a minute takes several."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give slow tests the time that they need."""
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SLOW_SECONDS))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """One line about all that this machine could not run."""
     skipped: list[pytest.TestReport] = terminalreporter.stats.get("skipped", [])

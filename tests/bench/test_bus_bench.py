@@ -20,6 +20,8 @@ from bench.bus_bench.redis_process import running
 from bench.bus_bench.report import as_json, show
 from tests.bench.command_line import bench
 
+pytestmark = pytest.mark.slow
+
 
 def peer(drain: float, p99: float) -> Peer:
     """A peer of three repeats, the middle one with these figures."""

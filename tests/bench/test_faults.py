@@ -13,6 +13,8 @@ from bench.faults.command import Stage, figures
 from tests.bench.attacks import attack
 from tests.bench.command_line import bench
 
+pytestmark = pytest.mark.slow
+
 SEED = 20_260_816
 """Seven kinds are among its first eight attacks."""
 

@@ -51,6 +51,8 @@ from workers.engines.protocol import Engine
 from workers.engines.settings import ModelSettings
 from workers.in_process import EnginePool
 
+pytestmark = pytest.mark.slow
+
 COMMON = Common(instructions=16, data_seed=1, samples=7, unseen_apis=2, question_seed=123)
 CONTEXT = 400
 """Models that have learned next to nothing write until it is full."""

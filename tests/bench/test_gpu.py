@@ -21,6 +21,8 @@ from bench.gpu.training import Trained
 from trainers.grpo.report import PolicyStep
 from workers.engines.protocol import Completion
 
+pytestmark = pytest.mark.slow
+
 SMALL = Plan(
     layers=2, vocabulary=2_048, groups=2, candidates=2, prompt=12, max_tokens=8, steps=2, rank=4,
     piece_tokens=512, threads=1, seed=1,

@@ -27,6 +27,8 @@ from trainers.grpo.arms.results import Arm, read_result
 from trainers.grpo.arms.settings import ArmSettings
 from trainers.grpo.arms.tuning import OWN
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_damaged_result_is_named_with_the_folder_that_has_to_go(tmp_path: Path) -> None:
     folder = tmp_path / "seed-1" / "at-grpo"

@@ -41,7 +41,7 @@ from trainers.grpo.arms.training import Reinforced
 from trainers.grpo.loop.book import GroupRecord
 from trainers.network import ADAPTER
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 SEED = 20_261_122
 _MEMORY = Path("/dev/shm")

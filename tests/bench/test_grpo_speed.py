@@ -35,6 +35,8 @@ from bench.grpo_speed.workload import StepWork
 from trainers.models import export_model, load_tokenizer, new_model
 from workers.engines.local.model_files import MICRO_MODELS
 
+pytestmark = pytest.mark.slow
+
 WORK = StepWork(
     model="", groups=3, candidates=2, prompt=12, completion=4, steps=1, seed=1, vocabulary=300
 )

@@ -30,6 +30,8 @@ from trainers.grpo.arms.kinds import WARM_START
 from trainers.grpo.arms.results import ArmResult
 from trainers.job_processes import Told
 
+pytestmark = pytest.mark.slow
+
 TINY_CELLS = StalenessSettings(updates=4, demo=TINY)
 
 

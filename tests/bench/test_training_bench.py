@@ -16,6 +16,8 @@ from bench.training_bench.command import Plan, measure
 from bench.training_bench.figures import OURS, Report
 from bench.training_bench.workload import Measured, Prepared
 
+pytestmark = pytest.mark.slow
+
 COMMAND = (sys.executable, "-c", "from bench.cli import main; main()", "training")
 SMALL = (
     "--size",

@@ -36,6 +36,8 @@ from workers.engines.torch.lora import LoraLayers
 from .full_disk import no_file_larger_than
 from .tiny_glpft import DATA, SETTINGS, SIZE, changed
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:

@@ -25,6 +25,8 @@ from trainers.glpft.from_scratch import write_new_model
 from .tiny_glpft import DATA, SIZE
 from .umi_team import COUNT, INSTANCES, LED, ROLES, SHORTEST, TEACHER, ask, bus_of, up, weights_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def serving(deployment: Deployment, tmp_path: Path) -> Deployment:

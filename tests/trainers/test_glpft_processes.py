@@ -27,6 +27,8 @@ from trainers.processes import joined
 from .launched import launched
 from .tiny_glpft import DATA, changed
 
+pytestmark = pytest.mark.slow
+
 SCRATCH = changed(method="single", tokens=6_000)
 
 

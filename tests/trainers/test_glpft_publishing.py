@@ -19,6 +19,8 @@ from trainers.publishing import publish
 
 from .tiny_glpft import DATA, changed
 
+pytestmark = pytest.mark.slow
+
 IDLE = tuple(
     f"workers.{kind}.count=0"
     for kind in ("planner", "caller", "summarizer", "tool", "recorder", "jobs")

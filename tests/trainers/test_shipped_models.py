@@ -15,6 +15,8 @@ from trainers.recipes import RECIPES
 from trainers.rollouts import attempt
 from trainers.skills import SEED, Task, measure, read_skills
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(workers.__path__[0]) / "micro_models"
 NAMES = ("llm", "slm")
 MEGABYTES = 8

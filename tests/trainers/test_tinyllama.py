@@ -40,6 +40,8 @@ from workers.engines.torch.lora import LoraLayers
 
 from .umi_team import LED, SHORTEST, ask, bus_of, up, weights_of
 
+pytestmark = pytest.mark.slow
+
 PUBLISHED: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
     "attention_bias": False,

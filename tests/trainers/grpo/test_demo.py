@@ -33,6 +33,8 @@ from trainers.job_processes import Told
 from .launched import FORKS
 from .tiny_puzzles import GAME, LEARNING, TINY
 
+pytestmark = pytest.mark.slow
+
 
 def weights(arm: Arm, output: Path) -> dict[str, torch.Tensor]:
     return load_file(arm.folder(output) / "model/model.safetensors")

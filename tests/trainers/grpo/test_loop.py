@@ -48,7 +48,7 @@ from .looped import (
 from .test_command import command
 from .tiny_grpo import chance_at_updates
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 Finished = tuple[LoopSettings, Path, LoopReport]
 

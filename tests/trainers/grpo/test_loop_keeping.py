@@ -38,7 +38,7 @@ from .looped import (
     run_loop,
 )
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 ALL = 1_000_000
 """Tokens that no small round has."""

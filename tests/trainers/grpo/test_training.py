@@ -37,6 +37,8 @@ from .tiny_grpo import (
     write_base,
 )
 
+pytestmark = pytest.mark.slow
+
 STEPS = 20
 
 

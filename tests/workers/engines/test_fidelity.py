@@ -15,6 +15,8 @@ from workers.engines.factory import build_engine
 from workers.engines.local.model_files import local_folder
 from workers.engines.settings import ModelSettings
 
+pytestmark = pytest.mark.slow
+
 PROMPTS = 40
 TOGETHER = 8
 

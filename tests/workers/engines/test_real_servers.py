@@ -40,7 +40,7 @@ from workers.engines.openai.engine import OpenAIEngine
 from workers.engines.protocol import Completion
 from workers.engines.settings import ModelSettings
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 """The first test of a server waits for it."""
 
 MICRO = Path(__file__).parents[3] / "workers/micro_models/slm"

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from agents.environments.game import AGENTS
-from agents.environments.plan_path import Difficulty, PlanPathSetting
 from trainers.grpo.arms.games.known import AnyGame
-from trainers.grpo.arms.games.plan_path import LearnedPlanPath
+from trainers.grpo.arms.games.plan_path import TRAINING, LearnedPlanPath
 from trainers.grpo.arms.kinds import AT_GRPO, CONTINUED, WARM_START, ArmName
 from trainers.grpo.arms.settings import ArmSettings
+from trainers.grpo.arms.training import Reinforced
 
 ARMS: tuple[ArmName, ...] = (WARM_START, AT_GRPO, CONTINUED)
 
 
 class DemoSettings(ArmSettings):
-    """Plan-Path with fewer turns and a shorter search than in the table: done in minutes."""
+    """Plan-Path as in the table of `bench grpo`, with fewer versions: done in minutes."""
 
-    game: AnyGame = LearnedPlanPath(
-        puzzle=Difficulty(
-            rows=10,
-            columns=10,
-            setting=PlanPathSetting(turns=16, team=AGENTS, calls=2, search=4, brief=True, view=2),
-        )
-    )
+    game: AnyGame = LearnedPlanPath()
+    reinforced: Reinforced = TRAINING.reinforced.model_copy(update={"steps": 48})
