@@ -30,6 +30,7 @@ from runtime.findings import Finding, Level
 from runtime.state import MAX_SOCKET_PATH, StateDirectory
 from runtime.terminal import harmless
 from workers.engines.factory import engine_names
+from workers.engines.openai.address import Address
 from workers.engines.openai.keys import key_in, what_is_wrong
 from workers.engines.settings import ModelSettings
 from workers.installation import how_to_install
@@ -171,7 +172,7 @@ def _models(settings: Settings, *, online: bool) -> Iterator[Finding]:
 
 
 def _endpoint(subject: str, pool: str, model: ModelSettings, *, online: bool) -> Finding:
-    where = model.base_url or "OpenAI"
+    where = Address.of(model.base_url).shown
     variable = model.api_key_env or (OPENAI_KEY if model.base_url is None else None)
     key = key_in(variable) if variable else ""
     if variable and not key:
@@ -205,16 +206,17 @@ def _tried(subject: str, pool: str, model: ModelSettings, variable: str | None) 
 
     from workers.engines.openai.proxy import Proxy, ProxyUnusable, proxy_for
 
-    base = (model.base_url or "https://api.openai.com/v1").rstrip("/")
+    address = Address.of(model.base_url)
+    base = address.shown
     headers = {"Authorization": f"Bearer {key_in(variable)}"} if variable else {}
     proxy: Proxy | None = None
     through = ""
     try:
         # As the gpu worker will, by the one proxy that this address needs.
-        proxy = proxy_for(base)
+        proxy = proxy_for(address.base)
         through = f" through {proxy.name} ({proxy.variable})" if proxy else ""
         answer = httpx.get(
-            f"{base}/models",
+            address.url("models"),
             headers=headers,
             timeout=10,
             proxy=proxy.url if proxy else None,

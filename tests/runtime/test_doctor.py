@@ -188,6 +188,24 @@ async def test_a_model_that_an_endpoint_does_not_list_is_told_with_those_that_it
     assert found["do"].startswith("set models.llm.model to one of them")
 
 
+async def test_an_endpoint_is_asked_where_its_engine_asks_it_and_no_password_is_shown(
+    nowhere: Deployment,
+) -> None:
+    async with ScriptedServer(ServerOptions(models=("llm", "slm"))) as api:
+        url = api.url.replace("://", "://me:hunter22@") + "/chat/completions?key=sesame-opens"
+        words = ("--set", f"models.llm.base_url={url}")
+        done = await asyncio.to_thread(
+            nowhere.run, "doctor", "--json", "--online", "--profile", "endpoint", *words
+        )
+    found = {each["subject"]: each for each in json.loads(done.stdout)["findings"]}["model llm"]
+    assert (found["level"], found["says"]) == (
+        "ok",
+        f"llm at {api.url}: answers, asked without a key",
+    )
+    assert "hunter22" not in done.stdout
+    assert "sesame" not in done.stdout
+
+
 @pytest.mark.parametrize(
     ("engine", "model", "level", "says"),
     [

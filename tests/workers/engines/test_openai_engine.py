@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
-from agents.records import Message, SamplingParams, ToolCall, Usage
+from agents.records import Message, ToolCall, Usage
 from tests.workers.engines.asking import (
     DELEGATE,
     QUESTION,
@@ -26,11 +26,9 @@ from tests.workers.engines.asking import (
 from tests.workers.engines.conformance import EngineConformance
 from tests.workers.engines.endpoints import replying
 from workers.engines.faults import FaultPlan
-from workers.engines.openai.address import Address
 from workers.engines.openai.complaints import complaint_of
 from workers.engines.openai.engine import OpenAIEngine
 from workers.engines.openai.errors import refused
-from workers.engines.openai.wire import request_body
 from workers.engines.protocol import (
     Completion,
     Discarded,
@@ -484,13 +482,6 @@ def test_a_refusal_by_a_content_filter_is_about_the_problem_and_not_the_deployme
     assert refused(complaint, 400, "endpoint", (), False).kind == "content_filter"
 
 
-def test_openai_itself_is_asked_whatever_the_environment_says(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    assert Address.of(None).url() == "https://api.openai.com/v1/chat/completions"
-
-
 async def test_provider_details_reach_the_usage() -> None:
     body = {
         "choices": [{"index": 0, "message": {"content": "x"}, "finish_reason": "stop"}],
@@ -510,13 +501,3 @@ async def test_provider_details_reach_the_usage() -> None:
     assert done.usage == Usage(
         prompt=100, cached=64, completion=30, reasoning=20, source="provider"
     )
-
-
-def test_the_default_limit_field_fits_the_endpoint() -> None:
-    asked = request(sampling={"max_tokens": 7})
-    own = ModelSettings(engine="openai", model="m", base_url="http://localhost:8000/v1")
-    assert request_body(asked, own)["max_tokens"] == 7
-    assert (
-        request_body(asked, ModelSettings(engine="openai", model="m"))["max_completion_tokens"] == 7
-    )
-    assert SamplingParams().max_tokens == own.sampling().max_tokens

@@ -37,6 +37,14 @@ class Address:
             secrets=tuple(value for value in hidden if len(value) >= 8),
         )
 
+    @property
+    def shown(self) -> str:
+        """The base without user and password, for people; `OpenAI` for its own."""
+        if self.name == "OpenAI":
+            return self.name
+        parts = urlsplit(self.base)
+        return urlunsplit((parts.scheme, self.name, parts.path, "", ""))
+
     def url(self, route: str = _ROUTE) -> str:
         """Of a route below the base."""
         return f"{self.base}/{route}" + (f"?{self.query}" if self.query else "")

@@ -1,0 +1,28 @@
+"""What is sent where a profile leaves things out: OpenAI itself, and one's own server."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.records import SamplingParams
+from tests.workers.engines.asking import request
+from workers.engines.openai.address import Address
+from workers.engines.openai.wire import request_body
+from workers.engines.settings import ModelSettings
+
+
+def test_openai_itself_is_asked_whatever_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    assert Address.of(None).url() == "https://api.openai.com/v1/chat/completions"
+
+
+def test_the_default_limit_field_fits_the_endpoint() -> None:
+    asked = request(sampling={"max_tokens": 7})
+    own = ModelSettings(engine="openai", model="m", base_url="http://localhost:8000/v1")
+    assert request_body(asked, own)["max_tokens"] == 7
+    assert (
+        request_body(asked, ModelSettings(engine="openai", model="m"))["max_completion_tokens"] == 7
+    )
+    assert SamplingParams().max_tokens == own.sampling().max_tokens
