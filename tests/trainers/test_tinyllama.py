@@ -1,7 +1,7 @@
 """TinyLlama-1.1B's own architecture with random weights: trained by `train glpft`, published, and
 its three roles served by a gpu worker.
 
-In the suite it is cut to 4 of its 22 layers. The whole model is trained and served where there is
+In the suite it is cut to 2 of its 22 layers. The whole model is trained and served where there is
 a CUDA GPU, or where WHOLE_TINYLLAMA is set.
 """
 
@@ -66,7 +66,7 @@ PUBLISHED: dict[str, Any] = {
     "vocab_size": 32000,
 }
 """config.json of TinyLlama/TinyLlama-1.1B-Chat-v1.0."""
-LAYERS = 4
+LAYERS = 2
 PER_LAYER = 44_044_288
 AROUND = 131_074_048
 """Parameters of a layer, and of the embedding, the last norm and the output layer: 1,100,048,384 in
