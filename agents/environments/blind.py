@@ -31,8 +31,8 @@ TRIES = 40
 """Changes of the best answers so far that are tried, after all that repeat one item."""
 DIFFERENT = 4
 """Most different answers; more turns say them again in the same order."""
-_LONGEST = {PLAN: 40, TOOL: 64}
-"""Items of one answer, at most."""
+_LONGEST = 40
+"""Items of a plan agent's answer, at most."""
 _OF_A_KIND = 8
 _OPERANDS = ("n1", "n2", "n3", "r1", "2")
 
@@ -78,7 +78,7 @@ def best_blind_player(
     episodes = opened(training[:PUZZLES], agent)
     items = _items(episodes[0].puzzle, agent)
     setting = episodes[0].puzzle.setting
-    most = min(_LONGEST[agent], setting.calls if agent == TOOL else _LONGEST[PLAN])
+    most = setting.calls if agent == TOOL else _LONGEST
     dice = random.Random(seed)
     best = BlindPlayer(agent, ((items[0],),))
     record = solved_by(best, episodes)

@@ -7,20 +7,15 @@ server must hold exactly what the model says.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
-import uuid
-from collections.abc import Awaitable
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
-    RuleBasedStateMachine,
-    initialize,
     invariant,
     multiple,
     precondition,
@@ -30,10 +25,7 @@ from hypothesis.stateful import (
 
 from bus import (
     Admission,
-    Bus,
     BusError,
-    BusSettings,
-    Delivery,
     Finish,
     Join,
     LeaseLost,
@@ -43,14 +35,12 @@ from bus import (
     scripts,
 )
 from bus.dead_letters import bury
-from bus.envelope import FIELD, Envelope
+from bus.envelope import FIELD
 from bus.keys import GROUP
-from bus.lease import Lease
 from tests.bus.bus_model import STREAMS, Message, Run, Token, assert_same, outgoing
-from tests.bus.payloads import Note
+from tests.bus.driven_bus import DrivenBus
 from tests.redis_process import RedisProcess
 
-T = TypeVar("T")
 LEASE_MS = 15_000
 
 
@@ -61,85 +51,11 @@ def _has_tokens(machine: BusMachine) -> bool:
 WHICH = st.tuples(st.integers(0, 7), st.integers(0, 3))
 
 
-class BusMachine(RuleBasedStateMachine):
+class BusMachine(DrivenBus):
     """Moves of clients, workers, sweepers, operators and fate."""
 
-    url = ""
     runs = Bundle("runs")
     letters = Bundle("letters")
-
-    @initialize()
-    def begin(self) -> None:
-        self.runner = asyncio.Runner()
-        self.bus = Bus(
-            BusSettings(
-                redis_url=self.url, prefix=f"m{uuid.uuid4().hex[:8]}", history=True, max_runs=4
-            )
-        )
-        self.bus.registry.register("note", Note)
-        self.shard = self.bus.keys.shard(0)
-        self.model: list[Run] = []
-        self.messages: list[Message] = []
-        self.tokens: list[Token] = []
-        self.queues: dict[str, list[Message]] = {name: [] for name in STREAMS}
-        self.published: list[tuple[str, int, str, list[str]]] = []
-        for name in STREAMS:
-            self.do(scripts.call(self.bus.redis, "group", [self.shard.work(name)], [GROUP]))
-
-    def do(self, work: Awaitable[T]) -> T:
-        async def wait() -> T:
-            return await work
-
-        return self.runner.run(wait())
-
-    def teardown(self) -> None:
-        if not hasattr(self, "runner"):
-            return
-
-        async def clear() -> None:
-            keys = [key async for key in self.bus.redis.scan_iter(f"{{{self.bus.keys.prefix}:*")]
-            if keys:
-                await self.bus.redis.delete(*keys)
-            await self.bus.close()
-
-        self.do(clear())
-        self.runner.close()
-
-    # Messages of the model and of the wire.
-
-    def publish(self, message: Message) -> None:
-        message.place, message.holder, message.begun = "queued", None, frozenset({1})
-        self.queues[message.stream].append(message)
-
-    def token(self, message: Message, worker: str, entry: str, count: int, body: bytes) -> Token:
-        envelope = Envelope.from_json(body)
-        found = json.loads(body)
-        assert (found["run_id"], found["payload"]["text"]) == (message.run.id, message.text)
-        assert found["attempt"] == message.attempt
-        message.place, message.holder = "held", (worker, count, entry)
-        message.deliveries = count
-        milliseconds, _, sequence = entry.partition("-")
-        message.entry = (int(milliseconds), int(sequence))
-        lease = Lease(self.shard.work(message.stream), entry, worker, count)
-        delivery = Delivery(self.bus, self.shard, message.stream, lease, envelope, Note())
-        token = Token(message, delivery, body)
-        self.tokens.append(token)
-        return token
-
-    def pick(self, which: tuple[int, int]) -> Token:
-        """Mostly a token that holds its message; else any that ever did."""
-        number, stale = which
-        valid = [token for token in self.tokens if token.valid]
-        pool = self.tokens if stale == 0 or not valid else valid
-        return pool[-1 - number % len(pool)]
-
-    def end(self, run: Run, outcome: str) -> None:
-        run.state, run.outcome = "ended", outcome
-        self.published.append((run.id, run.generation, outcome, list(run.journal)))
-
-    def settle_ended(self, message: Message) -> None:
-        message.place = "kept" if message.run.outcome == "error" else "gone"
-        message.holder = None
 
     # Clients.
 
@@ -502,11 +418,6 @@ class BusMachine(RuleBasedStateMachine):
             run.generation += 1
             self.adopt_kept(run)
         self.publish(message)
-
-    def adopt_kept(self, run: Run) -> None:
-        kept = [each for each in self.messages if each.run is run and each.place == "kept"]
-        for message in sorted(kept, key=lambda each: each.entry):
-            self.publish(message)
 
     # What must hold after every move.
 

@@ -26,9 +26,7 @@ from tests.workers.engines.asking import (
 from tests.workers.engines.conformance import EngineConformance
 from tests.workers.engines.endpoints import replying
 from workers.engines.faults import FaultPlan
-from workers.engines.openai.complaints import complaint_of
 from workers.engines.openai.engine import OpenAIEngine
-from workers.engines.openai.errors import refused
 from workers.engines.protocol import (
     Completion,
     Discarded,
@@ -475,11 +473,6 @@ async def test_a_logprob_that_is_no_finite_number_is_garbage(number: str) -> Non
         await engine.start()
         assert (await failure(engine, request())).kind == "garbage"
         await engine.close()
-
-
-def test_a_refusal_by_a_content_filter_is_about_the_problem_and_not_the_deployment() -> None:
-    complaint = complaint_of({"error": {"code": "content_filter", "message": "no"}})
-    assert refused(complaint, 400, "endpoint", (), False).kind == "content_filter"
 
 
 async def test_provider_details_reach_the_usage() -> None:

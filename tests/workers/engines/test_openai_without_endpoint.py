@@ -1,4 +1,4 @@
-"""What is sent where a profile leaves things out: OpenAI itself, and one's own server."""
+"""What follows from a profile and an error alone, with no endpoint asked."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import pytest
 from agents.records import SamplingParams
 from tests.workers.engines.asking import request
 from workers.engines.openai.address import Address
+from workers.engines.openai.complaints import complaint_of
+from workers.engines.openai.errors import refused
 from workers.engines.openai.wire import request_body
 from workers.engines.settings import ModelSettings
 
@@ -26,3 +28,8 @@ def test_the_default_limit_field_fits_the_endpoint() -> None:
         request_body(asked, ModelSettings(engine="openai", model="m"))["max_completion_tokens"] == 7
     )
     assert SamplingParams().max_tokens == own.sampling().max_tokens
+
+
+def test_a_refusal_by_a_content_filter_is_about_the_problem_and_not_the_deployment() -> None:
+    complaint = complaint_of({"error": {"code": "content_filter", "message": "no"}})
+    assert refused(complaint, 400, "endpoint", (), False).kind == "content_filter"
