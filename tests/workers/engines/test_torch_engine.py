@@ -82,9 +82,10 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
         done = await ask(engine, sampling=sampling)
         model = engine._loaded.model  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
         for position, token in enumerate(done.output_ids):
-            ids = [*done.prompt_ids, *done.output_ids[:position]]
+            ids = [[*done.prompt_ids, *done.output_ids[:position]]]
             with torch.inference_mode():
-                logits = model(input_ids=torch.tensor([ids])).logits[0, -1] / 1.7
+                given = torch.tensor(ids, device=model.device)
+                logits = model(input_ids=given).logits[0, -1] / 1.7
             scores, tokens = logits.sort(descending=True)
             weights = scores[:20].double().softmax(0)
             size = int((weights.cumsum(0) - weights < 0.9).sum())
@@ -151,8 +152,9 @@ class TestTorchEngine(EngineConformance, AdapterConformance):
         ids = [(7 * position) % 290 for position in range(400)]
         model = engine._loaded.model  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
         with torch.inference_mode():
-            logits = model(input_ids=torch.tensor([ids])).logits[0, :-1]
-        expected = logits.log_softmax(-1).gather(-1, torch.tensor(ids[1:])[:, None])[:, 0]
+            given = torch.tensor([ids], device=model.device)
+            logits = model(input_ids=given).logits[0, :-1]
+        expected = logits.log_softmax(-1).gather(-1, given[0, 1:, None])[:, 0]
         assert await engine.score(ids) == pytest.approx(expected.tolist(), abs=1e-3)
 
     @pytest.mark.parametrize(

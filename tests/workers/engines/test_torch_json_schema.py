@@ -142,7 +142,8 @@ async def test_logprobs_are_of_the_distribution_over_allowed_tokens(
     done = await ask(engine, json_schema={"enum": [4, 7]}, sampling=sampling)
     four, seven = (loaded.codec.encode(digit)[0] for digit in "47")
     with torch.inference_mode():
-        logits = loaded.model(input_ids=torch.tensor([done.prompt_ids])).logits[0, -1]
+        given = torch.tensor([done.prompt_ids], device=loaded.device)
+        logits = loaded.model(input_ids=given).logits[0, -1]
     possible = (logits[[four, seven]] / (temperature or 1.0)).log_softmax(0)
     (token,) = done.output_ids
     assert done.logprobs[0] == pytest.approx(float(possible[[four, seven].index(token)]), abs=1e-4)

@@ -31,10 +31,12 @@ def model_of(engine: TorchEngine) -> Any:
 
 
 def plain_pass(engine: TorchEngine, ids: list[int], output: int) -> list[float]:
+    model = model_of(engine)
+    given = torch.tensor([ids], device=model.device)
     with torch.inference_mode():
-        logits = model_of(engine)(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
+        logits = model(input_ids=given, use_cache=False).logits[0]
     known = logits.log_softmax(-1)[-output - 1 : -1]
-    return known.gather(-1, torch.tensor(ids[-output:])[:, None])[:, 0].tolist()
+    return known.gather(-1, given[0, -output:, None])[:, 0].tolist()
 
 
 async def test_candidates_of_one_prompt_have_each_its_own(engine: TorchEngine) -> None:
