@@ -1,7 +1,7 @@
 # One image for every worker kind: `runtime worker KIND` says which one a container is.
 FROM python:3.11-slim
 
-ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 SWITCHYARD_STATE=/state
+ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 LOOPLINE_STATE=/state
 WORKDIR /app
 
 # `runtime worker judge` runs generated programs in it.
@@ -17,8 +17,8 @@ COPY runtime runtime
 COPY trainers trainers
 COPY bench bench
 RUN pip install --constraint constraints.txt '.[torch,bench,tools]' \
- && useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin switchyard \
- && mkdir /state /models && chown switchyard /state /models
+ && useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin loopline \
+ && mkdir /state /models && chown loopline /state /models
 
 USER 10001
 VOLUME /state

@@ -21,7 +21,7 @@ install: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "Switchyard needs Python 3.11 or newer; name it by make PYTHON=/path/to/python3.11"; exit 1; }
+	  { echo "Loopline needs Python 3.11 or newer; name it by make PYTHON=/path/to/python3.11"; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || \
 	  { echo "the venv module is missing (on Debian: apt-get install python3-venv)"; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
@@ -81,7 +81,7 @@ packages:
 	fi
 
 demo: install
-	@$(BIN)/python -m runtime.demo
+	@$(BIN)/python -m loopline.runtime.demo
 
 lint: install
 	$(BIN)/ruff check .
@@ -96,7 +96,7 @@ floors: install
 # Only the file is checked: running it needs a container engine.
 compose-check:
 	@if command -v docker-compose >/dev/null 2>&1; then \
-	  SWITCHYARD_REDIS_PASSWORD=check docker-compose --file compose.yaml config --quiet && \
+	  LOOPLINE_REDIS_PASSWORD=check docker-compose --file compose.yaml config --quiet && \
 	  echo "compose.yaml: valid"; \
 	else echo "compose.yaml: not checked (no docker-compose on PATH)"; fi
 

@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from agents.arithmetic import ExpressionError, evaluate, show
-from agents.records import Trajectory
-from agents.thinking import said
+from loopline.agents.arithmetic import ExpressionError, evaluate, show
+from loopline.agents.records import Trajectory
+from loopline.agents.thinking import said
 
 MAX_ANSWER_BYTES = 1_000_000
 """Of an answer as it is delivered; a longer one says that it was cut, and its text stays in the

@@ -7,7 +7,7 @@ text that is nothing but a call in JSON or in Python's writing, where a tool of 
 offer.
 
 What stands in a markup is a call or an error that its writer can be told; it is never an answer.
-A markup within a thought is none (`agents.thinking`). Every scan is linear in the text.
+A markup within a thought is none (`loopline.agents.thinking`). Every scan is linear in the text.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from agents.records import JsonObject
-from agents.thinking import parted
-from agents.tools.json_arguments import parse_arguments
+from loopline.agents.records import JsonObject
+from loopline.agents.thinking import parted
+from loopline.agents.tools.json_arguments import parse_arguments
 
 OPEN = "<tool_call>"
 CLOSE = "</tool_call>"
-"""What this project writes itself (`workers.engines.text.tool_markup`)."""
+"""What this project writes itself (`loopline.workers.engines.text.tool_markup`)."""
 
 _REGIONS: Mapping[str, str | None] = {
     OPEN: CLOSE,
@@ -117,7 +117,7 @@ class _Region:
 
 def written_calls(text: str, tools: Offered = NONE, *, opened: bool = False) -> list[WrittenCall]:
     """Every call in a model's text, in order. A call without a markup of its own is read only if a
-    tool of its name is on offer. `opened`: see `agents.thinking.parted`."""
+    tool of its name is on offer. `opened`: see `loopline.agents.thinking.parted`."""
     channels = _channel_regions(text)
     if channels:
         return list(_calls(channels, tools))

@@ -21,8 +21,8 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from agents.arithmetic import ExpressionError, evaluate, show
-from agents.call_markup import without_calls
+from loopline.agents.arithmetic import ExpressionError, evaluate, show
+from loopline.agents.call_markup import without_calls
 
 MAX_TEXT_CHARS = 100_000
 MAX_EQUATIONS = 200

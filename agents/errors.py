@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
-from agents.records import Outcome
+from loopline.agents.records import Outcome
 
 
 class AgentError(Exception):

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agents.errors import NoRoute
-from agents.payloads import parse_payload
-from agents.records import Run, Step
-from agents.stepping import route_step
-from agents.workflows import workflows
-from agents.workflows.routing import Arrive, Continue, Fanout, Finish, Handoff, Routing
+from loopline.agents.errors import NoRoute
+from loopline.agents.payloads import parse_payload
+from loopline.agents.records import Run, Step
+from loopline.agents.stepping import route_step
+from loopline.agents.workflows import workflows
+from loopline.agents.workflows.routing import Arrive, Continue, Fanout, Finish, Handoff, Routing
 
 
 @dataclass(frozen=True, slots=True)

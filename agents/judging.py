@@ -4,7 +4,7 @@ A judge is a tool of the host that no model can be offered: its names have a dot
 a `ToolSpec` has not. It alone knows hidden tests and gold answers; a request names the problem by
 the hash that the run's instance has, and brings what models wrote. What comes back are figures and
 what a program did with a *generated* test, never a word of a hidden one. Whoever serves it runs
-programs in a sandbox (`workers.judging`). Programs of a puzzle's tool agent it only runs.
+programs in a sandbox (`loopline.workers.judging`). Programs of a puzzle's tool agent it only runs.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Annotated, ClassVar, TypeVar
 
 from pydantic import Field, ValidationError
 
-from agents.environments.code.problem import CallTest, ProgramTest
-from agents.environments.tool_program import MAX_PROGRAM_CHARS, ProgramRun
-from agents.errors import RequestFailed
-from agents.protocols import Host
-from agents.records import JsonObject, Record
+from loopline.agents.environments.code.problem import CallTest, ProgramTest
+from loopline.agents.environments.tool_program import MAX_PROGRAM_CHARS, ProgramRun
+from loopline.agents.errors import RequestFailed
+from loopline.agents.protocols import Host
+from loopline.agents.records import JsonObject, Record
 
 MAX_TOGETHER = 64
 """Programs, tests or answers of one request: the candidates of one step."""

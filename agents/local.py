@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from agents.errors import NoRoute, UnknownName
-from agents.frontier import Frontier, frontier_of
-from agents.protocols import Host
-from agents.records import Run, Step, Trajectory
-from agents.stepping import take_step
-from agents.workflows import rewarded
-from agents.workflows.routing import Handoff
+from loopline.agents.errors import NoRoute, UnknownName
+from loopline.agents.frontier import Frontier, frontier_of
+from loopline.agents.protocols import Host
+from loopline.agents.records import Run, Step, Trajectory
+from loopline.agents.stepping import take_step
+from loopline.agents.workflows import rewarded
+from loopline.agents.workflows.routing import Handoff
 
 MAX_STEPS = 2_000
 """A run with more steps is going in circles."""

@@ -11,8 +11,8 @@ from typing import ClassVar, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
-from agents.errors import UnexpectedPayload, UnknownName
-from agents.records import JsonObject, Record, Run
+from loopline.agents.errors import UnexpectedPayload, UnknownName
+from loopline.agents.records import JsonObject, Record, Run
 
 MAX_PROBLEM_CHARS = 8_000
 """Longest sub-problem; ten times the longest question of the word-problem data sets."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from agents.records import Call, JsonObject, Message, SamplingParams, ToolSpec
+from loopline.agents.records import Call, JsonObject, Message, SamplingParams, ToolSpec
 
 MAX_SCHEMA_BYTES = 100_000
 """Of a completion's schema as JSON, or of the parameters of all its tools. Compiling takes up to a
@@ -32,7 +32,8 @@ class Host(Protocol):
         `json_schema` holds the whole completion; local models take at most `MAX_SCHEMA_BYTES`.
         `previous` is the earlier call of the same conversation whose ids the new prompt extends.
         Every request of a step is idempotent: a step that is retried after a crash gets the
-        stored result back. Raises `RequestFailed` (see `agents.errors`) when the model refuses.
+        stored result back. Raises `RequestFailed` (see `loopline.agents.errors`) when the model
+        refuses.
         """
         ...
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from agents.thinking import parted
+from loopline.agents.thinking import parted
 
 RECORDS_VERSION = 1
 
@@ -285,8 +285,8 @@ class Trajectory(Record):
     """Why, for every outcome but `answered` and `solved`."""
     ended: float
     team_reward: float | None = None
-    """What the workflow says that the run is worth (`agents.workflows.rewarded`); None where it
-    says nothing."""
+    """What the workflow says that the run is worth (`loopline.agents.workflows.rewarded`); None
+    where it says nothing."""
     agent_rewards: dict[str, float] = Field(default_factory=dict)
     """By role, from the same."""
 
@@ -306,7 +306,7 @@ class Unknown(Record):
 
 class UsageEntry(Record):
     """One line of the append-only usage ledger: one per model call that was paid for, or may have
-    been, whether or not its result was used. `agents.usage.calls_once` reads them."""
+    been, whether or not its result was used. `loopline.agents.usage.calls_once` reads them."""
 
     run_id: str
     call_id: str

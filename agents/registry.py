@@ -2,7 +2,7 @@
 
 An installed package adds an item by an entry point whose name is the item's name:
 
-    [project.entry-points."switchyard.tools"]
+    [project.entry-points."loopline.tools"]
     weather = "my_package.weather:weather"
 
 Entry points are loaded when they are asked for, not before: a broken plug-in troubles only the
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, Protocol, TypeGuard, TypeVar
 
-from agents.errors import PluginError, UnknownName
+from loopline.agents.errors import PluginError, UnknownName
 
 
 class Named(Protocol):

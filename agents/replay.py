@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from agents.errors import AgentError, ForkImpossible, ReplayDiverged, RequestFailed
-from agents.frontier import OpenJoin, frontier_of, handoff_of
-from agents.records import (
+from loopline.agents.errors import AgentError, ForkImpossible, ReplayDiverged, RequestFailed
+from loopline.agents.frontier import OpenJoin, frontier_of, handoff_of
+from loopline.agents.records import (
     Call,
     JsonObject,
     Message,
@@ -25,9 +25,9 @@ from agents.records import (
     ToolSpec,
     Trajectory,
 )
-from agents.stepping import take_step
-from agents.workflows import policies_for, prompt_hashes
-from agents.workflows.routing import Handoff
+from loopline.agents.stepping import take_step
+from loopline.agents.workflows import policies_for, prompt_hashes
+from loopline.agents.workflows.routing import Handoff
 
 _ENDED_FROM_OUTSIDE = frozenset(
     {Outcome.CANCELLED, Outcome.DEADLINE, Outcome.BUDGET, Outcome.ERROR}

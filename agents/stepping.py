@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agents.errors import RequestFailed
-from agents.protocols import Host
-from agents.records import Decision, JsonObject, Run, Step, StepTimings
-from agents.roles import roles
-from agents.roles.protocol import StepContext, StepResult
-from agents.workflows import workflows
-from agents.workflows.endings import failed
-from agents.workflows.routing import Handoff, Routing
+from loopline.agents.errors import RequestFailed
+from loopline.agents.protocols import Host
+from loopline.agents.records import Decision, JsonObject, Run, Step, StepTimings
+from loopline.agents.roles import roles
+from loopline.agents.roles.protocol import StepContext, StepResult
+from loopline.agents.workflows import workflows
+from loopline.agents.workflows.endings import failed
+from loopline.agents.workflows.routing import Handoff, Routing
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from agents.records import UsageEntry
+from loopline.agents.records import UsageEntry
 
 
 def calls_once(entries: Iterable[UsageEntry]) -> list[UsageEntry]:

@@ -13,12 +13,12 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
-from agents.answers import last_boxed, parse_number, unboxed
-from agents.equations import equations, first_wrong
-from agents.payloads import ExpectedType
-from agents.protocols import Host
-from agents.records import Call, Record
-from agents.thinking import said
+from loopline.agents.answers import last_boxed, parse_number, unboxed
+from loopline.agents.equations import equations, first_wrong
+from loopline.agents.payloads import ExpectedType
+from loopline.agents.protocols import Host
+from loopline.agents.records import Call, Record
+from loopline.agents.thinking import said
 
 _REASON_CHARS = 500
 

@@ -1,4 +1,4 @@
-"""The append-only logs of a bench (`runtime.append_log`), with the bench's own errors."""
+"""The append-only logs of a bench (`loopline.runtime.append_log`), with the bench's own errors."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.errors import OutputError
-from runtime import append_log
-from runtime.append_log import damaged, torn_notice
+from loopline.bench.errors import OutputError
+from loopline.runtime import append_log
+from loopline.runtime.append_log import damaged, torn_notice
 
 __all__ = ["AppendLog", "corrupt", "read_log", "torn_notice"]
 
@@ -22,7 +22,7 @@ class AppendLog(append_log.AppendLog):
 
 
 def read_log(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """See `runtime.append_log.read_log`. Raises OutputError."""
+    """See `loopline.runtime.append_log.read_log`. Raises OutputError."""
     return append_log.read_log(path, OutputError)
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from agents.records import JsonObject
-from bench.errors import UsageError
-from bench.teams import CODE, MATH, PUZZLES
+from loopline.agents.records import JsonObject
+from loopline.bench.errors import UsageError
+from loopline.bench.teams import CODE, MATH, PUZZLES
 
 
 @dataclass(frozen=True)

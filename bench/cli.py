@@ -6,14 +6,14 @@ import sys
 
 import typer
 
-from bench.commands import register_all
-from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, BenchError
-from runtime.terminal import guarded_output
-from workers.garbage import end_quickly
+from loopline.bench.commands import register_all
+from loopline.bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, BenchError
+from loopline.runtime.terminal import guarded_output
+from loopline.workers.garbage import end_quickly
 
 app = typer.Typer(
     name="bench",
-    help="Measure Switchyard: accuracy, cost and latency of workflows, and the bus itself.",
+    help="Measure Loopline: accuracy, cost and latency of workflows, and the bus itself.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -41,7 +41,7 @@ def _main() -> None:
         raise SystemExit(EXIT_INTERRUPTED) from None
     except Exception as error:
         # What belongs to the deployment (none runs, its Redis is away) has its own words.
-        from runtime.cli import explained
+        from loopline.runtime.cli import explained
 
         code = explained(error)
         if code is None:
@@ -54,8 +54,8 @@ def _main() -> None:
 def _refused(error: Exception) -> int | None:
     """Print what a trainer or an engine says it can't do, with the model that it was given above
     all; the exit code, `None` for a defect of ours."""
-    from trainers.errors import TrainingError
-    from workers.engines.protocol import EngineError
+    from loopline.trainers.errors import TrainingError
+    from loopline.workers.engines.protocol import EngineError
 
     of_engine = isinstance(error, EngineError) and error.kind != "internal"
     if not of_engine and not isinstance(error, TrainingError):

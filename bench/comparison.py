@@ -13,21 +13,21 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from agents.records import JsonObject
-from bench.errors import UsageError
-from bench.output import ManifestItem, OutputDirectory
-from bench.report.computation import facts_of
-from bench.report.facts import ArmRuns, Facts
-from bench.results import Result
-from bench.statistics import (
+from loopline.agents.records import JsonObject
+from loopline.bench.errors import UsageError
+from loopline.bench.output import ManifestItem, OutputDirectory
+from loopline.bench.report.computation import facts_of
+from loopline.bench.report.facts import ArmRuns, Facts
+from loopline.bench.results import Result
+from loopline.bench.statistics import (
     Interval,
     PairedTable,
     bootstrap_difference,
     mcnemar_exact,
     paired_table,
 )
-from bench.teams.findings import instances_of
-from trainers.checkpoints import changed_settings
+from loopline.bench.teams.findings import instances_of
+from loopline.trainers.checkpoints import changed_settings
 
 SHOWN = 300
 """Characters of what differs between two items."""

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.records import JsonObject, Outcome
-from bench.checkers import delegate as digits
-from bench.ledger import Sum
-from bench.output import ManifestItem
-from bench.results import Result
-from runtime.words import counted
+from loopline.agents.records import JsonObject, Outcome
+from loopline.bench.checkers import delegate as digits
+from loopline.bench.ledger import Sum
+from loopline.bench.output import ManifestItem
+from loopline.bench.results import Result
+from loopline.runtime.words import counted
 
 _FAILED = {Outcome.ERROR, Outcome.DEADLINE, Outcome.BUDGET, Outcome.CANCELLED, Outcome.GAVE_UP}
 

@@ -11,11 +11,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from agents.records import JsonObject, UsageEntry
-from bench.append_log import AppendLog
-from bench.ledger import Ledger
-from bench.output import OutputDirectory
-from bench.results import Admitted, Result
+from loopline.agents.records import JsonObject, UsageEntry
+from loopline.bench.append_log import AppendLog
+from loopline.bench.ledger import Ledger
+from loopline.bench.output import OutputDirectory
+from loopline.bench.results import Admitted, Result
 
 
 class GroupFlush:

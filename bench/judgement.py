@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from agents.answers import final_text
-from agents.records import JsonObject, Outcome, Trajectory
+from loopline.agents.answers import final_text
+from loopline.agents.records import JsonObject, Outcome, Trajectory
 
 ENDED_WITH_AN_ANSWER = (Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED)
 

@@ -10,14 +10,14 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.records import Outcome
-from bench.checkers import DESCRIPTIONS, Scorer
-from bench.judgement import Judge
-from bench.output import Manifest
-from bench.results import Result
-from bench.taxonomy import Class, classify
-from bench.teams import CODE, MATH, PUZZLES
-from bench.tools.suites import SUITES
+from loopline.agents.records import Outcome
+from loopline.bench.checkers import DESCRIPTIONS, Scorer
+from loopline.bench.judgement import Judge
+from loopline.bench.output import Manifest
+from loopline.bench.results import Result
+from loopline.bench.taxonomy import Class, classify
+from loopline.bench.teams import CODE, MATH, PUZZLES
+from loopline.bench.tools.suites import SUITES
 
 Classifier = Callable[[Result, str], Class]
 """From a result and the gold answer to its class."""
@@ -41,7 +41,7 @@ def judging_of(benchmark: str) -> Judging:
     """How it is judged."""
     suite = SUITES.get(benchmark)
     if suite is not None:
-        from bench.tools.classes import class_of as class_of_step
+        from loopline.bench.tools.classes import class_of as class_of_step
 
         return Judging(
             lambda manifest, _: nullcontext(suite.judge(manifest.reference)),
@@ -49,7 +49,7 @@ def judging_of(benchmark: str) -> Judging:
             _by_signals(class_of_step),
         )
     if benchmark == PUZZLES:
-        from bench.puzzles import judge as of_puzzles
+        from loopline.bench.puzzles import judge as of_puzzles
 
         return Judging(
             lambda manifest, _: nullcontext(of_puzzles.PuzzlesJudge()),
@@ -57,7 +57,7 @@ def judging_of(benchmark: str) -> Judging:
             _by_signals(of_puzzles.class_of),
         )
     if benchmark in (CODE, MATH):
-        from bench.teams import problem_judge as of_problems
+        from loopline.bench.teams import problem_judge as of_problems
 
         return Judging(
             of_problems.problem_judge,

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from agents.records import UsageEntry
-from agents.usage import calls_once
-from bench.append_log import AppendLog, corrupt, read_log
+from loopline.agents.records import UsageEntry
+from loopline.agents.usage import calls_once
+from loopline.bench.append_log import AppendLog, corrupt, read_log
 
 
 @dataclass(frozen=True)

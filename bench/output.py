@@ -19,15 +19,15 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from agents.environments.code import CodeProblem
-from agents.environments.math_team import MathProblem
-from agents.records import JsonObject, Record
-from bench.append_log import corrupt, read_log, torn_notice
-from bench.datasets import Item
-from bench.errors import OutputError, UsageError
-from bench.results import Admitted, Result
-from workers.judging.problems import ProblemFolder
-from workers.whole_files import write_whole
+from loopline.agents.environments.code import CodeProblem
+from loopline.agents.environments.math_team import MathProblem
+from loopline.agents.records import JsonObject, Record
+from loopline.bench.append_log import corrupt, read_log, torn_notice
+from loopline.bench.datasets import Item
+from loopline.bench.errors import OutputError, UsageError
+from loopline.bench.results import Admitted, Result
+from loopline.workers.judging.problems import ProblemFolder
+from loopline.workers.whole_files import write_whole
 
 MANIFEST_VERSION = 1
 

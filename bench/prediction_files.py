@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.checkers.numeric import gold_number
-from bench.errors import DataError, UsageError
+from loopline.bench.checkers.numeric import gold_number
+from loopline.bench.errors import DataError, UsageError
 
 MAX_FILE_BYTES = 1024**3
 SHOWN_ERRORS = 20

@@ -9,14 +9,14 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
-from bench.results import Result
-from runtime.tables import figures
+from loopline.bench.results import Result
+from loopline.runtime.tables import figures
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.live import Live
 
-    from bench.runner import Job
+    from loopline.bench.runner import Job
 
 LINE_SECONDS = 10.0
 """Without a terminal: one line so often, at most."""

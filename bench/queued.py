@@ -7,9 +7,9 @@ import os
 import time
 from pathlib import Path
 
-from bench.datasets.gsm8k import VARIABLE
-from bench.errors import UsageError
-from bench.session import Asked
+from loopline.bench.datasets.gsm8k import VARIABLE
+from loopline.bench.errors import UsageError
+from loopline.bench.session import Asked
 
 _IN_THE_DATA_FOLDER = ("gsm8k", "aime24", "aime25")
 """Data sets that are looked for in the folder of the environment. One of a user's package need not
@@ -18,10 +18,10 @@ take that folder by --data."""
 
 def enqueue(asked: Asked) -> str:
     """Put the benchmark on the queue, say where its results will be; the job's id."""
-    from runtime.deployment import find
-    from runtime.job_requests import JobRequest, require_allowed
-    from runtime.jobs import enqueue as put
-    from runtime.state import StateDirectory
+    from loopline.runtime.deployment import find
+    from loopline.runtime.job_requests import JobRequest, require_allowed
+    from loopline.runtime.jobs import enqueue as put
+    from loopline.runtime.state import StateDirectory
 
     if asked.redis_url is not None:
         raise UsageError(

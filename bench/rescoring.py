@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agents.records import JsonObject
-from bench.append_log import AppendLog
-from bench.checkers import CHECKERS, Scorer
-from bench.errors import UsageError
-from bench.output import OutputDirectory
-from bench.report.facts import Facts
-from bench.report.writer import write_reports
-from bench.results import Result
-from bench.teams import BENCHMARKS as TEAMS
-from bench.tools.suites import SUITES
+from loopline.agents.records import JsonObject
+from loopline.bench.append_log import AppendLog
+from loopline.bench.checkers import CHECKERS, Scorer
+from loopline.bench.errors import UsageError
+from loopline.bench.output import OutputDirectory
+from loopline.bench.report.facts import Facts
+from loopline.bench.report.writer import write_reports
+from loopline.bench.results import Result
+from loopline.bench.teams import BENCHMARKS as TEAMS
+from loopline.bench.tools.suites import SUITES
 
 
 def rescore_all(path: Path) -> tuple[list[JsonObject], Facts]:

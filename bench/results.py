@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from agents.records import (
+from loopline.agents.records import (
     Call,
     Candidate,
     JsonObject,
@@ -21,10 +21,10 @@ from agents.records import (
     Trajectory,
     UsageEntry,
 )
-from bench.checkers import Score
-from bench.judgement import Judgement
-from bench.ledger import total
-from bench.taxonomy import signals_of
+from loopline.bench.checkers import Score
+from loopline.bench.judgement import Judgement
+from loopline.bench.ledger import total
+from loopline.bench.taxonomy import signals_of
 
 
 class Admitted(Record):

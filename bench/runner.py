@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from agents.records import Budget, Outcome, Run, Trajectory, UsageEntry
-from bench.arms import Arm, named, with_setting
-from bench.journal import Journal
-from bench.judgement import Judge
-from bench.ledger import total
-from bench.output import Manifest, ManifestItem, Stored
-from bench.results import Admitted, Result, result_of, transcript_of
-from bus import BusUnavailable, Overloaded, tasks
-from runtime.admission_notice import AdmissionNotice
-from runtime.run_client import RunClient
+from loopline.agents.records import Budget, Outcome, Run, Trajectory, UsageEntry
+from loopline.bench.arms import Arm, named, with_setting
+from loopline.bench.journal import Journal
+from loopline.bench.judgement import Judge
+from loopline.bench.ledger import total
+from loopline.bench.output import Manifest, ManifestItem, Stored
+from loopline.bench.results import Admitted, Result, result_of, transcript_of
+from loopline.bus import BusUnavailable, Overloaded, tasks
+from loopline.runtime.admission_notice import AdmissionNotice
+from loopline.runtime.run_client import RunClient
 
 GRACE_SECONDS = 10.0
 """How long runs in flight may still end after the first Ctrl-C."""

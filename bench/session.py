@@ -17,33 +17,33 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agents.prompts import replacement
-from agents.records import JsonObject
-from agents.workflows import prompts_of
-from bench.arms import Arm, exchanged, named
-from bench.datasets import Dataset, Request, require_seed
-from bench.datasets.registry import load
-from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, OutputError, UsageError
-from bench.journal import Journal
-from bench.judges import judging_of
-from bench.ledger import read_ledger, total
-from bench.output import Manifest, OutputDirectory, PoolFacts, manifest_items
-from bench.progress import RunProgress
-from bench.report.facts import Facts
-from bench.report.writer import write_reports
-from bench.runner import GRACE_SECONDS, Ending, Runner
-from bench.teams import BENCHMARKS as TEAMS
-from bench.teams import CODE, MATH
-from runtime.run_client import RunClient
-from runtime.words import counted
-from workers.judging.problems import ProblemFolder, ProblemUnknown
+from loopline.agents.prompts import replacement
+from loopline.agents.records import JsonObject
+from loopline.agents.workflows import prompts_of
+from loopline.bench.arms import Arm, exchanged, named
+from loopline.bench.datasets import Dataset, Request, require_seed
+from loopline.bench.datasets.registry import load
+from loopline.bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, OutputError, UsageError
+from loopline.bench.journal import Journal
+from loopline.bench.judges import judging_of
+from loopline.bench.ledger import read_ledger, total
+from loopline.bench.output import Manifest, OutputDirectory, PoolFacts, manifest_items
+from loopline.bench.progress import RunProgress
+from loopline.bench.report.facts import Facts
+from loopline.bench.report.writer import write_reports
+from loopline.bench.runner import GRACE_SECONDS, Ending, Runner
+from loopline.bench.teams import BENCHMARKS as TEAMS
+from loopline.bench.teams import CODE, MATH
+from loopline.runtime.run_client import RunClient
+from loopline.runtime.words import counted
+from loopline.workers.judging.problems import ProblemFolder, ProblemUnknown
 
 if TYPE_CHECKING:
-    from runtime.config import Settings
-    from runtime.deployment import Deployment
-    from runtime.state import StateDirectory
+    from loopline.runtime.config import Settings
+    from loopline.runtime.deployment import Deployment
+    from loopline.runtime.state import StateDirectory
 
-PACKAGES = ("switchyard", "torch", "transformers", "math-verify", "redis", "openai")
+PACKAGES = ("loopline", "torch", "transformers", "math-verify", "redis", "openai")
 
 
 JUDGED = (CODE, MATH)
@@ -312,27 +312,27 @@ def _require_roles(arm: Arm, settings: Settings) -> None:
             f"arm {arm.name} needs the role {missing[0]!r}, which no worker of the running "
             f"deployment takes (they take: {', '.join(sorted(taken)) or 'none'}); choose other "
             "--arms, or start a deployment whose profile has a worker with that role (what runs "
-            "behind --redis-url is told by SWITCHYARD_PROFILE)"
+            "behind --redis-url is told by LOOPLINE_PROFILE)"
         )
 
 
 def needed_pools(arm: Arm, policies: dict[str, str]) -> set[str]:
     """The pools that an arm's roles are served by."""
-    from bus import pool_of
+    from loopline.bus import pool_of
 
     by_role = _policies_of(arm, policies)
     return {pool_of(by_role[role]) for role in _roles_of(arm)}
 
 
 def _roles_of(arm: Arm) -> tuple[str, ...]:
-    from agents.workflows import workflows
+    from loopline.agents.workflows import workflows
 
     return arm.roles or workflows.get(arm.workflow).roles
 
 
 def _policies_of(arm: Arm, policies: dict[str, str]) -> dict[str, str]:
     """Role → policy of an arm on a deployment with these."""
-    from agents.workflows import policies_for, workflows
+    from loopline.agents.workflows import policies_for, workflows
 
     roles = workflows.get(arm.workflow).roles
     ours = {role: policy for role, policy in policies.items() if role in roles}
@@ -389,7 +389,7 @@ def show(ended: Ended, *, as_json: bool) -> None:
     """Print the outcome: the table for people, or (last) one line of JSON."""
     facts = ended.facts
     if facts is not None and not as_json:
-        from bench.report.terminal import print_report
+        from loopline.bench.report.terminal import print_report
 
         print_report(facts, ended.directory.path)
     if as_json:
@@ -439,10 +439,10 @@ def _budget(dollars: float) -> int:
 
 
 def _deployment(profile: str | None, redis_url: str | None) -> Deployment:
-    """The deployment that runs here, or behind the URL. Raises `runtime.errors.UserError` when
-    there is none."""
-    from runtime.config_sources import absolute_profile
-    from runtime.deployment import find
+    """The deployment that runs here, or behind the URL. Raises `loopline.runtime.errors.UserError`
+    when there is none."""
+    from loopline.runtime.config_sources import absolute_profile
+    from loopline.runtime.deployment import find
 
     found = find(redis_url=redis_url, profile=profile)
     if found.run and profile and found.run.profile != absolute_profile(profile):
@@ -456,7 +456,7 @@ def _deployment(profile: str | None, redis_url: str | None) -> Deployment:
 
 def _connector(settings: Settings) -> Connect:
     def connect() -> AbstractAsyncContextManager[RunClient]:
-        from runtime.client import Client
+        from loopline.runtime.client import Client
 
         return Client.connect(settings.bus, settings.policies, settings.prompt_files, writes=True)
 

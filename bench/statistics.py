@@ -1,6 +1,6 @@
-"""The statistics of a paired comparison: intervals and exact tests (`trainers.paired_statistics`),
-and their power, by summing over the number of discordant pairs; and intervals of what was trained
-from several seeds and asked the same items.
+"""The statistics of a paired comparison: intervals and exact tests
+(`loopline.trainers.paired_statistics`), and their power, by summing over the number of
+discordant pairs; and intervals of what was trained from several seeds and asked the same items.
 
 Every arm answers the same questions, so differences are judged on pairs: what one arm solves and
 the other does not.
@@ -12,7 +12,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from trainers.paired_statistics import (
+from loopline.trainers.paired_statistics import (
     Interval,
     PairedTable,
     bootstrap_difference,

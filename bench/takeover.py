@@ -23,15 +23,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from agents.records import Call, Message, SamplingParams, UsageEntry
-from bench.bus_bench.redis_process import running
-from bench.bus_bench.worker_processes import worker
-from bench.engine_bench.models import prepare, require
-from bench.errors import BenchError
-from bus import Admission, Bus, BusSettings, Envelope, Inbox
-from workers.engines.settings import ModelSettings
-from workers.messages import CompletionPayload, calls, inference_stream, registry
-from workers.settings import GpuWorkerSettings
+from loopline.agents.records import Call, Message, SamplingParams, UsageEntry
+from loopline.bench.bus_bench.redis_process import running
+from loopline.bench.bus_bench.worker_processes import worker
+from loopline.bench.engine_bench.models import prepare, require
+from loopline.bench.errors import BenchError
+from loopline.bus import Admission, Bus, BusSettings, Envelope, Inbox
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.messages import CompletionPayload, calls, inference_stream, registry
+from loopline.workers.settings import GpuWorkerSettings
 
 IN_FLIGHT = 16
 MOST_OVER_LEASE = 2.0

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from fractions import Fraction
 
-from agents.equations import first_wrong
-from agents.records import Outcome, Step, Trajectory
-from bench.checkers import PRIMARY
-from bench.checkers.numbers import clean, find_numbers, last_number
-from bench.checkers.numeric import every_box, gold_number
+from loopline.agents.equations import first_wrong
+from loopline.agents.records import Outcome, Step, Trajectory
+from loopline.bench.checkers import PRIMARY
+from loopline.bench.checkers.numbers import clean, find_numbers, last_number
+from loopline.bench.checkers.numeric import every_box, gold_number
 
 
 class Class(StrEnum):

@@ -4,17 +4,18 @@ Delivery is at least once, effects are exactly once. The bus knows nothing of ag
 runs, steps and usage entries are bytes to it.
 """
 
-from bus import dead_letters, policies
-from bus.agreement import Agreement, agreed_on
-from bus.bus import CLIENT_PATIENCE, Admission, Bus
-from bus.capabilities import Server, probe
-from bus.commit import Finish, Join, Outgoing, StepCommit
-from bus.connection import OUTAGE, outlast
-from bus.consumer import Consumer
-from bus.dead_letters import DeadLetter
-from bus.delivery import Delivery
-from bus.envelope import Envelope, traceparent_of
-from bus.errors import (
+from loopline import require_full_name
+from loopline.bus import dead_letters, policies
+from loopline.bus.agreement import Agreement, agreed_on
+from loopline.bus.bus import CLIENT_PATIENCE, Admission, Bus
+from loopline.bus.capabilities import Server, probe
+from loopline.bus.commit import Finish, Join, Outgoing, StepCommit
+from loopline.bus.connection import OUTAGE, outlast
+from loopline.bus.consumer import Consumer
+from loopline.bus.dead_letters import DeadLetter
+from loopline.bus.delivery import Delivery
+from loopline.bus.envelope import Envelope, traceparent_of
+from loopline.bus.errors import (
     BackgroundEnded,
     BudgetExceeded,
     BusError,
@@ -34,16 +35,18 @@ from bus.errors import (
     UserCancelled,
     run_ended,
 )
-from bus.keys import Keys, Shard
-from bus.log_consumer import LogConsumer
-from bus.policies import Policy, PolicyError, pool_of
-from bus.presence import WorkerPresence, announce, present
-from bus.registry import Registry
-from bus.replies import error_reply
-from bus.requests import Inbox
-from bus.run_state import RunState
-from bus.settings import BusSettings
-from bus.token_log import TokenWriter, Weights
+from loopline.bus.keys import Keys, Shard
+from loopline.bus.log_consumer import LogConsumer
+from loopline.bus.policies import Policy, PolicyError, pool_of
+from loopline.bus.presence import WorkerPresence, announce, present
+from loopline.bus.registry import Registry
+from loopline.bus.replies import error_reply
+from loopline.bus.requests import Inbox
+from loopline.bus.run_state import RunState
+from loopline.bus.settings import BusSettings
+from loopline.bus.token_log import TokenWriter, Weights
+
+require_full_name(__name__)
 
 __all__ = [
     "CLIENT_PATIENCE",

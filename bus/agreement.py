@@ -26,12 +26,12 @@ from typing import Literal
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
-from bus import scripts
-from bus.clock import Clock
-from bus.connection import is_outage
-from bus.errors import DeploymentChanged, DeploymentMismatch
-from bus.keys import Keys, Shard
-from bus.settings import BusSettings
+from loopline.bus import scripts
+from loopline.bus.clock import Clock
+from loopline.bus.connection import is_outage
+from loopline.bus.errors import DeploymentChanged, DeploymentMismatch
+from loopline.bus.keys import Keys, Shard
+from loopline.bus.settings import BusSettings
 
 Value = int | float | bool
 

@@ -13,24 +13,24 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
-from bus import scripts, tasks
-from bus.agreement import Agreement, Joining, Standing, spread, watch
-from bus.clock import LOOK_SECONDS, Clock
-from bus.commit import Committer, Join, Outgoing
-from bus.connection import OUTAGE, Connections, is_outage, outlast
-from bus.errors import (
+from loopline.bus import scripts, tasks
+from loopline.bus.agreement import Agreement, Joining, Standing, spread, watch
+from loopline.bus.clock import LOOK_SECONDS, Clock
+from loopline.bus.commit import Committer, Join, Outgoing
+from loopline.bus.connection import OUTAGE, Connections, is_outage, outlast
+from loopline.bus.errors import (
     BusUnavailable,
     DeadlineExceeded,
     DeploymentChanged,
     MessageTooLarge,
     Overloaded,
 )
-from bus.keys import MAX_RUN_SECONDS, Keys, Shard
-from bus.lease import LeaseKeeper
-from bus.registry import Registry
-from bus.remedies import remedy
-from bus.run_state import RunState, run_state_of
-from bus.settings import BusSettings
+from loopline.bus.keys import MAX_RUN_SECONDS, Keys, Shard
+from loopline.bus.lease import LeaseKeeper
+from loopline.bus.registry import Registry
+from loopline.bus.remedies import remedy
+from loopline.bus.run_state import RunState, run_state_of
+from loopline.bus.settings import BusSettings
 
 log = structlog.get_logger("bus")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
-from bus.errors import BusUnavailable
+from loopline.bus.errors import BusUnavailable
 
 VERSION_UNKNOWN = "(the user may not ask for INFO: version not known)"
 DURABILITY = {

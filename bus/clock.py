@@ -25,13 +25,13 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
-from bus import scripts
-from bus.connection import is_outage
+from loopline.bus import scripts
+from loopline.bus.connection import is_outage
 
 if TYPE_CHECKING:
-    from bus.keys import Keys
+    from loopline.bus.keys import Keys
 
-log = structlog.get_logger("bus.clock")
+log = structlog.get_logger("loopline.bus.clock")
 
 LOOK_SECONDS = 2.0
 """Between two measurements."""

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from redis.asyncio import Redis
 
-from bus import scripts
-from bus.connection import outlast
-from bus.envelope import Envelope
-from bus.errors import BusError, LeaseLost, MessageTooLarge, RunEnded, run_ended
-from bus.keys import Shard
-from bus.lease import Lease
-from bus.settings import BusSettings
+from loopline.bus import scripts
+from loopline.bus.connection import outlast
+from loopline.bus.envelope import Envelope
+from loopline.bus.errors import BusError, LeaseLost, MessageTooLarge, RunEnded, run_ended
+from loopline.bus.keys import Shard
+from loopline.bus.lease import Lease
+from loopline.bus.settings import BusSettings
 
 MAX_BATCH = 64
 """Commits per script call. Redis serves nobody else meanwhile: 64 take about 2 ms."""

@@ -28,19 +28,19 @@ from redis.exceptions import (
     ResponseError,
 )
 
-from bus import health, packing
-from bus.errors import BusUnavailable
-from bus.remedies import refused, remedy
-from bus.settings import BusSettings, tls_options
+from loopline.bus import health, packing
+from loopline.bus.errors import BusUnavailable
+from loopline.bus.remedies import refused, remedy
+from loopline.bus.settings import BusSettings, tls_options
 
-log = structlog.get_logger("bus.connection")
+log = structlog.get_logger("loopline.bus.connection")
 
 T = TypeVar("T")
 
 OUTAGE = (RedisError,)
 """Whatever Redis answers a worker's loop (a closed socket, LOADING, MISCONF, READONLY, OOM,
 NOREPLICAS, NOGROUP) is an outage to outlast, not a reason to die. A connection raises nothing
-else: see `bus.packing`."""
+else: see `loopline.bus.packing`."""
 
 _SCRIPT_FAULT = re.compile(
     r"^(?![A-Z]+ |WRONGTYPE|The user executing).*@user_script|^WRONGTYPE", re.DOTALL

@@ -17,13 +17,13 @@ from typing import Any
 
 import structlog
 
-from bus import scripts, tasks
-from bus.bus import Bus
-from bus.connection import OUTAGE, is_outage, outlast, pause_before
-from bus.dead_letters import bury
-from bus.delivery import Delivery
-from bus.envelope import FIELD, Envelope
-from bus.errors import (
+from loopline.bus import scripts, tasks
+from loopline.bus.bus import Bus
+from loopline.bus.connection import OUTAGE, is_outage, outlast, pause_before
+from loopline.bus.dead_letters import bury
+from loopline.bus.delivery import Delivery
+from loopline.bus.envelope import FIELD, Envelope
+from loopline.bus.errors import (
     BusError,
     BusUnavailable,
     LeaseLost,
@@ -32,11 +32,11 @@ from bus.errors import (
     Retry,
     RunEnded,
 )
-from bus.keys import GROUP, Shard
-from bus.lease import Lease, Verdict
-from bus.recovery import Sweeper
+from loopline.bus.keys import GROUP, Shard
+from loopline.bus.lease import Lease, Verdict
+from loopline.bus.recovery import Sweeper
 
-log = structlog.get_logger("bus.consumer")
+log = structlog.get_logger("loopline.bus.consumer")
 
 SIZE_SLACK = 1024
 """A retry rewrites the envelope: its attempt may take more digits than its sender's check saw."""

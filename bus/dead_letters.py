@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from bus import scripts
-from bus.connection import outlast
-from bus.envelope import Envelope
-from bus.errors import BusError, MalformedEnvelope
-from bus.keys import DEAD_LIFE_MS, Shard
-from bus.lease import Lease
-from bus.replies import error_reply
+from loopline.bus import scripts
+from loopline.bus.connection import outlast
+from loopline.bus.envelope import Envelope
+from loopline.bus.errors import BusError, MalformedEnvelope
+from loopline.bus.keys import DEAD_LIFE_MS, Shard
+from loopline.bus.lease import Lease
+from loopline.bus.replies import error_reply
 
 if TYPE_CHECKING:
-    from bus.bus import Bus
+    from loopline.bus.bus import Bus
 
-log = structlog.get_logger("bus.dead_letters")
+log = structlog.get_logger("loopline.bus.dead_letters")
 
 REPLAY_SECONDS = 600.0
 """A replayed run gets at least this much time."""

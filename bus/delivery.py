@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from bus import scripts
-from bus.commit import StepCommit
-from bus.connection import outlast
-from bus.envelope import Envelope
-from bus.errors import LeaseLost, RunEnded
-from bus.keys import Shard
-from bus.lease import Lease
-from bus.replies import error_reply
-from bus.run_state import RunState
+from loopline.bus import scripts
+from loopline.bus.commit import StepCommit
+from loopline.bus.connection import outlast
+from loopline.bus.envelope import Envelope
+from loopline.bus.errors import LeaseLost, RunEnded
+from loopline.bus.keys import Shard
+from loopline.bus.lease import Lease
+from loopline.bus.replies import error_reply
+from loopline.bus.run_state import RunState
 
 if TYPE_CHECKING:
-    from bus.bus import Bus
+    from loopline.bus.bus import Bus
 
 REQUEST_LIFE_MS = 86_400_000
 """A stored result outlives the longest step that may ask for it again. It goes a minute after its

@@ -7,7 +7,7 @@ from typing import Any
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from bus.errors import MalformedEnvelope
+from loopline.bus.errors import MalformedEnvelope
 
 FIELD = "e"
 """The one field of a stream entry: the envelope as JSON."""

@@ -17,12 +17,12 @@ from redis.asyncio import Redis
 from redis.asyncio.connection import parse_url
 from redis.exceptions import NoPermissionError, ResponseError
 
-from bus import scripts
-from bus.errors import BusUnavailable
-from bus.keys import Keys
-from bus.settings import BusSettings
+from loopline.bus import scripts
+from loopline.bus.errors import BusUnavailable
+from loopline.bus.keys import Keys
+from loopline.bus.settings import BusSettings
 
-log = structlog.get_logger("bus.health")
+log = structlog.get_logger("loopline.bus.health")
 
 GREETING_SECONDS = 0.5
 """For a server that refuses a connection to say why, before anything was asked."""

@@ -26,8 +26,8 @@ it lies in one slot. A run lives in one shard for good: `shard_of(run_id)`.
 | `{p}:workers` | sorted set: worker names by last beat | stream life |
 | `{p}:policies` | hash: versions of each policy, and the one in use | policy life |
 | `{p}:policy-changes` | stream: names of policies that changed | policy life |
-| `{p}:deployment` | hash: what all processes have agreed on (`bus.agreement`) | stream life |
-| `{p}:clock` | hash: the deployment's time against the server's (`bus.clock`) | stream life |
+| `{p}:deployment` | hash: what all processes have agreed on (`bus/agreement.py`) | stream life |
+| `{p}:clock` | hash: the deployment's time against the server's (`bus/clock.py`) | stream life |
 | `{p}:probe` | string: whether the server takes writes | a second |
 
 *Stream life* is renewed by every writer and by every sweep, of what several groups read by every

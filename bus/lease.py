@@ -20,11 +20,11 @@ from enum import IntEnum
 import redis
 import structlog
 
-from bus import scripts
-from bus.connection import renewal_client
-from bus.settings import BusSettings
+from loopline.bus import scripts
+from loopline.bus.connection import renewal_client
+from loopline.bus.settings import BusSettings
 
-log = structlog.get_logger("bus.lease")
+log = structlog.get_logger("loopline.bus.lease")
 
 
 @dataclass(frozen=True, slots=True)

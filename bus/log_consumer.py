@@ -15,12 +15,12 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from bus import scripts
-from bus.bus import Bus
-from bus.connection import OUTAGE, outlast, pause_before
-from bus.keys import STREAM_LIFE_MS
+from loopline.bus import scripts
+from loopline.bus.bus import Bus
+from loopline.bus.connection import OUTAGE, outlast, pause_before
+from loopline.bus.keys import STREAM_LIFE_MS
 
-log = structlog.get_logger("bus.log_consumer")
+log = structlog.get_logger("loopline.bus.log_consumer")
 
 Entry = tuple[str, dict[bytes, bytes]]
 BatchHandler = Callable[[Sequence[Entry]], Awaitable[None]]

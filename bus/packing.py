@@ -44,7 +44,7 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from bus.settings import tls_options
+from loopline.bus.settings import tls_options
 
 _ELSEWHERE = re.compile(r"^(READONLY|UNBLOCKED|MASTERDOWN|LOADING|NOREPLICAS|CLUSTERDOWN)\b")
 

@@ -17,11 +17,11 @@ from typing import Annotated
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from bus import scripts
-from bus.bus import Bus
-from bus.connection import OUTAGE, pause_before
-from bus.errors import BusError
-from bus.keys import POLICY_LIFE_MS
+from loopline.bus import scripts
+from loopline.bus.bus import Bus
+from loopline.bus.connection import OUTAGE, pause_before
+from loopline.bus.errors import BusError
+from loopline.bus.keys import POLICY_LIFE_MS
 
 MAX_VERSIONS = 200
 """Kept for each policy; the oldest go first."""
@@ -34,7 +34,7 @@ MAX_BYTES = 2 * 1024 * 1024
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_.-]{1,64})?")
 _Version = Annotated[int, Field(ge=0, le=2**53)]
 
-log = structlog.get_logger("bus.policies")
+log = structlog.get_logger("loopline.bus.policies")
 
 
 class PolicyError(BusError):

@@ -13,11 +13,11 @@ from typing import Any
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from bus.bus import Bus
-from bus.connection import OUTAGE
-from bus.keys import STREAM_LIFE_MS
+from loopline.bus.bus import Bus
+from loopline.bus.connection import OUTAGE
+from loopline.bus.keys import STREAM_LIFE_MS
 
-log = structlog.get_logger("bus.presence")
+log = structlog.get_logger("loopline.bus.presence")
 
 MAX_SHOWN = 300
 """Characters of what is wrong with a word that can't be read."""

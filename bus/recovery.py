@@ -15,12 +15,12 @@ from typing import Protocol
 
 import structlog
 
-from bus import scripts
-from bus.bus import OVERDUE, Bus
-from bus.connection import OUTAGE
-from bus.keys import GROUP, Shard
+from loopline.bus import scripts
+from loopline.bus.bus import OVERDUE, Bus
+from loopline.bus.connection import OUTAGE
+from loopline.bus.keys import GROUP, Shard
 
-log = structlog.get_logger("bus.recovery")
+log = structlog.get_logger("loopline.bus.recovery")
 
 CONSUMER_LEASES = 4
 """A consumer that holds nothing and was silent for this many leases is gone."""

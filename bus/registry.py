@@ -13,8 +13,8 @@ from typing import Any
 import pydantic
 from pydantic import BaseModel
 
-from bus.envelope import Envelope
-from bus.errors import MalformedEnvelope, UnknownPayload
+from loopline.bus.envelope import Envelope
+from loopline.bus.errors import MalformedEnvelope, UnknownPayload
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 

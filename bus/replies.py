@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from bus.errors import RequestError
+from loopline.bus.errors import RequestError
 
 _MARK = b"!"
 

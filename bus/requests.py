@@ -11,16 +11,16 @@ import contextlib
 
 import structlog
 
-from bus import scripts
-from bus.bus import Bus
-from bus.connection import OUTAGE, outlast, pause_before
-from bus.delivery import REQUEST_LIFE_MS
-from bus.envelope import Envelope
-from bus.errors import BackgroundEnded, DeadlineExceeded, MessageTooLarge, RunEnded
-from bus.keys import INBOX_LIFE_MS, Shard
-from bus.replies import answer_of
+from loopline.bus import scripts
+from loopline.bus.bus import Bus
+from loopline.bus.connection import OUTAGE, outlast, pause_before
+from loopline.bus.delivery import REQUEST_LIFE_MS
+from loopline.bus.envelope import Envelope
+from loopline.bus.errors import BackgroundEnded, DeadlineExceeded, MessageTooLarge, RunEnded
+from loopline.bus.keys import INBOX_LIFE_MS, Shard
+from loopline.bus.replies import answer_of
 
-log = structlog.get_logger("bus.requests")
+log = structlog.get_logger("loopline.bus.requests")
 
 LOOK_AGAIN = 5.0
 """Seconds after which a waiter looks for itself: a notice can be lost with its inbox, in a flush

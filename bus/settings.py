@@ -55,7 +55,7 @@ _YES, _NO = ("true", "t", "yes", "y", "on", "1"), ("false", "f", "no", "n", "off
 class BusSettings(BaseModel):
     """Where the bus is, what all processes of one deployment have in common, and how this one
     waits. The shared values are agreed on at the first join and live on the bus
-    (`bus.agreement`); who joins later takes them, and is refused if it names another."""
+    (`loopline.bus.agreement`); who joins later takes them, and is refused if it names another."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True
@@ -64,7 +64,7 @@ class BusSettings(BaseModel):
     redis_url: str = Field(default="redis://127.0.0.1:6379/0", repr=False)
     """`redis://`, `rediss://` or `unix://` URL. May carry a password, percent-encoded, so it is
     never printed; `safe_url` is what logs and errors show."""
-    prefix: str = Field(default="sw", pattern=r"^[A-Za-z0-9_.-]{1,32}$")
+    prefix: str = Field(default="loopline", pattern=r"^[A-Za-z0-9_.-]{1,32}$")
     """Begins every key: several deployments can share one server."""
     shards: int = Field(default=1, ge=1, le=256)
     """Runs are spread over this many hash tags, so that a proxy in front of a cluster can place

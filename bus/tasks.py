@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import structlog
 
-from bus.errors import BackgroundEnded
+from loopline.bus.errors import BackgroundEnded
 
-log = structlog.get_logger("bus.tasks")
+log = structlog.get_logger("loopline.bus.tasks")
 
 T = TypeVar("T")
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bus import scripts
-from bus.connection import outlast
-from bus.delivery import REQUEST_LIFE_MS, Delivery
-from bus.errors import BusError, LeaseLost
+from loopline.bus import scripts
+from loopline.bus.connection import outlast
+from loopline.bus.delivery import REQUEST_LIFE_MS, Delivery
+from loopline.bus.errors import BusError, LeaseLost
 
 
 class Weights(NamedTuple):

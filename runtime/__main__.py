@@ -1,6 +1,6 @@
-"""`python -m runtime` is the `runtime` command."""
+"""`python -m loopline.runtime` is the `runtime` command."""
 
-from runtime.cli import main
+from loopline.runtime.cli import main
 
 if __name__ == "__main__":
     main()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from bus import Overloaded
+from loopline.bus import Overloaded
 
 FIRST_SECONDS = 10.0
 """Of refusals, which are usual while others end, before a word is said."""

@@ -14,9 +14,9 @@ from typing import Any
 import structlog
 from arq.worker import Worker
 
-from bus.connection import OUTAGE
+from loopline.bus.connection import OUTAGE
 
-log = structlog.get_logger("runtime.jobs")
+log = structlog.get_logger("loopline.runtime.jobs")
 
 RETRY_SECONDS = 2.0
 

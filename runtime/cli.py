@@ -11,13 +11,13 @@ from typing import Any
 
 import typer
 
-from runtime.commands import COMMANDS
-from runtime.terminal import guarded_output, harmless
-from workers.garbage import end_quickly
+from loopline.runtime.commands import COMMANDS
+from loopline.runtime.terminal import guarded_output, harmless
+from loopline.workers.garbage import end_quickly
 
 app = typer.Typer(
     name="runtime",
-    help="Run Switchyard on this machine: start it, ask it, watch it, stop it.",
+    help="Run Loopline on this machine: start it, ask it, watch it, stop it.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -52,7 +52,7 @@ def _main() -> None:
 
 def explained(error: BaseException) -> int | None:
     """Print an error that belongs to the user; its exit code, `None` for a defect of ours."""
-    from runtime.errors import (
+    from loopline.runtime.errors import (
         EXIT_CONFIG,
         EXIT_FAILED,
         EXIT_OVERLOADED,
@@ -62,7 +62,7 @@ def explained(error: BaseException) -> int | None:
 
     if isinstance(error, UserError):
         return _fail(error, error.exit_code)
-    bus_errors: Any = sys.modules.get("bus.errors")
+    bus_errors: Any = sys.modules.get("loopline.bus.errors")
     if bus_errors is not None:
         if isinstance(error, bus_errors.BusUnavailable):
             return _fail(error, EXIT_UNREACHABLE)
@@ -74,8 +74,8 @@ def explained(error: BaseException) -> int | None:
             return _fail(error, EXIT_OVERLOADED)
     redis_errors: Any = sys.modules.get("redis.exceptions")
     if redis_errors is not None and isinstance(error, redis_errors.RedisError):
-        from bus.connection import is_outage
-        from bus.remedies import remedy
+        from loopline.bus.connection import is_outage
+        from loopline.bus.remedies import remedy
 
         if is_outage(error):  # and no script or argument of ours
             said = f"Redis refused this, or went away meanwhile ({error}): {remedy(error)}"

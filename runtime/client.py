@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 
 import pydantic
 
-from agents.errors import AgentError
-from agents.records import (
+from loopline.agents.errors import AgentError
+from loopline.agents.records import (
     MAX_PROMPT_CHARS,
     Budget,
     JsonObject,
@@ -31,15 +31,22 @@ from agents.records import (
     Trajectory,
     UsageEntry,
 )
-from agents.replay import fork as forked
-from agents.tools import tools
-from agents.tools.offered import unregistered_tools, with_specs
-from agents.workflows import Handoff, policies_for, prompt_hashes, prompts_of, rewarded, workflows
-from bus import CLIENT_PATIENCE, Admission, Bus, BusSettings, Inbox, Join, RunState
-from runtime.errors import InputError, UserError
-from runtime.run_ids import new_run_id
-from workers.messages import offered_tools_on, registry
-from workers.routing import outgoing
+from loopline.agents.replay import fork as forked
+from loopline.agents.tools import tools
+from loopline.agents.tools.offered import unregistered_tools, with_specs
+from loopline.agents.workflows import (
+    Handoff,
+    policies_for,
+    prompt_hashes,
+    prompts_of,
+    rewarded,
+    workflows,
+)
+from loopline.bus import CLIENT_PATIENCE, Admission, Bus, BusSettings, Inbox, Join, RunState
+from loopline.runtime.errors import InputError, UserError
+from loopline.runtime.run_ids import new_run_id
+from loopline.workers.messages import offered_tools_on, registry
+from loopline.workers.routing import outgoing
 
 
 class RunUnknown(UserError):

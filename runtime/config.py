@@ -17,13 +17,13 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from agents.errors import AgentError
-from agents.prompts import replacement
-from agents.records import JsonObject
-from agents.workflows import workflows
-from bus.policies import pool_of
-from bus.settings import BusSettings
-from runtime.config_sources import (
+from loopline.agents.errors import AgentError
+from loopline.agents.prompts import replacement
+from loopline.agents.records import JsonObject
+from loopline.agents.workflows import workflows
+from loopline.bus.policies import pool_of
+from loopline.bus.settings import BusSettings
+from loopline.runtime.config_sources import (
     Layer,
     environment_layer,
     merged,
@@ -32,11 +32,11 @@ from runtime.config_sources import (
     profile_layers,
     unknown_keys,
 )
-from runtime.errors import ConfigError
-from runtime.prompt_files import prompt_content, shipped_prompt
-from workers.engines.settings import ModelSettings
-from workers.sandbox import SandboxSettings
-from workers.tool_sources.settings import SourceName, ToolSourceSettings
+from loopline.runtime.errors import ConfigError
+from loopline.runtime.prompt_files import prompt_content, shipped_prompt
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.sandbox import SandboxSettings
+from loopline.workers.tool_sources.settings import SourceName, ToolSourceSettings
 
 DEFAULT_PROFILE = "micro"
 SINGLE_KINDS = ("tool", "judge", "recorder", "jobs")
@@ -311,7 +311,7 @@ class Settings(BaseSettings):
 def chosen_profile(given: str | None, environ: Mapping[str, str] | None = None) -> str:
     """The profile that is given, else the environment's, else the default one."""
     environ = os.environ if environ is None else environ
-    return given or environ.get("SWITCHYARD_PROFILE") or DEFAULT_PROFILE
+    return given or environ.get("LOOPLINE_PROFILE") or DEFAULT_PROFILE
 
 
 def load(
@@ -339,7 +339,7 @@ def load(
 def names_profile(given: str | None, environ: Mapping[str, str] | None = None) -> bool:
     """Whether a profile is given, or the environment has one."""
     environ = os.environ if environ is None else environ
-    return bool(given or environ.get("SWITCHYARD_PROFILE"))
+    return bool(given or environ.get("LOOPLINE_PROFILE"))
 
 
 def load_as_there(

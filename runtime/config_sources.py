@@ -1,7 +1,7 @@
 """Where configuration comes from, layer by layer, and where each key was written.
 
 Lowest first: the defaults in the code, the profile (and what it `extends`), the environment
-(`SWITCHYARD_BUS__LEASE_SECONDS=5`), `--set bus.lease_seconds=5`. Each layer is checked for
+(`LOOPLINE_BUS__LEASE_SECONDS=5`), `--set bus.lease_seconds=5`. Each layer is checked for
 unknown keys on its own, *before* the layers are merged: only then can an error say which file,
 variable or option holds the typo.
 """
@@ -22,21 +22,21 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource
 
-from runtime.errors import ConfigError
-from runtime.shipped_profiles import PROFILE_DIR, profile_names
-from workers.child_death import PARENT_VARIABLE
+from loopline.runtime.errors import ConfigError
+from loopline.runtime.shipped_profiles import PROFILE_DIR, profile_names
+from loopline.workers.child_death import PARENT_VARIABLE
 
-ENV_PREFIX = "SWITCHYARD_"
+ENV_PREFIX = "LOOPLINE_"
 ENV_DELIMITER = "__"
 
 URL_VARIABLE = f"{ENV_PREFIX}BUS{ENV_DELIMITER}REDIS_URL"
 
 ENV_OUTSIDE_CONFIG = frozenset(
     {
-        "SWITCHYARD_STATE",
-        "SWITCHYARD_DATA",
-        "SWITCHYARD_PROFILE",
-        "SWITCHYARD_REDIS_PASSWORD",
+        "LOOPLINE_STATE",
+        "LOOPLINE_DATA",
+        "LOOPLINE_PROFILE",
+        "LOOPLINE_REDIS_PASSWORD",
         PARENT_VARIABLE,
     }
 )
@@ -152,7 +152,7 @@ def _shown(path: Path) -> str:
 
 
 def environment_layer(settings: type[BaseSettings], environ: Mapping[str, str]) -> Layer:
-    """Every `SWITCHYARD_*` variable. One that belongs to no key of the configuration is kept, so
+    """Every `LOOPLINE_*` variable. One that belongs to no key of the configuration is kept, so
     that the check for unknown keys finds it."""
     names: dict[str, str] = {}
     stray: Tree = {}

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
 
-from runtime.errors import Unreachable, UserError
+from loopline.runtime.errors import Unreachable, UserError
 
 MAX_MESSAGE_BYTES = 1 << 20
 """Of what is asked. An answer may be longer: it holds the last lines of every broken worker."""

@@ -18,10 +18,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from agents.environments.word_problems import generate
-from agents.environments.word_problems.splits import Split
-from runtime.log_files import tail
-from workers.own_python import OWN_PYTHON
+from loopline.agents.environments.word_problems import generate
+from loopline.agents.environments.word_problems.splits import Split
+from loopline.runtime.log_files import tail
+from loopline.workers.own_python import OWN_PYTHON
 
 QUESTIONS = 3
 SAMPLES = 60
@@ -42,9 +42,9 @@ class StepFailed(Exception):
 def main() -> int:
     """The exit code of the first command that failed, else 0."""
     began = time.monotonic()
-    state = Path(tempfile.mkdtemp(prefix="switchyard-demo-"))
+    state = Path(tempfile.mkdtemp(prefix="loopline-demo-"))
     results = Path("results") / f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
-    environment = {**os.environ, "SWITCHYARD_STATE": str(state), "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "LOOPLINE_STATE": str(state), "PYTHONUNBUFFERED": "1"}
     code = 0
     try:
         _step(environment, "runtime", "up", "--profile", "micro", "--detach")
@@ -74,7 +74,7 @@ def _step(environment: dict[str, str], *command: str, may_fail: bool = False) ->
     """Run one of our commands as a user would. Raises `StepFailed`."""
     print(f"\n$ {shlex.join(command)}", flush=True)
     program, *arguments = command
-    module = {"runtime": "runtime.cli", "bench": "bench.cli"}[program]
+    module = {"runtime": "loopline.runtime.cli", "bench": "loopline.bench.cli"}[program]
     words = [*OWN_PYTHON, "-c", f"from {module} import main; main()", *arguments]
     with subprocess.Popen(words, env=environment) as process:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runtime.config import (
+from loopline.runtime.config import (
     Settings,
     chosen_profile,
     configured_redis_url,
@@ -15,12 +15,12 @@ from runtime.config import (
     names_profile,
     resolved_file,
 )
-from runtime.config_sources import absolute_profile
-from runtime.errors import Unreachable
-from runtime.logging import to_stderr
-from runtime.redis_users import without_user
-from runtime.shared_configuration import read_from
-from runtime.state import RunFile, StateDirectory
+from loopline.runtime.config_sources import absolute_profile
+from loopline.runtime.errors import Unreachable
+from loopline.runtime.logging import to_stderr
+from loopline.runtime.redis_users import without_user
+from loopline.runtime.shared_configuration import read_from
+from loopline.runtime.state import RunFile, StateDirectory
 
 
 @dataclass(frozen=True)
@@ -86,5 +86,5 @@ def _absent(state: StateDirectory, otherwise: str = "") -> Unreachable:
     return Unreachable(
         f"no deployment runs in {state.path}",
         hint="start one with `runtime up --detach`; if one runs, go to the folder where it was"
-        f" started, or set SWITCHYARD_STATE to its state directory{otherwise}.",
+        f" started, or set LOOPLINE_STATE to its state directory{otherwise}.",
     )

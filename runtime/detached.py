@@ -8,14 +8,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from runtime.config import Settings
-from runtime.config_sources import URL_VARIABLE
-from runtime.control import ask_supervisor
-from runtime.errors import EXIT_FAILED, Unreachable, UserError
-from runtime.log_files import rotate
-from runtime.state import RunFile, StateDirectory
-from runtime.terminal import harmless
-from workers.own_python import OWN_PYTHON
+from loopline.runtime.config import Settings
+from loopline.runtime.config_sources import URL_VARIABLE
+from loopline.runtime.control import ask_supervisor
+from loopline.runtime.errors import EXIT_FAILED, Unreachable, UserError
+from loopline.runtime.log_files import rotate
+from loopline.runtime.state import RunFile, StateDirectory
+from loopline.runtime.terminal import harmless
+from loopline.workers.own_python import OWN_PYTHON
 
 _POLL_SECONDS = 0.05
 _GRACE_SECONDS = 30.0
@@ -35,7 +35,7 @@ def start_detached(
         raise UserError(
             f"a deployment already runs in {state.path} (pid {other.pid})",
             hint="`runtime status` shows it and `runtime down` stops it; for a second one set"
-            " SWITCHYARD_STATE to another directory.",
+            " LOOPLINE_STATE to another directory.",
         )
     status = _launch(state, profile, overrides, redis_url, settings)
     _report(status, state)
@@ -48,7 +48,7 @@ def _launch(
     redis_url: str | None,
     settings: Settings,
 ) -> dict[str, Any]:
-    command = [*OWN_PYTHON, "-m", "runtime", "up"]
+    command = [*OWN_PYTHON, "-m", "loopline.runtime", "up"]
     if profile:
         command += ["--profile", profile]
     for assignment in overrides:

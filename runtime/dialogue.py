@@ -13,10 +13,10 @@ from typing import Any, cast
 from rich.console import Console
 from rich.text import Text
 
-from agents.call_markup import without_calls
-from agents.records import Call, Outcome, Step, ToolCall, Trajectory
-from runtime.terminal import harmless, in_line
-from runtime.words import counted
+from loopline.agents.call_markup import without_calls
+from loopline.agents.records import Call, Outcome, Step, ToolCall, Trajectory
+from loopline.runtime.terminal import harmless, in_line
+from loopline.runtime.words import counted
 
 AGENT_COLOURS = ("cyan", "green", "magenta", "blue", "yellow")
 MAX_SHOWN_CHARS = 2_000

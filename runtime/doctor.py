@@ -20,22 +20,22 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from bus.capabilities import appended
-from runtime import redis_binary
-from runtime.config import Settings
-from runtime.doctor_cost import estimates
-from runtime.doctor_tools import tool_findings
-from runtime.errors import UserError
-from runtime.findings import Finding, Level
-from runtime.state import MAX_SOCKET_PATH, StateDirectory
-from runtime.terminal import harmless
-from workers.engines.factory import engine_names
-from workers.engines.openai.address import Address
-from workers.engines.openai.keys import key_in, what_is_wrong
-from workers.engines.settings import ModelSettings
-from workers.installation import how_to_install
-from workers.sandbox import SandboxUnavailable
-from workers.sandbox.bubblewrap import Bubblewrap
+from loopline.bus.capabilities import appended
+from loopline.runtime import redis_binary
+from loopline.runtime.config import Settings
+from loopline.runtime.doctor_cost import estimates
+from loopline.runtime.doctor_tools import tool_findings
+from loopline.runtime.errors import UserError
+from loopline.runtime.findings import Finding, Level
+from loopline.runtime.state import MAX_SOCKET_PATH, StateDirectory
+from loopline.runtime.terminal import harmless
+from loopline.workers.engines.factory import engine_names
+from loopline.workers.engines.openai.address import Address
+from loopline.workers.engines.openai.keys import key_in, what_is_wrong
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.installation import how_to_install
+from loopline.workers.sandbox import SandboxUnavailable
+from loopline.workers.sandbox.bubblewrap import Bubblewrap
 
 MINIMUM_PYTHON = (3, 11)
 LOW_DISK_BYTES = 2 * 1024**3
@@ -64,7 +64,7 @@ def examine(settings: Settings, state: StateDirectory, *, online: bool = False) 
 def _python() -> Iterator[Finding]:
     version = platform.python_version()
     if sys.version_info < MINIMUM_PYTHON:
-        yield Finding("missing", "python", version, "Switchyard needs Python 3.11 or newer.")
+        yield Finding("missing", "python", version, "Loopline needs Python 3.11 or newer.")
     else:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         yield Finding("ok", "python", f"{version} on {platform.machine()}, {cores} cores")
@@ -88,12 +88,12 @@ def _redis(settings: Settings, state: StateDirectory) -> Iterator[Finding]:
             "warn",
             "redis socket",
             f"{inside} is too long for a socket; it goes to {state.socket('redis.sock')}",
-            "nothing, or set SWITCHYARD_STATE to a shorter path.",
+            "nothing, or set LOOPLINE_STATE to a shorter path.",
         )
 
 
 async def _joined(settings: Settings) -> list[Finding]:
-    from bus import Bus, BusUnavailable, probe
+    from loopline.bus import Bus, BusUnavailable, probe
 
     bus = Bus(settings.bus)
     try:
@@ -136,13 +136,13 @@ def _disk(state: StateDirectory) -> Iterator[Finding]:
             "missing",
             "state",
             f"{folder} can't be written to",
-            "set SWITCHYARD_STATE to a directory of yours.",
+            "set LOOPLINE_STATE to a directory of yours.",
         )
         return
     free = shutil.disk_usage(folder).free
     says = f"{state.path}: {free / 1024**3:.1f} GiB free"
     if free < FULL_DISK_BYTES:
-        yield Finding("missing", "disk", says, "free some space, or move SWITCHYARD_STATE.")
+        yield Finding("missing", "disk", says, "free some space, or move LOOPLINE_STATE.")
     elif free < LOW_DISK_BYTES:
         yield Finding("warn", "disk", says, "trajectories and logs will fill it.")
     else:
@@ -204,7 +204,7 @@ def _endpoint(subject: str, pool: str, model: ModelSettings, *, online: bool) ->
 def _tried(subject: str, pool: str, model: ModelSettings, variable: str | None) -> Finding:
     import httpx
 
-    from workers.engines.openai.proxy import Proxy, ProxyUnusable, proxy_for
+    from loopline.workers.engines.openai.proxy import Proxy, ProxyUnusable, proxy_for
 
     address = Address.of(model.base_url)
     base = address.shown
@@ -306,8 +306,8 @@ def _weights(subject: str, pool: str, model: ModelSettings) -> Finding:
 
 
 def _gguf(subject: str, pool: str, model: ModelSettings) -> Finding:
-    from workers.engines.local.model_files import find_gguf
-    from workers.engines.protocol import EngineError
+    from loopline.workers.engines.local.model_files import find_gguf
+    from loopline.workers.engines.protocol import EngineError
 
     if importlib.util.find_spec("llama_cpp") is None:
         return Finding("missing", subject, "llama.cpp is not installed", how_to_install("gguf"))
@@ -329,7 +329,7 @@ def _gguf(subject: str, pool: str, model: ModelSettings) -> Finding:
 def _folder_of(model: str) -> Path | None:
     """The local folder that a model's name means; `None` for a hub id."""
     if model.startswith("micro:"):
-        import workers
+        from loopline import workers
 
         return Path(workers.__file__).parent / "micro_models" / model.removeprefix("micro:")
     path = Path(model).expanduser()

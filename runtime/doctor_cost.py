@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agents.records import Usage
-from bus import pool_of
-from runtime.config import Settings
-from workers.engines.settings import ModelSettings, cost_micro_dollars
+from loopline.agents.records import Usage
+from loopline.bus import pool_of
+from loopline.runtime.config import Settings
+from loopline.workers.engines.settings import ModelSettings, cost_micro_dollars
 
 SAMPLES = (500, 1319)
 """Questions of the published system's measurement, and GSM8K's whole test split."""

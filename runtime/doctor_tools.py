@@ -15,17 +15,17 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from runtime.config import Settings
-from runtime.findings import Finding
-from workers.installation import how_to_install
-from workers.tool_sources.settings import McpSettings, ToolSourceSettings
+from loopline.runtime.config import Settings
+from loopline.runtime.findings import Finding
+from loopline.workers.installation import how_to_install
+from loopline.workers.tool_sources.settings import McpSettings, ToolSourceSettings
 
 
 def tool_findings(settings: Settings, *, online: bool) -> Iterator[Finding]:
     """A finding for each source, or what all of them lack."""
     if not settings.tools:
         return
-    from workers.tool_sources.sources import PACKAGES
+    from loopline.workers.tool_sources.sources import PACKAGES
 
     worker = settings.workers.get("tool")
     if worker is None or not worker.count:
@@ -117,7 +117,7 @@ def _placed(place: str, trouble: str) -> str:
 
 async def _state(name: str, source: ToolSourceSettings) -> dict[str, Any]:
     """What a tool worker would tell of the source once it has tried it."""
-    from workers.tool_sources.sources import tool_sources
+    from loopline.workers.tool_sources.sources import tool_sources
 
     with capture_logs():  # what is logged stands in the state too
         async with tool_sources({name: source}) as sources:

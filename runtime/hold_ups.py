@@ -6,16 +6,16 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from agents.environments import math_team
-from agents.environments.code import team as code_team
-from agents.environments.game import AGENTS, TOOL
-from agents.records import Run
-from agents.workflows.pair import PairWorkflow
-from bus import OUTAGE, Bus, pool_of, present
-from runtime.deployment import Deployment
-from runtime.log_files import last_words
-from runtime.status import supervisor_status
-from workers.messages import JUDGE_STREAM, TOOL_STREAM, inference_stream, role_stream
+from loopline.agents.environments import math_team
+from loopline.agents.environments.code import team as code_team
+from loopline.agents.environments.game import AGENTS, TOOL
+from loopline.agents.records import Run
+from loopline.agents.workflows.pair import PairWorkflow
+from loopline.bus import OUTAGE, Bus, pool_of, present
+from loopline.runtime.deployment import Deployment
+from loopline.runtime.log_files import last_words
+from loopline.runtime.status import supervisor_status
+from loopline.workers.messages import JUDGE_STREAM, TOOL_STREAM, inference_stream, role_stream
 
 LOOK_SECONDS = 2.0
 """Between two looks: as often as workers say that they are there."""

@@ -11,11 +11,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from agents.records import Record
-from runtime.errors import InputError
-from runtime.state import StateDirectory
+from loopline.agents.records import Record
+from loopline.runtime.errors import InputError
+from loopline.runtime.state import StateDirectory
 
-MODULES = {"bench": "bench.cli", "train": "trainers.cli"}
+MODULES = {"bench": "loopline.bench.cli", "train": "loopline.trainers.cli"}
 """The programs that a job may be: their `main` is called in a process of its own."""
 
 _FROM_A_TERMINAL = ("--unsafe-exec", "--batched-bench")

@@ -29,22 +29,22 @@ from arq.jobs import DeserializationError, Job, JobResult, JobStatus
 from arq.worker import func
 from pydantic import BaseModel
 
-from bus import Bus, BusUnavailable, WorkerPresence, announce, packing, tasks
-from bus.connection import OUTAGE
-from bus.remedies import remedy
-from runtime import __version__
-from runtime.arq_worker import RETRY_SECONDS, LastingWorker
-from runtime.config import Settings
-from runtime.config_sources import URL_VARIABLE
-from runtime.errors import InputError, Unreachable
-from runtime.job_requests import MODULES, JobRequest, require_allowed
-from runtime.log_files import LAST_LINES, tail
-from runtime.state import StateDirectory
-from workers.child_death import PARENT_VARIABLE, dies_with_parent
-from workers.own_python import OWN_PYTHON
-from workers.stop_signals import send
+from loopline.bus import Bus, BusUnavailable, WorkerPresence, announce, packing, tasks
+from loopline.bus.connection import OUTAGE
+from loopline.bus.remedies import remedy
+from loopline.runtime import __version__
+from loopline.runtime.arq_worker import RETRY_SECONDS, LastingWorker
+from loopline.runtime.config import Settings
+from loopline.runtime.config_sources import URL_VARIABLE
+from loopline.runtime.errors import InputError, Unreachable
+from loopline.runtime.job_requests import MODULES, JobRequest, require_allowed
+from loopline.runtime.log_files import LAST_LINES, tail
+from loopline.runtime.state import StateDirectory
+from loopline.workers.child_death import PARENT_VARIABLE, dies_with_parent
+from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.stop_signals import send
 
-log = structlog.get_logger("runtime.jobs")
+log = structlog.get_logger("loopline.runtime.jobs")
 
 FUNCTION = "run_program"
 QUEUE_LIFE_SECONDS = 30 * 86_400
@@ -377,7 +377,7 @@ async def _free_unclaimed(bus: Bus, settings: Settings, own: set[str]) -> None:
 def _environment(settings: Settings, state: StateDirectory) -> dict[str, str]:
     """What makes a job one of its worker's deployment, also where that was started on another bus
     than its environment names."""
-    told = {**os.environ, "SWITCHYARD_STATE": str(state.path)}
+    told = {**os.environ, "LOOPLINE_STATE": str(state.path)}
     if URL_VARIABLE in told:
         told[URL_VARIABLE] = settings.bus.redis_url
     return told

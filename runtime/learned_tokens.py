@@ -16,9 +16,9 @@ from typing import Any, Self
 
 from pydantic import ValidationError, model_validator
 
-from agents.records import Record
-from runtime.errors import InputError
-from workers.whole_files import flush
+from loopline.agents.records import Record
+from loopline.runtime.errors import InputError
+from loopline.workers.whole_files import flush
 
 LEARNED_TOKENS = "learned-tokens"
 """Folder of a training's record."""

@@ -15,8 +15,8 @@ from typing import Any, TextIO
 
 import structlog
 
-from runtime.secrets import Redactor
-from runtime.terminal import harmless, unguarded
+from loopline.runtime.secrets import Redactor
+from loopline.runtime.terminal import harmless, unguarded
 
 EventDict = MutableMapping[str, Any]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agents.records import JsonObject
-from runtime.config import option_value
-from runtime.errors import InputError
+from loopline.agents.records import JsonObject
+from loopline.runtime.config import option_value
+from loopline.runtime.errors import InputError
 
 
 def named_values(option: str, words: Sequence[str]) -> JsonObject:

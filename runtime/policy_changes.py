@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bus import Bus, Policy, policies, present
+from loopline.bus import Bus, Policy, policies, present
 
 LOOK_SECONDS = 0.2
 

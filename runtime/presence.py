@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from bus import Bus, Server, present, probe
-from runtime.config import Settings
-from runtime.shared_configuration import (
+from loopline.bus import Bus, Server, present, probe
+from loopline.runtime.config import Settings
+from loopline.runtime.shared_configuration import (
     STORE,
     claims_of,
     held_by,
@@ -14,7 +14,7 @@ from runtime.shared_configuration import (
     require_same_store,
     shared_configuration,
 )
-from runtime.state import StateDirectory
+from loopline.runtime.state import StateDirectory
 
 
 async def connect(

@@ -1,17 +1,17 @@
 """Prompt files of the user's, in place of shipped prompts: of a profile (`[prompts]`), of one run
 (`runtime ask --prompt`), or tried by `train prompts`.
 
-A file is read here, and checked by `agents.prompts.replacement`.
+A file is read here, and checked by `loopline.agents.prompts.replacement`.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from agents.errors import InvalidPrompt, UnknownName
-from agents.prompts import MAX_PROMPT_FILE_CHARS, Prompt, replacement
-from agents.roles import every_prompt
-from runtime.errors import InputError
+from loopline.agents.errors import InvalidPrompt, UnknownName
+from loopline.agents.prompts import MAX_PROMPT_FILE_CHARS, Prompt, replacement
+from loopline.agents.roles import every_prompt
+from loopline.runtime.errors import InputError
 
 MAX_BYTES_PER_CHAR = 4
 

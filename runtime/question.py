@@ -6,11 +6,11 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agents.records import MAX_PROMPT_CHARS, JsonObject, Outcome, Trajectory
-from runtime.errors import InputError
+from loopline.agents.records import MAX_PROMPT_CHARS, JsonObject, Outcome, Trajectory
+from loopline.runtime.errors import InputError
 
 if TYPE_CHECKING:
-    from agents.environments.api_worlds import Instance
+    from loopline.agents.environments.api_worlds import Instance
 
 MAX_BYTES_PER_CHAR = 4
 
@@ -34,7 +34,7 @@ class SimulatedQuestion:
     def verify(self, trajectory: Trajectory) -> str:
         """What is wrong with how a run ended, by the state of its world and by the facts in its
         answer; empty if it did what was asked."""
-        from agents.roles.umi.transcript import calls_of
+        from loopline.agents.roles.umi.transcript import calls_of
 
         if trajectory.outcome not in (Outcome.ANSWERED, Outcome.GAVE_UP):
             return f"the run ended as {trajectory.outcome}"
@@ -56,7 +56,7 @@ def one_question(argument: str | None, world: int | None) -> tuple[str, Simulate
         )
     if argument is not None:
         return read_question(argument), None
-    from agents.environments.api_worlds import Split, instances
+    from loopline.agents.environments.api_worlds import Split, instances
 
     assert world is not None
     instance = instances(Split.UNSEEN_WORLDS, world, 1)[0]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from runtime.errors import UserError
+from loopline.runtime.errors import UserError
 
 ON_PATH = ("redis-server", "valkey-server")
 MINIMUM_REDIS = (7, 0)
@@ -101,5 +101,5 @@ def choose(
         f"the data in the state directory was written by {flavour} "
         f"{'.'.join(map(str, version))}, which none of the servers here can read"
         f" ({', '.join(map(str, found))})",
-        hint="install that server, or start afresh in another directory (SWITCHYARD_STATE).",
+        hint="install that server, or start afresh in another directory (LOOPLINE_STATE).",
     )

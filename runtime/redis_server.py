@@ -23,15 +23,15 @@ import redis.asyncio
 import redis.exceptions
 import structlog
 
-from runtime import redis_binary
-from runtime.config import RedisServerSettings
-from runtime.errors import Unreachable, UserError
-from runtime.log_files import rotate
-from runtime.redis_binary import RedisBinary
-from runtime.redis_users import KINDS, UserKind, password_of, rules, url_as, user_name
-from runtime.state import StateDirectory, read_json, write_private
-from workers.child_death import dies_with_parent
-from workers.stop_signals import send
+from loopline.runtime import redis_binary
+from loopline.runtime.config import RedisServerSettings
+from loopline.runtime.errors import Unreachable, UserError
+from loopline.runtime.log_files import rotate
+from loopline.runtime.redis_binary import RedisBinary
+from loopline.runtime.redis_users import KINDS, UserKind, password_of, rules, url_as, user_name
+from loopline.runtime.state import StateDirectory, read_json, write_private
+from loopline.workers.child_death import dies_with_parent
+from loopline.workers.stop_signals import send
 
 log = structlog.get_logger("runtime.redis")
 
@@ -43,7 +43,7 @@ class RedisServer:
     """One server process. `start` may be called again after it died: same data, same address."""
 
     def __init__(
-        self, state: StateDirectory, settings: RedisServerSettings, prefix: str = "sw"
+        self, state: StateDirectory, settings: RedisServerSettings, prefix: str = "loopline"
     ) -> None:
         """`prefix`: of the deployment whose users it has, beside its owner."""
         self._prefix = prefix

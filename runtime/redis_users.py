@@ -1,9 +1,9 @@
 """Users of Redis' access list: what each kind of process may do on the bus, and nothing else.
 
-Commands are those of the bus, for all of them (`bus.health` tries each when a process joins): none
-that looks at or changes the server, other clients, scripts or other deployments. What differs is
-the keys, below the deployment's prefix; a script may touch what its user may touch. So a tool
-worker, a judge or a gpu worker answers requests, and reads no journal, no ended run, no other
+Commands are those of the bus, for all of them (`loopline.bus.health` tries each when a process
+joins): none that looks at or changes the server, other clients, scripts or other deployments. What
+differs is the keys, below the deployment's prefix; a script may touch what its user may touch. So a
+tool worker, a judge or a gpu worker answers requests, and reads no journal, no ended run, no other
 kind's work, no policy but those that a gpu worker serves. What answers requests knows the run's
 hash, where it notes what was asked and paid. SCAN tells names of keys to all of them.
 """
@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 from urllib.parse import quote
 
-from bus.health import commands
-from runtime.config import Settings
-from workers.messages import JUDGE_STREAM, TOOL_STREAM, inference_stream
+from loopline.bus.health import commands
+from loopline.runtime.config import Settings
+from loopline.workers.messages import JUDGE_STREAM, TOOL_STREAM, inference_stream
 
 UserKind = Literal["role", "gpu", "tool", "judge", "recorder", "jobs", "client"]
 KINDS: tuple[UserKind, ...] = get_args(UserKind)

@@ -12,7 +12,7 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 
-from runtime.config import SupervisorSettings
+from loopline.runtime.config import SupervisorSettings
 
 
 @dataclass

@@ -1,12 +1,12 @@
-"""What benchmarks and searches need of a deployment: `runtime.client.Client` has it, and so has a
-test's."""
+"""What benchmarks and searches need of a deployment: `loopline.runtime.client.Client` has it, and
+so has a test's."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Protocol
 
-from agents.records import Budget, JsonObject, Run, Trajectory, UsageEntry
+from loopline.agents.records import Budget, JsonObject, Run, Trajectory, UsageEntry
 
 
 class RunClient(Protocol):

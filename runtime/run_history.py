@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from agents.records import Run, Step, Trajectory
-from bus import Bus
-from runtime.client import RunUnknown, run_of, steps_of, trajectory_of
-from runtime.errors import InputError
+from loopline.agents.records import Run, Step, Trajectory
+from loopline.bus import Bus
+from loopline.runtime.client import RunUnknown, run_of, steps_of, trajectory_of
+from loopline.runtime.errors import InputError
 
 MIN_FRAGMENT = 4
 

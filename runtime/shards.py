@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from bus import Bus
-from bus.agreement import CLOSED_MS, InFlight, in_flight, read, replace, spread
-from bus.keys import Keys
-from runtime.errors import UserError
+from loopline.bus import Bus
+from loopline.bus.agreement import CLOSED_MS, InFlight, in_flight, read, replace, spread
+from loopline.bus.keys import Keys
+from loopline.runtime.errors import UserError
 
 LOOK_SECONDS = 0.5
 """Between two looks; admission stays closed for much longer than that after each."""

@@ -1,9 +1,9 @@
 """What a deployment serves, on its bus: a worker on another machine serves the same, or is refused.
 
-Written by the first that joins (`bus.agreement`): the profile's name and all that its workers must
-have in common, without a secret. What concerns a machine alone (threads, devices, how much at
-once, logs) is each machine's own. Local files are named by their whole path: a relative one would
-be another file elsewhere.
+Written by the first that joins (`loopline.bus.agreement`): the profile's name and all that its
+workers must have in common, without a secret. What concerns a machine alone (threads, devices, how
+much at once, logs) is each machine's own. Local files are named by their whole path: a relative one
+would be another file elsewhere.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from urllib.parse import urlsplit
 
 from redis.exceptions import RedisError
 
-from bus import Agreement, BusSettings, agreed_on
-from runtime.config import Settings
-from runtime.errors import EXIT_CONFIG, UserError
-from runtime.state import StateDirectory
-from workers.whole_files import write_whole
+from loopline.bus import Agreement, BusSettings, agreed_on
+from loopline.runtime.config import Settings
+from loopline.runtime.errors import EXIT_CONFIG, UserError
+from loopline.runtime.state import StateDirectory
+from loopline.workers.whole_files import write_whole
 
 CONFIGURATION, STORE = "configuration", "store"
 """Fields of the agreement."""
@@ -178,7 +178,7 @@ def require_passwords(settings: Settings) -> None:
         if model.base_url and f"{HIDDEN}@" in model.base_url:
             raise UserError(
                 f"models.{pool}.base_url carries a password, which is not on the bus",
-                hint=f"give it whole here, in SWITCHYARD_MODELS__{pool.upper()}__BASE_URL.",
+                hint=f"give it whole here, in LOOPLINE_MODELS__{pool.upper()}__BASE_URL.",
                 exit_code=EXIT_CONFIG,
             )
 

@@ -1,6 +1,6 @@
 """The state directory of one deployment on this machine, and who owns it.
 
-`.switchyard/` in the working directory, or `SWITCHYARD_STATE`. Layout: `redis/` (append-only
+`.loopline/` in the working directory, or `LOOPLINE_STATE`. Layout: `redis/` (append-only
 file, configuration), `logs/`, `store/` (Parquet), `jobs/`, `problems/` (what the judge knows),
 `resolved.json` (the configuration in force), `run.json` (who runs it), `lock` (held by that process
 for as long as it lives).
@@ -22,9 +22,9 @@ from typing import IO, Self
 import pydantic
 from pydantic import BaseModel, ConfigDict
 
-from runtime.errors import UserError
+from loopline.runtime.errors import UserError
 
-DEFAULT_STATE = ".switchyard"
+DEFAULT_STATE = ".loopline"
 MAX_SOCKET_PATH = 100
 """Linux allows 107 bytes in `sun_path` and macOS 103; a path beyond this goes to a short
 directory instead."""
@@ -64,7 +64,7 @@ class StateDirectory:
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Self:
         """Raises `UserError` for a directory of another user."""
         environ = os.environ if environ is None else environ
-        state = cls(Path(environ.get("SWITCHYARD_STATE") or DEFAULT_STATE))
+        state = cls(Path(environ.get("LOOPLINE_STATE") or DEFAULT_STATE))
         state.require_own()
         return state
 
@@ -83,7 +83,7 @@ class StateDirectory:
                 raise UserError(
                     f"{path} belongs to {_user(owner)}, and this is {_user(os.geteuid())}: what"
                     " another user wrote there is not followed",
-                    hint=f"run the command as {_user(owner)}, or set SWITCHYARD_STATE to a"
+                    hint=f"run the command as {_user(owner)}, or set LOOPLINE_STATE to a"
                     " directory of yours.",
                 )
 
@@ -139,7 +139,7 @@ class StateDirectory:
         except OSError as error:
             raise UserError(
                 f"the state directory {self.path} can't be used: {error.strerror}",
-                hint="set SWITCHYARD_STATE to a directory that you may write to.",
+                hint="set LOOPLINE_STATE to a directory that you may write to.",
             ) from error
 
     def socket(self, name: str) -> Path:
@@ -149,12 +149,12 @@ class StateDirectory:
         if len(os.fsencode(inside)) <= MAX_SOCKET_PATH:
             return inside
         digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:12]
-        short = Path(tempfile.gettempdir()) / f"switchyard-{os.getuid()}-{digest}"
+        short = Path(tempfile.gettempdir()) / f"loopline-{os.getuid()}-{digest}"
         short.mkdir(mode=0o700, exist_ok=True)
         if short.stat().st_uid != os.getuid() or short.stat().st_mode & 0o077:
             raise UserError(
                 f"{short} must be a directory of yours alone",
-                hint=f"remove it, or set SWITCHYARD_STATE to a shorter path than {self.path}.",
+                hint=f"remove it, or set LOOPLINE_STATE to a shorter path than {self.path}.",
             )
         return short / name
 
@@ -192,7 +192,7 @@ class StateDirectory:
     def _unreadable(self, error: OSError) -> UserError:
         return UserError(
             f"the state directory {self.path} can't be read: {error.strerror}",
-            hint="is it another user's, or no directory? Set SWITCHYARD_STATE to one of yours.",
+            hint="is it another user's, or no directory? Set LOOPLINE_STATE to one of yours.",
         )
 
 
@@ -218,7 +218,7 @@ class StateLock:
                 raise UserError(
                     f"a deployment already runs in {state.path} (pid {owner})",
                     hint="`runtime status` shows it and `runtime down` stops it; for a second one"
-                    " set SWITCHYARD_STATE to another directory.",
+                    " set LOOPLINE_STATE to another directory.",
                 )
         except BaseException:
             self._handle.close()

@@ -11,15 +11,15 @@ import psutil
 from pydantic import BaseModel, Field
 from redis.exceptions import NoPermissionError
 
-from bus import Bus, present
-from bus.keys import GROUP
-from runtime import __version__
-from runtime.config import Settings
-from runtime.control import ask_supervisor
-from runtime.deployment import Deployment
-from runtime.errors import Unreachable
-from runtime.worker_name import kind_of
-from workers.messages import JUDGE_STREAM, TOOL_STREAM, inference_stream, role_stream
+from loopline.bus import Bus, present
+from loopline.bus.keys import GROUP
+from loopline.runtime import __version__
+from loopline.runtime.config import Settings
+from loopline.runtime.control import ask_supervisor
+from loopline.runtime.deployment import Deployment
+from loopline.runtime.errors import Unreachable
+from loopline.runtime.worker_name import kind_of
+from loopline.workers.messages import JUDGE_STREAM, TOOL_STREAM, inference_stream, role_stream
 
 
 class WorkerStatus(BaseModel):

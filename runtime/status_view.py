@@ -7,11 +7,11 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from bus.clock import SKEW_SECONDS
-from runtime.status import Status, WorkerStatus
-from runtime.tables import figures
-from runtime.terminal import harmless
-from runtime.words import counted
+from loopline.bus.clock import SKEW_SECONDS
+from loopline.runtime.status import Status, WorkerStatus
+from loopline.runtime.tables import figures
+from loopline.runtime.terminal import harmless
+from loopline.runtime.words import counted
 
 COLOURS = {
     "ready": "green",

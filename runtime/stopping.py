@@ -6,8 +6,8 @@ import os
 import signal
 import time
 
-from runtime.errors import UserError
-from runtime.state import RunFile, StateDirectory
+from loopline.runtime.errors import UserError
+from loopline.runtime.state import RunFile, StateDirectory
 
 _POLL_SECONDS = 0.05
 _LIMIT_SECONDS = 600.0

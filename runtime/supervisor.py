@@ -19,21 +19,21 @@ from typing import Any
 
 import structlog
 
-from bus import BackgroundEnded, Server, tasks
-from bus.presence import BEAT
-from runtime import __version__
-from runtime.config import Settings
-from runtime.control import ControlServer
-from runtime.errors import UserError
-from runtime.redis_server import RedisServer
-from runtime.redis_users import user_kind
-from runtime.restarts import RestartPolicy
-from runtime.state import RunFile, StateDirectory, StateLock, write_private
-from runtime.worker_environment import worker_environment
-from runtime.worker_slot import Launch, WorkerSlot
-from workers.stop_signals import stop_signals
+from loopline.bus import BackgroundEnded, Server, tasks
+from loopline.bus.presence import BEAT
+from loopline.runtime import __version__
+from loopline.runtime.config import Settings
+from loopline.runtime.control import ControlServer
+from loopline.runtime.errors import UserError
+from loopline.runtime.redis_server import RedisServer
+from loopline.runtime.redis_users import user_kind
+from loopline.runtime.restarts import RestartPolicy
+from loopline.runtime.state import RunFile, StateDirectory, StateLock, write_private
+from loopline.runtime.worker_environment import worker_environment
+from loopline.runtime.worker_slot import Launch, WorkerSlot
+from loopline.workers.stop_signals import stop_signals
 
-log = structlog.get_logger("runtime.supervisor")
+log = structlog.get_logger("loopline.runtime.supervisor")
 
 Presence = Callable[[], Awaitable[dict[str, str]]]
 """What the workers that the bus has heard of lately say of their state, by name."""

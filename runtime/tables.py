@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
-from runtime.terminal import harmless, in_line
+from loopline.runtime.terminal import harmless, in_line
 
 if TYPE_CHECKING:
     from rich.table import Table

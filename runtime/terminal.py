@@ -13,7 +13,7 @@ CONTROL = re.compile(
 )
 """Terminal control, what turns the direction of text, separators of lines, and what has no width.
 Line feed and tab stay; so do U+200C and U+200D, which join letters (Persian, Hindi) and emoji.
-Scripts of pages read the same pattern: see `bench.report.html`."""
+Scripts of pages read the same pattern: see `loopline.bench.report.html`."""
 
 
 def harmless(text: str) -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from runtime.config import Settings
-from runtime.config_sources import URL_VARIABLE
-from runtime.secrets import is_secret_name
+from loopline.runtime.config import Settings
+from loopline.runtime.config_sources import URL_VARIABLE
+from loopline.runtime.secrets import is_secret_name
 
 OPENAI_KEY = "OPENAI_API_KEY"
 HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from runtime.config import Settings
-from runtime.errors import EXIT_CONFIG, ConfigError, UserError
-from runtime.logging import configure
-from runtime.secrets import secret_values
-from runtime.state import StateDirectory
-from runtime.worker_environment import worker_environment
-from runtime.worker_name import worker_name
-from workers.child_death import PARENT_VARIABLE, watch_parent
-from workers.settings import (
+from loopline.runtime.config import Settings
+from loopline.runtime.errors import EXIT_CONFIG, ConfigError, UserError
+from loopline.runtime.logging import configure
+from loopline.runtime.secrets import secret_values
+from loopline.runtime.state import StateDirectory
+from loopline.runtime.worker_environment import worker_environment
+from loopline.runtime.worker_name import worker_name
+from loopline.workers.child_death import PARENT_VARIABLE, watch_parent
+from loopline.workers.settings import (
     GpuWorkerSettings,
     JudgeWorkerSettings,
     RecorderSettings,
@@ -27,10 +27,10 @@ from workers.settings import (
     ToolWorkerSettings,
     WorkerSettings,
 )
-from workers.undumpable import become_undumpable
+from loopline.workers.undumpable import become_undumpable
 
 if TYPE_CHECKING:
-    from bus import Agreement
+    from loopline.bus import Agreement
 
 log = structlog.get_logger("runtime.worker")
 
@@ -105,7 +105,7 @@ def run_worker(
         worker=name,
     )
     if kind == "jobs":
-        from runtime.jobs import run_jobs_worker
+        from loopline.runtime.jobs import run_jobs_worker
 
         run_jobs_worker(settings, name, state)
         return
@@ -131,7 +131,7 @@ class _Held:
 def _held_to(settings: Settings, kind: str, profile: str | None, state: StateDirectory) -> _Held:
     if profile is None:
         return _Held({}, None)
-    from runtime.shared_configuration import (
+    from loopline.runtime.shared_configuration import (
         STORE,
         claims_of,
         held_by,
@@ -156,8 +156,8 @@ def _held_to(settings: Settings, kind: str, profile: str | None, state: StateDir
 def _serve(told: WorkerSettings, remedy: str, held: _Held) -> None:
     import uvloop
 
-    from agents.errors import AgentError
-    from workers.engines.protocol import EngineError
+    from loopline.agents.errors import AgentError
+    from loopline.workers.engines.protocol import EngineError
 
     try:
         uvloop.run(_outlasting_a_late_bus(told, held))
@@ -172,8 +172,8 @@ def _serve(told: WorkerSettings, remedy: str, held: _Held) -> None:
 async def _outlasting_a_late_bus(told: WorkerSettings, held: _Held) -> None:
     """Under a supervisor, a worker waits for a Redis that is away: dying of it would only wear out
     the crash-loop breaker. Started by hand, it says so at once and ends."""
-    from bus import BusUnavailable, DeploymentChanged, DeploymentMismatch
-    from workers.process import Worker
+    from loopline.bus import BusUnavailable, DeploymentChanged, DeploymentMismatch
+    from loopline.workers.process import Worker
 
     while True:
         try:

@@ -20,17 +20,17 @@ from typing import Literal
 
 import structlog
 
-from bus import tasks
-from runtime.config import SupervisorSettings
-from runtime.errors import EXIT_CONFIG
-from runtime.log_files import RotatingLog, last_words, pump
-from runtime.restarts import RestartPolicy
-from runtime.worker_name import worker_name
-from workers.child_death import PARENT_VARIABLE, dies_with_parent
-from workers.own_python import OWN_PYTHON
-from workers.stop_signals import ABANDON, send
+from loopline.bus import tasks
+from loopline.runtime.config import SupervisorSettings
+from loopline.runtime.errors import EXIT_CONFIG
+from loopline.runtime.log_files import RotatingLog, last_words, pump
+from loopline.runtime.restarts import RestartPolicy
+from loopline.runtime.worker_name import worker_name
+from loopline.workers.child_death import PARENT_VARIABLE, dies_with_parent
+from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.stop_signals import ABANDON, send
 
-log = structlog.get_logger("runtime.supervisor")
+log = structlog.get_logger("loopline.runtime.supervisor")
 
 ABANDON_SECONDS = 3.0
 """For a worker that is to abandon its work to give it back to the bus, before it is killed: a death
@@ -52,7 +52,7 @@ class Launch:
     resolved: Callable[[str], Path]
     """The file with the settings of a worker of that kind."""
     logs: Path
-    command: tuple[str, ...] = (*OWN_PYTHON, "-m", "runtime")
+    command: tuple[str, ...] = (*OWN_PYTHON, "-m", "loopline.runtime")
     environment: Callable[[str], Mapping[str, str]] = lambda _: os.environ
     """Of a worker of that kind."""
 

@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 import structlog
 
-from bus import Bus, BusSettings
+from loopline.bus import Bus, BusSettings
 from tests.redis_process import RedisProcess, running, servers
 from tests.skips import summary
 

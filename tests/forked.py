@@ -24,15 +24,28 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-RUNTIME = ("runtime.cli", "runtime.client", "runtime.detached", "runtime.doctor", "runtime.jobs",
-           "runtime.run_history", "runtime.status", "runtime.stopping")  # fmt: skip
-BENCH = (*RUNTIME, "bench.cli", "bench.session")
-TRAIN = ("trainers.cli", "trainers.sft", "transformers.models.qwen2.modeling_qwen2")
-WORKERS = ("workers.__main__", "workers.gpu", "workers.judging", "workers.recorder", "workers.role",
-           "workers.tool", "workers.engines.openai.engine", "workers.engines.scripted.engine",
-           )  # fmt: skip
-TORCH_WORKERS = (*WORKERS, "workers.engines.torch.engine", "workers.engines.torch.decoder",
-                 "transformers.models.qwen2.modeling_qwen2")  # fmt: skip
+RUNTIME = tuple(
+    f"loopline.runtime.{name}"
+    for name in (
+        "cli", "client", "detached", "doctor", "jobs", "run_history", "status", "stopping"
+    )
+)  # fmt: skip
+BENCH = (*RUNTIME, "loopline.bench.cli", "loopline.bench.session")
+QWEN2 = "transformers.models.qwen2.modeling_qwen2"
+TRAIN = ("loopline.trainers.cli", "loopline.trainers.sft", QWEN2)
+WORKERS = tuple(
+    f"loopline.workers.{name}"
+    for name in (
+        "__main__", "gpu", "judging", "recorder", "role", "tool", "engines.openai.engine",
+        "engines.scripted.engine",
+    )
+)  # fmt: skip
+TORCH_WORKERS = (
+    *WORKERS,
+    "loopline.workers.engines.torch.engine",
+    "loopline.workers.engines.torch.decoder",
+    QWEN2,
+)
 
 
 def forked(
@@ -128,7 +141,7 @@ class _Server:
                 stdout=subprocess.DEVNULL,
                 pass_fds=[number],
                 # Not a deployment's own, which is found by its state directory and ended with it.
-                env={k: v for k, v in os.environ.items() if not k.startswith("SWITCHYARD_")},
+                env={k: v for k, v in os.environ.items() if not k.startswith("LOOPLINE_")},
                 cwd=Path(__file__).parents[1],
             )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import redis
 
-from runtime.redis_binary import RedisBinary, candidates
+from loopline.runtime.redis_binary import RedisBinary, candidates
 
 
 class RedisProcess:

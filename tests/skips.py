@@ -12,7 +12,7 @@ BROUGHT_BY = (
     (r"\bnode\b", "apt-get install nodejs"),
     (r"make gguf", "make gguf"),
     (r"make (install|test)", "make test"),
-    (r"_DATA\b", "SWITCHYARD_DATA=FOLDER make test"),
+    (r"_DATA\b", "LOOPLINE_DATA=FOLDER make test"),
     (r"CUDA GPU", "a machine with a CUDA GPU"),
 )
 """What a reason says, and what makes the test run. `make test` as root runs apt-get by itself."""

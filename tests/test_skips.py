@@ -22,11 +22,11 @@ def test_packages_of_the_system_are_one_command() -> None:
 
 def test_data_a_gpu_and_other_reasons_are_counted_apart() -> None:
     reasons = [
-        "Skipped: SWITCHYARD_DATA is not set",
+        "Skipped: LOOPLINE_DATA is not set",
         "Skipped: needs a CUDA GPU",
         "Skipped: the scripted engine declares no adapters",
     ]
     assert summary(reasons) == (
-        "not run here: 1 by `SWITCHYARD_DATA=FOLDER make test`, 1 on a machine with a CUDA GPU, "
+        "not run here: 1 by `LOOPLINE_DATA=FOLDER make test`, 1 on a machine with a CUDA GPU, "
         "1 for reasons of their own (`pytest -rs` lists them)"
     )

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from trainers.dialogues import Dialogue, dialogues, system_line
-from trainers.recipes import Recipe
-from trainers.tokenizer import END, END_OF_TEXT, START, token_id
+from loopline.trainers.dialogues import Dialogue, dialogues, system_line
+from loopline.trainers.recipes import Recipe
+from loopline.trainers.tokenizer import END, END_OF_TEXT, START, token_id
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

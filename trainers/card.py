@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agents.environments.word_problems import SCHEMES
-from agents.records import Record
-from trainers.kept_records import find_record, write_record
-from trainers.recipes import Recipe
-from trainers.skills import SKILLS, markdown, read_skills
+from loopline.agents.environments.word_problems import SCHEMES
+from loopline.agents.records import Record
+from loopline.trainers.kept_records import find_record, write_record
+from loopline.trainers.recipes import Recipe
+from loopline.trainers.skills import SKILLS, markdown, read_skills
 
 FACTS = "training.json"
 CARD = "README.md"

@@ -17,12 +17,17 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from agents.records import Record
-from trainers.errors import CorruptCheckpoint, NotEnoughDisk, TrainingError, UnreadableModel
-from trainers.full_disks import writing
-from trainers.output_lock import LOCK
-from trainers.recipes import Recipe
-from workers.whole_files import flush, flush_all
+from loopline.agents.records import Record
+from loopline.trainers.errors import (
+    CorruptCheckpoint,
+    NotEnoughDisk,
+    TrainingError,
+    UnreadableModel,
+)
+from loopline.trainers.full_disks import writing
+from loopline.trainers.output_lock import LOCK
+from loopline.trainers.recipes import Recipe
+from loopline.workers.whole_files import flush, flush_all
 
 if TYPE_CHECKING:
     import torch

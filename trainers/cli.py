@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runtime.terminal import guarded_output
-from runtime.words import counted
-from trainers.data.command import data
-from trainers.data.worlds_command import worlds
-from trainers.errors import TrainingError
-from trainers.glpft.command import glpft
-from trainers.grpo.command import grpo
-from trainers.interruption import stoppable
-from trainers.prompt_search.command import prompts
-from workers.garbage import end_quickly
+from loopline.runtime.terminal import guarded_output
+from loopline.runtime.words import counted
+from loopline.trainers.data.command import data
+from loopline.trainers.data.worlds_command import worlds
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.glpft.command import glpft
+from loopline.trainers.grpo.command import grpo
+from loopline.trainers.interruption import stoppable
+from loopline.trainers.prompt_search.command import prompts
+from loopline.workers.garbage import end_quickly
 
 if TYPE_CHECKING:
-    from trainers.skills import Skill
+    from loopline.trainers.skills import Skill
 
 app = typer.Typer(
     name="train",
@@ -56,10 +56,10 @@ def sft(
 
     Run it again to go on after a crash or Ctrl-C; what is finished is not done again.
     """
-    from trainers.output_lock import locked
-    from trainers.recipes import recipe
-    from trainers.sft import Progress, train
-    from trainers.skills import read_skills
+    from loopline.trainers.output_lock import locked
+    from loopline.trainers.recipes import recipe
+    from loopline.trainers.sft import Progress, train
+    from loopline.trainers.skills import read_skills
 
     chosen = recipe(model)
     changes = {"steps": steps, "seed": seed, "batch": batch}
@@ -116,10 +116,10 @@ def export(
     base: Annotated[str | None, typer.Option(help="Of an adapter: the model it is for.")] = None,
 ) -> None:
     """Write a model with its tokenizer and chat template, or an adapter, into one GGUF file."""
-    from trainers.gguf_export import export_gguf, export_gguf_adapter
-    from trainers.gguf_precision import Precision
-    from workers.engines.local.model_files import local_folder
-    from workers.engines.protocol import EngineError
+    from loopline.trainers.gguf_export import export_gguf, export_gguf_adapter
+    from loopline.trainers.gguf_precision import Precision
+    from loopline.workers.engines.local.model_files import local_folder
+    from loopline.workers.engines.protocol import EngineError
 
     if precision not in set(Precision):
         raise TrainingError(f"--precision is one of {', '.join(Precision)}; got {precision!r}")
@@ -147,9 +147,9 @@ def _measure(
     known: Sequence[Skill] = (),
 ) -> None:
     """Measure what is not `known` yet, and show all of it."""
-    from trainers.card import write_card
-    from trainers.models import load_model
-    from trainers.skills import Task, add_skills, measure, splits
+    from loopline.trainers.card import write_card
+    from loopline.trainers.models import load_model
+    from loopline.trainers.skills import Task, add_skills, measure, splits
 
     both: tuple[tuple[Task, bool], ...] = (("delegate", True), ("delegate", False))
     of_big: tuple[tuple[Task, bool], ...] = (
@@ -189,7 +189,7 @@ def _measure(
 
 def _show(skills: Sequence[Skill]) -> None:
     """A table to read on a terminal, Markdown elsewhere."""
-    from trainers.skills import markdown, table
+    from loopline.trainers.skills import markdown, table
 
     if sys.stdout.isatty():
         from rich.console import Console
@@ -220,7 +220,7 @@ def _main() -> None:
         sys.exit(130)
     except Exception as error:
         # What belongs to the deployment (none runs, its Redis is away) has its own words.
-        from runtime.cli import explained
+        from loopline.runtime.cli import explained
 
         code = explained(error)
         if code is None:

@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 from typing import Any, Self
 
-from trainers.errors import TrainingError
-from workers.installation import how_to_install
+from loopline.trainers.errors import TrainingError
+from loopline.workers.installation import how_to_install
 
 
 class Curves:

@@ -18,8 +18,8 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from agents.environments.word_problems import Link, Split, SubTask, WordProblem, stream
-from trainers.noise import roughen
+from loopline.agents.environments.word_problems import Link, Split, SubTask, WordProblem, stream
+from loopline.trainers.noise import roughen
 
 PLANNER_TOOLS = ("delegate", "delegate_many", "calculate")
 PLANNER_TOOLS_WITHOUT_CALCULATOR = ("delegate", "delegate_many")
@@ -28,7 +28,7 @@ CALCULATOR = ("calculate",)
 _ERROR_CHANCE = 0.02
 """How often a delegated sub-task comes back as an error, so that going on without is learned."""
 _ROUGH_CHANCE = 0.3
-"""How often a whole problem is roughened (see `trainers.noise`)."""
+"""How often a whole problem is roughened (see `loopline.trainers.noise`)."""
 _ERRORS = (
     "error: the solver gave no answer",
     "error: no answer in a box",

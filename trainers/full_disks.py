@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trainers.errors import NotEnoughDisk
+from loopline.trainers.errors import NotEnoughDisk
 
 
 @contextmanager

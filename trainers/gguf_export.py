@@ -22,21 +22,21 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from trainers.errors import TrainingError
-from trainers.gguf_precision import Precision
-from trainers.gguf_tokenizer import add_tokenizer, read_json
-from trainers.gguf_trial import require_loadable
-from workers.engines.local.adapter_base import (
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.gguf_precision import Precision
+from loopline.trainers.gguf_tokenizer import add_tokenizer, read_json
+from loopline.trainers.gguf_trial import require_loadable
+from loopline.workers.engines.local.adapter_base import (
     BASE_KEY,
     WEIGHTS_KEY,
     base_of_adapter,
     require_base,
     weights_sha256,
 )
-from workers.engines.local.model_files import check_safetensors
-from workers.engines.protocol import EngineError
-from workers.engines.torch.lora import read_lora_config
-from workers.installation import how_to_install
+from loopline.workers.engines.local.model_files import check_safetensors
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.torch.lora import read_lora_config
+from loopline.workers.installation import how_to_install
 
 ARCHITECTURES = {
     "qwen2": gguf.MODEL_ARCH.QWEN2,
@@ -312,8 +312,8 @@ def _add_tensor(
 
 def _quantize(source: Path, target: Path) -> None:
     try:
-        from workers.engines.llama_cpp.api import llama
-        from workers.engines.llama_cpp.context import begin_listening, last_error
+        from loopline.workers.engines.llama_cpp.api import llama
+        from loopline.workers.engines.llama_cpp.context import begin_listening, last_error
     except ImportError as error:
         raise TrainingError(
             "q4_k_m is made by llama.cpp's quantizer, which is not installed; "

@@ -12,10 +12,10 @@ from typing import Any
 
 import gguf
 
-from trainers.errors import TrainingError
-from trainers.gguf_scores import scores_of_merges
-from workers.engines.text.composition import COMPOSED_KEY
-from workers.engines.text.sentencepiece import BLANK, BLANK_AT_BEGINNING_KEY
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.gguf_scores import scores_of_merges
+from loopline.workers.engines.text.composition import COMPOSED_KEY
+from loopline.workers.engines.text.sentencepiece import BLANK, BLANK_AT_BEGINNING_KEY
 
 _GPT2 = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 _BYTES_ONLY = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}

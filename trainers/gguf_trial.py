@@ -12,8 +12,8 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from trainers.errors import TrainingError
-from workers.own_python import OWN_PYTHON
+from loopline.trainers.errors import TrainingError
+from loopline.workers.own_python import OWN_PYTHON
 
 _WORDS = 400
 """Characters of llama.cpp's last words that are passed on."""
@@ -39,8 +39,13 @@ def require_loadable(file: Path) -> None:
 
 def main() -> int:
     """Load the file named on the command line and compute one token."""
-    from workers.engines.llama_cpp.api import llama
-    from workers.engines.llama_cpp.context import Feed, LlamaContext, begin_listening, last_error
+    from loopline.workers.engines.llama_cpp.api import llama
+    from loopline.workers.engines.llama_cpp.context import (
+        Feed,
+        LlamaContext,
+        begin_listening,
+        last_error,
+    )
 
     begin_listening()
     llama.llama_backend_init()

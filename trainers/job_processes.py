@@ -19,11 +19,11 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 from pydantic import ValidationError
 
-from agents.records import Record
-from trainers.errors import TrainingError
-from workers.child_death import dies_with_parent
-from workers.own_python import OWN_PYTHON
-from workers.stop_signals import send
+from loopline.agents.records import Record
+from loopline.trainers.errors import TrainingError
+from loopline.workers.child_death import dies_with_parent
+from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.stop_signals import send
 
 EXIT_INTERRUPTED = 130
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, TaskID
 
-    from trainers.job_processes import Job, Told
+    from loopline.trainers.job_processes import Job, Told
 
 LINE_SECONDS = 10.0
 """Without a terminal: a line for each job so often, at most."""

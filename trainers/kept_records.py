@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from trainers.errors import TrainingError, UnreadableModel
-from workers.whole_files import write_whole
+from loopline.trainers.errors import TrainingError, UnreadableModel
+from loopline.workers.whole_files import write_whole
 
 RESTART = "--restart trains anew"
 RecordT = TypeVar("RecordT", bound=BaseModel)

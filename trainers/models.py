@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from trainers.errors import UnreadableModel
-from trainers.tokenizer import END, END_OF_TEXT, load_tokenizer, save_tokenizer, token_id
+from loopline.trainers.errors import UnreadableModel
+from loopline.trainers.tokenizer import END, END_OF_TEXT, load_tokenizer, save_tokenizer, token_id
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -11,14 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from trainers.errors import TrainingError, UnreadableModel
-from trainers.processes import Processes, whole
-from workers.engines.local.model_files import find_folder
-from workers.engines.protocol import EngineError
-from workers.engines.settings import ModelSettings
-from workers.engines.text.template_options import TemplateValue
-from workers.engines.torch.loading import LoadedModel, load_model
-from workers.installation import how_to_install
+from loopline.trainers.errors import TrainingError, UnreadableModel
+from loopline.trainers.processes import Processes, whole
+from loopline.workers.engines.local.model_files import find_folder
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.text.template_options import TemplateValue
+from loopline.workers.engines.torch.loading import LoadedModel, load_model
+from loopline.workers.installation import how_to_install
 
 if TYPE_CHECKING:
     import torch
@@ -112,7 +112,7 @@ class Network:
         sees: torch.Tensor,
         parents: torch.Tensor,
     ) -> torch.Tensor:
-        """Of trees of ids: see `trainers.grpo.prefix_trees.TreePiece`. The logits
+        """Of trees of ids: see `loopline.trainers.grpo.prefix_trees.TreePiece`. The logits
         [n, vocabulary] at `parents` [n]."""
         if any(getattr(self.whole.config, name, None) for name in _CHANGES_LOGITS):
             made = self.whole(

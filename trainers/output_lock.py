@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trainers.errors import TrainingError
+from loopline.trainers.errors import TrainingError
 
 LOCK = ".lock"
 

@@ -17,8 +17,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainers.errors import TrainingError
-from workers.installation import how_to_install
+from loopline.trainers.errors import TrainingError
+from loopline.workers.installation import how_to_install
 
 if TYPE_CHECKING:
     import torch

@@ -16,15 +16,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bus import Policy, pool_of
-from trainers.errors import TrainingError
-from trainers.full_disks import writing
-from trainers.network import base_folder
-from workers.engines.local.adapter_base import weights_sha256
-from workers.engines.local.whole_model import holds_whole_model, require_same_tokenizer
-from workers.engines.protocol import EngineError
-from workers.engines.settings import ModelSettings
-from workers.engines.text.template_options import TemplateValue
+from loopline.bus import Policy, pool_of
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.full_disks import writing
+from loopline.trainers.network import base_folder
+from loopline.workers.engines.local.adapter_base import weights_sha256
+from loopline.workers.engines.local.whole_model import holds_whole_model, require_same_tokenizer
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.text.template_options import TemplateValue
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ def publish(
     answer nonsense. Raises `typer.Exit` after the first adapter that a worker refuses; the
     ones after it are not published.
     """
-    from bus import BusUnavailable
-    from runtime.commands.policies import change
-    from runtime.deployment import find
-    from runtime.errors import UserError
+    from loopline.bus import BusUnavailable
+    from loopline.runtime.commands.policies import change
+    from loopline.runtime.deployment import find
+    from loopline.runtime.errors import UserError
 
     try:
         pools = find(redis_url=redis_url, profile=profile).settings.models

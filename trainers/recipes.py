@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from agents.records import Record
-from trainers.errors import UnknownModel
+from loopline.agents.records import Record
+from loopline.trainers.errors import UnknownModel
 
 
 class Recipe(Record):
@@ -35,13 +35,13 @@ class Recipe(Record):
     """Largest norm of the gradient."""
     seed: int = 1
     mix: dict[str, float] = Field(default_factory=dict)
-    """Kind of dialogue (see `trainers.dialogues`) → share."""
+    """Kind of dialogue (see `loopline.trainers.dialogues`) → share."""
 
 
 RECIPES: dict[str, Recipe] = {
     "micro-llm": Recipe(
         name="micro-llm",
-        title="Switchyard micro-LLM",
+        title="Loopline micro-LLM",
         purpose=(
             "The broader of the two micro models. Offered `delegate`, it reads a word problem, "
             "names the next step and hands it on or calculates it; offered only `calculate`, or "
@@ -64,7 +64,7 @@ RECIPES: dict[str, Recipe] = {
     ),
     "micro-slm": Recipe(
         name="micro-slm",
-        title="Switchyard micro-SLM",
+        title="Loopline micro-SLM",
         purpose=(
             "The narrower of the two micro models. It solves the sub-task that the micro-LLM "
             "hands to it, with or without the calculator, and the shortest of the word problems."

@@ -8,9 +8,9 @@ from html import escape
 
 from pydantic import BaseModel
 
-from runtime.pages import svg
-from runtime.pages.curves import MOST_POINTS, Curve, Point, curves_plot, number
-from runtime.pages.page import figure, page, table
+from loopline.runtime.pages import svg
+from loopline.runtime.pages.curves import MOST_POINTS, Curve, Point, curves_plot, number
+from loopline.runtime.pages.page import figure, page, table
 
 _BAR_WIDTH, _BAR_HEIGHT, _BAR_TOP = 940.0, 26.0, 4.0
 _NARROWEST_NAMED = 0.08

@@ -12,19 +12,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from agents.answers import last_boxed, parse_number
-from agents.arithmetic import ExpressionError, evaluate, show
-from agents.equations import first_wrong
-from trainers.dialogues import (
+from loopline.agents.answers import last_boxed, parse_number
+from loopline.agents.arithmetic import ExpressionError, evaluate, show
+from loopline.agents.equations import first_wrong
+from loopline.trainers.dialogues import (
     CALCULATOR,
     PLANNER_TOOLS,
     PLANNER_TOOLS_WITHOUT_CALCULATOR,
     question_with_type,
     system_line,
 )
-from trainers.models import Model
-from trainers.tokenizer import END, START
-from workers.engines.text.tool_markup import parse_tool_calls
+from loopline.trainers.models import Model
+from loopline.trainers.tokenizer import END, START
+from loopline.workers.engines.text.tool_markup import parse_tool_calls
 
 if TYPE_CHECKING:
     import torch

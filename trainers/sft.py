@@ -14,9 +14,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainers.batches import Batch, batches
-from trainers.card import TrainingFacts, read_facts, remove_facts, write_facts
-from trainers.checkpoints import (
+from loopline.trainers.batches import Batch, batches
+from loopline.trainers.card import TrainingFacts, read_facts, remove_facts, write_facts
+from loopline.trainers.checkpoints import (
     Checkpoint,
     TrainingState,
     load_checkpoint,
@@ -25,16 +25,16 @@ from trainers.checkpoints import (
     require_same_recipe,
     save_checkpoint,
 )
-from trainers.dialogues import dialogues, render
-from trainers.errors import TrainingError
-from trainers.full_disks import writing
-from trainers.interruption import Interruption, deferred_interrupt
-from trainers.memory import keep_freed_memory
-from trainers.models import export_model, new_model
-from trainers.optimizer_state import restore, tensors_of
-from trainers.optimizers import muon_and_adamw
-from trainers.recipes import RECIPES, Recipe
-from trainers.tokenizer import build_tokenizer
+from loopline.trainers.dialogues import dialogues, render
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.full_disks import writing
+from loopline.trainers.interruption import Interruption, deferred_interrupt
+from loopline.trainers.memory import keep_freed_memory
+from loopline.trainers.models import export_model, new_model
+from loopline.trainers.optimizer_state import restore, tensors_of
+from loopline.trainers.optimizers import muon_and_adamw
+from loopline.trainers.recipes import RECIPES, Recipe
+from loopline.trainers.tokenizer import build_tokenizer
 
 if TYPE_CHECKING:
     import torch

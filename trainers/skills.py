@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, TypeAdapter
 
-from agents.environments.word_problems import HELD_OUT, SubTask, generate
-from agents.records import Record
-from runtime.tables import figures
-from trainers.dialogues import question_with_type
-from trainers.models import Model
-from trainers.paired_statistics import wilson
-from trainers.rollouts import Arm, attempt
+from loopline.agents.environments.word_problems import HELD_OUT, SubTask, generate
+from loopline.agents.records import Record
+from loopline.runtime.tables import figures
+from loopline.trainers.dialogues import question_with_type
+from loopline.trainers.models import Model
+from loopline.trainers.paired_statistics import wilson
+from loopline.trainers.rollouts import Arm, attempt
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from agents.records import RECORDS_VERSION, Trajectory
-from trainers.data.json_files import Reading, Skipped
-from trainers.errors import UnreadableData
+from loopline.agents.records import RECORDS_VERSION, Trajectory
+from loopline.trainers.data.json_files import Reading, Skipped
+from loopline.trainers.errors import UnreadableData
 
 CHANGED = "record that is not what was written: its hash is another"
 OTHER_VERSION = "records of another schema version"
@@ -21,7 +21,7 @@ def read_trajectories(store: Path, workflow: str | None) -> Reading[Trajectory]:
     """Every recorded run of a workflow, or of all, in the order of their ids; of a run that was
     replayed the newest. Raises `UnreadableData` if there is no store.
 
-    `store` is the folder that holds `trajectories/`: `.switchyard/store` of a deployment.
+    `store` is the folder that holds `trajectories/`: `.loopline/store` of a deployment.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -31,7 +31,7 @@ def read_trajectories(store: Path, workflow: str | None) -> Reading[Trajectory]:
     if not files:
         raise UnreadableData(
             f"{folder} holds no recorded runs (*.parquet): give a deployment's store, for example "
-            ".switchyard/store, after at least one run has ended"
+            ".loopline/store, after at least one run has ended"
         )
     found: dict[str, Trajectory] = {}
     skipped: list[Skipped] = []

@@ -11,17 +11,17 @@ from typing import Any
 
 from pydantic import Field
 
-from agents.environments import math_team
-from agents.environments.code import team as code_team
-from agents.environments.puzzle_splits import Split
-from agents.environments.puzzles import split_of_task
-from agents.errors import InvalidTask
-from agents.records import Record, Run, Task
-from agents.workflows.pair import PairWorkflow, team_of
-from runtime.run_ids import new_run_id
-from runtime.words import counted
-from trainers.data.json_files import Limits, Unreadable, fit, read_lines
-from trainers.errors import UnreadableData
+from loopline.agents.environments import math_team
+from loopline.agents.environments.code import team as code_team
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.puzzles import split_of_task
+from loopline.agents.errors import InvalidTask
+from loopline.agents.records import Record, Run, Task
+from loopline.agents.workflows.pair import PairWorkflow, team_of
+from loopline.runtime.run_ids import new_run_id
+from loopline.runtime.words import counted
+from loopline.trainers.data.json_files import Limits, Unreadable, fit, read_lines
+from loopline.trainers.errors import UnreadableData
 
 JUDGED = (code_team.ENVIRONMENT, math_team.ENVIRONMENT)
 """Environments of which only a judge knows what is right."""

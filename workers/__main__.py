@@ -1,4 +1,4 @@
-"""`python -m workers SETTINGS.json`: one worker process from a settings file (`-`: stdin)."""
+"""`python -m loopline.workers SETTINGS.json`: one worker by a settings file (`-`: stdin)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 import uvloop
 from pydantic import ValidationError
 
-from bus import BusUnavailable, DeploymentChanged, DeploymentMismatch
-from workers.engines.protocol import EngineError
-from workers.garbage import end_quickly
-from workers.process import Worker
-from workers.settings import worker_settings
+from loopline.bus import BusUnavailable, DeploymentChanged, DeploymentMismatch
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.garbage import end_quickly
+from loopline.workers.process import Worker
+from loopline.workers.settings import worker_settings
 
 JOIN_SECONDS = 60.0
 """A Redis that was restarted reads its log first."""
@@ -21,7 +21,7 @@ JOIN_SECONDS = 60.0
 def main() -> int:
     end_quickly()
     if len(sys.argv) != 2:
-        print("usage: python -m workers SETTINGS.json", file=sys.stderr)
+        print("usage: python -m loopline.workers SETTINGS.json", file=sys.stderr)
         return 2
     source = sys.argv[1]
     try:

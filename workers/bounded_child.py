@@ -13,16 +13,16 @@ import signal
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 
-from bus.tasks import finish
-from workers.child_death import dies_with_parent
-from workers.own_python import OWN_PYTHON
-from workers.stop_signals import send
+from loopline.bus.tasks import finish
+from loopline.workers.child_death import dies_with_parent
+from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.stop_signals import send
 
 _HANDED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONPATH")
 """What an interpreter may need to start as this one did."""
 _READ_BYTES = 1 << 16
 _SAID_BYTES = 2_000
-_ROOT = str(Path(__file__).parents[1])
+_ROOT = str(Path(__file__).parents[2])
 
 
 class ChildFailed(Exception):

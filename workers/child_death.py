@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 
 _PR_SET_PDEATHSIG = 1
-PARENT_VARIABLE = "SWITCHYARD_SUPERVISOR_PID"
+PARENT_VARIABLE = "LOOPLINE_SUPERVISOR_PID"
 _POLL_SECONDS = 1.0
 
 _libc: ctypes.CDLL | None = (

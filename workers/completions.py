@@ -1,14 +1,15 @@
 """What a completion is asked for with, and recorded as, wherever the model is: behind the bus
-(`workers.host`, `workers.gpu`) or in the same process (`workers.in_process`)."""
+(`loopline.workers.host`, `loopline.workers.gpu`) or in the same process
+(`loopline.workers.in_process`)."""
 
 from __future__ import annotations
 
 import time
 import zlib
 
-from agents.records import Call, Latency, PolicyRef, Run, UsageEntry
-from workers.engines.protocol import Completion, Engine, GenerateRequest
-from workers.engines.settings import ModelSettings, cost_micro_dollars
+from loopline.agents.records import Call, Latency, PolicyRef, Run, UsageEntry
+from loopline.workers.engines.protocol import Completion, Engine, GenerateRequest
+from loopline.workers.engines.settings import ModelSettings, cost_micro_dollars
 
 
 def agent_seed(run: Run, agent: str) -> int:

@@ -12,10 +12,10 @@ from contextlib import aclosing
 
 import structlog
 
-from agents.records import Call, PolicyRef
-from bus import Delivery, LeaseLost, RunEnded, error_reply
-from workers.completions import call_of
-from workers.engines.protocol import (
+from loopline.agents.records import Call, PolicyRef
+from loopline.bus import Delivery, LeaseLost, RunEnded, error_reply
+from loopline.workers.completions import call_of
+from loopline.workers.engines.protocol import (
     CannotContinue,
     Completion,
     Delta,
@@ -27,13 +27,13 @@ from workers.engines.protocol import (
     NotBilled,
     Sending,
 )
-from workers.engines.settings import ModelSettings
-from workers.messages import CompletionPayload, calls
-from workers.paid_calls import PaidCalls
-from workers.policies import PolicyFollower
-from workers.token_stream import TokenStream
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.messages import CompletionPayload, calls
+from loopline.workers.paid_calls import PaidCalls
+from loopline.workers.policies import PolicyFollower
+from loopline.workers.token_stream import TokenStream
 
-log = structlog.get_logger("workers.gpu")
+log = structlog.get_logger("loopline.workers.gpu")
 
 
 class Pool:

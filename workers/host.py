@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agents.errors import RequestFailed
-from agents.judging import JUDGE_TOOLS
-from agents.records import Call, JsonObject, Message, Run, SamplingParams, ToolSpec
-from agents.workflows import policy_of
-from bus import (
+from loopline.agents.errors import RequestFailed
+from loopline.agents.judging import JUDGE_TOOLS
+from loopline.agents.records import Call, JsonObject, Message, Run, SamplingParams, ToolSpec
+from loopline.agents.workflows import policy_of
+from loopline.bus import (
     DeadlineExceeded,
     Envelope,
     Inbox,
@@ -17,8 +17,8 @@ from bus import (
     pool_of,
     traceparent_of,
 )
-from workers.completions import agent_seed, request_key
-from workers.messages import (
+from loopline.workers.completions import agent_seed, request_key
+from loopline.workers.messages import (
     JUDGE_STREAM,
     TOOL_STREAM,
     CompletionPayload,
@@ -54,7 +54,7 @@ class BusHost:
         previous: Call | None = None,
         json_schema: JsonObject | None = None,
     ) -> tuple[Call, ...]:
-        """See `agents.protocols.Host.complete`."""
+        """See `loopline.agents.protocols.Host.complete`."""
         policy = policy_of(self._run, self._agent)
         pool = pool_of(policy)
         payload = CompletionPayload(
@@ -75,7 +75,7 @@ class BusHost:
         return calls.validate_json(reply)
 
     async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
-        """See `agents.protocols.Host.call_tool`."""
+        """See `loopline.agents.protocols.Host.call_tool`."""
         payload = ToolPayload(agent=self._agent, name=name, arguments=arguments)
         stream = JUDGE_STREAM if name in JUDGE_TOOLS else TOOL_STREAM
         try:

@@ -16,15 +16,23 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import islice
 
-from agents.errors import InvalidOptions, RequestFailed, UnknownName
-from agents.local import run_locally
-from agents.records import Call, JsonObject, Message, Run, SamplingParams, ToolSpec, Trajectory
-from agents.tools import call_tool
-from agents.workflows import Handoff, policies_for, policy_of
-from bus import pool_of
-from workers.completions import agent_seed, call_of, request_key
-from workers.engines.protocol import Completion, Engine, EngineError, GenerateRequest
-from workers.engines.settings import ModelSettings
+from loopline.agents.errors import InvalidOptions, RequestFailed, UnknownName
+from loopline.agents.local import run_locally
+from loopline.agents.records import (
+    Call,
+    JsonObject,
+    Message,
+    Run,
+    SamplingParams,
+    ToolSpec,
+    Trajectory,
+)
+from loopline.agents.tools import call_tool
+from loopline.agents.workflows import Handoff, policies_for, policy_of
+from loopline.bus import pool_of
+from loopline.workers.completions import agent_seed, call_of, request_key
+from loopline.workers.engines.protocol import Completion, Engine, EngineError, GenerateRequest
+from loopline.workers.engines.settings import ModelSettings
 
 
 @dataclass(frozen=True)
@@ -89,7 +97,7 @@ class InProcess:
 
 
 class _StepHost:
-    """The host of one step, as `workers.host.BusHost` is on the bus."""
+    """The host of one step, as `loopline.workers.host.BusHost` is on the bus."""
 
     def __init__(self, pools: Mapping[str, EnginePool], run: Run, handoff: Handoff) -> None:
         self._run = run
@@ -108,7 +116,7 @@ class _StepHost:
         previous: Call | None = None,
         json_schema: JsonObject | None = None,
     ) -> tuple[Call, ...]:
-        """See `agents.protocols.Host.complete`."""
+        """See `loopline.agents.protocols.Host.complete`."""
         run, handoff, pool = self._run, self._handoff, self._pool
         chosen = sampling or pool.settings.sampling()
         if chosen.seed is None:
@@ -140,5 +148,5 @@ class _StepHost:
         )
 
     async def call_tool(self, name: str, arguments: JsonObject) -> JsonObject:
-        """See `agents.protocols.Host.call_tool`."""
+        """See `loopline.agents.protocols.Host.call_tool`."""
         return await call_tool(name, arguments)

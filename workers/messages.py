@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pydantic import Field, TypeAdapter
 
-from agents.payloads import payload_types
-from agents.records import Call, JsonObject, Message, Record, SamplingParams, ToolSpec
-from bus import Bus, Registry, present
+from loopline.agents.payloads import payload_types
+from loopline.agents.records import Call, JsonObject, Message, Record, SamplingParams, ToolSpec
+from loopline.bus import Bus, Registry, present
 
 TOOL_STREAM = "tools"
 JUDGE_STREAM = "judge"
-"""What `agents.judging` asks: of workers of their own, which alone have the problems."""
+"""What `loopline.agents.judging` asks: of workers of their own, which alone have the problems."""
 OFFERED_TOOLS = "offered_tools"
 """In the details of a tool worker's presence: the specs of tools that its sources offer now."""
 

@@ -11,11 +11,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agents.records import Call, Latency, PolicyRef, Unknown, Usage, UsageEntry
-from bus import Delivery
-from workers.completions import usage_entry
-from workers.engines.protocol import Discarded, NotBilled, Sending
-from workers.engines.settings import ModelSettings, cost_micro_dollars, most_micro_dollars
+from loopline.agents.records import Call, Latency, PolicyRef, Unknown, Usage, UsageEntry
+from loopline.bus import Delivery
+from loopline.workers.completions import usage_entry
+from loopline.workers.engines.protocol import Discarded, NotBilled, Sending
+from loopline.workers.engines.settings import ModelSettings, cost_micro_dollars, most_micro_dollars
 
 DIED = "sent; its worker ended, or lost the request, before it could enter an answer"
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import structlog
 
-from bus import Policy
-from workers.engines.protocol import Engine, EngineError
+from loopline.bus import Policy
+from loopline.workers.engines.protocol import Engine, EngineError
 
-log = structlog.get_logger("workers.policies")
+log = structlog.get_logger("loopline.workers.policies")
 
 MOST_IDLE = 31
 """Words from the bus between two tries of what still can't be loaded: some quarter of an hour."""

@@ -2,7 +2,7 @@
 
 SIGTERM, SIGHUP and SIGINT drain: nothing new is taken, leases stay renewed until the work in hand
 is done. SIGQUIT or a second SIGINT abandons the work: it goes back to the bus, and other workers
-take it over. See `workers.stop_signals`.
+take it over. See `loopline.workers.stop_signals`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any, Protocol
 
 import structlog
 
-from agents.tools.threads import in_thread_of_its_own
-from bus import (
+from loopline.agents.tools.threads import in_thread_of_its_own
+from loopline.bus import (
     Agreement,
     Bus,
     Consumer,
@@ -32,15 +32,15 @@ from bus import (
     announce,
     policies,
 )
-from bus.connection import outlast, pause_before
-from bus.consumer import Handler
-from bus.tasks import end
-from workers.engines import build_engine
-from workers.engines.protocol import EngineBroken, EngineError
-from workers.engines.settings import ModelSettings
-from workers.garbage import collect_rarely
-from workers.gpu import Pool
-from workers.messages import (
+from loopline.bus.connection import outlast, pause_before
+from loopline.bus.consumer import Handler
+from loopline.bus.tasks import end
+from loopline.workers.engines import build_engine
+from loopline.workers.engines.protocol import EngineBroken, EngineError
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.garbage import collect_rarely
+from loopline.workers.gpu import Pool
+from loopline.workers.messages import (
     JUDGE_STREAM,
     OFFERED_TOOLS,
     TOOL_STREAM,
@@ -48,7 +48,7 @@ from workers.messages import (
     registry,
     role_stream,
 )
-from workers.settings import (
+from loopline.workers.settings import (
     GpuWorkerSettings,
     JudgeWorkerSettings,
     RecorderSettings,
@@ -56,9 +56,9 @@ from workers.settings import (
     ToolWorkerSettings,
     WorkerSettings,
 )
-from workers.stop_signals import stop_signals
+from loopline.workers.stop_signals import stop_signals
 
-log = structlog.get_logger("workers.process")
+log = structlog.get_logger("loopline.workers.process")
 
 
 class Server(Protocol):
@@ -100,7 +100,7 @@ class Worker:
         self._details: Callable[[], dict[str, Any]] = dict
         self._news = asyncio.Event()
         self._presence = WorkerPresence(
-            name=self.name, kind=settings.kind, version=version("switchyard")
+            name=self.name, kind=settings.kind, version=version("loopline")
         )
 
     async def run(self) -> None:
@@ -198,8 +198,8 @@ class Worker:
                 self._build_recorder(self.settings)
 
     async def _build_role(self, settings: RoleWorkerSettings, stack: AsyncExitStack) -> None:
-        from agents.roles import roles
-        from workers.role import RoleHandler
+        from loopline.agents.roles import roles
+        from loopline.workers.role import RoleHandler
 
         for role in settings.roles:
             roles.get(role)  # an unknown role is an error now, not at the first message
@@ -209,12 +209,12 @@ class Worker:
         self._consume(streams, handler.handle, settings.concurrency)
 
     async def _build_tool(self, settings: ToolWorkerSettings, stack: AsyncExitStack) -> None:
-        from workers.tool import tool_handler
+        from loopline.workers.tool import tool_handler
 
         if not settings.sources:
             self._consume([TOOL_STREAM], tool_handler(), settings.concurrency)
             return
-        from workers.tool_sources.sources import tool_sources
+        from loopline.workers.tool_sources.sources import tool_sources
 
         sources = await stack.enter_async_context(
             tool_sources(settings.sources, background=self._bus.background)
@@ -226,8 +226,8 @@ class Worker:
         self._consume([TOOL_STREAM], tool_handler(sources), settings.concurrency)
 
     async def _build_judge(self, settings: JudgeWorkerSettings, stack: AsyncExitStack) -> None:
-        from workers.judging.problems import ProblemFolder
-        from workers.judging.service import judge_service
+        from loopline.workers.judging.problems import ProblemFolder
+        from loopline.workers.judging.service import judge_service
 
         folder = ProblemFolder(settings.problems)
         service = await stack.enter_async_context(judge_service(folder, settings.sandbox))
@@ -265,7 +265,7 @@ class Worker:
         needs, where loading has a time in which it should end."""
         if model.engine not in ("torch", "llama_cpp"):
             return
-        from workers.engines.local.model_files import fetch, from_hub
+        from loopline.workers.engines.local.model_files import fetch, from_hub
 
         if from_hub(model):
             self._state = "downloading"
@@ -319,7 +319,7 @@ class Worker:
         stack.push_async_callback(self._bus.background.stop, [task])
 
     def _build_recorder(self, settings: RecorderSettings) -> None:
-        from workers.recorder import (
+        from loopline.workers.recorder import (
             TRAJECTORY_SCHEMA,
             USAGE_SCHEMA,
             Table,

@@ -32,11 +32,11 @@ import pyarrow.parquet as pq
 import structlog
 from pydantic import TypeAdapter
 
-from agents.records import RECORDS_VERSION, Outcome, Run, Step, Trajectory, UsageEntry
-from agents.workflows import rewarded
-from workers.whole_files import flush, write_whole
+from loopline.agents.records import RECORDS_VERSION, Outcome, Run, Step, Trajectory, UsageEntry
+from loopline.agents.workflows import rewarded
+from loopline.workers.whole_files import flush, write_whole
 
-log = structlog.get_logger("workers.recorder")
+log = structlog.get_logger("loopline.workers.recorder")
 
 Entry = tuple[str, dict[bytes, bytes]]
 _Place = tuple[int, int]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pydantic
 import structlog
 
-from agents.errors import AgentError, RequestFailed
-from agents.payloads import Payload
-from agents.records import Run, Step
-from agents.stepping import take_step
-from agents.workflows import Handoff
-from bus import Delivery, Inbox, Reject, Retry, run_ended
-from workers.host import BusHost
-from workers.messages import role_of
-from workers.routing import commit_of
+from loopline.agents.errors import AgentError, RequestFailed
+from loopline.agents.payloads import Payload
+from loopline.agents.records import Run, Step
+from loopline.agents.stepping import take_step
+from loopline.agents.workflows import Handoff
+from loopline.bus import Delivery, Inbox, Reject, Retry, run_ended
+from loopline.workers.host import BusHost
+from loopline.workers.messages import role_of
+from loopline.workers.routing import commit_of
 
-log = structlog.get_logger("workers.role")
+log = structlog.get_logger("loopline.workers.role")
 
 
 class RoleHandler:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from agents.records import Run, Step
-from agents.workflows import Arrive, Continue, Fanout, Finish, Handoff, Routing
-from bus import Envelope, Join, Outgoing, StepCommit, traceparent_of
-from bus import Finish as BusFinish
-from workers.messages import role_stream
+from loopline.agents.records import Run, Step
+from loopline.agents.workflows import Arrive, Continue, Fanout, Finish, Handoff, Routing
+from loopline.bus import Envelope, Join, Outgoing, StepCommit, traceparent_of
+from loopline.bus import Finish as BusFinish
+from loopline.workers.messages import role_stream
 
 
 def outgoing(run: Run, handoff: Handoff) -> Outgoing:

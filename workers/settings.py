@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from bus import BusSettings
-from workers.engines.settings import ModelSettings, SettingsModel
-from workers.sandbox import SandboxSettings
-from workers.tool_sources.settings import SourceName, ToolSourceSettings
+from loopline.bus import BusSettings
+from loopline.workers.engines.settings import ModelSettings, SettingsModel
+from loopline.workers.sandbox import SandboxSettings
+from loopline.workers.tool_sources.settings import SourceName, ToolSourceSettings
 
 
 class WorkerBase(SettingsModel):
@@ -53,7 +53,7 @@ class JudgeWorkerSettings(WorkerBase):
 
     kind: Literal["judge"] = "judge"
     problems: Path
-    """Folder of the problems that it knows (`workers.judging.problems`)."""
+    """Folder of the problems that it knows (`loopline.workers.judging.problems`)."""
     sandbox: SandboxSettings = SandboxSettings()
     """How generated programs are run."""
 

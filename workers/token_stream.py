@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import time
 
-from bus import Delivery, TokenWriter, Weights
-from workers.engines.protocol import CannotContinue, Delta, GenerateRequest
+from loopline.bus import Delivery, TokenWriter, Weights
+from loopline.workers.engines.protocol import CannotContinue, Delta, GenerateRequest
 
 FLUSH_SECONDS = 0.05
 """Pieces are published together at most this often: twenty times a second reads as live, and

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agents.tools import call_tool, tools
-from bus import Delivery
-from bus.consumer import Handler
-from workers.messages import ToolPayload, tool_result
+from loopline.agents.tools import call_tool, tools
+from loopline.bus import Delivery
+from loopline.bus.consumer import Handler
+from loopline.workers.messages import ToolPayload, tool_result
 
 if TYPE_CHECKING:
-    from workers.tool_sources.sources import ToolSources
+    from loopline.workers.tool_sources.sources import ToolSources
 
 
 def tool_handler(sources: ToolSources | None = None) -> Handler:

@@ -14,16 +14,16 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any, NamedTuple, Protocol, cast
 
-from agents.environments import games
-from agents.environments.game import PLAN, TOOL, Agent
-from agents.environments.marked_answers import MARK, MOVES
-from agents.environments.plan_path.puzzle import PlanPathPuzzle
-from agents.environments.sokoban.puzzle import SokobanPuzzle
-from agents.environments.sudoku.puzzle import SudokuPuzzle
-from agents.environments.team_episode import Puzzle, Setting, TeamEpisode
-from agents.environments.tool_language import Kind
-from agents.environments.word_problem_team.puzzle import WordProblemPuzzle
-from agents.records import Task
+from loopline.agents.environments import games
+from loopline.agents.environments.game import PLAN, TOOL, Agent
+from loopline.agents.environments.marked_answers import MARK, MOVES
+from loopline.agents.environments.plan_path.puzzle import PlanPathPuzzle
+from loopline.agents.environments.sokoban.puzzle import SokobanPuzzle
+from loopline.agents.environments.sudoku.puzzle import SudokuPuzzle
+from loopline.agents.environments.team_episode import Puzzle, Setting, TeamEpisode
+from loopline.agents.environments.tool_language import Kind
+from loopline.agents.environments.word_problem_team.puzzle import WordProblemPuzzle
+from loopline.agents.records import Task
 
 PUZZLES = 50
 """Of training, that the search looks at."""

@@ -21,9 +21,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, Self, runtime_checkable
 
-from agents.environments.tool_program import ProgramRun, ToRun
-from agents.errors import AgentError, environment_code
-from agents.records import JsonObject
+from loopline.agents.environments.tool_program import ProgramRun, ToRun
+from loopline.agents.errors import AgentError, environment_code
+from loopline.agents.records import JsonObject
 
 Agent = Literal["tool_agent", "plan_agent"]
 TOOL: Agent = "tool_agent"
@@ -229,7 +229,7 @@ class Game(Protocol):
         ...
 
     def reset(self, instance: JsonObject) -> Episode:
-        """The beginning of an instance. Raises `agents.errors.InvalidTask`."""
+        """The beginning of an instance. Raises `loopline.agents.errors.InvalidTask`."""
         ...
 
 

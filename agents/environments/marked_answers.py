@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from agents.environments.game import Refusal
-from agents.thinking import said
+from loopline.agents.environments.game import Refusal
+from loopline.agents.thinking import said
 
 MARK = "####"
 MAX_LIST_CHARS = 8_000

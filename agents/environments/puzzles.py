@@ -9,11 +9,11 @@ from typing import Literal, TypeVar
 
 from pydantic import ValidationError
 
-from agents.environments import plan_path, sokoban, sudoku, word_problem_team
-from agents.environments.puzzle_splits import Split
-from agents.environments.team_episode import parse_instance
-from agents.errors import InvalidOptions
-from agents.records import JsonObject, Task
+from loopline.agents.environments import plan_path, sokoban, sudoku, word_problem_team
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.team_episode import parse_instance
+from loopline.agents.errors import InvalidOptions
+from loopline.agents.records import JsonObject, Task
 
 Game = Literal["plan_path", "sokoban", "sudoku", "word_problems"]
 Difficulty = (

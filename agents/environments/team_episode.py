@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 from pydantic import Field, ValidationError, field_validator
 
-from agents.environments.game import (
+from loopline.agents.environments.game import (
     AGENTS,
     PLAN,
     TOOL,
@@ -32,17 +32,17 @@ from agents.environments.game import (
     Taken,
     Verdict,
 )
-from agents.environments.marked_answers import MARK
-from agents.environments.tool_language import Program, ToolFunction, manual, run_program
-from agents.environments.tool_program import (
+from loopline.agents.environments.marked_answers import MARK
+from loopline.agents.environments.tool_language import Program, ToolFunction, manual, run_program
+from loopline.agents.environments.tool_program import (
     ProgramRun,
     ToRun,
     program_in,
     program_manual,
     told,
 )
-from agents.errors import InvalidTask
-from agents.records import JsonObject, Record
+from loopline.agents.errors import InvalidTask
+from loopline.agents.records import JsonObject, Record
 
 
 class Setting(Record):
@@ -168,8 +168,8 @@ class Proposal(Generic[A]):
 
 @dataclass
 class TeamEpisode(Generic[S, A]):
-    """See `agents.environments.game.Episode`. All fields are immutable values, so a copy is cheap
-    and shares nothing that can change."""
+    """See `loopline.agents.environments.game.Episode`. All fields are immutable values, so a copy
+    is cheap and shares nothing that can change."""
 
     puzzle: Puzzle[S, A]
     state: S

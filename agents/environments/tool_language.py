@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
-from agents.environments.game import Refusal
-from agents.environments.marked_answers import MOVES, Call, read_calls
+from loopline.agents.environments.game import Refusal
+from loopline.agents.environments.marked_answers import MOVES, Call, read_calls
 
 S = TypeVar("S")
 

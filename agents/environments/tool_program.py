@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from agents.environments.code import MAX_PROGRAM_CHARS, extract_code
-from agents.records import Record
+from loopline.agents.environments.code import MAX_PROGRAM_CHARS, extract_code
+from loopline.agents.records import Record
 
 MAX_OUTPUT = 2_000
 """Of what a program wrote, in what agents see; its end."""

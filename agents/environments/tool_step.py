@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pydantic import Field, JsonValue
 
-from agents.records import JsonObject, Record, ToolSpec
+from loopline.agents.records import JsonObject, Record, ToolSpec
 
 ENVIRONMENT = "tool_step"
 MAX_TOOLS = 1_000

@@ -24,8 +24,8 @@ from importlib.resources import files
 
 from pydantic import Field
 
-from agents.errors import InvalidPrompt, PromptMismatch
-from agents.records import Record, Run
+from loopline.agents.errors import InvalidPrompt, PromptMismatch
+from loopline.agents.records import Record, Run
 
 MAX_PROMPT_FILE_CHARS = 50_000
 
@@ -101,7 +101,7 @@ def replacement(content: str, name: str, *, origin: str) -> Prompt:
 
 
 @cache
-def load_prompt(name: str, package: str = "agents.prompts") -> Prompt:
+def load_prompt(name: str, package: str = "loopline.agents.prompts") -> Prompt:
     """The prompt `name.md` of a package; read once per process. Raises `InvalidPrompt`."""
     origin = f"the prompt {name}.md of {package}"
     try:

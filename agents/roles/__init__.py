@@ -1,26 +1,27 @@
-"""Roles: what an agent does with its turn. See `agents.roles.protocol` for how to add one."""
+"""Roles: what an agent does with its turn. See `loopline.agents.roles.protocol` for how to add
+one."""
 
 from __future__ import annotations
 
 from typing import TypeGuard
 
-from agents.environments.game import AGENTS
-from agents.errors import PluginError
-from agents.prompts import Prompt
-from agents.registry import Registry
-from agents.roles.completion import Completion
-from agents.roles.expert import Expert
-from agents.roles.pair.code_team import Coder, UnitTester
-from agents.roles.pair.math_team import Reasoner, ToolUser
-from agents.roles.pair.puzzle_agent import PuzzleAgent
-from agents.roles.planner import Planner
-from agents.roles.protocol import Role, StepContext, StepResult
-from agents.roles.slm import SmallSolver
-from agents.roles.solo import Solo
-from agents.roles.umi.caller import UmiCaller
-from agents.roles.umi.planner import UmiPlanner
-from agents.roles.umi.single import UmiSingle
-from agents.roles.umi.summarizer import UmiSummarizer
+from loopline.agents.environments.game import AGENTS
+from loopline.agents.errors import PluginError
+from loopline.agents.prompts import Prompt
+from loopline.agents.registry import Registry
+from loopline.agents.roles.completion import Completion
+from loopline.agents.roles.expert import Expert
+from loopline.agents.roles.pair.code_team import Coder, UnitTester
+from loopline.agents.roles.pair.math_team import Reasoner, ToolUser
+from loopline.agents.roles.pair.puzzle_agent import PuzzleAgent
+from loopline.agents.roles.planner import Planner
+from loopline.agents.roles.protocol import Role, StepContext, StepResult
+from loopline.agents.roles.slm import SmallSolver
+from loopline.agents.roles.solo import Solo
+from loopline.agents.roles.umi.caller import UmiCaller
+from loopline.agents.roles.umi.planner import UmiPlanner
+from loopline.agents.roles.umi.single import UmiSingle
+from loopline.agents.roles.umi.summarizer import UmiSummarizer
 
 __all__ = ["Role", "StepContext", "StepResult", "every_prompt", "roles"]
 
@@ -29,7 +30,7 @@ def _is_role(item: object) -> TypeGuard[Role]:
     return isinstance(item, Role) and not isinstance(item, type)
 
 
-roles: Registry[Role] = Registry("role", "switchyard.roles", _is_role)
+roles: Registry[Role] = Registry("role", "loopline.roles", _is_role)
 """Every role that a role worker can take."""
 
 roles.register(Planner())

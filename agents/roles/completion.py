@@ -6,11 +6,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from agents.prompts import Prompt, load_prompt
-from agents.protocols import Host
-from agents.records import Decision
-from agents.roles.protocol import StepContext, StepResult
-from agents.roles.umi.step import completion, refuse_other_payloads, result
+from loopline.agents.prompts import Prompt, load_prompt
+from loopline.agents.protocols import Host
+from loopline.agents.records import Decision
+from loopline.agents.roles.protocol import StepContext, StepResult
+from loopline.agents.roles.umi.step import completion, refuse_other_payloads, result
 
 PromptName = Literal["function_calls", "api_call", "prompt_writer"]
 

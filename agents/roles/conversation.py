@@ -28,14 +28,14 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from agents.call_markup import without_calls, written_calls
-from agents.errors import MalformedModelOutput, RequestFailed
-from agents.payloads import MAX_PARALLEL, Subproblem
-from agents.protocols import Host
-from agents.records import Call, Candidate, Decision, JsonObject, Message, ToolCall
-from agents.roles.protocol import StepResult
-from agents.tools.declaration import InvalidArguments, ToolDeclaration
-from agents.tools.handover import HandOverTool
+from loopline.agents.call_markup import without_calls, written_calls
+from loopline.agents.errors import MalformedModelOutput, RequestFailed
+from loopline.agents.payloads import MAX_PARALLEL, Subproblem
+from loopline.agents.protocols import Host
+from loopline.agents.records import Call, Candidate, Decision, JsonObject, Message, ToolCall
+from loopline.agents.roles.protocol import StepResult
+from loopline.agents.tools.declaration import InvalidArguments, ToolDeclaration
+from loopline.agents.tools.handover import HandOverTool
 
 MAX_COMPLETIONS = 12
 """Completions in one step. Word problems need up to 8 calculator calls; a model that is still

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agents.answers import final_answer, last_boxed
-from agents.call_markup import without_calls
-from agents.records import Call, Decision
-from agents.roles.conversation import Answered, Conversation, Ending, Failed, GaveUp
-from agents.roles.protocol import StepResult
+from loopline.agents.answers import final_answer, last_boxed
+from loopline.agents.call_markup import without_calls
+from loopline.agents.records import Call, Decision
+from loopline.agents.roles.conversation import Answered, Conversation, Ending, Failed, GaveUp
+from loopline.agents.roles.protocol import StepResult
 
 
 def final_result(conversation: Conversation, ending: Ending) -> StepResult:

@@ -11,17 +11,17 @@ from typing import Any
 
 from pydantic import JsonValue, TypeAdapter
 
-from agents.errors import JournalIncomplete, UnexpectedPayload
-from agents.payloads import QuestionPayload, ResumePayload, Subproblem, calculator_on
-from agents.prompts import Prompt, load_prompt, prompt_for
-from agents.protocols import Host
-from agents.records import Call, Decision, Message, Step
-from agents.roles.conversation import Conversation, HandedOver, turn_messages
-from agents.roles.final_text import final_result
-from agents.roles.protocol import StepContext, StepResult
-from agents.tools.calculator import calculate
-from agents.tools.declaration import ToolDeclaration
-from agents.tools.handover import delegate, delegate_many
+from loopline.agents.errors import JournalIncomplete, UnexpectedPayload
+from loopline.agents.payloads import QuestionPayload, ResumePayload, Subproblem, calculator_on
+from loopline.agents.prompts import Prompt, load_prompt, prompt_for
+from loopline.agents.protocols import Host
+from loopline.agents.records import Call, Decision, Message, Step
+from loopline.agents.roles.conversation import Conversation, HandedOver, turn_messages
+from loopline.agents.roles.final_text import final_result
+from loopline.agents.roles.protocol import StepContext, StepResult
+from loopline.agents.tools.calculator import calculate
+from loopline.agents.tools.declaration import ToolDeclaration
+from loopline.agents.tools.handover import delegate, delegate_many
 
 _PROBLEMS: TypeAdapter[tuple[Subproblem, ...]] = TypeAdapter(tuple[Subproblem, ...])
 _TURNS: TypeAdapter[list[list[JsonValue]]] = TypeAdapter(list[list[JsonValue]])

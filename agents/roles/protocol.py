@@ -3,7 +3,7 @@
 To add one, write a class with the members of `Role` and declare an instance in your package's
 `pyproject.toml` (the entry point carries the role's name):
 
-    [project.entry-points."switchyard.roles"]
+    [project.entry-points."loopline.roles"]
     critic = "my_package.critic:critic"
 
 A role must be deterministic: given the same context and the same answers of its host it makes
@@ -17,10 +17,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from agents.payloads import Payload
-from agents.prompts import Prompt
-from agents.protocols import Host
-from agents.records import Candidate, Decision, JsonObject, Run, Step
+from loopline.agents.payloads import Payload
+from loopline.agents.prompts import Prompt
+from loopline.agents.protocols import Host
+from loopline.agents.records import Candidate, Decision, JsonObject, Run, Step
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from agents.errors import UnexpectedPayload
-from agents.payloads import SubtaskPayload
-from agents.prompts import Prompt, load_prompt
-from agents.protocols import Host
-from agents.records import Decision, JsonObject
-from agents.roles.protocol import StepContext, StepResult
-from agents.roles.subtask import solve
+from loopline.agents.errors import UnexpectedPayload
+from loopline.agents.payloads import SubtaskPayload
+from loopline.agents.prompts import Prompt, load_prompt
+from loopline.agents.protocols import Host
+from loopline.agents.records import Decision, JsonObject
+from loopline.agents.roles.protocol import StepContext, StepResult
+from loopline.agents.roles.subtask import solve
 
 _REASON_CHARS = 1_000
 

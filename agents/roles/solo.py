@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from agents.errors import UnexpectedPayload
-from agents.payloads import QuestionPayload, calculator_on
-from agents.prompts import Prompt, load_prompt, prompt_for
-from agents.protocols import Host
-from agents.records import Message
-from agents.roles.conversation import Conversation
-from agents.roles.final_text import final_result
-from agents.roles.protocol import StepContext, StepResult
-from agents.tools.calculator import calculate
+from loopline.agents.errors import UnexpectedPayload
+from loopline.agents.payloads import QuestionPayload, calculator_on
+from loopline.agents.prompts import Prompt, load_prompt, prompt_for
+from loopline.agents.protocols import Host
+from loopline.agents.records import Message
+from loopline.agents.roles.conversation import Conversation
+from loopline.agents.roles.final_text import final_result
+from loopline.agents.roles.protocol import StepContext, StepResult
+from loopline.agents.tools.calculator import calculate
 
 
 class Solo:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agents.payloads import EscalationPayload, ExpectedType, SubtaskPayload, calculator_on
-from agents.prompts import Prompt, prompt_for
-from agents.protocols import Host
-from agents.records import Message
-from agents.roles.conversation import Answered, Conversation, Ending, Failed, HandedOver
-from agents.roles.protocol import StepContext
-from agents.tools.calculator import calculate
-from agents.verification import Evidence, Verification, climb
+from loopline.agents.payloads import EscalationPayload, ExpectedType, SubtaskPayload, calculator_on
+from loopline.agents.prompts import Prompt, prompt_for
+from loopline.agents.protocols import Host
+from loopline.agents.records import Message
+from loopline.agents.roles.conversation import Answered, Conversation, Ending, Failed, HandedOver
+from loopline.agents.roles.protocol import StepContext
+from loopline.agents.tools.calculator import calculate
+from loopline.agents.verification import Evidence, Verification, climb
 
 _ABOUT_THE_PROBLEM = frozenset({"context_overflow", "content_filter"})
 """Failures that are about this problem and this model: another model may well solve it. Any

@@ -1,15 +1,16 @@
-"""Tools: typed functions that models may call (`agents.tools.declaration`: how to add one)."""
+"""Tools: typed functions that models may call (`loopline.agents.tools.declaration`: how to add
+one)."""
 
 from __future__ import annotations
 
 from typing import Any, TypeGuard
 
-from agents.errors import UnknownName
-from agents.records import JsonObject, ToolSpec
-from agents.registry import Registry
-from agents.tools.api_world import api_world
-from agents.tools.calculator import calculate
-from agents.tools.declaration import (
+from loopline.agents.errors import UnknownName
+from loopline.agents.records import JsonObject, ToolSpec
+from loopline.agents.registry import Registry
+from loopline.agents.tools.api_world import api_world
+from loopline.agents.tools.calculator import calculate
+from loopline.agents.tools.declaration import (
     Arguments,
     InvalidArguments,
     Tool,
@@ -17,7 +18,7 @@ from agents.tools.declaration import (
     ToolFailed,
     tool,
 )
-from agents.tools.noted_call import noted_call
+from loopline.agents.tools.noted_call import noted_call
 
 __all__ = [
     "Arguments",
@@ -36,7 +37,7 @@ def _is_tool(item: object) -> TypeGuard[Tool[Any]]:
     return isinstance(item, Tool)
 
 
-tools: Registry[Tool[Any]] = Registry("tool", "switchyard.tools", _is_tool)
+tools: Registry[Tool[Any]] = Registry("tool", "loopline.tools", _is_tool)
 """Every tool that a tool worker can run."""
 
 tools.register(calculate)

@@ -6,7 +6,7 @@ import json
 
 from pydantic import TypeAdapter
 
-from agents.records import JsonObject
+from loopline.agents.records import JsonObject
 
 MAX_OUTPUT_CHARS = 20_000
 """Default limit of a tool's answer: some 5,000 tokens, more than a model's turn can use."""

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from agents.records import JsonObject, ToolCall
-from agents.tools.declaration import Arguments, tool
+from loopline.agents.records import JsonObject, ToolCall
+from loopline.agents.tools.declaration import Arguments, tool
 
 MAX_EARLIER_CALLS = 64
 
@@ -39,7 +39,7 @@ class ApiWorldArguments(Arguments):
 def api_world(arguments: ApiWorldArguments) -> str:
     """Call an API of a simulated world. Made for tasks of the environment `api_worlds`."""
     # The worlds are built on this package, so they can't be imported before it.
-    from agents.environments.api_worlds import World
+    from loopline.agents.environments.api_worlds import World
 
     earlier = [
         ToolCall(id=str(place), name=call.name, arguments=call.arguments)

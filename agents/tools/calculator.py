@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from agents.arithmetic import MAX_CHARS, ExpressionError, evaluate, show
-from agents.tools.declaration import Arguments, ToolFailed, tool
+from loopline.agents.arithmetic import MAX_CHARS, ExpressionError, evaluate, show
+from loopline.agents.tools.declaration import Arguments, ToolFailed, tool
 
 
 class CalculateArguments(Arguments):

@@ -21,7 +21,7 @@ or a function of one pydantic model, if its arguments depend on each other:
 
 and declare it in your package's `pyproject.toml` (the entry point carries the tool's name):
 
-    [project.entry-points."switchyard.tools"]
+    [project.entry-points."loopline.tools"]
     weather = "my_package.weather:weather"
 
 The docstring is what the model reads. A plain `def` runs in a thread, unless `quick=True` says
@@ -41,11 +41,11 @@ from typing import Any, Generic, Protocol, TypeVar, cast, get_type_hints, overlo
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from agents.records import JsonObject, ToolSpec
-from agents.tools.answers import MAX_OUTPUT_CHARS, SHOWN_CHARS, as_answer, error_answer
-from agents.tools.schema import inline_schema
-from agents.tools.signature import arguments_of_signature, called_with_fields
-from agents.tools.threads import TooManyLeftBehind, in_thread_of_its_own
+from loopline.agents.records import JsonObject, ToolSpec
+from loopline.agents.tools.answers import MAX_OUTPUT_CHARS, SHOWN_CHARS, as_answer, error_answer
+from loopline.agents.tools.schema import inline_schema
+from loopline.agents.tools.signature import arguments_of_signature, called_with_fields
+from loopline.agents.tools.threads import TooManyLeftBehind, in_thread_of_its_own
 
 MAX_ARGUMENT_CHARS = 200_000
 """Arguments beyond this are refused unparsed."""

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from pydantic import BaseModel, Field
 
-from agents.payloads import MAX_PARALLEL, MAX_PROBLEM_CHARS, ExpectedType
-from agents.tools.declaration import Arguments, ToolDeclaration
+from loopline.agents.payloads import MAX_PARALLEL, MAX_PROBLEM_CHARS, ExpectedType
+from loopline.agents.tools.declaration import Arguments, ToolDeclaration
 
 A = TypeVar("A", bound=BaseModel)
 

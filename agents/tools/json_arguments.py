@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import cast
 
-from agents.records import JsonObject
+from loopline.agents.records import JsonObject
 
 MAX_DEPTH = 64
 """Of a call's arguments. The records around them nest further, and pydantic reads 200 levels."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agents.records import JsonObject
-from agents.tools.declaration import Arguments, tool
+from loopline.agents.records import JsonObject
+from loopline.agents.tools.declaration import Arguments, tool
 
 
 class NotedCall(Arguments):

@@ -19,11 +19,11 @@ from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from agents.environments import tool_step
-from agents.environments.tool_step import GivenStep
-from agents.errors import InvalidTask, UnknownName
-from agents.records import MAX_TOOLS, JsonObject, Task, ToolCall, ToolSpec
-from agents.tools import tools
+from loopline.agents.environments import tool_step
+from loopline.agents.environments.tool_step import GivenStep
+from loopline.agents.errors import InvalidTask, UnknownName
+from loopline.agents.records import MAX_TOOLS, JsonObject, Task, ToolCall, ToolSpec
+from loopline.agents.tools import tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ def _noted(task: Task) -> NotedTools:
 
 def _world_apis(task: Task) -> WorldApis:
     # Sixteen domains: only for the runs that are about them.
-    from agents.environments.api_worlds import APIS, Recipe
+    from loopline.agents.environments.api_worlds import APIS, Recipe
 
     try:
         recipe = Recipe.model_validate(task.instance)

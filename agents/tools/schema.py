@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, JsonValue
 
-from agents.records import JsonObject
+from loopline.agents.records import JsonObject
 
 
 def inline_schema(model: type[BaseModel]) -> JsonObject:

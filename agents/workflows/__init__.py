@@ -1,19 +1,20 @@
-"""Workflows: who is next after each decision. `agents.workflows.routing` says how to add one."""
+"""Workflows: who is next after each decision. `loopline.agents.workflows.routing` says how to add
+one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TypeGuard
 
-from agents.errors import PluginError, UnknownName
-from agents.prompts import Prompt, replacement
-from agents.records import Run, Trajectory
-from agents.registry import Registry
-from agents.roles import roles
-from agents.workflows.completion import CompletionWorkflow
-from agents.workflows.delegate import DelegateWorkflow
-from agents.workflows.pair import PairWorkflow
-from agents.workflows.routing import (
+from loopline.agents.errors import PluginError, UnknownName
+from loopline.agents.prompts import Prompt, replacement
+from loopline.agents.records import Run, Trajectory
+from loopline.agents.registry import Registry
+from loopline.agents.roles import roles
+from loopline.agents.workflows.completion import CompletionWorkflow
+from loopline.agents.workflows.delegate import DelegateWorkflow
+from loopline.agents.workflows.pair import PairWorkflow
+from loopline.agents.workflows.routing import (
     MAX_TURNS,
     Arrive,
     Continue,
@@ -26,9 +27,9 @@ from agents.workflows.routing import (
     Workflow,
     parse_options,
 )
-from agents.workflows.solo import SoloWorkflow
-from agents.workflows.umi import UmiWorkflow
-from agents.workflows.umi_single import UmiSingleWorkflow
+from loopline.agents.workflows.solo import SoloWorkflow
+from loopline.agents.workflows.umi import UmiWorkflow
+from loopline.agents.workflows.umi_single import UmiSingleWorkflow
 
 __all__ = [
     "MAX_TURNS",
@@ -56,7 +57,7 @@ def _is_workflow(item: object) -> TypeGuard[Workflow]:
     return isinstance(item, Workflow) and not isinstance(item, type)
 
 
-workflows: Registry[Workflow] = Registry("workflow", "switchyard.workflows", _is_workflow)
+workflows: Registry[Workflow] = Registry("workflow", "loopline.workflows", _is_workflow)
 """Every workflow that a run can name."""
 
 workflows.register(SoloWorkflow())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agents.payloads import QuestionPayload
-from agents.records import JsonObject, Run, Step
-from agents.roles.completion import CompletionOptions
-from agents.workflows.endings import answered, gave_up_by, no_route
-from agents.workflows.routing import Handoff, Routing, parse_options
+from loopline.agents.payloads import QuestionPayload
+from loopline.agents.records import JsonObject, Run, Step
+from loopline.agents.roles.completion import CompletionOptions
+from loopline.agents.workflows.endings import answered, gave_up_by, no_route
+from loopline.agents.workflows.routing import Handoff, Routing, parse_options
 
 
 class CompletionWorkflow:

@@ -13,17 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agents.payloads import (
+from loopline.agents.payloads import (
     EscalationPayload,
     QuestionPayload,
     ResumePayload,
     SubtaskPayload,
     parse_payload,
 )
-from agents.records import JsonObject, Run, Step
-from agents.roles.planner import delegated_problems
-from agents.workflows.endings import answered, gave_up, gave_up_by, no_route
-from agents.workflows.routing import (
+from loopline.agents.records import JsonObject, Run, Step
+from loopline.agents.roles.planner import delegated_problems
+from loopline.agents.workflows.endings import answered, gave_up, gave_up_by, no_route
+from loopline.agents.workflows.routing import (
     MAX_TURNS,
     Arrive,
     Continue,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
-from agents.errors import NoRoute, outcome_of_failure
-from agents.records import Outcome, Step
-from agents.workflows.routing import Finish
+from loopline.agents.errors import NoRoute, outcome_of_failure
+from loopline.agents.records import Outcome, Step
+from loopline.agents.workflows.routing import Finish
 
 
 def answered(step: Step) -> Finish:

@@ -17,18 +17,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from agents.environments import math_team
-from agents.environments.code import team as code_team
-from agents.environments.game import AGENTS, TOOL
-from agents.errors import environment_code
-from agents.payloads import QuestionPayload
-from agents.records import JsonObject, Outcome, Run, Step, Trajectory
-from agents.roles.pair.code_team import code_instance
-from agents.roles.pair.episode import episode_of, text_of
-from agents.roles.pair.math_team import math_instance
-from agents.roles.pair.settings import PairOptions
-from agents.workflows.endings import no_route
-from agents.workflows.routing import Continue, Finish, Handoff, Routing, parse_options
+from loopline.agents.environments import math_team
+from loopline.agents.environments.code import team as code_team
+from loopline.agents.environments.game import AGENTS, TOOL
+from loopline.agents.errors import environment_code
+from loopline.agents.payloads import QuestionPayload
+from loopline.agents.records import JsonObject, Outcome, Run, Step, Trajectory
+from loopline.agents.roles.pair.code_team import code_instance
+from loopline.agents.roles.pair.episode import episode_of, text_of
+from loopline.agents.roles.pair.math_team import math_instance
+from loopline.agents.roles.pair.settings import PairOptions
+from loopline.agents.workflows.endings import no_route
+from loopline.agents.workflows.routing import Continue, Finish, Handoff, Routing, parse_options
 
 
 class PairWorkflow:

@@ -3,12 +3,12 @@
 To add a workflow, write a class with the members of `Workflow` and declare an instance in your
 package's `pyproject.toml` (the entry point carries the workflow's name):
 
-    [project.entry-points."switchyard.workflows"]
+    [project.entry-points."loopline.workflows"]
     debate = "my_package.debate:debate"
 
-One whose models may call the tools that a task names (`agents.tools.offered`) says so by an
-attribute `offers_tools = True`; `runtime ask --tool` refuses any other. One that knows what a run
-has earned has the method of `Rewarding` as well.
+One whose models may call the tools that a task names (`loopline.agents.tools.offered`) says so by
+an attribute `offers_tools = True`; `runtime ask --tool` refuses any other. One that knows what a
+run has earned has the method of `Rewarding` as well.
 
 Routing is pure. It decides from the run and the step alone, and may look at the journal only for
 steps that are known to be committed before this one: branches of one fan-out commit in any order,
@@ -25,9 +25,9 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from agents.errors import InvalidOptions
-from agents.payloads import Payload
-from agents.records import JsonObject, Outcome, Run, Step, Trajectory
+from loopline.agents.errors import InvalidOptions
+from loopline.agents.payloads import Payload
+from loopline.agents.records import JsonObject, Outcome, Run, Step, Trajectory
 
 MAX_TURNS = 24
 """Turns of one run. A delegation takes three (small solver, expert, continuation), so a planner
@@ -109,7 +109,7 @@ class Workflow(Protocol):
     def route(self, run: Run, journal: tuple[Step, ...], step: Step) -> Routing:
         """What follows `step`, which is not in `journal` yet. Raises `NoRoute` for a decision
         that the workflow does not know. The decision `failed` never gets here: it ends every
-        run (`agents.stepping.route_step`)."""
+        run (`loopline.agents.stepping.route_step`)."""
         ...
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agents.payloads import QuestionPayload
-from agents.records import JsonObject, Run, Step
-from agents.workflows.endings import answered, gave_up_by, no_route
-from agents.workflows.routing import Handoff, Options, Routing, parse_options
+from loopline.agents.payloads import QuestionPayload
+from loopline.agents.records import JsonObject, Run, Step
+from loopline.agents.workflows.endings import answered, gave_up_by, no_route
+from loopline.agents.workflows.routing import Handoff, Options, Routing, parse_options
 
 
 class SoloOptions(Options):

@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from agents.environments import tool_step
-from agents.payloads import QuestionPayload
-from agents.records import JsonObject, Outcome, Run, Step
-from agents.roles.umi.settings import UmiOptions, options_of, require_calls_can_be_held
-from agents.roles.umi.transcript import CALLING
-from agents.workflows.endings import answered, gave_up, gave_up_by, no_route
-from agents.workflows.routing import Continue, Finish, Handoff, Routing, parse_options
+from loopline.agents.environments import tool_step
+from loopline.agents.payloads import QuestionPayload
+from loopline.agents.records import JsonObject, Outcome, Run, Step
+from loopline.agents.roles.umi.settings import UmiOptions, options_of, require_calls_can_be_held
+from loopline.agents.roles.umi.transcript import CALLING
+from loopline.agents.workflows.endings import answered, gave_up, gave_up_by, no_route
+from loopline.agents.workflows.routing import Continue, Finish, Handoff, Routing, parse_options
 
 _SHOWN_CHARS = 200
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agents.payloads import QuestionPayload
-from agents.records import JsonObject, Run, Step
-from agents.roles.umi.settings import UmiOptions, tools_of
-from agents.workflows.endings import answered, gave_up_by, no_route
-from agents.workflows.routing import Handoff, Routing, parse_options
-from agents.workflows.umi import after_observation, hand_over
+from loopline.agents.payloads import QuestionPayload
+from loopline.agents.records import JsonObject, Run, Step
+from loopline.agents.roles.umi.settings import UmiOptions, tools_of
+from loopline.agents.workflows.endings import answered, gave_up_by, no_route
+from loopline.agents.workflows.routing import Handoff, Routing, parse_options
+from loopline.agents.workflows.umi import after_observation, hand_over
 
 
 class UmiSingleWorkflow:

@@ -39,7 +39,7 @@ def bus(
     runs at its full guarantee: typed envelope and payload, lease, atomic commit with journal
     append and hand-off to a next stream. Exit code 1 if a bar is missed.
     """
-    from bench.bus_bench.command import Plan, measure
+    from loopline.bench.bus_bench.command import Plan, measure
 
     measure(
         Plan(

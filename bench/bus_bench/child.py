@@ -1,4 +1,4 @@
-"""`python -m bench.bus_bench.child JOB`: one producer or consumer process of a measurement.
+"""`python -m loopline.bench.bus_bench.child JOB`: one producer or consumer of a measurement.
 
 Says `ready` on standard output when it could begin, begins at a line on standard input, and ends
 with one line of JSON: what it did, by its own clock. So imports and connections are never part
@@ -20,8 +20,8 @@ import structlog
 import uvloop
 from pydantic import BaseModel
 
-from bench.bus_bench.peers import producer_of, receiver_of, stamp
-from workers.garbage import collect_rarely
+from loopline.bench.bus_bench.peers import producer_of, receiver_of, stamp
+from loopline.workers.garbage import collect_rarely
 
 
 class Job(BaseModel):

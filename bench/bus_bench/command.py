@@ -13,12 +13,12 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from bench.bus_bench import idle, processes, report
-from bench.bus_bench.figures import Comparison, Peer, Report
-from bench.bus_bench.peers import PEERS
-from bench.bus_bench.recovery import recovery
-from bench.bus_bench.redis_process import Persistence, RedisProcess, running
-from bench.errors import EXIT_FAILED, UsageError
+from loopline.bench.bus_bench import idle, processes, report
+from loopline.bench.bus_bench.figures import Comparison, Peer, Report
+from loopline.bench.bus_bench.peers import PEERS
+from loopline.bench.bus_bench.recovery import recovery
+from loopline.bench.bus_bench.redis_process import Persistence, RedisProcess, running
+from loopline.bench.errors import EXIT_FAILED, UsageError
 
 RATE = 200.0
 """Messages per second of the latency measurement."""

@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from bench.bus_bench.idle import Cost
-from bench.bus_bench.processes import Throughput
-from bench.bus_bench.recovery import Recovery
+from loopline.bench.bus_bench.idle import Cost
+from loopline.bench.bus_bench.processes import Throughput
+from loopline.bench.bus_bench.recovery import Recovery
 
 MIN_DRAIN_RATIO = 3.0
 MAX_P99_RATIO = 1.5
@@ -51,12 +51,12 @@ class Comparison:
     def drain_ratio(self, peer: str) -> float:
         """Ours to theirs, of the medians."""
         return _ratio(
-            self.peers["switchyard"].spread(lambda each: each.drain_per_second)[0],
+            self.peers["loopline"].spread(lambda each: each.drain_per_second)[0],
             self.peers[peer].spread(lambda each: each.drain_per_second)[0],
         )
 
     def p99_ratio(self, peer: str) -> float:
-        return _ratio(self.peers["switchyard"].latency(0.99)[0], self.peers[peer].latency(0.99)[0])
+        return _ratio(self.peers["loopline"].latency(0.99)[0], self.peers[peer].latency(0.99)[0])
 
 
 @dataclass(slots=True)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import psutil
 from redis.asyncio import Redis
 
-from bench.bus_bench.redis_process import RedisProcess
-from bench.bus_bench.worker_processes import worker
-from bench.errors import BenchError
-from bus import BusSettings, Keys
-from workers.messages import role_stream
-from workers.settings import RoleWorkerSettings
+from loopline.bench.bus_bench.redis_process import RedisProcess
+from loopline.bench.bus_bench.worker_processes import worker
+from loopline.bench.errors import BenchError
+from loopline.bus import BusSettings, Keys
+from loopline.workers.messages import role_stream
+from loopline.workers.settings import RoleWorkerSettings
 
 IDLE_SECONDS = 10.0
 SWEEP_SECONDS = 15.0

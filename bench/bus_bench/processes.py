@@ -6,11 +6,11 @@ import asyncio
 import signal
 from dataclasses import dataclass
 
-from bench.bus_bench.child import Job, Result
-from bench.bus_bench.redis_process import RedisProcess
-from bench.errors import BenchError
-from workers.child_death import dies_with_parent
-from workers.own_python import OWN_PYTHON
+from loopline.bench.bus_bench.child import Job, Result
+from loopline.bench.bus_bench.redis_process import RedisProcess
+from loopline.bench.errors import BenchError
+from loopline.workers.child_death import dies_with_parent
+from loopline.workers.own_python import OWN_PYTHON
 
 TIMEOUT = 600.0
 
@@ -24,7 +24,7 @@ class Child:
     async def start(self) -> None:
         """Return when it could begin."""
         self._process = await asyncio.create_subprocess_exec(
-            *OWN_PYTHON, "-m", "bench.bus_bench.child", self.job.model_dump_json(),
+            *OWN_PYTHON, "-m", "loopline.bench.bus_bench.child", self.job.model_dump_json(),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=64 * 1_048_576,

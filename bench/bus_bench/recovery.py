@@ -1,7 +1,7 @@
 """How long work waits after the worker that held it was killed.
 
-`python -m bench.bus_bench.recovery URL LEASE ROLE`: ROLE `hold` takes deliveries and never ends
-them; `take` says when it is given one.
+`python -m loopline.bench.bus_bench.recovery URL LEASE ROLE`: ROLE `hold` takes deliveries and never
+ends them; `take` says when it is given one.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dataclasses import dataclass
 
 import uvloop
 
-from bench.bus_bench.child import quiet
-from bench.bus_bench.peers import STREAM, stamp
-from bench.bus_bench.peers.switchyard import TYPE, Message, admission
-from bench.bus_bench.redis_process import RedisProcess
-from bench.errors import BenchError
-from bus import Bus, BusSettings, Consumer, Delivery, Registry, StepCommit
-from workers.child_death import dies_with_parent
-from workers.own_python import OWN_PYTHON
+from loopline.bench.bus_bench.child import quiet
+from loopline.bench.bus_bench.peers import STREAM, stamp
+from loopline.bench.bus_bench.peers.loopline import TYPE, Message, admission
+from loopline.bench.bus_bench.redis_process import RedisProcess
+from loopline.bench.errors import BenchError
+from loopline.bus import Bus, BusSettings, Consumer, Delivery, Registry, StepCommit
+from loopline.workers.child_death import dies_with_parent
+from loopline.workers.own_python import OWN_PYTHON
 
 LEASE_SECONDS = 2.0
 HELD = 32
@@ -74,7 +74,7 @@ async def _round(server: RedisProcess) -> tuple[float, float]:
 @contextlib.asynccontextmanager
 async def _process(url: str, role: str):  # pyright: ignore
     process = await asyncio.create_subprocess_exec(
-        *OWN_PYTHON, "-m", "bench.bus_bench.recovery", url, role,
+        *OWN_PYTHON, "-m", "loopline.bench.bus_bench.recovery", url, role,
         stdout=asyncio.subprocess.PIPE,
         preexec_fn=dies_with_parent(signal.SIGKILL),
     )  # fmt: skip

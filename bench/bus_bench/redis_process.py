@@ -14,9 +14,9 @@ from typing import Literal
 
 import redis
 
-from bench.errors import BenchError
-from runtime.redis_binary import RedisBinary, choose
-from workers.child_death import dies_with_parent
+from loopline.bench.errors import BenchError
+from loopline.runtime.redis_binary import RedisBinary, choose
+from loopline.workers.child_death import dies_with_parent
 
 Persistence = Literal["none", "everysec", "always"]
 START_SECONDS = 60.0

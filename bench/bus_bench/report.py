@@ -8,9 +8,9 @@ from typing import Any
 from rich.console import Console, Group
 from rich.table import Table
 
-from bench.bus_bench.figures import Comparison, Peer, Report
-from bench.bus_bench.peers import MESSAGE_BYTES, PEERS
-from runtime.tables import figures
+from loopline.bench.bus_bench.figures import Comparison, Peer, Report
+from loopline.bench.bus_bench.peers import MESSAGE_BYTES, PEERS
+from loopline.runtime.tables import figures
 
 
 def show(report: Report, console: Console) -> None:

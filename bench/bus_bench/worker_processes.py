@@ -1,4 +1,4 @@
-"""Real workers for the measurements of an idle bus: `python -m workers`, as they are deployed."""
+"""Real workers for the measurements of an idle bus: `python -m loopline.workers`, as deployed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import AsyncGenerator
 
 import psutil
 
-from bench.errors import BenchError
-from bus import Bus, BusSettings, present
-from workers.child_death import dies_with_parent
-from workers.own_python import OWN_PYTHON
-from workers.settings import WorkerSettings
+from loopline.bench.errors import BenchError
+from loopline.bus import Bus, BusSettings, present
+from loopline.workers.child_death import dies_with_parent
+from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.settings import WorkerSettings
 
 START_SECONDS = 60.0
 
@@ -22,7 +22,7 @@ START_SECONDS = 60.0
 async def worker(settings: WorkerSettings) -> AsyncGenerator[psutil.Process]:
     """A worker process that says that it is ready; killed at the end of the block."""
     process = await asyncio.create_subprocess_exec(
-        *OWN_PYTHON, "-m", "workers", "-",
+        *OWN_PYTHON, "-m", "loopline.workers", "-",
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.DEVNULL,
         preexec_fn=dies_with_parent(signal.SIGKILL),

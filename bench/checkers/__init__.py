@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Self
 
-from agents.records import Trajectory
-from bench.checkers import delegate, lm_eval, numeric
-from bench.judgement import Judgement, Question, prediction_of
-from workers.judging.expressions import same
-from workers.judging.math_verify import MathVerifier
+from loopline.agents.records import Trajectory
+from loopline.bench.checkers import delegate, lm_eval, numeric
+from loopline.bench.judgement import Judgement, Question, prediction_of
+from loopline.workers.judging.expressions import same
+from loopline.workers.judging.math_verify import MathVerifier
 
 CHECKERS = ("numeric", "strict", "flexible", "math_verify", "delegate")
 PRIMARY = "numeric"

@@ -19,9 +19,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bench.checkers.python_calls import PythonCall, calls
-from bench.datasets.apibench import Api, Hub
-from trainers.data.json_files import Skipped
+from loopline.bench.checkers.python_calls import PythonCall, calls
+from loopline.bench.datasets.apibench import Api, Hub
+from loopline.trainers.data.json_files import Skipped
 
 _TORCH_ARGUMENTS = ("repo_or_dir", "model")
 

@@ -24,8 +24,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bench.checkers.tool_calls import ToolCall
-from bench.datasets.bfcl import WITHOUT_CALLS, Function, Parameter, Question, WantedCall
+from loopline.bench.checkers.tool_calls import ToolCall
+from loopline.bench.datasets.bfcl import WITHOUT_CALLS, Function, Parameter, Question, WantedCall
 
 Fault = Literal[
     "no calls",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from bench.checkers.numeric import final_part
+from loopline.bench.checkers.numeric import final_part
 
 _DIGITS = re.compile(r"[0-9]+")
 _ANSWER_IS = re.compile(r"answer is\s*([0-9]+)", re.IGNORECASE)

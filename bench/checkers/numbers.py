@@ -16,8 +16,8 @@ from collections import deque
 from dataclasses import dataclass
 from fractions import Fraction
 
-from agents.answers import SCALES
-from bench.checkers.spelling import clean
+from loopline.agents.answers import SCALES
+from loopline.bench.checkers.spelling import clean
 
 __all__ = [
     "MAX_DIGITS", "RELATION", "SUM_OF_UNKNOWNS", "Number", "clean", "exact", "find_numbers",

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
-from bench.checkers.number_words import leading_number
-from bench.checkers.numbers import (
+from loopline.bench.checkers.number_words import leading_number
+from loopline.bench.checkers.numbers import (
     RELATION,
     SUM_OF_UNKNOWNS,
     Number,
@@ -23,8 +23,8 @@ from bench.checkers.numbers import (
     find_numbers,
     last_number,
 )
-from bench.checkers.stated import every_box, stated
-from workers.judging.units import measured_alike
+from loopline.bench.checkers.stated import every_box, stated
+from loopline.workers.judging.units import measured_alike
 
 __all__ = [
     "Extraction", "answers", "check", "every_box", "extract", "final_part", "gold_number",

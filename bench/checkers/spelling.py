@@ -14,7 +14,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 
-from agents.answers import VULGAR_FRACTIONS
+from loopline.agents.answers import VULGAR_FRACTIONS
 
 _CHARACTERS = {
     **dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127)),

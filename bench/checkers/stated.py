@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from agents.thinking import said
+from loopline.agents.thinking import said
 
 Place = Literal["box", "mark", "phrase", "bold", "text"]
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from bench.checkers.python_calls import MAX_CHARS, expression
-from trainers.data.json_files import Unreadable, parse
+from loopline.bench.checkers.python_calls import MAX_CHARS, expression
+from loopline.trainers.data.json_files import Unreadable, parse
 
 _FENCE = re.compile(r"\A```[a-z_]*\s*(.*?)\s*```\Z", re.DOTALL)
 _BLOCK = re.compile(r"```[A-Za-z_]*\s*(.*?)```", re.DOTALL)

@@ -13,7 +13,7 @@ tool, finishes with an answer, or gives up.
 A prediction that could not be read has no decision, no tool and no arguments: wrong, never left
 out. Two empty sets of arguments agree wholly. A reference whose arguments are no JSON object has
 no argument F1, as in the published scorer. The means, and over how many steps each of them is, are
-those of every measure of a benchmark (`bench.report.measures`).
+those of every measure of a benchmark (`loopline.bench.report.measures`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bench.checkers.rouge import rouge_l
-from trainers.data.json_files import Unreadable, parse
+from loopline.bench.checkers.rouge import rouge_l
+from loopline.trainers.data.json_files import Unreadable, parse
 
 Decision = Literal["call", "finish", "give_up"]
 

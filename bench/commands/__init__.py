@@ -34,21 +34,21 @@ _MODULES = (
 
 
 _PACKAGES = (
-    "bench.bus_bench",
-    "bench.engine_bench",
-    "bench.faults",
-    "bench.fidelity",
-    "bench.gpu",
-    "bench.grpo_faults",
-    "bench.grpo_speed",
-    "bench.soak",
-    "bench.training_bench",
-    "bench.validity",
+    "loopline.bench.bus_bench",
+    "loopline.bench.engine_bench",
+    "loopline.bench.faults",
+    "loopline.bench.fidelity",
+    "loopline.bench.gpu",
+    "loopline.bench.grpo_faults",
+    "loopline.bench.grpo_speed",
+    "loopline.bench.soak",
+    "loopline.bench.training_bench",
+    "loopline.bench.validity",
 )
 
 
 def register_all(app: typer.Typer) -> None:
     """Register every command."""
-    for name in (*(f"bench.commands.{module}" for module in _MODULES), *_PACKAGES):
+    for name in (*(f"loopline.bench.commands.{module}" for module in _MODULES), *_PACKAGES):
         register: Callable[[typer.Typer], None] = import_module(name).register
         register(app)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from bench.checkers import Score
-    from bench.prediction_files import Prediction
+    from loopline.bench.checkers import Score
+    from loopline.bench.prediction_files import Prediction
 
 
 def register(app: typer.Typer) -> None:
@@ -26,8 +26,8 @@ def check(
 ) -> None:
     """Score FILE.jsonl with every checker: numeric (the primary one), strict, flexible,
     math_verify, delegate."""
-    from bench.checkers import Scorer
-    from bench.prediction_files import read_predictions
+    from loopline.bench.checkers import Scorer
+    from loopline.bench.prediction_files import read_predictions
 
     predictions = read_predictions(file)
     with Scorer() as scorer:
@@ -60,10 +60,10 @@ def _print_table(predictions: list[Prediction], scores: list[Score]) -> None:
     from rich.console import Console
     from rich.markup import escape
 
-    from bench.checkers import CHECKERS, DESCRIPTIONS
-    from bench.statistics import wilson
-    from runtime.tables import figures
-    from runtime.words import counted
+    from loopline.bench.checkers import CHECKERS, DESCRIPTIONS
+    from loopline.bench.statistics import wilson
+    from loopline.runtime.tables import figures
+    from loopline.runtime.words import counted
 
     console = Console()
     table = figures(

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bench.commands.run import Json
+from loopline.bench.commands.run import Json
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from bench.comparison import Compared
+    from loopline.bench.comparison import Compared
 
 
 def register(app: typer.Typer) -> None:
@@ -32,8 +32,8 @@ def compare(
 ) -> None:
     """Compare two benchmarks on the questions that both were asked: exact McNemar, bootstrap
     intervals of the differences. Of repeated attempts (--attempts) the mean of each question."""
-    from bench.comparison import compare_directories
-    from bench.errors import UsageError
+    from loopline.bench.comparison import compare_directories
+    from loopline.bench.errors import UsageError
 
     pairs: list[tuple[str, str]] = []
     for part in (arms or "").split(","):
@@ -61,8 +61,8 @@ def compare(
 
 def _table(found: list[Compared]) -> Table:
     """One column per pair: a pair has more figures than a line of a terminal has room for."""
-    from bench.report import figures as say
-    from runtime.tables import figures
+    from loopline.bench.report import figures as say
+    from loopline.runtime.tables import figures
 
     pairs = (one.arm_a if one.arm_a == one.arm_b else f"{one.arm_a}:{one.arm_b}" for one in found)
     table = figures("", *pairs, words=("",))

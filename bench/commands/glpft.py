@@ -44,9 +44,9 @@ def glpft(
     """
     from pydantic import ValidationError
 
-    from bench.errors import UsageError
-    from bench.glpft.command import measure
-    from bench.glpft.plan import Common, plan_of
+    from loopline.bench.errors import UsageError
+    from loopline.bench.glpft.command import measure
+    from loopline.bench.glpft.plan import Common, plan_of
 
     try:
         common = Common(

@@ -32,8 +32,8 @@ def power(
     With --difference: the number of questions it takes (and, with --samples, the power that this
     many have). With --samples alone: the smallest difference that they show.
     """
-    from bench.errors import UsageError
-    from bench.statistics import detectable_difference, mcnemar_power, pairs_needed
+    from loopline.bench.errors import UsageError
+    from loopline.bench.statistics import detectable_difference, mcnemar_power, pairs_needed
 
     if difference is None and samples is None:
         raise UsageError("give --difference, or --samples, or both")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bench.commands.run import (
+from loopline.bench.commands.run import (
     ENDS,
     Budget,
     Concurrency,
@@ -67,7 +67,7 @@ Setting = Annotated[
 ]
 Levels = Annotated[
     Path | None,
-    typer.Option(help="File or folder of Boxoban's levels; else SWITCHYARD_DATA."),
+    typer.Option(help="File or folder of Boxoban's levels; else LOOPLINE_DATA."),
 ]
 
 
@@ -100,13 +100,13 @@ def puzzles(
 ) -> None:
     """Puzzles that training never sees, played by a tool agent and a plan agent, or by one of them
     alone: success by policy version, greedy or pass@k, beside players by hand."""
-    from agents.records import JsonObject
-    from bench.arms import parse_arms
-    from bench.datasets import Request
-    from bench.puzzles import BENCHMARK
-    from bench.session import Asked, show, start
-    from bench.teams.sampling import sampling
-    from runtime.named_values import named_values
+    from loopline.agents.records import JsonObject
+    from loopline.bench.arms import parse_arms
+    from loopline.bench.datasets import Request
+    from loopline.bench.puzzles import BENCHMARK
+    from loopline.bench.session import Asked, show, start
+    from loopline.bench.teams.sampling import sampling
+    from loopline.runtime.named_values import named_values
 
     options = sampling(greedy, candidates, temperature, attempts)
     choices: JsonObject = {

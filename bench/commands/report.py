@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bench.commands.run import Json
+from loopline.bench.commands.run import Json
 
 
 def register(app: typer.Typer) -> None:
@@ -23,9 +23,9 @@ def report(
     """Write report.html, report.md and report.json from what is stored; an unfinished benchmark
     gets a report of what it has. The line of JSON: whether it is complete, arm → questions that
     are not done, arm → figures."""
-    from bench.output import OutputDirectory
-    from bench.report.terminal import print_report
-    from bench.report.writer import write_reports
+    from loopline.bench.output import OutputDirectory
+    from loopline.bench.report.terminal import print_report
+    from loopline.bench.report.writer import write_reports
 
     facts = write_reports(OutputDirectory(directory))
     if as_json:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bench.commands.run import Json
+from loopline.bench.commands.run import Json
 
 
 def register(app: typer.Typer) -> None:
@@ -21,14 +21,14 @@ def rescore(
     as_json: Json = False,
 ) -> None:
     """Score the stored predictions again, without asking any model, and write the reports anew."""
-    from bench.rescoring import rescore_all
+    from loopline.bench.rescoring import rescore_all
 
     changes, facts = rescore_all(directory)
     if as_json:
         print(json.dumps({"changed": len(changes), "changes": changes}))
         return
-    from bench.report.terminal import print_report
-    from runtime.words import counted
+    from loopline.bench.report.terminal import print_report
+    from loopline.runtime.words import counted
 
     for change in changes[:40]:
         print(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bench.commands.run import Json, RedisUrl
+from loopline.bench.commands.run import Json, RedisUrl
 
 
 def register(app: typer.Typer) -> None:
@@ -29,7 +29,7 @@ def resume(
 ) -> None:
     """Go on where a benchmark stopped, from its directory alone. Nothing that was answered is
     paid for again."""
-    from bench import session
+    from loopline.bench import session
 
     ended = session.resume(
         directory, redis_url=redis_url, concurrency=concurrency, budget_dollars=budget_usd

@@ -48,7 +48,7 @@ SamplesOfAny = Annotated[
 SamplesOfGenerated = Annotated[int, typer.Option(help="How many questions.")]
 Split = Annotated[str, typer.Option(help="A split that the data set knows.")]
 Data = Annotated[
-    Path | None, typer.Option(help="File or folder of the questions; else SWITCHYARD_DATA.")
+    Path | None, typer.Option(help="File or folder of the questions; else LOOPLINE_DATA.")
 ]
 DatasetName = Annotated[str, typer.Argument(help="Name of a registered data set.")]
 
@@ -121,12 +121,12 @@ def run(
     run_seconds: Seconds = 600.0,
 ) -> None:
     """A data set of your own through the arms, paired: one that a package of yours registers under
-    the entry point group `switchyard.datasets`."""
-    from bench.arms import parse_arms
-    from bench.datasets import Request
-    from bench.datasets.registry import load
-    from bench.errors import UsageError
-    from bench.session import Asked, manifest_of, show, start
+    the entry point group `loopline.datasets`."""
+    from loopline.bench.arms import parse_arms
+    from loopline.bench.datasets import Request
+    from loopline.bench.datasets.registry import load
+    from loopline.bench.errors import UsageError
+    from loopline.bench.session import Asked, manifest_of, show, start
 
     if calculator not in {"on", "off"}:
         raise UsageError(f"--calculator is on or off; got {calculator!r}")
@@ -146,7 +146,7 @@ def run(
         run_seconds=run_seconds,
     )
     if queue:
-        from bench.queued import enqueue
+        from loopline.bench.queued import enqueue
 
         # What cannot be read here will not be readable in the job either: say so now.
         manifest_of(asked, load(asked.benchmark, asked.request))

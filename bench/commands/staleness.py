@@ -35,12 +35,12 @@ def staleness(
     Ctrl-C; trainings that are finished are not done again, and more ages, corrections and seeds may
     be asked of the folder.
     """
-    from bench.errors import UsageError
-    from bench.grpo.plan import seeds_of
-    from bench.staleness.command import measure, parse_ages, parse_corrections
-    from bench.staleness.plan import StalenessSettings
-    from trainers.grpo.arms.training import Reinforced
-    from trainers.grpo.demo.settings import DemoSettings
+    from loopline.bench.errors import UsageError
+    from loopline.bench.grpo.plan import seeds_of
+    from loopline.bench.staleness.command import measure, parse_ages, parse_corrections
+    from loopline.bench.staleness.plan import StalenessSettings
+    from loopline.trainers.grpo.arms.training import Reinforced
+    from loopline.trainers.grpo.demo.settings import DemoSettings
 
     wanted = parse_ages(ages)
     if wanted[-1] >= updates:

@@ -34,9 +34,9 @@ def takeover(
     """
     from importlib.util import find_spec
 
-    from bench.errors import EXIT_FAILED, UsageError
-    from bench.takeover import MOST_OVER_LEASE, as_json_line, measure, said
-    from workers.installation import how_to_install
+    from loopline.bench.errors import EXIT_FAILED, UsageError
+    from loopline.bench.takeover import MOST_OVER_LEASE, as_json_line, measure, said
+    from loopline.workers.installation import how_to_install
 
     if only not in ("both", "llama_cpp", "torch"):
         raise UsageError(f"--only {only!r}: choose one of both, llama_cpp, torch")

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from bench.commands.run import SamplesOfAny
-from bench.commands.teams import Data, Setting
+from loopline.bench.commands.run import SamplesOfAny
+from loopline.bench.commands.teams import Data, Setting
 
 
 def register(app: typer.Typer) -> None:
@@ -38,12 +38,12 @@ def tasks(
     assertions `bench code` shows all, the first one is shown and the others are hidden; public
     tests of CodeContests don't count. Hidden tests and gold answers go into the folder where this
     machine's judge looks for them; one elsewhere needs a copy of it."""
-    from agents.records import JsonObject
-    from bench.datasets import Request
-    from bench.teams.training_tasks import load, write
-    from runtime.named_values import named_values
-    from runtime.state import StateDirectory
-    from runtime.words import counted
+    from loopline.agents.records import JsonObject
+    from loopline.bench.datasets import Request
+    from loopline.bench.teams.training_tasks import load, write
+    from loopline.runtime.named_values import named_values
+    from loopline.runtime.state import StateDirectory
+    from loopline.runtime.words import counted
 
     choices: JsonObject = {"dataset": dataset, "setting": named_values("--setting", setting or [])}
     found = load(Request(split=split, samples=samples, seed=seed, data=data, choices=choices))

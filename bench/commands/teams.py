@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from bench.commands.puzzles import Attempts, Greedy, Temperature
-from bench.commands.run import (
+from loopline.bench.commands.puzzles import Attempts, Greedy, Temperature
+from loopline.bench.commands.run import (
     ENDS,
     Budget,
     Concurrency,
@@ -77,7 +77,7 @@ Setting = Annotated[
 Data = Annotated[
     Path | None,
     typer.Option(
-        help="Folder of the data sets, or of mathematics the file itself; else SWITCHYARD_DATA."
+        help="Folder of the data sets, or of mathematics the file itself; else LOOPLINE_DATA."
     ),
 ]
 UnsafeExec = Annotated[
@@ -162,12 +162,12 @@ def play(
     run_seconds: Seconds = 1800.0,
 ) -> None:
     """Run a benchmark of a team on the deployment that is found."""
-    from agents.records import JsonObject
-    from bench.arms import parse_arms
-    from bench.datasets import Request
-    from bench.session import Asked, show, start
-    from bench.teams.sampling import sampling
-    from runtime.named_values import named_values
+    from loopline.agents.records import JsonObject
+    from loopline.bench.arms import parse_arms
+    from loopline.bench.datasets import Request
+    from loopline.bench.session import Asked, show, start
+    from loopline.bench.teams.sampling import sampling
+    from loopline.runtime.named_values import named_values
 
     options = sampling(greedy, candidates, temperature, attempts)
     choices: JsonObject = {

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bench.commands.run import Data, Json
+from loopline.bench.commands.run import Data, Json
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bench.tools.published_files import Found
+    from loopline.bench.tools.published_files import Found
 
 SOURCE = (
     "OpenBMB/ToolBench, ShishirPatil/gorilla (APIBench, BFCL) and tangqiaoyu/ToolAlpaca on "
@@ -37,7 +37,7 @@ def tool_data(
 ) -> None:
     """Read every file of ToolBench, APIBench, BFCL and ToolAlpaca below a folder: how many records
     each has, and how many were skipped, why and where."""
-    from bench.datasets.location import data_root
+    from loopline.bench.datasets.location import data_root
 
     found = _read(data_root("Data of tool use", data, SOURCE))
     _show(found, first)
@@ -49,7 +49,7 @@ def _read(folder: Path) -> Found:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    from bench.tools.published_files import read_all
+    from loopline.bench.tools.published_files import read_all
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
@@ -63,10 +63,10 @@ def _show(found: Found, first: int) -> None:
     from rich.console import Console
     from rich.markup import escape
 
-    from runtime.tables import figures
-    from runtime.terminal import harmless
-    from runtime.words import counted
-    from trainers.data.json_files import listed
+    from loopline.runtime.tables import figures
+    from loopline.runtime.terminal import harmless
+    from loopline.runtime.words import counted
+    from loopline.trainers.data.json_files import listed
 
     words = ("file", "reader", "skipped")
     table = figures("file", "reader", "files", "records", "skipped", words=words)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bench.commands.run import (
+from loopline.bench.commands.run import (
     ENDS,
     Budget,
     Concurrency,
@@ -29,7 +29,7 @@ Samples = Annotated[
 Data = Annotated[
     Path | None,
     typer.Option(
-        help="File or folder of published data, which worlds has none of; else SWITCHYARD_DATA."
+        help="File or folder of published data, which worlds has none of; else LOOPLINE_DATA."
     ),
 ]
 Arms = Annotated[
@@ -94,12 +94,12 @@ def tools(
 ) -> None:
     """Tool use through the arms, paired: whole runs in simulated worlds, single steps with the
     reference's history (Plan ACC, Act EM, hallucination, argument F1, Rouge-L), BFCL, APIBench."""
-    from agents.records import JsonObject
-    from bench.arms import parse_arms
-    from bench.datasets import Request
-    from bench.errors import UsageError
-    from bench.session import Asked, show, start
-    from bench.tools.suites import SUITES
+    from loopline.agents.records import JsonObject
+    from loopline.bench.arms import parse_arms
+    from loopline.bench.datasets import Request
+    from loopline.bench.errors import UsageError
+    from loopline.bench.session import Asked, show, start
+    from loopline.bench.tools.suites import SUITES
 
     if suite not in SUITES:
         raise UsageError(f"--suite: there is no suite {suite!r}; there are: {', '.join(SUITES)}")

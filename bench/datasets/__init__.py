@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agents.environments.code import CodeProblem
-from agents.environments.math_team import MathProblem
-from agents.records import JsonObject
-from bench.errors import UsageError
-from runtime.words import counted
-from trainers.data.json_files import Skipped, listed
+from loopline.agents.environments.code import CodeProblem
+from loopline.agents.environments.math_team import MathProblem
+from loopline.agents.records import JsonObject
+from loopline.bench.errors import UsageError
+from loopline.runtime.words import counted
+from loopline.trainers.data.json_files import Skipped, listed
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Dataset:
 def left_out(skipped: Sequence[Skipped]) -> str:
     """What was not read, as the end of a data set's `source`: how many records, and of each reason
     how many and the first places. Nothing where all was read."""
-    from runtime.terminal import harmless
+    from loopline.runtime.terminal import harmless
 
     if not skipped:
         return ""

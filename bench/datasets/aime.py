@@ -22,13 +22,20 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, BaseModel, Field
 
-from agents.answers import last_boxed
-from bench.datasets import Dataset, Item, Request, sample
-from bench.datasets.location import data_root, find_first, not_found
-from bench.datasets.math_questions import MathQuestion
-from bench.datasets.parquet_rows import read_rows
-from bench.errors import DataError, UsageError
-from trainers.data.json_files import Reading, Skipped, Unreadable, fit, read_lines, read_list
+from loopline.agents.answers import last_boxed
+from loopline.bench.datasets import Dataset, Item, Request, sample
+from loopline.bench.datasets.location import data_root, find_first, not_found
+from loopline.bench.datasets.math_questions import MathQuestion
+from loopline.bench.datasets.parquet_rows import read_rows
+from loopline.bench.errors import DataError, UsageError
+from loopline.trainers.data.json_files import (
+    Reading,
+    Skipped,
+    Unreadable,
+    fit,
+    read_lines,
+    read_list,
+)
 
 YEARS = (2024, 2025)
 SOURCES = {

@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bench.datasets.location import data_root, find
-from bench.errors import UsageError
-from trainers.data.json_files import Reading, Unreadable, fit, read_lines
+from loopline.bench.datasets.location import data_root, find
+from loopline.bench.errors import UsageError
+from loopline.trainers.data.json_files import Reading, Unreadable, fit, read_lines
 
 Hub = Literal["huggingface", "tensorflow", "torchhub"]
 HUBS: tuple[Hub, ...] = ("huggingface", "tensorflow", "torchhub")

@@ -20,11 +20,11 @@ from typing import Any
 
 from pydantic import AliasChoices, BaseModel, Field, JsonValue
 
-from agents.environments.code import CallTest, CodeProblem, ProgramTest
-from bench.datasets.code_problems import made
-from bench.datasets.location import data_root, find_first, not_found
-from bench.errors import UsageError
-from trainers.data.json_files import (
+from loopline.agents.environments.code import CallTest, CodeProblem, ProgramTest
+from loopline.bench.datasets.code_problems import made
+from loopline.bench.datasets.location import data_root, find_first, not_found
+from loopline.bench.errors import UsageError
+from loopline.trainers.data.json_files import (
     Limits,
     Reading,
     Skipped,

@@ -19,12 +19,12 @@ from typing import Any
 
 from pydantic import BaseModel, Field, JsonValue
 
-from agents.environments.code import CallTest, CodeProblem, ProgramTest
-from agents.environments.code.parsing import parsed
-from bench.datasets.apps import FOLDERS, PREAMBLE, program_test
-from bench.datasets.code_problems import made
-from bench.datasets.location import data_root, find_first, not_found
-from trainers.data.json_files import Reading, Unreadable, fit, read_lines
+from loopline.agents.environments.code import CallTest, CodeProblem, ProgramTest
+from loopline.agents.environments.code.parsing import parsed
+from loopline.bench.datasets.apps import FOLDERS, PREAMBLE, program_test
+from loopline.bench.datasets.code_problems import made
+from loopline.bench.datasets.location import data_root, find_first, not_found
+from loopline.trainers.data.json_files import Reading, Unreadable, fit, read_lines
 
 SOURCE = "https://github.com/Md-Ashraful-Pramanik/MapCoder (data/APPS/selected150.jsonl)"
 _SELECTED = "selected150.jsonl"

@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from bench.datasets.location import data_root, find
-from bench.errors import UsageError
-from trainers.data.json_files import Reading, Skipped, Unreadable, fit, read_lines
+from loopline.bench.datasets.location import data_root, find
+from loopline.bench.errors import UsageError
+from loopline.trainers.data.json_files import Reading, Skipped, Unreadable, fit, read_lines
 
 Category = Literal[
     "simple_python", "multiple", "parallel", "parallel_multiple", "irrelevance",

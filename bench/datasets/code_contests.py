@@ -20,12 +20,12 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from agents.environments.code import CodeProblem, ProgramTest
-from bench.datasets.code_problems import made
-from bench.datasets.location import data_root, find_first, not_found
-from bench.datasets.parquet_rows import read_shards
-from bench.errors import UsageError
-from trainers.data.json_files import Reading, Unreadable, fit, read_list
+from loopline.agents.environments.code import CodeProblem, ProgramTest
+from loopline.bench.datasets.code_problems import made
+from loopline.bench.datasets.location import data_root, find_first, not_found
+from loopline.bench.datasets.parquet_rows import read_shards
+from loopline.bench.errors import UsageError
+from loopline.trainers.data.json_files import Reading, Unreadable, fit, read_list
 
 SOURCE = "https://huggingface.co/datasets/deepmind/code_contests (folder data)"
 SPLITS = ("train", "valid", "test")

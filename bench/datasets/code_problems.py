@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from agents.environments.code.parsing import parsed
-from agents.environments.code.problem import defined
-from trainers.data.json_files import Unreadable, fit
+from loopline.agents.environments.code.parsing import parsed
+from loopline.agents.environments.code.problem import defined
+from loopline.trainers.data.json_files import Unreadable, fit
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from agents.records import JsonObject
+from loopline.agents.records import JsonObject
 
 
 def best_constant(answers: Sequence[str | None], name: str | None = None) -> JsonObject:

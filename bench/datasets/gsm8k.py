@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agents.records import JsonObject
-from bench.datasets import Dataset, Item, Request, sample
-from bench.datasets.constants import best_constant
-from bench.datasets.parquet_rows import read_rows
-from bench.errors import DataError, UsageError
-from trainers.data.json_files import Limits, read_lines
+from loopline.agents.records import JsonObject
+from loopline.bench.datasets import Dataset, Item, Request, sample
+from loopline.bench.datasets.constants import best_constant
+from loopline.bench.datasets.parquet_rows import read_rows
+from loopline.bench.errors import DataError, UsageError
+from loopline.trainers.data.json_files import Limits, read_lines
 
-VARIABLE = "SWITCHYARD_DATA"
+VARIABLE = "LOOPLINE_DATA"
 SPLITS = ("train", "test")
 _FOLDERS = ("math/gsm8k", "gsm8k", "grade_school_math/data", "")
 _NAMES = (

@@ -12,11 +12,11 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from agents.environments.code import AssertionTest, CodeProblem
-from agents.environments.code.parsing import parsed
-from bench.datasets.code_problems import made
-from bench.datasets.location import data_root, find
-from trainers.data.json_files import Reading, Unreadable, fit, read_lines
+from loopline.agents.environments.code import AssertionTest, CodeProblem
+from loopline.agents.environments.code.parsing import parsed
+from loopline.bench.datasets.code_problems import made
+from loopline.bench.datasets.location import data_root, find
+from loopline.trainers.data.json_files import Reading, Unreadable, fit, read_lines
 
 SOURCE = "https://github.com/openai/human-eval (data/HumanEval.jsonl.gz)"
 _FOLDERS = ("code/humaneval", "humaneval", "data", "")

@@ -17,10 +17,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from agents.environments.code import CallTest, CodeProblem, CodeTest, ProgramTest
-from bench.datasets.code_problems import made
-from bench.datasets.location import data_root, find
-from trainers.data.json_files import Limits, Reading, Unreadable, fit, parse, read_lines
+from loopline.agents.environments.code import CallTest, CodeProblem, CodeTest, ProgramTest
+from loopline.bench.datasets.code_problems import made
+from loopline.bench.datasets.location import data_root, find
+from loopline.trainers.data.json_files import Limits, Reading, Unreadable, fit, parse, read_lines
 
 SOURCE = "https://huggingface.co/datasets/livecodebench/code_generation_lite"
 _FOLDERS = ("code/livecodebench", "livecodebench", "data", "")

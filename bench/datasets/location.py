@@ -1,4 +1,4 @@
-"""Where a published data set lies: what `--data` names, else what SWITCHYARD_DATA names."""
+"""Where a published data set lies: what `--data` names, else what LOOPLINE_DATA names."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.datasets.gsm8k import VARIABLE
-from bench.errors import DataError
-from trainers.data.json_files import SUFFIXES
+from loopline.bench.datasets.gsm8k import VARIABLE
+from loopline.bench.errors import DataError
+from loopline.trainers.data.json_files import SUFFIXES
 
 
 def data_root(name: str, data: Path | None, source: str) -> Path:

@@ -17,11 +17,11 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from agents.environments.code import AssertionTest, CodeProblem
-from bench.datasets.code_problems import imports_for, made, names_under_test
-from bench.datasets.location import data_root, find
-from bench.errors import UsageError
-from trainers.data.json_files import Reading, fit, read_lines, read_list
+from loopline.agents.environments.code import AssertionTest, CodeProblem
+from loopline.bench.datasets.code_problems import imports_for, made, names_under_test
+from loopline.bench.datasets.location import data_root, find
+from loopline.bench.errors import UsageError
+from loopline.trainers.data.json_files import Reading, fit, read_lines, read_list
 
 VERSIONS = {"full": "mbpp.jsonl", "sanitized": "sanitized-mbpp.json"}
 SOURCE = "https://github.com/google-research/google-research (folder mbpp)"

@@ -3,9 +3,9 @@
 Two files of the same fields: `test.jsonl`, as Qwen2.5-Math evaluates on it (675 problems), and
 `OE_TO_maths_en_COMP.parquet`, its authors' release of today (674). Answers are LaTeX: a number, an
 expression, a tuple or an interval, sometimes several; they are compared part by
-part (`workers.judging.expressions`), each right against itself (`tests/bench/test_answer_cases`).
-2349 is published as `$221,$8$`, of which 221 alone would be right:
-it is mended here.
+part (`loopline.workers.judging.expressions`), each right against itself
+(`tests/bench/test_answer_cases`). 2349 is published as `$221,$8$`, of which 221 alone would be
+right: it is mended here.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from bench.datasets.location import data_root, find_first, not_found
-from bench.datasets.math_questions import AnswerKind, MathQuestion
-from bench.datasets.parquet_rows import read_rows
-from trainers.data.json_files import Reading, Unreadable, fit, read_lines
+from loopline.bench.datasets.location import data_root, find_first, not_found
+from loopline.bench.datasets.math_questions import AnswerKind, MathQuestion
+from loopline.bench.datasets.parquet_rows import read_rows
+from loopline.trainers.data.json_files import Reading, Unreadable, fit, read_lines
 
 SOURCE = (
     "https://huggingface.co/datasets/Hothan/OlympiadBench (OE_TO_maths_en_COMP.parquet) or "

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trainers.data.json_files import Reading, Skipped, Unreadable
+from loopline.trainers.data.json_files import Reading, Skipped, Unreadable
 
 T = TypeVar("T")
 

@@ -1,5 +1,5 @@
 """Data sets by name: those of this repository, and those of a user's package that registers under
-the entry point group `switchyard.datasets`."""
+the entry point group `loopline.datasets`."""
 
 from __future__ import annotations
 
@@ -7,45 +7,45 @@ from collections.abc import Callable
 from functools import partial
 from importlib.metadata import entry_points
 
-from bench.datasets import Dataset, Request
-from bench.errors import UsageError
+from loopline.bench.datasets import Dataset, Request
+from loopline.bench.errors import UsageError
 
-GROUP = "switchyard.datasets"
+GROUP = "loopline.datasets"
 Loader = Callable[[Request], Dataset]
 
 
 def load(name: str, request: Request) -> Dataset:
-    """The items of a registered data set. Raises `bench.errors.DataError`."""
+    """The items of a registered data set. Raises `loopline.bench.errors.DataError`."""
     return loader(name)(request)
 
 
 def loader(name: str) -> Loader:
     """The loader of that name: those of this repository, then entry points."""
     if name == "gsm8k":
-        from bench.datasets import gsm8k
+        from loopline.bench.datasets import gsm8k
 
         return gsm8k.load
     if name == "wordproblems":
-        from bench.datasets import wordproblems
+        from loopline.bench.datasets import wordproblems
 
         return wordproblems.load
     if name in ("aime24", "aime25"):
-        from bench.datasets import aime
+        from loopline.bench.datasets import aime
 
         return partial(aime.load, 2000 + int(name[-2:]))
     if name == "puzzles":
-        from bench.puzzles import instances
+        from loopline.bench.puzzles import instances
 
         return instances.load
     if name == "code":
-        from bench.teams import code_problems
+        from loopline.bench.teams import code_problems
 
         return code_problems.load
     if name == "math":
-        from bench.teams import math_problems
+        from loopline.bench.teams import math_problems
 
         return math_problems.load
-    from bench.tools.suites import SUITES
+    from loopline.bench.tools.suites import SUITES
 
     if name in SUITES:
         return SUITES[name].load
@@ -59,7 +59,7 @@ def loader(name: str) -> Loader:
 
 def names() -> list[str]:
     """Every registered data set."""
-    from bench.tools.suites import SUITES
+    from loopline.bench.tools.suites import SUITES
 
     return sorted(
         {"aime24", "aime25", "code", "gsm8k", "math", "puzzles", "wordproblems", *SUITES}

@@ -18,9 +18,9 @@ from typing import Any
 
 from pydantic import BaseModel, Field, JsonValue
 
-from agents.records import JsonObject, ToolSpec
-from bench.datasets.location import data_root, find
-from trainers.data.json_files import Reading, Skipped, Unreadable, document, fit, parse
+from loopline.agents.records import JsonObject, ToolSpec
+from loopline.bench.datasets.location import data_root, find
+from loopline.trainers.data.json_files import Reading, Skipped, Unreadable, document, fit, parse
 
 SOURCE = (
     "https://github.com/tangqiaoyu/ToolAlpaca (data/eval_simulated.json and data/eval_real.json)"

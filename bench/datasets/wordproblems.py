@@ -6,10 +6,10 @@ each item says which it is of; a single split can be asked for by name.
 
 from __future__ import annotations
 
-from agents.environments.word_problems import HELD_OUT, Split, WordProblem, generate
-from bench.datasets import Dataset, Item, Request
-from bench.datasets.constants import best_constant
-from bench.errors import UsageError
+from loopline.agents.environments.word_problems import HELD_OUT, Split, WordProblem, generate
+from loopline.bench.datasets import Dataset, Item, Request
+from loopline.bench.datasets.constants import best_constant
+from loopline.bench.errors import UsageError
 
 MIXED = "held_out"
 DEFAULT_SAMPLES = 60

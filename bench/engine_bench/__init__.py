@@ -48,7 +48,7 @@ def engine(
     static batch, and its continuous batching. All requests begin with one role prompt of about
     300 tokens.
     """
-    from bench.engine_bench.command import Plan, measure
+    from loopline.bench.engine_bench.command import Plan, measure
 
     measure(
         Plan(

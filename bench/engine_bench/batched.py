@@ -8,11 +8,11 @@ import subprocess
 import time
 from pathlib import Path
 
-from agents.records import Message, SamplingParams
-from bench.errors import BenchError
-from workers.engines.factory import build_engine
-from workers.engines.protocol import Completion, GenerateRequest
-from workers.engines.settings import ModelSettings
+from loopline.agents.records import Message, SamplingParams
+from loopline.bench.errors import BenchError
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.protocol import Completion, GenerateRequest
+from loopline.workers.engines.settings import ModelSettings
 
 PLACES = 16
 GENERATED = 64

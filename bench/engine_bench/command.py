@@ -16,9 +16,9 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from bench.alone import alone_in_a_process
-from bench.engine_bench import batched, page, report
-from bench.engine_bench.figures import (
+from loopline.bench.alone import alone_in_a_process
+from loopline.bench.engine_bench import batched, page, report
+from loopline.bench.engine_bench.figures import (
     CONTINUOUS,
     GENERATE,
     OURS_LLAMA,
@@ -27,10 +27,10 @@ from bench.engine_bench.figures import (
     Figures,
     Report,
 )
-from bench.engine_bench.models import Weights, prepare, require
-from bench.engine_bench.workload import Measured, Peer, asks
-from bench.errors import UsageError
-from workers.installation import how_to_install
+from loopline.bench.engine_bench.models import Weights, prepare, require
+from loopline.bench.engine_bench.workload import Measured, Peer, asks
+from loopline.bench.errors import UsageError
+from loopline.workers.installation import how_to_install
 
 
 @dataclass(frozen=True)
@@ -126,18 +126,18 @@ def _run(make: Callable[[], Peer], count: int, repeat: int) -> tuple[str, Measur
 
 def _peers(plan: Plan, weights: Weights, places: int) -> dict[str, Callable[[], Peer]]:
     """What makes each peer, by its name."""
-    from bench.engine_bench.ours import OurEngine
+    from loopline.bench.engine_bench.ours import OurEngine
 
     peers: dict[str, Callable[[], Peer]] = {}
     if weights.gguf is not None:
-        from bench.engine_bench.packaged_server import PackagedServer
+        from loopline.bench.engine_bench.packaged_server import PackagedServer
 
         peers[OURS_LLAMA] = partial(
             OurEngine, "llama_cpp", str(weights.gguf), threads=plan.threads, places=places
         )
         peers[SERVER] = partial(PackagedServer, weights.gguf, context=1024, threads=plan.threads)
     if plan.only != "llama_cpp":
-        from bench.engine_bench.transformers_peers import ContinuousBatch, StaticBatch
+        from loopline.bench.engine_bench.transformers_peers import ContinuousBatch, StaticBatch
 
         peers[OURS_TORCH] = partial(
             OurEngine, "torch", str(weights.folder), threads=plan.threads, places=places

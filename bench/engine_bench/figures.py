@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bench.engine_bench.workload import Measured
-from bench.statistics import quantile
+from loopline.bench.engine_bench.workload import Measured
+from loopline.bench.statistics import quantile
 
 OURS_LLAMA = "ours (llama_cpp)"
 OURS_TORCH = "ours (torch)"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.errors import UsageError
-from trainers.gguf_precision import Precision
+from loopline.bench.errors import UsageError
+from loopline.trainers.gguf_precision import Precision
 
 RANDOM: dict[str, dict[str, Any]] = {
     "random-100m": {
@@ -44,8 +44,8 @@ class Weights:
 
 def require(model: str, precision: str) -> None:
     """Raises `UsageError` for what `prepare` cannot use, before anything heavy is imported."""
-    from workers.engines.local.model_files import local_folder
-    from workers.engines.protocol import EngineError
+    from loopline.workers.engines.local.model_files import local_folder
+    from loopline.workers.engines.protocol import EngineError
 
     if precision not in set(Precision):
         raise UsageError(f"--precision is one of {', '.join(Precision)}; got {precision!r}")
@@ -61,12 +61,12 @@ def require(model: str, precision: str) -> None:
 
 def prepare(model: str, precision: str, scratch: Path, *, with_gguf: bool) -> Weights:
     """Make what is missing in `scratch`."""
-    from workers.engines.local.model_files import local_folder
+    from loopline.workers.engines.local.model_files import local_folder
 
     folder = _random(scratch / model, RANDOM[model]) if model in RANDOM else local_folder(model)
     gguf = scratch / f"{precision}.gguf"
     if with_gguf:
-        from trainers.gguf_export import export_gguf
+        from loopline.trainers.gguf_export import export_gguf
 
         export_gguf(folder, gguf, Precision(precision))
     return Weights(model, folder, gguf if with_gguf else None)
@@ -77,7 +77,7 @@ def _random(folder: Path, shape: dict[str, Any]) -> Path:
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    from workers.engines.local.model_files import local_folder
+    from loopline.workers.engines.local.model_files import local_folder
 
     torch.manual_seed(0)
     config = Qwen2Config(

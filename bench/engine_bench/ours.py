@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from itertools import count
 
-from agents.records import Message, SamplingParams
-from bench.engine_bench.workload import Ask, Measured, Timing, closed_loop
-from workers.engines.factory import build_engine
-from workers.engines.protocol import Completion, Delta, GenerateRequest
-from workers.engines.settings import ModelSettings
+from loopline.agents.records import Message, SamplingParams
+from loopline.bench.engine_bench.workload import Ask, Measured, Timing, closed_loop
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.protocol import Completion, Delta, GenerateRequest
+from loopline.workers.engines.settings import ModelSettings
 
 
 class OurEngine:

@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import openai
 
-from bench.engine_bench.workload import Ask, Measured, Timing, closed_loop
-from bench.errors import BenchError
+from loopline.bench.engine_bench.workload import Ask, Measured, Timing, closed_loop
+from loopline.bench.errors import BenchError
 
 START_SECONDS = 120.0
 

@@ -6,10 +6,10 @@ import json
 from html import escape
 from pathlib import Path
 
-from bench.engine_bench.figures import Report
-from runtime.pages.curves import Curve, Point, curves_plot
-from runtime.pages.page import figure, page
-from workers.whole_files import write_whole
+from loopline.bench.engine_bench.figures import Report
+from loopline.runtime.pages.curves import Curve, Point, curves_plot
+from loopline.runtime.pages.page import figure, page
+from loopline.workers.whole_files import write_whole
 
 
 def write(report: Report, path: Path) -> None:

@@ -6,9 +6,9 @@ import math
 
 from rich.console import Console
 
-from bench.engine_bench.figures import Figures, Report
-from bench.engine_bench.workload import Measured
-from runtime.tables import figures
+from loopline.bench.engine_bench.figures import Figures, Report
+from loopline.bench.engine_bench.workload import Measured
+from loopline.runtime.tables import figures
 
 
 def show(report: Report, console: Console) -> None:

@@ -12,7 +12,7 @@ import torch
 import transformers
 from transformers import ContinuousBatchingConfig, GenerationConfig, PreTrainedTokenizerFast
 
-from bench.engine_bench.workload import Ask, Measured, Timing
+from loopline.bench.engine_bench.workload import Ask, Measured, Timing
 
 LONGEST_WAIT = 600.0
 

@@ -56,7 +56,7 @@ def faults(
     left over. Exit code 1, and the history around it, for any violation. What can't be done on this
     machine is named, with the reason.
     """
-    from bench.faults.command import Asked, attack
+    from loopline.bench.faults.command import Asked, attack
 
     asked = Asked(
         runs=runs,

@@ -8,11 +8,11 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 
-from agents.arithmetic import evaluate, show
-from bench.faults.followers import Followers
-from bench.faults.lookout import LOOK_SECONDS
-from bus import OUTAGE, Bus, BusUnavailable, Overloaded
-from runtime.client import Client
+from loopline.agents.arithmetic import evaluate, show
+from loopline.bench.faults.followers import Followers
+from loopline.bench.faults.lookout import LOOK_SECONDS
+from loopline.bus import OUTAGE, Bus, BusUnavailable, Overloaded
+from loopline.runtime.client import Client
 
 IN_FLIGHT = 128
 FOLLOWED = 0.2

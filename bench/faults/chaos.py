@@ -8,8 +8,8 @@ import random
 from collections import Counter
 from collections.abc import Mapping
 
-from bench.faults.attacks import ATTACKS, Scene
-from bench.faults.attacks.base import timeout_of
+from loopline.bench.faults.attacks import ATTACKS, Scene
+from loopline.bench.faults.attacks.base import timeout_of
 
 BLOWS = {"kill": 50, "stop": 35, "redis": 15}
 """What needs nothing but workers and Redis."""

@@ -10,12 +10,12 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
-from agents.records import Call, Outcome, Run, Step, Trajectory, UsageEntry
-from agents.replay import replay
-from agents.workflows import rewarded
-from bench.faults import outside
-from bench.faults.evidence import Event, Evidence, RunRecord, fate
-from bench.faults.violation import Violation
+from loopline.agents.records import Call, Outcome, Run, Step, Trajectory, UsageEntry
+from loopline.agents.replay import replay
+from loopline.agents.workflows import rewarded
+from loopline.bench.faults import outside
+from loopline.bench.faults.evidence import Event, Evidence, RunRecord, fate
+from loopline.bench.faults.violation import Violation
 
 _OWN_ENDS = (Outcome.ANSWERED, Outcome.SOLVED, Outcome.FAILED)
 AROUND = 40

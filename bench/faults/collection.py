@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from bench.faults.evidence import Event, Evidence, Letter, RunRecord, Stored, StreamState
-from bus import Bus, Shard, dead_letters
-from workers.messages import TOOL_STREAM, inference_stream, role_stream
+from loopline.bench.faults.evidence import Event, Evidence, Letter, RunRecord, Stored, StreamState
+from loopline.bus import Bus, Shard, dead_letters
+from loopline.workers.messages import TOOL_STREAM, inference_stream, role_stream
 
 WORK_STREAMS = (
     *(role_stream(role) for role in ("planner", "slm", "expert")),

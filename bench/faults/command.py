@@ -18,14 +18,14 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from bench.errors import EXIT_FAILED, UsageError
-from bench.faults import supervised
-from bench.faults.attacks import ATTACKS, WEIGHTS
-from bench.faults.checker import around, check
-from bench.faults.driver import Attack, Driver, Plan, require_persistence
-from bench.faults.settings import DEFAULT, FAST, times_of
-from bench.faults.violation import Violation
-from bench.output import new_folder
+from loopline.bench.errors import EXIT_FAILED, UsageError
+from loopline.bench.faults import supervised
+from loopline.bench.faults.attacks import ATTACKS, WEIGHTS
+from loopline.bench.faults.checker import around, check
+from loopline.bench.faults.driver import Attack, Driver, Plan, require_persistence
+from loopline.bench.faults.settings import DEFAULT, FAST, times_of
+from loopline.bench.faults.violation import Violation
+from loopline.bench.output import new_folder
 
 SHOWN = 10
 """Violations printed with their history."""

@@ -11,23 +11,23 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.bus_bench.redis_process import Persistence, RedisProcess
-from bench.errors import UsageError
-from bench.faults.asking import Asking
-from bench.faults.attacks import WEIGHTS, Scene
-from bench.faults.chaos import Chaos
-from bench.faults.collection import WORK_STREAMS, gather
-from bench.faults.evidence import Evidence
-from bench.faults.fleet import STORE, Slot, delegates, endpoint_options, models_of
-from bench.faults.followers import Followers
-from bench.faults.ground import Clocks, FarMachine, far_machine, small_disk
-from bench.faults.lookout import Lookout
-from bench.faults.proxy import Proxy
-from bench.faults.settings import FAST, Times
-from bus import Bus
-from runtime.client import Client
-from workers.own_python import OWN_PYTHON
-from workers.scripted_api import ScriptedServer
+from loopline.bench.bus_bench.redis_process import Persistence, RedisProcess
+from loopline.bench.errors import UsageError
+from loopline.bench.faults.asking import Asking
+from loopline.bench.faults.attacks import WEIGHTS, Scene
+from loopline.bench.faults.chaos import Chaos
+from loopline.bench.faults.collection import WORK_STREAMS, gather
+from loopline.bench.faults.evidence import Evidence
+from loopline.bench.faults.fleet import STORE, Slot, delegates, endpoint_options, models_of
+from loopline.bench.faults.followers import Followers
+from loopline.bench.faults.ground import Clocks, FarMachine, far_machine, small_disk
+from loopline.bench.faults.lookout import Lookout
+from loopline.bench.faults.proxy import Proxy
+from loopline.bench.faults.settings import FAST, Times
+from loopline.bus import Bus
+from loopline.runtime.client import Client
+from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.scripted_api import ScriptedServer
 
 COMMITS = (0.0, 60.0)
 """Between two attacks, at least: some 200 attacks come on 2,000 runs, also where each takes a slow
@@ -147,7 +147,7 @@ class Driver:
             def launch(slot: Slot) -> tuple[str, ...]:
                 there = far.prefix if far and _is_far(slot) else ()
                 clock = str(clocks.paths[slot.index])
-                return (*there, *OWN_PYTHON, "-m", "bench.faults.worker", clock)
+                return (*there, *OWN_PYTHON, "-m", "loopline.bench.faults.worker", clock)
 
             fleet = delegates(
                 plan.workers,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from agents.records import UsageEntry
+from loopline.agents.records import UsageEntry
 
 
 class _Data(BaseModel):

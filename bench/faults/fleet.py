@@ -11,15 +11,15 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.bus_bench.redis_process import RedisProcess
-from bench.errors import BenchError
-from bus import BusSettings
-from workers.child_death import dies_with_parent
-from workers.engines.faults import FaultPlan
-from workers.engines.settings import ModelSettings
-from workers.own_python import OWN_PYTHON
-from workers.scripted_api import ServerOptions
-from workers.settings import (
+from loopline.bench.bus_bench.redis_process import RedisProcess
+from loopline.bench.errors import BenchError
+from loopline.bus import BusSettings
+from loopline.workers.child_death import dies_with_parent
+from loopline.workers.engines.faults import FaultPlan
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.own_python import OWN_PYTHON
+from loopline.workers.scripted_api import ServerOptions
+from loopline.workers.settings import (
     GpuWorkerSettings,
     RecorderSettings,
     RoleWorkerSettings,
@@ -56,7 +56,7 @@ class Slot:
 
 def plainly(_: Slot) -> Sequence[str]:
     """How a worker is started where nothing is to go wrong with it."""
-    return (*OWN_PYTHON, "-m", "workers")
+    return (*OWN_PYTHON, "-m", "loopline.workers")
 
 
 class Fleet:

@@ -7,8 +7,8 @@ import random
 from collections import defaultdict
 from contextlib import aclosing
 
-from bench.faults.evidence import Followed
-from bus import Bus, tasks
+from loopline.bench.faults.evidence import Followed
+from loopline.bus import Bus, tasks
 
 CUT_AFTER = (1, 30)
 """Entries that a follower reads before it is gone and comes back with the last id it saw."""

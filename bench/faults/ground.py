@@ -62,7 +62,8 @@ def small_disk(folder: Path) -> Generator[SmallDisk | str]:
 
 
 class Clocks:
-    """A clock's error for each slot of a fleet, read by `bench.faults.worker` at every look."""
+    """A clock's error for each slot of a fleet, read by `loopline.bench.faults.worker` at every
+    look."""
 
     def __init__(self, folder: Path, slots: int) -> None:
         self._files: list[mmap.mmap] = []

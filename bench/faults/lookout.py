@@ -6,9 +6,9 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from bench.faults.collection import endless_keys, log_keys, stream_states, work_keys
-from bench.faults.fleet import Fleet
-from bus import OUTAGE, Bus, present
+from loopline.bench.faults.collection import endless_keys, log_keys, stream_states, work_keys
+from loopline.bench.faults.fleet import Fleet
+from loopline.bus import OUTAGE, Bus, present
 
 LOOK_SECONDS = 0.25
 REST_SECONDS = 120.0

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from agents.records import Outcome, Step, UsageEntry
-from agents.usage import calls_once
-from bench.faults.evidence import Evidence
-from bench.faults.violation import Violation
+from loopline.agents.records import Outcome, Step, UsageEntry
+from loopline.agents.usage import calls_once
+from loopline.bench.faults.evidence import Evidence
+from loopline.bench.faults.violation import Violation
 
 
 def nobody_died(evidence: Evidence) -> Iterator[Violation]:

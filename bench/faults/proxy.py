@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 
 from redis.asyncio.connection import SSLConnection, parse_url
 
-from bus import tasks
+from loopline.bus import tasks
 
 _CHUNK = 65_536
 _RESET = struct.pack("ii", 1, 0)

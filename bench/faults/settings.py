@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bench.errors import UsageError
-from bus import BusSettings
+from loopline.bench.errors import UsageError
+from loopline.bus import BusSettings
 
 Name = Literal["fast", "default"]
 LEASE_SECONDS = 2.0

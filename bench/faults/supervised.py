@@ -14,20 +14,26 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.bus_bench.redis_process import RedisProcess
-from bench.errors import BenchError
-from bench.faults.asking import Asking
-from bench.faults.attacks.base import timeout_of
-from bench.faults.collection import WORK_STREAMS, gather, log_keys, stream_states, work_keys
-from bench.faults.driver import FOLLOW_SECONDS, Attack
-from bench.faults.followers import Followers
-from bus import OUTAGE, Bus, BusSettings, present
-from bus.connection import outlast
-from runtime.client import Client
-from runtime.config import resolved_file
-from runtime.state import StateDirectory
-from workers.child_death import dies_with_parent
-from workers.own_python import OWN_PYTHON
+from loopline.bench.bus_bench.redis_process import RedisProcess
+from loopline.bench.errors import BenchError
+from loopline.bench.faults.asking import Asking
+from loopline.bench.faults.attacks.base import timeout_of
+from loopline.bench.faults.collection import (
+    WORK_STREAMS,
+    gather,
+    log_keys,
+    stream_states,
+    work_keys,
+)
+from loopline.bench.faults.driver import FOLLOW_SECONDS, Attack
+from loopline.bench.faults.followers import Followers
+from loopline.bus import OUTAGE, Bus, BusSettings, present
+from loopline.bus.connection import outlast
+from loopline.runtime.client import Client
+from loopline.runtime.config import resolved_file
+from loopline.runtime.state import StateDirectory
+from loopline.workers.child_death import dies_with_parent
+from loopline.workers.own_python import OWN_PYTHON
 
 NAME = "supervisor"
 ABOUT = "SIGKILL of the supervisor of `runtime up`; another one starts"
@@ -85,8 +91,8 @@ class Deployment:
     def _spawn(self) -> subprocess.Popen[bytes]:
         with self._log.open("ab") as log:
             return subprocess.Popen(
-                [*OWN_PYTHON, "-m", "runtime", "up", "--profile", str(self._profile)],
-                env={**os.environ, "SWITCHYARD_STATE": str(self.state.path)},
+                [*OWN_PYTHON, "-m", "loopline.runtime", "up", "--profile", str(self._profile)],
+                env={**os.environ, "LOOPLINE_STATE": str(self.state.path)},
                 stdout=log,
                 stderr=log,
                 preexec_fn=dies_with_parent(signal.SIGKILL),

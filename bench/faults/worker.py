@@ -1,4 +1,4 @@
-"""`python -m bench.faults.worker CLOCK SETTINGS.json`: a real worker whose clock can be wrong.
+"""`python -m loopline.bench.faults.worker CLOCK SETTINGS.json`: a real worker with a clock of its own.
 
 CLOCK holds a double, by which the clock is ahead. It is read at every look at the time, so that a
 clock can jump under a worker that runs. What is measured by `time.monotonic` goes on as it is.
@@ -24,6 +24,6 @@ def set_wrong(clock: Path) -> None:
 
 if __name__ == "__main__":
     set_wrong(Path(sys.argv.pop(1)))
-    from workers.__main__ import main
+    from loopline.workers.__main__ import main
 
     sys.exit(main())

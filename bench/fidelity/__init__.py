@@ -37,6 +37,6 @@ def fidelity(
     q8_0 and q4_k_m: how often its likeliest token is the same, and how far log-probabilities lie
     apart. In float32 every sum rounds, in both alike; float64 shows what is left without that.
     """
-    from bench.fidelity.command import Plan, measure
+    from loopline.bench.fidelity.command import Plan, measure
 
     measure(Plan(model, prompts, seed, together, only, threads, dtype), as_json=as_json)

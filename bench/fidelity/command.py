@@ -16,16 +16,16 @@ import torch
 import typer
 from rich.console import Console
 
-from bench.errors import UsageError
-from bench.fidelity import torch_side
-from bench.fidelity.reference import Reference, random_adapter
-from runtime.tables import figures
-from workers.engines.local.model_files import local_folder
-from workers.engines.protocol import EngineError
-from workers.installation import how_to_install
+from loopline.bench.errors import UsageError
+from loopline.bench.fidelity import torch_side
+from loopline.bench.fidelity.reference import Reference, random_adapter
+from loopline.runtime.tables import figures
+from loopline.workers.engines.local.model_files import local_folder
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.installation import how_to_install
 
 if TYPE_CHECKING:
-    from bench.fidelity.llama_side import Agreement
+    from loopline.bench.fidelity.llama_side import Agreement
 
 SHARES = (0.5, 0.9, 0.99, 1.0)
 """Quantiles of the differences that are shown; the last one is the greatest difference."""
@@ -136,8 +136,8 @@ async def _compare(plan: Plan, folder: Path, scratch: Path) -> Found:
         found.torch["alone, to float64"] = engine
         found.torch["the plain pass itself, to float64"] = plain
     if plan.only != "torch":
-        from bench.fidelity import llama_side
-        from trainers.gguf_precision import Precision
+        from loopline.bench.fidelity import llama_side
+        from loopline.trainers.gguf_precision import Precision
 
         sequences = [[*each.prompt_ids, *each.output_ids] for each in alone]
         for precision in (Precision.F32, Precision.Q8_0, Precision.Q4_K_M):

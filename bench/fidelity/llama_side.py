@@ -8,15 +8,15 @@ from pathlib import Path
 
 import torch
 
-from bench.fidelity.reference import Reference
-from bench.fidelity.workload import answers, requests
-from trainers.gguf_export import export_gguf
-from trainers.gguf_precision import Precision
-from workers.engines.factory import build_engine
-from workers.engines.llama_cpp.context import Feed, LlamaContext
-from workers.engines.llama_cpp.loading import load_gguf
-from workers.engines.protocol import Completion
-from workers.engines.settings import ModelSettings
+from loopline.bench.fidelity.reference import Reference
+from loopline.bench.fidelity.workload import answers, requests
+from loopline.trainers.gguf_export import export_gguf
+from loopline.trainers.gguf_precision import Precision
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.llama_cpp.context import Feed, LlamaContext
+from loopline.workers.engines.llama_cpp.loading import load_gguf
+from loopline.workers.engines.protocol import Completion
+from loopline.workers.engines.settings import ModelSettings
 
 READ = 256
 """Tokens per call."""

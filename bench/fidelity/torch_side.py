@@ -9,11 +9,11 @@ from typing import Literal
 
 import torch
 
-from bench.fidelity.reference import Reference
-from bench.fidelity.workload import answers, requests
-from workers.engines.factory import build_engine
-from workers.engines.protocol import Completion
-from workers.engines.settings import ModelSettings
+from loopline.bench.fidelity.reference import Reference
+from loopline.bench.fidelity.workload import answers, requests
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.protocol import Completion
+from loopline.workers.engines.settings import ModelSettings
 
 Dtype = Literal["float32", "float64"]
 

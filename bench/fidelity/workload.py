@@ -6,8 +6,8 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from agents.records import Message, SamplingParams
-from workers.engines.protocol import Completion, Engine, GenerateRequest
+from loopline.agents.records import Message, SamplingParams
+from loopline.workers.engines.protocol import Completion, Engine, GenerateRequest
 
 ROLES = 4
 """Texts that half of the prompts begin with."""

@@ -8,11 +8,11 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from trainers.glpft.facts import FACTS, read_facts
-from trainers.glpft.pipeline import CHECKPOINTS, INITIAL
-from trainers.glpft.settings import GlpftSettings
-from trainers.glpft.stages import COPYING
-from workers.whole_files import whole_folder
+from loopline.trainers.glpft.facts import FACTS, read_facts
+from loopline.trainers.glpft.pipeline import CHECKPOINTS, INITIAL
+from loopline.trainers.glpft.settings import GlpftSettings
+from loopline.trainers.glpft.stages import COPYING
+from loopline.workers.whole_files import whole_folder
 
 
 def take_beginning(settings: GlpftSettings, training: Path, others: Iterable[Path]) -> None:

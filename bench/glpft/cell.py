@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from bench.datasets import Item
-from bench.glpft.beginning import take_beginning
-from bench.glpft.evaluation import engines, evaluate
-from bench.glpft.plan import Cell, training_folder
-from trainers.data.datasets import DataSet
-from trainers.glpft.pipeline import Watch, claim, train
-from trainers.glpft.settings import BATCH_MICRO, GlpftSettings
-from trainers.glpft.stage_training import StageProgress
-from trainers.glpft.stages import EVEN_SHARES, stages_of
+from loopline.bench.datasets import Item
+from loopline.bench.glpft.beginning import take_beginning
+from loopline.bench.glpft.evaluation import engines, evaluate
+from loopline.bench.glpft.plan import Cell, training_folder
+from loopline.trainers.data.datasets import DataSet
+from loopline.trainers.glpft.pipeline import Watch, claim, train
+from loopline.trainers.glpft.settings import BATCH_MICRO, GlpftSettings
+from loopline.trainers.glpft.stage_training import StageProgress
+from loopline.trainers.glpft.stages import EVEN_SHARES, stages_of
 
 CHECKPOINT_EVERY = 200
 """Steps."""

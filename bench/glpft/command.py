@@ -9,18 +9,18 @@ import sys
 import typer
 from rich.console import Console
 
-from agents.roles.umi.settings import UmiOptions
-from bench.errors import EXIT_INTERRUPTED, BenchError
-from bench.glpft.plan import OPTIONS, Plan, data_folder, finished
-from trainers.data.datasets import build
-from trainers.data.datasets import write as write_data
-from trainers.data.sources import from_worlds
-from trainers.errors import TrainingError
-from trainers.job_processes import do_jobs
-from trainers.job_progress import JobProgress
-from trainers.output_lock import locked
+from loopline.agents.roles.umi.settings import UmiOptions
+from loopline.bench.errors import EXIT_INTERRUPTED, BenchError
+from loopline.bench.glpft.plan import OPTIONS, Plan, data_folder, finished
+from loopline.trainers.data.datasets import build
+from loopline.trainers.data.datasets import write as write_data
+from loopline.trainers.data.sources import from_worlds
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.job_processes import do_jobs
+from loopline.trainers.job_progress import JobProgress
+from loopline.trainers.output_lock import locked
 
-WORKER = "bench.glpft.worker"
+WORKER = "loopline.bench.glpft.worker"
 
 
 def measure(plan: Plan, *, as_json: bool) -> None:
@@ -37,8 +37,8 @@ def measure(plan: Plan, *, as_json: bool) -> None:
         print("stopped; go on with the same command", file=sys.stderr)
         raise SystemExit(EXIT_INTERRUPTED)
     # These know the trainers' reports, and so import torch.
-    from bench.glpft.figures import figures_of
-    from bench.glpft.report import show, write
+    from loopline.bench.glpft.figures import figures_of
+    from loopline.bench.glpft.report import show, write
 
     sizes = figures_of(plan)
     found = write(plan, sizes)

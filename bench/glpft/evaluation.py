@@ -7,21 +7,21 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequenc
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
-from agents.records import Outcome, Run, Task, Trajectory
-from agents.workflows import policies_for, prompt_hashes, workflows
-from bench.append_log import AppendLog
-from bench.datasets import Item
-from bench.errors import BenchError
-from bench.glpft.plan import OPTIONS, read_results, results_path
-from bench.output import ManifestItem
-from bench.results import Result, result_of
-from bench.tools.worlds import WorldsJudge
-from runtime.run_ids import new_run_id
-from trainers.glpft.stages import ROLES, Method
-from workers.completions import usage_entry
-from workers.engines.factory import build_engine
-from workers.engines.settings import ModelSettings
-from workers.in_process import EnginePool, InProcess
+from loopline.agents.records import Outcome, Run, Task, Trajectory
+from loopline.agents.workflows import policies_for, prompt_hashes, workflows
+from loopline.bench.append_log import AppendLog
+from loopline.bench.datasets import Item
+from loopline.bench.errors import BenchError
+from loopline.bench.glpft.plan import OPTIONS, read_results, results_path
+from loopline.bench.output import ManifestItem
+from loopline.bench.results import Result, result_of
+from loopline.bench.tools.worlds import WorldsJudge
+from loopline.runtime.run_ids import new_run_id
+from loopline.trainers.glpft.stages import ROLES, Method
+from loopline.workers.completions import usage_entry
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.in_process import EnginePool, InProcess
 
 TOGETHER = 64
 """Runs in work at once."""

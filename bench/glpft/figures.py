@@ -18,16 +18,24 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bench.errors import OutputError
-from bench.glpft.evaluation import served_by
-from bench.glpft.plan import APART, HELD_OUT, Cell, Plan, read_results, split_of, training_folder
-from bench.results import Result
-from bench.statistics import Interval, bootstrap_difference, mean_share
-from bench.tools.baselines import best_of, name_of, solved_by_players
-from bench.tools.classes import class_of
-from bench.tools.worlds import instance_of
-from trainers.glpft.facts import StageFacts
-from trainers.glpft.report import REPORT, Report
+from loopline.bench.errors import OutputError
+from loopline.bench.glpft.evaluation import served_by
+from loopline.bench.glpft.plan import (
+    APART,
+    HELD_OUT,
+    Cell,
+    Plan,
+    read_results,
+    split_of,
+    training_folder,
+)
+from loopline.bench.results import Result
+from loopline.bench.statistics import Interval, bootstrap_difference, mean_share
+from loopline.bench.tools.baselines import best_of, name_of, solved_by_players
+from loopline.bench.tools.classes import class_of
+from loopline.bench.tools.worlds import instance_of
+from loopline.trainers.glpft.facts import StageFacts
+from loopline.trainers.glpft.report import REPORT, Report
 
 ALL = "held_out"
 """The three held-out splits together."""

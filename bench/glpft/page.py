@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from bench.glpft.figures import SizeFigures
-from bench.glpft.plan import Plan
-from bench.glpft.plots import differences_plot, solved_plot
-from bench.glpft.tables import PUBLISHED, TITLE, about, heading, tables
-from runtime.pages.page import figure, page, table
+from loopline.bench.glpft.figures import SizeFigures
+from loopline.bench.glpft.plan import Plan
+from loopline.bench.glpft.plots import differences_plot, solved_plot
+from loopline.bench.glpft.tables import PUBLISHED, TITLE, about, heading, tables
+from loopline.runtime.pages.page import figure, page, table
 
 
 def render(plan: Plan, sizes: Sequence[SizeFigures]) -> str:

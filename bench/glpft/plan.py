@@ -22,17 +22,17 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field, ValidationError
 
-from agents.environments.api_worlds import Split
-from agents.records import JsonObject, Record
-from bench.append_log import corrupt, read_log
-from bench.datasets import Item
-from bench.errors import OutputError, UsageError
-from bench.results import Result
-from bench.tools import worlds
-from trainers.checkpoints import changed_settings
-from trainers.glpft.settings import MICRO, SIZES, Size
-from trainers.glpft.stages import METHODS, Method
-from trainers.kept_records import write_record
+from loopline.agents.environments.api_worlds import Split
+from loopline.agents.records import JsonObject, Record
+from loopline.bench.append_log import corrupt, read_log
+from loopline.bench.datasets import Item
+from loopline.bench.errors import OutputError, UsageError
+from loopline.bench.results import Result
+from loopline.bench.tools import worlds
+from loopline.trainers.checkpoints import changed_settings
+from loopline.trainers.glpft.settings import MICRO, SIZES, Size
+from loopline.trainers.glpft.stages import METHODS, Method
+from loopline.trainers.kept_records import write_record
 
 SETTINGS = "settings.json"
 HELD_OUT = (Split.UNSEEN_WORLDS, Split.UNSEEN_WORDINGS, Split.UNSEEN_COMBINATIONS)

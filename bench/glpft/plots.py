@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bench.glpft.figures import ALL, SizeFigures
-from bench.report import intervals
-from bench.report.figures import points, share, span
+from loopline.bench.glpft.figures import ALL, SizeFigures
+from loopline.bench.report import intervals
+from loopline.bench.report.figures import points, share, span
 
 
 def solved_plot(size: SizeFigures) -> str:

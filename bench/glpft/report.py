@@ -6,12 +6,12 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bench.glpft import page
-from bench.glpft.figures import SizeFigures
-from bench.glpft.plan import Plan
-from bench.glpft.tables import PUBLISHED, TITLE, about, heading, tables
-from bench.report.markdown import table
-from workers.whole_files import write_whole
+from loopline.bench.glpft import page
+from loopline.bench.glpft.figures import SizeFigures
+from loopline.bench.glpft.plan import Plan
+from loopline.bench.glpft.tables import PUBLISHED, TITLE, about, heading, tables
+from loopline.bench.report.markdown import table
+from loopline.workers.whole_files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +39,7 @@ def as_json(plan: Plan, sizes: Sequence[SizeFigures]) -> dict[str, Any]:
 
 def show(plan: Plan, sizes: Sequence[SizeFigures], console: Console) -> None:
     """On a terminal."""
-    from runtime.tables import figures
+    from loopline.runtime.tables import figures
 
     for each in sizes:
         _say(console, heading(each))

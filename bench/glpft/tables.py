@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bench.glpft.figures import ALL, MethodFigures, SizeFigures
-from bench.glpft.plan import APART, HELD_OUT, Plan
-from bench.report import figures as say
-from bench.statistics import Interval
+from loopline.bench.glpft.figures import ALL, MethodFigures, SizeFigures
+from loopline.bench.glpft.plan import APART, HELD_OUT, Plan
+from loopline.bench.report import figures as say
+from loopline.bench.statistics import Interval
 
 TITLE = "GLPFT against its baselines"
 SHORT = {

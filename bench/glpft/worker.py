@@ -1,22 +1,24 @@
-"""`python -m bench.glpft.worker OUTPUT`: a process that does one cell, on one core. See
-`trainers.job_processes`."""
+"""`python -m loopline.bench.glpft.worker OUTPUT`: a process that does one cell, on one core.
+
+See `loopline.trainers.job_processes`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.errors import BenchError
-from bench.glpft.plan import SETTINGS, Cell, Common, data_folder, items_of
-from trainers.job_processes import Told, serve_jobs
+from loopline.bench.errors import BenchError
+from loopline.bench.glpft.plan import SETTINGS, Cell, Common, data_folder, items_of
+from loopline.trainers.job_processes import Told, serve_jobs
 
 
 def _work(output: Path, job: str, tell: Callable[[Told], None]) -> None:
-    from agents.errors import AgentError
-    from bench.glpft.cell import Done, work
-    from trainers.data.datasets import read
-    from trainers.errors import TrainingError
-    from workers.engines.protocol import EngineError
+    from loopline.agents.errors import AgentError
+    from loopline.bench.glpft.cell import Done, work
+    from loopline.trainers.data.datasets import read
+    from loopline.trainers.errors import TrainingError
+    from loopline.workers.engines.protocol import EngineError
 
     def at(done: Done) -> None:
         tell(Told(event=done.phase, done=done.done, total=done.total, said=done.said))

@@ -40,7 +40,7 @@ def gpu(
     engine's log-probabilities are transformers' own, the trainer's are the engine's, each role is
     answered by its new adapter, and requests in flight end with the one that they began with.
     """
-    from bench.gpu.command import Plan, measure
+    from loopline.bench.gpu.command import Plan, measure
 
     measure(
         Plan(

@@ -19,19 +19,29 @@ import torch
 import typer
 from rich.console import Console
 
-from bench.alone import alone_in_a_process
-from bench.errors import BenchError, UsageError
-from bench.fidelity.command import quantiles
-from bench.gpu.model import Written, write_model
-from bench.gpu.parity import Parity, compare
-from bench.gpu.serving import LAST, ROLES, Answers, Swapped, Workload, ask, groups_of, swap, warm
-from bench.gpu.training import Trained, Training, train
-from runtime.tables import figures
-from trainers.errors import TrainingError
-from trainers.memory import peak_memory_mb
-from workers.engines.factory import build_engine
-from workers.engines.protocol import Completion, EngineError
-from workers.installation import how_to_install
+from loopline.bench.alone import alone_in_a_process
+from loopline.bench.errors import BenchError, UsageError
+from loopline.bench.fidelity.command import quantiles
+from loopline.bench.gpu.model import Written, write_model
+from loopline.bench.gpu.parity import Parity, compare
+from loopline.bench.gpu.serving import (
+    LAST,
+    ROLES,
+    Answers,
+    Swapped,
+    Workload,
+    ask,
+    groups_of,
+    swap,
+    warm,
+)
+from loopline.bench.gpu.training import Trained, Training, train
+from loopline.runtime.tables import figures
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.memory import peak_memory_mb
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.protocol import Completion, EngineError
+from loopline.workers.installation import how_to_install
 
 ON_A_CPU = 4
 """Layers that a CPU goes through in minutes."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workers.engines.text.template_options import TemplateValue
+from loopline.workers.engines.text.template_options import TemplateValue
 
 PUBLISHED: dict[str, Any] = {
     "architectures": ["Qwen3ForCausalLM"],
@@ -62,8 +62,8 @@ def write_model(folder: Path, layers: int, vocabulary: int, seed: int) -> Writte
     from transformers import AutoModelForCausalLM, Qwen3Config
     from transformers.utils import logging
 
-    from trainers.tokenizer import load_tokenizer, save_tokenizer
-    from workers.engines.local.model_files import local_folder
+    from loopline.trainers.tokenizer import load_tokenizer, save_tokenizer
+    from loopline.workers.engines.local.model_files import local_folder
 
     logging.disable_progress_bar()
     changed = {

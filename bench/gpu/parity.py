@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workers.engines.protocol import Completion
+from loopline.workers.engines.protocol import Completion
 
 
 @dataclass
@@ -35,7 +35,7 @@ def compare(
     """Answers of the base, and of adapters by the name that they are served by."""
     import torch
 
-    from bench.fidelity.reference import Reference
+    from loopline.bench.fidelity.reference import Reference
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     # What was trained here before is in a cycle of references with its adapters.

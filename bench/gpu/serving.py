@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.records import Message, PolicyRef, SamplingParams
-from bench.fidelity.workload import WORDS, answers
-from bench.gpu.model import TEMPLATE_OPTIONS
-from trainers.grpo.groups import Group, GroupKey, Member
-from trainers.grpo.in_process import sequence_of
-from trainers.grpo.sampling import Completion as Sampled
-from workers.engines.protocol import Completion, Engine, GenerateRequest
-from workers.engines.settings import ModelSettings
+from loopline.agents.records import Message, PolicyRef, SamplingParams
+from loopline.bench.fidelity.workload import WORDS, answers
+from loopline.bench.gpu.model import TEMPLATE_OPTIONS
+from loopline.trainers.grpo.groups import Group, GroupKey, Member
+from loopline.trainers.grpo.in_process import sequence_of
+from loopline.trainers.grpo.sampling import Completion as Sampled
+from loopline.workers.engines.protocol import Completion, Engine, GenerateRequest
+from loopline.workers.engines.settings import ModelSettings
 
 ROLES = ("tool_agent", "plan_agent")
 FIRST, LAST = 1, 2

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bench.errors import BenchError
-from bench.gpu.model import TEMPLATE_OPTIONS
-from bench.gpu.serving import ROLES
-from trainers.grpo.groups import Group
-from trainers.grpo.report import PolicyStep
+from loopline.bench.errors import BenchError
+from loopline.bench.gpu.model import TEMPLATE_OPTIONS
+from loopline.bench.gpu.serving import ROLES
+from loopline.trainers.grpo.groups import Group
+from loopline.trainers.grpo.report import PolicyStep
 
 LEARNING_RATE = 3e-3
 """By which one step can be told from none in bfloat16; nothing is to be learned here."""
@@ -62,16 +62,16 @@ def train(work: Training) -> Trained:
     """Take the steps and write the policies. Raises `BenchError` where memory runs out."""
     import torch
 
-    from trainers.grpo.facts import PolicyFacts
-    from trainers.grpo.learner import Learner
-    from trainers.grpo.pipeline import begun
-    from trainers.grpo.report import StepFacts
-    from trainers.grpo.settings import GrpoSettings
-    from trainers.grpo.storing import write_policies
-    from trainers.grpo.stream import StepBatch
-    from trainers.memory import keep_freed_memory, peak_memory_mb
-    from trainers.network import load_base
-    from workers.engines.local.adapter_base import weights_sha256
+    from loopline.trainers.grpo.facts import PolicyFacts
+    from loopline.trainers.grpo.learner import Learner
+    from loopline.trainers.grpo.pipeline import begun
+    from loopline.trainers.grpo.report import StepFacts
+    from loopline.trainers.grpo.settings import GrpoSettings
+    from loopline.trainers.grpo.storing import write_policies
+    from loopline.trainers.grpo.stream import StepBatch
+    from loopline.trainers.memory import keep_freed_memory, peak_memory_mb
+    from loopline.trainers.network import load_base
+    from loopline.workers.engines.local.adapter_base import weights_sha256
 
     keep_freed_memory()
     torch.set_num_threads(work.threads)

@@ -10,21 +10,21 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from agents.environments.puzzle_splits import Split
-from agents.records import Record
-from bench.errors import EXIT_INTERRUPTED, BenchError
-from bench.grpo.figures import GrpoReport, report_of
-from bench.grpo.plan import Plan, with_needed
-from bench.grpo.published import said
-from bench.grpo.report import last_line, show, write
-from bench.grpo.trials import Trial, chosen_of, lower, trial_of
-from trainers.errors import TrainingError
-from trainers.grpo.arms.folder import Watcher, claim, do_arms, results_of, timed
-from trainers.grpo.arms.results import Arm
-from trainers.grpo.arms.settings import ArmSettings
-from trainers.job_progress import JobProgress
-from trainers.kept_records import find_record, write_record
-from trainers.output_lock import locked
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.records import Record
+from loopline.bench.errors import EXIT_INTERRUPTED, BenchError
+from loopline.bench.grpo.figures import GrpoReport, report_of
+from loopline.bench.grpo.plan import Plan, with_needed
+from loopline.bench.grpo.published import said
+from loopline.bench.grpo.report import last_line, show, write
+from loopline.bench.grpo.trials import Trial, chosen_of, lower, trial_of
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.arms.folder import Watcher, claim, do_arms, results_of, timed
+from loopline.trainers.grpo.arms.results import Arm
+from loopline.trainers.grpo.arms.settings import ArmSettings
+from loopline.trainers.job_progress import JobProgress
+from loopline.trainers.kept_records import find_record, write_record
+from loopline.trainers.output_lock import locked
 
 BASELINES = "baselines.json"
 

@@ -1,11 +1,12 @@
 """The figures of the table, from the results of all arms.
 
 An arm's success is the mean over its seeds and puzzles. Its 95 % interval is the pigeonhole
-bootstrap's (`bench.statistics`), which draws seeds and puzzles together: it says where the mean of
-other trainings on other puzzles is expected. A difference is paired by seed and puzzle, and is of
-the seeds that both arms have. Of one seed, which shows no spread, an interval holds that training
-fixed and is over puzzles alone. Where every puzzle came out alike in every seed, drawing from them
-tells no spread: there it is as wide as Wilson's interval lets other puzzles be unlike these.
+bootstrap's (`loopline.bench.statistics`), which draws seeds and puzzles together: it says where the
+mean of other trainings on other puzzles is expected. A difference is paired by seed and puzzle, and
+is of the seeds that both arms have. Of one seed, which shows no spread, an interval holds that
+training fixed and is over puzzles alone. Where every puzzle came out alike in every seed, drawing
+from them tells no spread: there it is as wide as Wilson's interval lets other puzzles be unlike
+these.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from typing import Literal, Self
 
 from pydantic import Field
 
-from agents.records import Record
-from bench.grpo.trials import Trial
-from bench.statistics import (
+from loopline.agents.records import Record
+from loopline.bench.grpo.trials import Trial
+from loopline.bench.statistics import (
     Interval,
     pigeonhole_bootstrap,
     wilson,
 )
-from trainers.grpo.arms.kinds import (
+from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,
     BEST_OF_K,
     CONTINUED,
@@ -41,9 +42,9 @@ from trainers.grpo.arms.kinds import (
     WARM_START,
     ArmName,
 )
-from trainers.grpo.arms.results import ArmResult, Point
-from trainers.grpo.arms.settings import ArmSettings
-from trainers.grpo.arms.tuning import Tuning
+from loopline.trainers.grpo.arms.results import ArmResult, Point
+from loopline.trainers.grpo.arms.settings import ArmSettings
+from loopline.trainers.grpo.arms.tuning import Tuning
 
 ROWS: tuple[ArmName, ...] = (
     WARM_START, CONTINUED, EXPERT_ITERATION, MAS_GRPO_TOKENS, MAS_GRPO, AT_GRPO, PROPOSER,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from html import escape
 
-from bench.grpo.figures import GrpoReport
-from bench.grpo.plots import curves_plots, differences_plot, solved_plot
-from bench.grpo.tables import about, ending, tables, title
-from runtime.pages.page import figure, page, table
+from loopline.bench.grpo.figures import GrpoReport
+from loopline.bench.grpo.plots import curves_plots, differences_plot, solved_plot
+from loopline.bench.grpo.tables import about, ending, tables, title
+from loopline.runtime.pages.page import figure, page, table
 
 
 def render(report: GrpoReport) -> str:

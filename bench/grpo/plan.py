@@ -1,4 +1,5 @@
-"""What is asked of the bench. Its folder is that of `trainers.grpo.arms.folder`, and holds besides
+"""What is asked of the bench. Its folder is that of `loopline.trainers.grpo.arms.folder`, and holds
+besides
 
     OUTPUT/baselines.json                    what players by hand solve
     OUTPUT/report.md, report.html, report.json
@@ -15,10 +16,10 @@ from typing import Literal, get_args
 
 from pydantic import ValidationError
 
-from bench.errors import UsageError
-from runtime.named_values import named_values
-from trainers.grpo.arms.games.known import GAMES
-from trainers.grpo.arms.kinds import (
+from loopline.bench.errors import UsageError
+from loopline.runtime.named_values import named_values
+from loopline.trainers.grpo.arms.games.known import GAMES
+from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,
     CONTINUED,
     EXPERT_ITERATION,
@@ -29,9 +30,9 @@ from trainers.grpo.arms.kinds import (
     ArmName,
     slug,
 )
-from trainers.grpo.arms.results import Arm
-from trainers.grpo.arms.settings import ArmSettings
-from trainers.grpo.arms.tuning import OWN, Tuning
+from loopline.trainers.grpo.arms.results import Arm
+from loopline.trainers.grpo.arms.settings import ArmSettings
+from loopline.trainers.grpo.arms.tuning import OWN, Tuning
 
 TEST_SEED = 2027
 """Not that of the demonstration: its puzzles were looked at when the games' settings were

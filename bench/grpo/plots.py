@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bench.grpo.figures import GrpoReport
-from bench.report import intervals
-from bench.report.figures import points, share, span
-from runtime.pages.curves import Curve, Point, curves_plot
+from loopline.bench.grpo.figures import GrpoReport
+from loopline.bench.report import intervals
+from loopline.bench.report.figures import points, share, span
+from loopline.runtime.pages.curves import Curve, Point, curves_plot
 
 
 def solved_plot(report: GrpoReport) -> str:

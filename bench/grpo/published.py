@@ -3,7 +3,7 @@ comparison. Its models have learned language, its puzzles are given to them in w
 
 from __future__ import annotations
 
-from trainers.grpo.arms.kinds import MAS_GRPO, PER_ROLE, SINGLE, SWAPPED, ArmName
+from loopline.trainers.grpo.arms.kinds import MAS_GRPO, PER_ROLE, SINGLE, SWAPPED, ArmName
 
 SOURCE = "arXiv 2510.11062"
 QWEN3_SMALL: dict[str, dict[ArmName, float]] = {

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.grpo import page
-from bench.grpo.figures import GrpoReport
-from bench.grpo.tables import about, ending, tables, title
-from bench.report.markdown import table
-from trainers.grpo.arms.folder import REPORT
-from trainers.kept_records import write_record
-from workers.whole_files import write_whole
+from loopline.bench.grpo import page
+from loopline.bench.grpo.figures import GrpoReport
+from loopline.bench.grpo.tables import about, ending, tables, title
+from loopline.bench.report.markdown import table
+from loopline.trainers.grpo.arms.folder import REPORT
+from loopline.trainers.kept_records import write_record
+from loopline.workers.whole_files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,7 +35,7 @@ def markdown(report: GrpoReport) -> str:
 
 def show(report: GrpoReport, output: Path, console: Console) -> None:
     """On a terminal."""
-    from runtime.tables import figures
+    from loopline.runtime.tables import figures
 
     _say(console, about(report))
     for heading, (head, rows) in tables(report).items():

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from agents.environments.game import Scheme
-from bench.grpo.figures import ArmFigures, Bounds, GrpoReport, at_equal_tokens
-from bench.grpo.published import QWEN3_SMALL
-from bench.report import figures as say
-from runtime.words import counted
-from trainers.checkpoints import changed_settings
-from trainers.grpo.arms.games.known import GAMES
-from trainers.grpo.arms.games.word_problems import LearnedWordProblems
-from trainers.grpo.arms.kinds import KINDS
-from trainers.grpo.arms.tuning import OWN
-from trainers.grpo.settings import LORA_RATE
+from loopline.agents.environments.game import Scheme
+from loopline.bench.grpo.figures import ArmFigures, Bounds, GrpoReport, at_equal_tokens
+from loopline.bench.grpo.published import QWEN3_SMALL
+from loopline.bench.report import figures as say
+from loopline.runtime.words import counted
+from loopline.trainers.checkpoints import changed_settings
+from loopline.trainers.grpo.arms.games.known import GAMES
+from loopline.trainers.grpo.arms.games.word_problems import LearnedWordProblems
+from loopline.trainers.grpo.arms.kinds import KINDS
+from loopline.trainers.grpo.arms.tuning import OWN
+from loopline.trainers.grpo.settings import LORA_RATE
 
 Table = tuple[list[str], list[list[str]]]
 """Heading and rows."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from agents.records import Record
-from trainers.grpo.arms.kinds import ArmName
-from trainers.grpo.arms.results import Arm, ArmResult
-from trainers.grpo.arms.tuning import OWN, Tuning
+from loopline.agents.records import Record
+from loopline.trainers.grpo.arms.kinds import ArmName
+from loopline.trainers.grpo.arms.results import Arm, ArmResult
+from loopline.trainers.grpo.arms.tuning import OWN, Tuning
 
 LOOKS_COUNTED = 3
 """The last ones of a trial: one alone is of few puzzles."""

@@ -41,7 +41,7 @@ def grpo_faults(
     was sealed once, of one version, no older than --staleness allows; every version was published
     once; and the last one has the same weights, bit for bit. Exit code 1 for any violation.
     """
-    from bench.grpo_faults.command import Plan, attack
+    from loopline.bench.grpo_faults.command import Plan, attack
 
     plan = Plan(
         groups=groups,
@@ -80,8 +80,8 @@ def grpo_curve(
     loop does not rise over the warm start, or a history has a violation. Run it again to go on
     after a crash or Ctrl-C; finished loops are not done again.
     """
-    from bench.grpo_faults.curve.command import measure
-    from bench.grpo_faults.curve.settings import settings_of
+    from loopline.bench.grpo_faults.curve.command import measure
+    from loopline.bench.grpo_faults.curve.settings import settings_of
 
     settings = settings_of(
         undisturbed=undisturbed,

@@ -1,7 +1,8 @@
 """The proof: what must hold of every attacked loop, whatever was done to its workers and to it.
 
 The groups are made again from the store, which the recorder wrote and the trainer never read, and
-compared with what the trainer wrote down. What must hold of every deployment is `bench.faults`'.
+compared with what the trainer wrote down. What must hold of every deployment is
+`loopline.bench.faults`'.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from agents.records import PolicyRef, Trajectory
-from bench.faults.checker import Violation
-from bench.faults.checker import check as check_bus
-from bench.grpo_faults.driver import LoopEvidence
+from loopline.agents.records import PolicyRef, Trajectory
+from loopline.bench.faults.checker import Violation
+from loopline.bench.faults.checker import check as check_bus
+from loopline.bench.grpo_faults.driver import LoopEvidence
 
 Rule = Callable[[LoopEvidence], Iterator[Violation]]
 
@@ -106,7 +107,7 @@ def published_once(evidence: LoopEvidence) -> Iterator[Violation]:
 
 def rounds_once(evidence: LoopEvidence) -> Iterator[Violation]:
     """The report has each round once, with as many groups as were sealed."""
-    from trainers.grpo.loop.report import read_loop_report
+    from loopline.trainers.grpo.loop.report import read_loop_report
 
     report = read_loop_report(evidence.book.output)
     said = [] if report is None else [(each.round, each.groups) for each in report.rounds]
@@ -121,12 +122,12 @@ def trained_as_recorded(evidence: LoopEvidence, scratch: Path) -> Iterator[Viola
     import torch
     from safetensors.torch import load_file
 
-    from trainers.grpo.data import sealing_of
-    from trainers.grpo.learner import Learner
-    from trainers.grpo.loop.harvest import harvested
-    from trainers.grpo.pipeline import begun
-    from trainers.grpo.settings import SHARED
-    from trainers.network import ADAPTER, load_base
+    from loopline.trainers.grpo.data import sealing_of
+    from loopline.trainers.grpo.learner import Learner
+    from loopline.trainers.grpo.loop.harvest import harvested
+    from loopline.trainers.grpo.pipeline import begun
+    from loopline.trainers.grpo.settings import SHARED
+    from loopline.trainers.network import ADAPTER, load_base
 
     settings = evidence.claim.settings.grpo
     torch.set_num_threads(settings.threads)

@@ -12,27 +12,27 @@ from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 
-from bench.bus_bench.redis_process import RedisProcess
-from bench.errors import BenchError, UsageError
-from bench.faults.attacks import Scene
-from bench.faults.chaos import Chaos
-from bench.faults.collection import gather
-from bench.faults.evidence import Evidence
-from bench.faults.fleet import STORE, Fleet, Slot
-from bench.faults.lookout import LOOK_SECONDS, Lookout
-from bench.faults.settings import LEASE_SECONDS, bus_settings
-from bench.grpo_faults.kept import KeptAdapters
-from bench.grpo_faults.model import write_base
-from bench.grpo_faults.trainer import Trainer
-from bus import BusSettings, Policy
-from bus.policies import MAX_VERSIONS, policies
-from runtime.client import Client
-from runtime.config import load
-from trainers.grpo.loop.book import Book, Claim, SealedRound, Served, Wave
-from trainers.kept_records import read_record
-from workers.engines.settings import ModelSettings
-from workers.messages import inference_stream, role_stream
-from workers.settings import (
+from loopline.bench.bus_bench.redis_process import RedisProcess
+from loopline.bench.errors import BenchError, UsageError
+from loopline.bench.faults.attacks import Scene
+from loopline.bench.faults.chaos import Chaos
+from loopline.bench.faults.collection import gather
+from loopline.bench.faults.evidence import Evidence
+from loopline.bench.faults.fleet import STORE, Fleet, Slot
+from loopline.bench.faults.lookout import LOOK_SECONDS, Lookout
+from loopline.bench.faults.settings import LEASE_SECONDS, bus_settings
+from loopline.bench.grpo_faults.kept import KeptAdapters
+from loopline.bench.grpo_faults.model import write_base
+from loopline.bench.grpo_faults.trainer import Trainer
+from loopline.bus import BusSettings, Policy
+from loopline.bus.policies import MAX_VERSIONS, policies
+from loopline.runtime.client import Client
+from loopline.runtime.config import load
+from loopline.trainers.grpo.loop.book import Book, Claim, SealedRound, Served, Wave
+from loopline.trainers.kept_records import read_record
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.messages import inference_stream, role_stream
+from loopline.workers.settings import (
     GpuWorkerSettings,
     RecorderSettings,
     RoleWorkerSettings,

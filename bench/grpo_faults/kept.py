@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from bench.errors import BenchError
+from loopline.bench.errors import BenchError
 
 
 class KeptAdapters:

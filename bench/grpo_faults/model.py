@@ -44,7 +44,7 @@ def write_base(folder: Path, seed: int = 7, answers: Sequence[str] = ANSWERS) ->
     """A model folder with float32 weights from `seed`; returns it. Each of `answers` is a token."""
     import torch
 
-    from trainers.models import export_model, new_model
+    from loopline.trainers.models import export_model, new_model
 
     tokenizer = _tokenizer(answers)
     torch.manual_seed(seed)
@@ -62,7 +62,7 @@ def store_float32(weights: Mapping[str, torch.Tensor], folder: Path) -> None:
     import torch
     from safetensors.torch import save_file
 
-    from trainers.models import WEIGHTS
+    from loopline.trainers.models import WEIGHTS
 
     whole = {name: each.to(torch.float32).contiguous() for name, each in weights.items()}
     save_file(whole, folder / WEIGHTS, metadata={"format": "pt"})
@@ -75,7 +75,7 @@ def _lean(model: Any, tokenizer: Tokenizer, answers: Sequence[str]) -> None:
     also the output layer, share a direction, and theirs go farther along it."""
     import torch
 
-    from trainers.tokenizer import END, token_id
+    from loopline.trainers.tokenizer import END, token_id
 
     embeddings = model.get_input_embeddings().weight
     along = torch.full((Sizes.hidden,), SHARED / Sizes.hidden**0.5)
@@ -89,7 +89,7 @@ def _tokenizer(answers: Sequence[str]) -> Tokenizer:
     """Printable characters and whole answers: few enough that chance writes an answer often."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-    from trainers.tokenizer import SPECIAL
+    from loopline.trainers.tokenizer import SPECIAL
 
     blank, newline = (
         pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(each)[0][0]

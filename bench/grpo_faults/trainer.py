@@ -9,9 +9,9 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.errors import BenchError
-from workers.child_death import dies_with_parent
-from workers.own_python import OWN_PYTHON
+from loopline.bench.errors import BenchError
+from loopline.workers.child_death import dies_with_parent
+from loopline.workers.own_python import OWN_PYTHON
 
 _LAST_LINES = 5
 
@@ -21,12 +21,12 @@ class Trainer:
 
     def __init__(self, arguments: Sequence[str], folder: Path, profile: Path) -> None:
         """`arguments` of `train grpo`; it speaks to `folder/trainer.log`."""
-        self._command = [*OWN_PYTHON, "-m", "trainers.cli", "grpo", *arguments]
+        self._command = [*OWN_PYTHON, "-m", "loopline.trainers.cli", "grpo", *arguments]
         self._log = folder / "trainer.log"
         self._environment = {
             **os.environ,
-            "SWITCHYARD_PROFILE": str(profile),
-            "SWITCHYARD_STATE": str(folder / "state"),
+            "LOOPLINE_PROFILE": str(profile),
+            "LOOPLINE_STATE": str(folder / "state"),
         }
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -17,16 +17,16 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from bench.alone import alone_in_a_process
-from bench.engine_bench.figures import Spread, spread
-from bench.errors import UsageError
-from bench.grpo_speed import ours, trl_peer
-from bench.grpo_speed.rollouts import Rollouts, in_process, through_the_bus
-from bench.grpo_speed.workload import StepWork
-from runtime.tables import figures
-from trainers.errors import TrainingError
-from trainers.network import base_folder
-from workers.installation import how_to_install
+from loopline.bench.alone import alone_in_a_process
+from loopline.bench.engine_bench.figures import Spread, spread
+from loopline.bench.errors import UsageError
+from loopline.bench.grpo_speed import ours, trl_peer
+from loopline.bench.grpo_speed.rollouts import Rollouts, in_process, through_the_bus
+from loopline.bench.grpo_speed.workload import StepWork
+from loopline.runtime.tables import figures
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.network import base_folder
+from loopline.workers.installation import how_to_install
 
 BUS, IN_PROCESS = "through the bus", "in-process"
 SHARED, PLAIN, TRL = "train grpo", "train grpo --no-share-prefixes", "trl's GRPOTrainer"
@@ -182,7 +182,7 @@ def _rate(alone: Executor, measure: Callable[[StepWork], float], work: StepWork)
 
 
 def _work(plan: Plan) -> StepWork:
-    from trainers.network import load_base
+    from loopline.trainers.network import load_base
 
     return StepWork(
         model=plan.model, groups=plan.groups, candidates=plan.candidates, prompt=plan.prompt,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agents.records import PolicyRef
-from bench.grpo_speed.workload import (
+from loopline.agents.records import PolicyRef
+from loopline.bench.grpo_speed.workload import (
     CLIP,
     LEARNING_RATE,
     PIECE_TOKENS,
@@ -12,20 +12,20 @@ from bench.grpo_speed.workload import (
     StepClock,
     StepWork,
 )
-from trainers.grpo.groups import Group, GroupKey, Member
-from trainers.grpo.sequences import TokenSequence
+from loopline.trainers.grpo.groups import Group, GroupKey, Member
+from loopline.trainers.grpo.sequences import TokenSequence
 
 
 def measure(work: StepWork, *, share_prefixes: bool) -> float:
     """Seconds of a step."""
     import torch
 
-    from trainers.grpo.learner import Learner
-    from trainers.grpo.pipeline import begun
-    from trainers.grpo.settings import SHARED, GrpoSettings
-    from trainers.grpo.stream import StepBatch
-    from trainers.memory import keep_freed_memory
-    from trainers.network import load_base
+    from loopline.trainers.grpo.learner import Learner
+    from loopline.trainers.grpo.pipeline import begun
+    from loopline.trainers.grpo.settings import SHARED, GrpoSettings
+    from loopline.trainers.grpo.stream import StepBatch
+    from loopline.trainers.memory import keep_freed_memory
+    from loopline.trainers.network import load_base
 
     keep_freed_memory()
     torch.set_num_threads(1)

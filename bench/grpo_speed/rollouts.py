@@ -11,22 +11,22 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agents.environments.plan_path import Difficulty
-from agents.environments.puzzle_splits import Split
-from agents.environments.puzzles import drawn_puzzles
-from agents.records import Budget, JsonObject, Run, Task, Trajectory
-from agents.workflows import policies_for, prompt_hashes, workflows
-from bench.bus_bench.redis_process import running
-from bench.bus_bench.worker_processes import worker
-from bench.errors import BenchError
-from bench.report.facts import BROKEN
-from bus import BusSettings
-from runtime.client import Client
-from runtime.run_ids import new_run_id
-from workers.engines.factory import build_engine
-from workers.engines.settings import ModelSettings
-from workers.in_process import EnginePool, InProcess
-from workers.settings import GpuWorkerSettings, RecorderSettings, RoleWorkerSettings
+from loopline.agents.environments.plan_path import Difficulty
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.puzzles import drawn_puzzles
+from loopline.agents.records import Budget, JsonObject, Run, Task, Trajectory
+from loopline.agents.workflows import policies_for, prompt_hashes, workflows
+from loopline.bench.bus_bench.redis_process import running
+from loopline.bench.bus_bench.worker_processes import worker
+from loopline.bench.errors import BenchError
+from loopline.bench.report.facts import BROKEN
+from loopline.bus import BusSettings
+from loopline.runtime.client import Client
+from loopline.runtime.run_ids import new_run_id
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.in_process import EnginePool, InProcess
+from loopline.workers.settings import GpuWorkerSettings, RecorderSettings, RoleWorkerSettings
 
 POOL = "pair"
 WORKFLOW = "pair"

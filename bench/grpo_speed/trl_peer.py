@@ -7,7 +7,7 @@ import tempfile
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from bench.grpo_speed.workload import (
+from loopline.bench.grpo_speed.workload import (
     CLIP,
     LEARNING_RATE,
     PIECE_TOKENS,
@@ -25,8 +25,8 @@ def measure(work: StepWork) -> float:
     import torch
     from transformers import PrinterCallback
 
-    from trainers.memory import keep_freed_memory
-    from trainers.network import load_base
+    from loopline.trainers.memory import keep_freed_memory
+    from loopline.trainers.network import load_base
 
     # Ours asks the allocator for this; without it the peer would be measured with another one.
     keep_freed_memory()
@@ -95,7 +95,7 @@ def padded_samples(work: StepWork) -> dict[str, torch.Tensor]:
     right."""
     import torch
 
-    from trainers.grpo.advantages import ADVANTAGES
+    from loopline.trainers.grpo.advantages import ADVANTAGES
 
     rows = work.groups * work.candidates
     width = work.longest_prompt

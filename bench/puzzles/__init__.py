@@ -2,7 +2,7 @@
 
 The modules: `choice` (which puzzles, and how they are played), `instances` (where they come from),
 `judge` (a run's actions carried out anew), `baselines`. What it shares with the benches of the
-other teams is in `bench.teams`.
+other teams is in `loopline.bench.teams`.
 """
 
 from __future__ import annotations

@@ -1,19 +1,20 @@
 """What players by hand solve of the same instances: those of the arms' games
-(`trainers.grpo.arms.games`), and the best blind ones (`agents.environments.blind`)."""
+(`loopline.trainers.grpo.arms.games`), and the best blind ones
+(`loopline.agents.environments.blind`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agents.environments.blind import PUZZLES, blind_scores
-from agents.environments.plan_path import POLICIES, PlanPathInstance, plays
-from agents.environments.puzzle_splits import Split
-from agents.environments.puzzles import Difficulty, Instance, drawn_puzzles
-from agents.environments.sokoban import SokobanInstance
-from agents.environments.sudoku import SudokuInstance
-from agents.environments.word_problem_team import WordProblemInstance
-from agents.records import JsonObject
-from trainers.grpo.arms.games import sokoban, sudoku, word_problems
+from loopline.agents.environments.blind import PUZZLES, blind_scores
+from loopline.agents.environments.plan_path import POLICIES, PlanPathInstance, plays
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.puzzles import Difficulty, Instance, drawn_puzzles
+from loopline.agents.environments.sokoban import SokobanInstance
+from loopline.agents.environments.sudoku import SudokuInstance
+from loopline.agents.environments.word_problem_team import WordProblemInstance
+from loopline.agents.records import JsonObject
+from loopline.trainers.grpo.arms.games import sokoban, sudoku, word_problems
 
 
 def baselines_of(levels: Difficulty, instances: Sequence[Instance], seed: int) -> JsonObject:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import Field, ValidationError
 
-from agents.environments.puzzles import Difficulty, Game, difficulty_of
-from agents.errors import InvalidOptions
-from agents.records import JsonObject, Record
-from bench.errors import UsageError
-from bench.teams.sampling import MAX_ATTEMPTS
+from loopline.agents.environments.puzzles import Difficulty, Game, difficulty_of
+from loopline.agents.errors import InvalidOptions
+from loopline.agents.records import JsonObject, Record
+from loopline.bench.errors import UsageError
+from loopline.bench.teams.sampling import MAX_ATTEMPTS
 
 
 class Choice(Record):

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from agents.environments import plan_path, sokoban, sudoku, word_problem_team
-from agents.environments.puzzles import Instance, drawn_puzzles, size_of
-from agents.environments.sokoban.instance import SokobanSetting
-from bench.datasets import Dataset, Item, Request, sample
-from bench.datasets.location import data_root
-from bench.errors import DataError, UsageError
-from bench.puzzles import BENCHMARK
-from bench.puzzles.baselines import baselines_of
-from bench.puzzles.choice import Choice, chosen
-from bench.teams.sampling import MAX_RUNS
+from loopline.agents.environments import plan_path, sokoban, sudoku, word_problem_team
+from loopline.agents.environments.puzzles import Instance, drawn_puzzles, size_of
+from loopline.agents.environments.sokoban.instance import SokobanSetting
+from loopline.bench.datasets import Dataset, Item, Request, sample
+from loopline.bench.datasets.location import data_root
+from loopline.bench.errors import DataError, UsageError
+from loopline.bench.puzzles import BENCHMARK
+from loopline.bench.puzzles.baselines import baselines_of
+from loopline.bench.puzzles.choice import Choice, chosen
+from loopline.bench.teams.sampling import MAX_RUNS
 
 DEFAULT_SAMPLES = 200
 MAX_SAMPLES = 10_000

@@ -1,6 +1,6 @@
 """Is the puzzle solved? The judge plays the run's actions anew, on the instance that was asked.
 
-Nothing that the run says of itself counts (`bench.teams.playing`).
+Nothing that the run says of itself counts (`loopline.bench.teams.playing`).
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
-from agents.environments import games
-from agents.environments.game import (
+from loopline.agents.environments import games
+from loopline.agents.environments.game import (
     TOOL,
     Episode,
     Observation,
@@ -17,19 +17,19 @@ from agents.environments.game import (
     ProgramNotRun,
     taken_by,
 )
-from agents.errors import (
+from loopline.agents.errors import (
     EnvironmentFault,
     InvalidTask,
     JournalIncomplete,
     UnknownName,
     environment_code,
 )
-from agents.records import Outcome, Trajectory
-from agents.roles.pair.episode import taken_in
-from bench.errors import OutputError
-from bench.judgement import Judgement, Question
-from bench.taxonomy import ENDED_OTHERWISE, Class
-from bench.teams.playing import OTHER_INSTANCE, asked_and_played, solved_nothing
+from loopline.agents.records import Outcome, Trajectory
+from loopline.agents.roles.pair.episode import taken_in
+from loopline.bench.errors import OutputError
+from loopline.bench.judgement import Judgement, Question
+from loopline.bench.taxonomy import ENDED_OTHERWISE, Class
+from loopline.bench.teams.playing import OTHER_INSTANCE, asked_and_played, solved_nothing
 
 CHECKERS = {
     "solved": "the run's actions, carried out anew on the instance, solve it, says its verifier"

@@ -15,21 +15,21 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from agents.records import UsageEntry
-from agents.roles.pair.settings import PairOptions
-from agents.usage import calls_once
-from bench.checkers import PRIMARY
-from bench.compat import compare_books
-from bench.errors import OutputError
-from bench.judges import judging_of
-from bench.ledger import Sum, read_ledger, sum_of, total
-from bench.output import Manifest, ManifestItem, OutputDirectory, Stored
-from bench.report.facts import ArmRuns, Facts
-from bench.report.measures import measured_pair, measured_results
-from bench.report.oracle import oracle_of
-from bench.report.pace import pace
-from bench.results import Result
-from bench.statistics import (
+from loopline.agents.records import UsageEntry
+from loopline.agents.roles.pair.settings import PairOptions
+from loopline.agents.usage import calls_once
+from loopline.bench.checkers import PRIMARY
+from loopline.bench.compat import compare_books
+from loopline.bench.errors import OutputError
+from loopline.bench.judges import judging_of
+from loopline.bench.ledger import Sum, read_ledger, sum_of, total
+from loopline.bench.output import Manifest, ManifestItem, OutputDirectory, Stored
+from loopline.bench.report.facts import ArmRuns, Facts
+from loopline.bench.report.measures import measured_pair, measured_results
+from loopline.bench.report.oracle import oracle_of
+from loopline.bench.report.pace import pace
+from loopline.bench.results import Result
+from loopline.bench.statistics import (
     Interval,
     bootstrap_difference,
     mcnemar_exact,
@@ -37,9 +37,9 @@ from bench.statistics import (
     quantile,
     wilson,
 )
-from bench.taxonomy import CUT_OFF
-from bench.teams import BENCHMARKS as TEAMS
-from bench.teams.findings import findings_of, repeated
+from loopline.bench.taxonomy import CUT_OFF
+from loopline.bench.teams import BENCHMARKS as TEAMS
+from loopline.bench.teams.findings import findings_of, repeated
 
 
 def facts_of(directory: OutputDirectory) -> Facts:

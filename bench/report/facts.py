@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from agents.records import Outcome
-from bench.judges import judging_of
-from bench.ledger import Sum
-from bench.output import Manifest, ManifestItem
-from bench.results import Result
-from bench.taxonomy import Class
+from loopline.agents.records import Outcome
+from loopline.bench.judges import judging_of
+from loopline.bench.ledger import Sum
+from loopline.bench.output import Manifest, ManifestItem
+from loopline.bench.results import Result
+from loopline.bench.taxonomy import Class
 
 REPORT_VERSION = 1
 BROKEN = (Outcome.ERROR, Outcome.DEADLINE)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from bench.report import links
-from bench.report.facts import ArmRuns
-from bench.results import Result
-from bench.taxonomy import CALLED, DELEGATED, ESCALATED, Class
-from runtime.pages import svg
+from loopline.bench.report import links
+from loopline.bench.report.facts import ArmRuns
+from loopline.bench.results import Result
+from loopline.bench.taxonomy import CALLED, DELEGATED, ESCALATED, Class
+from loopline.runtime.pages import svg
 
 WIDTH = 520.0
 NODE = 12.0

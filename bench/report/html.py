@@ -13,11 +13,11 @@ import json
 from importlib.resources import files
 from typing import Any
 
-from bench.report import sections
-from bench.report.facts import Facts
-from bench.report.plots import arm_class
-from runtime.pages.page import page
-from runtime.terminal import CONTROL
+from loopline.bench.report import sections
+from loopline.bench.report.facts import Facts
+from loopline.bench.report.plots import arm_class
+from loopline.runtime.pages.page import page
+from loopline.runtime.terminal import CONTROL
 
 CHUNK = 40
 """Questions whose transcripts are packed together: a reader unpacks only what is opened."""
@@ -25,7 +25,7 @@ CHUNK = 40
 
 def render(facts: Facts, transcripts: dict[str, dict[str, Any]]) -> str:
     """The whole page."""
-    resources = files("bench.report")
+    resources = files("loopline.bench.report")
     return page(
         sections.title(facts),
         "\n".join(sections.every_section(facts, transcripts)),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bench.report import figures as say
-from bench.report.facts import Facts
-from runtime.words import counted
+from loopline.bench.report import figures as say
+from loopline.bench.report.facts import Facts
+from loopline.runtime.words import counted
 
 
 def ledger_note(facts: Facts) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bench.report.plots import WIDTH
-from bench.statistics import Interval
-from runtime.pages import svg
+from loopline.bench.report.plots import WIDTH
+from loopline.bench.statistics import Interval
+from loopline.runtime.pages import svg
 
 _ROW = 46.0
 _TOP = 8.0

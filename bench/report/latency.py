@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.report.facts import ArmRuns, Facts
-from bench.report.figures import seconds
-from bench.results import Result
-from runtime.pages import svg
+from loopline.bench.report.facts import ArmRuns, Facts
+from loopline.bench.report.figures import seconds
+from loopline.bench.results import Result
+from loopline.runtime.pages import svg
 
 WIDTH = 460.0
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from bench.report import figures as say
-from bench.report.facts import Facts
-from bench.report.in_vain import ledger_note
-from bench.report.measures import names_of, pair_rows, shown
-from bench.report.options import played_with
-from bench.report.sections import compat_figure, headline, title
-from bench.report.unfinished import left_to_do
-from bench.teams import tables as teams
+from loopline.bench.report import figures as say
+from loopline.bench.report.facts import Facts
+from loopline.bench.report.in_vain import ledger_note
+from loopline.bench.report.measures import names_of, pair_rows, shown
+from loopline.bench.report.options import played_with
+from loopline.bench.report.sections import compat_figure, headline, title
+from loopline.bench.report.unfinished import left_to_do
+from loopline.bench.teams import tables as teams
 
 
 def render(facts: Facts) -> str:

@@ -8,12 +8,12 @@ import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bench.report import figures as say
-from bench.results import Result
-from bench.statistics import Interval, bootstrap_difference, mean_share
+from loopline.bench.report import figures as say
+from loopline.bench.results import Result
+from loopline.bench.statistics import Interval, bootstrap_difference, mean_share
 
 if TYPE_CHECKING:
-    from bench.report.facts import Facts
+    from loopline.bench.report.facts import Facts
 
 CALLS = "calls"
 MEANINGS = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agents.records import JsonObject
-from bench.output import Manifest
+from loopline.agents.records import JsonObject
+from loopline.bench.output import Manifest
 
 
 def played_with(manifest: Manifest) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bench.report.facts import ArmRuns
+    from loopline.bench.report.facts import ArmRuns
 
 SOLO_ARMS = ("llm", "slm")
 

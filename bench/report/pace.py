@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agents.records import UsageEntry
+from loopline.agents.records import UsageEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,8 @@ def pace(entries: Sequence[UsageEntry], concurrency: int) -> Pace | None:
     began: list[float] = []
     for entry in entries:
         served = entry.latency.first_token + entry.latency.decode
-        # Candidates of a request are `REQUEST`, `REQUEST#1`, …: see `workers.completions.call_of`.
+        # Candidates of a request are `REQUEST`, `REQUEST#1`, …: see
+        # `loopline.workers.completions.call_of`.
         request = entry.call_id.partition("#")[0]
         place = entry.run_id, entry.turn, entry.branch, request
         requests[place] = max(requests[place], served)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.report import links
-from bench.report.facts import Facts
-from bench.report.figures import count, dollars, p_value, points, share, span
-from runtime.pages import svg
+from loopline.bench.report import links
+from loopline.bench.report.facts import Facts
+from loopline.bench.report.figures import count, dollars, p_value, points, share, span
+from loopline.runtime.pages import svg
 
 WIDTH = 460.0
 

@@ -9,25 +9,25 @@ from html import escape
 from pathlib import PurePath
 from typing import Any
 
-from bench.checkers import PRIMARY
-from bench.report import figures as say
-from bench.report.facts import ArmRuns, Facts
-from bench.report.flow import failure_flow
-from bench.report.in_vain import ledger_note
-from bench.report.latency import run_at, stacked_latency, waterfall
-from bench.report.links import link, place, run_of, text
-from bench.report.measures import measures_section
-from bench.report.options import played_with
-from bench.report.plots import (
+from loopline.bench.checkers import PRIMARY
+from loopline.bench.report import figures as say
+from loopline.bench.report.facts import ArmRuns, Facts
+from loopline.bench.report.flow import failure_flow
+from loopline.bench.report.in_vain import ledger_note
+from loopline.bench.report.latency import run_at, stacked_latency, waterfall
+from loopline.bench.report.links import link, place, run_of, text
+from loopline.bench.report.measures import measures_section
+from loopline.bench.report.options import played_with
+from loopline.bench.report.plots import (
     accuracy_against_cost,
     arm_class,
     checker_intervals,
     differences,
 )
-from bench.report.unfinished import left_to_do
-from bench.taxonomy import MEANINGS, Class
-from bench.teams.tables import players_section
-from runtime.pages.page import figure
+from loopline.bench.report.unfinished import left_to_do
+from loopline.bench.taxonomy import MEANINGS, Class
+from loopline.bench.teams.tables import players_section
+from loopline.runtime.pages.page import figure
 
 NAMES = {
     "gsm8k": "GSM8K",

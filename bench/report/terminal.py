@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.report import figures as say
-from bench.report.facts import Facts
-from bench.report.measures import names_of, pair_rows, shown
-from bench.report.options import played_with
-from bench.report.sections import compat_figure, headline, title
-from bench.report.unfinished import left_to_do
-from bench.teams import tables as players
-from runtime.tables import figures
+from loopline.bench.report import figures as say
+from loopline.bench.report.facts import Facts
+from loopline.bench.report.measures import names_of, pair_rows, shown
+from loopline.bench.report.options import played_with
+from loopline.bench.report.sections import compat_figure, headline, title
+from loopline.bench.report.unfinished import left_to_do
+from loopline.bench.teams import tables as players
+from loopline.runtime.tables import figures
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.report.facts import Facts
+from loopline.bench.report.facts import Facts
 
 
 def left_to_do(facts: Facts, directory: Path | None = None) -> str:

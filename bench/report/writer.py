@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from bench.output import OutputDirectory
-from bench.report import html, markdown
-from bench.report.computation import facts_of
-from bench.report.facts import Facts
-from workers.whole_files import write_whole
+from loopline.bench.output import OutputDirectory
+from loopline.bench.report import html, markdown
+from loopline.bench.report.computation import facts_of
+from loopline.bench.report.facts import Facts
+from loopline.workers.whole_files import write_whole
 
 
 def write_reports(directory: OutputDirectory) -> Facts:

@@ -40,7 +40,7 @@ def soak(
     served when it was sent; counts must add up; answers must be those of a quiet engine; at rest
     nothing may be left, and memory must not have grown. Exit code 1 for any violation.
     """
-    from bench.soak.command import Plan, attack
+    from loopline.bench.soak.command import Plan, attack
 
     plan = Plan(
         engine=engine,

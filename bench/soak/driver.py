@@ -13,20 +13,28 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, cast
 
-from agents.records import Message, SamplingParams
-from bench.errors import BenchError, UsageError
-from bench.soak import laws, memory
-from bench.soak.laws import Seen, Sums, Violation
-from bench.soak.weights import SETS, Prepared
-from bench.soak.workload import ADAPTERS, WORD, Operation, Planned, Room, operations, planned
-from workers.engines.factory import build_engine
-from workers.engines.in_flight import Ticket
-from workers.engines.local.adapters import AdapterVersion
-from workers.engines.local.decoder import Job
-from workers.engines.local.engine import LocalEngine
-from workers.engines.local.row import Row
-from workers.engines.protocol import Completion, EngineError, EngineTotals, GenerateRequest
-from workers.engines.settings import ModelSettings
+from loopline.agents.records import Message, SamplingParams
+from loopline.bench.errors import BenchError, UsageError
+from loopline.bench.soak import laws, memory
+from loopline.bench.soak.laws import Seen, Sums, Violation
+from loopline.bench.soak.weights import SETS, Prepared
+from loopline.bench.soak.workload import (
+    ADAPTERS,
+    WORD,
+    Operation,
+    Planned,
+    Room,
+    operations,
+    planned,
+)
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.in_flight import Ticket
+from loopline.workers.engines.local.adapters import AdapterVersion
+from loopline.workers.engines.local.decoder import Job
+from loopline.workers.engines.local.engine import LocalEngine
+from loopline.workers.engines.local.row import Row
+from loopline.workers.engines.protocol import Completion, EngineError, EngineTotals, GenerateRequest
+from loopline.workers.engines.settings import ModelSettings
 
 PATIENCE = 120.0
 """Seconds after which a request counts as never answered."""

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bench.soak import memory
-from bench.soak.workload import SCHEMA, Planned
-from workers.engines.protocol import AnswerEvent, Completion, Delta, EngineTotals
+from loopline.bench.soak import memory
+from loopline.bench.soak.workload import SCHEMA, Planned
+from loopline.workers.engines.protocol import AnswerEvent, Completion, Delta, EngineTotals
 
 GRACE = 10.0
 """Seconds after its cancellation or its deadline in which a request must have ended, however busy

@@ -12,11 +12,11 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from bench.errors import BenchError, UsageError
-from trainers.errors import TrainingError
-from workers.engines.local.model_files import local_folder
-from workers.engines.protocol import EngineError
-from workers.installation import how_to_install
+from loopline.bench.errors import BenchError, UsageError
+from loopline.trainers.errors import TrainingError
+from loopline.workers.engines.local.model_files import local_folder
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.installation import how_to_install
 
 SETS = 6
 """Of weights: successive versions of an adapter have other ones, and adapters share them."""
@@ -99,8 +99,8 @@ def _shapes(model: Path) -> dict[str, tuple[int, int]]:
 
 
 def _as_gguf(folder: Path, adapters: list[Path], scratch: Path) -> Path:
-    from trainers.gguf_export import export_gguf, export_gguf_adapter
-    from trainers.gguf_precision import Precision
+    from loopline.trainers.gguf_export import export_gguf, export_gguf_adapter
+    from loopline.trainers.gguf_precision import Precision
 
     gguf = scratch / "model.gguf"
     export_gguf(folder, gguf, Precision.F32)

@@ -6,8 +6,8 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-from agents.records import JsonObject, Message, SamplingParams
-from workers.engines.protocol import GenerateRequest
+from loopline.agents.records import JsonObject, Message, SamplingParams
+from loopline.workers.engines.protocol import GenerateRequest
 
 ADAPTERS = ("red", "green", "blue")
 

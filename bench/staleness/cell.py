@@ -12,22 +12,29 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from agents.environments.puzzle_splits import Split
-from bench.staleness.plan import RESULT, Cell, CellResult, StalenessSettings, read_result, schedule
-from trainers.grpo.arms import arm, results
-from trainers.grpo.arms.kinds import AT_GRPO, KINDS, WARM_START
-from trainers.grpo.arms.models import MODEL
-from trainers.grpo.arms.reinforced import Batch, ReinforcedSteps, grpo_settings
-from trainers.grpo.in_process import Prompter, evaluate
-from trainers.grpo.learner import NotFinite
-from trainers.grpo.pipeline import begun
-from trainers.grpo.sampling import DEVICE, Sampler
-from trainers.grpo.settings import SHARED
-from trainers.interruption import deferred_interrupt
-from trainers.job_processes import Told
-from trainers.kept_records import write_record
-from trainers.network import load_base
-from workers.engines.local.adapter_base import weights_sha256
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.bench.staleness.plan import (
+    RESULT,
+    Cell,
+    CellResult,
+    StalenessSettings,
+    read_result,
+    schedule,
+)
+from loopline.trainers.grpo.arms import arm, results
+from loopline.trainers.grpo.arms.kinds import AT_GRPO, KINDS, WARM_START
+from loopline.trainers.grpo.arms.models import MODEL
+from loopline.trainers.grpo.arms.reinforced import Batch, ReinforcedSteps, grpo_settings
+from loopline.trainers.grpo.in_process import Prompter, evaluate
+from loopline.trainers.grpo.learner import NotFinite
+from loopline.trainers.grpo.pipeline import begun
+from loopline.trainers.grpo.sampling import DEVICE, Sampler
+from loopline.trainers.grpo.settings import SHARED
+from loopline.trainers.interruption import deferred_interrupt
+from loopline.trainers.job_processes import Told
+from loopline.trainers.kept_records import write_record
+from loopline.trainers.network import load_base
+from loopline.workers.engines.local.adapter_base import weights_sha256
 
 
 def work(

@@ -12,10 +12,10 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from bench.errors import EXIT_INTERRUPTED, BenchError, OutputError, UsageError
-from bench.output import new_folder
-from bench.staleness.findings import Findings, findings_of, table_of
-from bench.staleness.plan import (
+from loopline.bench.errors import EXIT_INTERRUPTED, BenchError, OutputError, UsageError
+from loopline.bench.output import new_folder
+from loopline.bench.staleness.findings import Findings, findings_of, table_of
+from loopline.bench.staleness.plan import (
     CORRECTIONS,
     SETTINGS,
     TITLES,
@@ -25,15 +25,15 @@ from bench.staleness.plan import (
     cells_of,
     read_result,
 )
-from runtime.words import counted
-from trainers.checkpoints import changed_settings, claimed_settings
-from trainers.errors import TrainingError
-from trainers.grpo.arms.results import read_result as read_arm
-from trainers.job_processes import Told, do_jobs
-from trainers.kept_records import write_record
-from trainers.output_lock import locked
+from loopline.runtime.words import counted
+from loopline.trainers.checkpoints import changed_settings, claimed_settings
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.arms.results import read_result as read_arm
+from loopline.trainers.job_processes import Told, do_jobs
+from loopline.trainers.kept_records import write_record
+from loopline.trainers.output_lock import locked
 
-WORKER = "bench.staleness.worker"
+WORKER = "loopline.bench.staleness.worker"
 REPORT = "report.json"
 LINE_SECONDS = 20.0
 """A line about each cell in work so often, at most."""

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agents.records import Record
-from bench.errors import OutputError
-from bench.staleness.plan import (
+from loopline.agents.records import Record
+from loopline.bench.errors import OutputError
+from loopline.bench.staleness.plan import (
     TITLES,
     Cell,
     CellResult,
@@ -20,10 +20,10 @@ from bench.staleness.plan import (
     StalenessSettings,
     read_result,
 )
-from bench.statistics import bootstrap_difference, mean_share, shares_of_seeds, wilson
-from runtime.tables import figures
-from trainers.grpo.arms.results import ArmResult
-from trainers.grpo.arms.results import read_result as read_arm
+from loopline.bench.statistics import bootstrap_difference, mean_share, shares_of_seeds, wilson
+from loopline.runtime.tables import figures
+from loopline.trainers.grpo.arms.results import ArmResult
+from loopline.trainers.grpo.arms.results import read_result as read_arm
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -8,17 +8,17 @@ from typing import Literal
 
 from pydantic import Field
 
-from agents.records import Record
-from trainers.grpo.arms.training import Reinforced
-from trainers.grpo.demo.settings import DemoSettings
-from trainers.kept_records import find_record
+from loopline.agents.records import Record
+from loopline.trainers.grpo.arms.training import Reinforced
+from loopline.trainers.grpo.demo.settings import DemoSettings
+from loopline.trainers.kept_records import find_record
 
 SETTINGS = "settings.json"
 RESULT = "result.json"
 AGES = (0, 1, 2, 4, 8, 16, 32)
 
 Correction = Literal["none", "clip", "truncated", "token"]
-"""Of `trainers.grpo.losses`; `token` is the decoupled objective."""
+"""Of `loopline.trainers.grpo.losses`; `token` is the decoupled objective."""
 CORRECTIONS: tuple[Correction, ...] = ("none", "clip", "truncated", "token")
 TITLES: dict[Correction, str] = {
     "none": "none",

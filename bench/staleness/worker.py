@@ -1,24 +1,26 @@
-"""`python -m bench.staleness.worker OUTPUT`: a process that does one cell, on one core. See
-`trainers.job_processes`."""
+"""`python -m loopline.bench.staleness.worker OUTPUT`: a process that does one cell, on one core.
+
+See `loopline.trainers.job_processes`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.errors import BenchError
-from bench.staleness.plan import SETTINGS, Cell, StalenessSettings
-from trainers.job_processes import Told, serve_jobs
+from loopline.bench.errors import BenchError
+from loopline.bench.staleness.plan import SETTINGS, Cell, StalenessSettings
+from loopline.trainers.job_processes import Told, serve_jobs
 
 
 def _work(output: Path, job: str, tell: Callable[[Told], None]) -> None:
     import torch
 
-    from agents.errors import AgentError
-    from bench.staleness.cell import work
-    from trainers.errors import TrainingError
-    from trainers.memory import keep_freed_memory
-    from workers.engines.protocol import EngineError
+    from loopline.agents.errors import AgentError
+    from loopline.bench.staleness.cell import work
+    from loopline.trainers.errors import TrainingError
+    from loopline.trainers.memory import keep_freed_memory
+    from loopline.workers.engines.protocol import EngineError
 
     keep_freed_memory()
     torch.set_num_threads(1)

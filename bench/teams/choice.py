@@ -7,11 +7,11 @@ from typing import Protocol, TypeVar
 
 from pydantic import Field, ValidationError
 
-from agents.records import JsonObject, Record
-from bench.datasets import Item, Request, sample
-from bench.errors import UsageError
-from bench.teams.sampling import MAX_ATTEMPTS, MAX_RUNS
-from trainers.data.json_files import Reading, Skipped
+from loopline.agents.records import JsonObject, Record
+from loopline.bench.datasets import Item, Request, sample
+from loopline.bench.errors import UsageError
+from loopline.bench.teams.sampling import MAX_ATTEMPTS, MAX_RUNS
+from loopline.trainers.data.json_files import Reading, Skipped
 
 S = TypeVar("S", bound=Record)
 

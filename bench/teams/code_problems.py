@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from agents.environments.code import CodeProblem, CodeTest
-from agents.environments.code.team import CodeInstance, CodeSetting
-from agents.environments.code.told import tells
-from bench.datasets import (
+from loopline.agents.environments.code import CodeProblem, CodeTest
+from loopline.agents.environments.code.team import CodeInstance, CodeSetting
+from loopline.agents.environments.code.told import tells
+from loopline.bench.datasets import (
     Dataset,
     Item,
     Request,
@@ -29,10 +29,10 @@ from bench.datasets import (
     livecodebench,
     mbpp,
 )
-from bench.datasets.constants import best_constant
-from bench.errors import DataError
-from bench.teams import CODE
-from bench.teams.choice import (
+from loopline.bench.datasets.constants import best_constant
+from loopline.bench.errors import DataError
+from loopline.bench.teams import CODE
+from loopline.bench.teams.choice import (
     by_id,
     chosen,
     drawn,
@@ -41,9 +41,9 @@ from bench.teams.choice import (
     setting_of,
     taken_from,
 )
-from bench.teams.constant_programs import solving_constant
-from trainers.data.json_files import Reading, Skipped
-from workers.judging.problems import key_of
+from loopline.bench.teams.constant_programs import solving_constant
+from loopline.trainers.data.json_files import Reading, Skipped
+from loopline.workers.judging.problems import key_of
 
 Reader = Callable[[str, Path | None], Reading[CodeProblem]]
 

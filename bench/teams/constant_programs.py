@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from agents.environments.code import AssertionTest, CodeProblem, ProgramTest
+from loopline.agents.environments.code import AssertionTest, CodeProblem, ProgramTest
 
 
 def solving_constant(problem: CodeProblem) -> str | None:

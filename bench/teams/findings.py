@@ -3,7 +3,7 @@ by hand. These are told of every other benchmark whose manifest knows such playe
 
 An estimate over instances that were played once has Wilson's interval. Where an instance was played
 several times its attempts are not independent, so instances are drawn, each with all its attempts
-(`bench.statistics.mean_share`).
+(`loopline.bench.statistics.mean_share`).
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import comb
 from typing import TYPE_CHECKING, Any
 
-from agents.records import UsageEntry
-from bench.output import Manifest, ManifestItem
-from bench.results import Result
-from bench.statistics import Interval, mean_share, wilson
-from bench.teams import BENCHMARKS
+from loopline.agents.records import UsageEntry
+from loopline.bench.output import Manifest, ManifestItem
+from loopline.bench.results import Result
+from loopline.bench.statistics import Interval, mean_share, wilson
+from loopline.bench.teams import BENCHMARKS
 
 if TYPE_CHECKING:
-    from bench.report.facts import ArmRuns
+    from loopline.bench.report.facts import ArmRuns
 
 Attempts = dict[str, list[bool]]
 """Instance → whether each of its attempts solved it."""

@@ -12,20 +12,20 @@ from functools import partial
 
 from pydantic import ValidationError
 
-from agents.environments.math_team import (
+from loopline.agents.environments.math_team import (
     MathInstance,
     MathProblem,
     MathSetting,
 )
-from agents.environments.math_team import (
+from loopline.agents.environments.math_team import (
     MathQuestion as AskedQuestion,
 )
-from bench.datasets import Dataset, Item, Request, aime, gsm8k, olympiadbench, wordproblems
-from bench.datasets.constants import best_constant
-from bench.datasets.math_questions import MathQuestion
-from bench.errors import DataError
-from bench.teams import MATH
-from bench.teams.choice import (
+from loopline.bench.datasets import Dataset, Item, Request, aime, gsm8k, olympiadbench, wordproblems
+from loopline.bench.datasets.constants import best_constant
+from loopline.bench.datasets.math_questions import MathQuestion
+from loopline.bench.errors import DataError
+from loopline.bench.teams import MATH
+from loopline.bench.teams.choice import (
     by_id,
     chosen,
     drawn,
@@ -34,8 +34,8 @@ from bench.teams.choice import (
     setting_of,
     taken_from,
 )
-from trainers.data.json_files import Reading
-from workers.judging.problems import key_of
+from loopline.trainers.data.json_files import Reading
+from loopline.workers.judging.problems import key_of
 
 
 def load(request: Request) -> Dataset:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
-from agents.errors import JournalIncomplete
-from agents.records import JsonObject, Trajectory
-from agents.roles.pair.episode import text_of
-from bench.arms import with_setting
-from bench.errors import OutputError
-from bench.judgement import Judgement, Question
-from bench.taxonomy import Class
+from loopline.agents.errors import JournalIncomplete
+from loopline.agents.records import JsonObject, Trajectory
+from loopline.agents.roles.pair.episode import text_of
+from loopline.bench.arms import with_setting
+from loopline.bench.errors import OutputError
+from loopline.bench.judgement import Judgement, Question
+from loopline.bench.taxonomy import Class
 
 OTHER_INSTANCE = "the run played another instance than it was asked"
 

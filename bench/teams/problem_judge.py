@@ -11,26 +11,26 @@ from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from agents.environments.code.team import CodeInstance
-from agents.environments.math_team import MathInstance, reasoning_answer
-from agents.environments.tool_program import program_in
-from agents.errors import JournalIncomplete
-from agents.judging import OutputVerdict
-from agents.records import Outcome, Trajectory
-from bench.background_loop import BackgroundLoop
-from bench.errors import OutputError, UsageError
-from bench.judgement import Judge, Judgement, Question
-from bench.output import Manifest
-from bench.taxonomy import ENDED_OTHERWISE, Class
-from bench.teams import CODE
-from bench.teams.playing import OTHER_INSTANCE, asked_and_played, solved_nothing, turns_of
-from workers.judging.answers import AnswerJudge
-from workers.judging.outputs import judged_outputs
-from workers.judging.problems import ProblemFolder, ProblemUnknown
-from workers.judging.programs import ProgramJudge
-from workers.judging.service import JudgeService, judge_service
-from workers.sandbox import Sandbox, SandboxSettings, SandboxUnavailable
-from workers.sandbox.bubblewrap import Bubblewrap
+from loopline.agents.environments.code.team import CodeInstance
+from loopline.agents.environments.math_team import MathInstance, reasoning_answer
+from loopline.agents.environments.tool_program import program_in
+from loopline.agents.errors import JournalIncomplete
+from loopline.agents.judging import OutputVerdict
+from loopline.agents.records import Outcome, Trajectory
+from loopline.bench.background_loop import BackgroundLoop
+from loopline.bench.errors import OutputError, UsageError
+from loopline.bench.judgement import Judge, Judgement, Question
+from loopline.bench.output import Manifest
+from loopline.bench.taxonomy import ENDED_OTHERWISE, Class
+from loopline.bench.teams import CODE
+from loopline.bench.teams.playing import OTHER_INSTANCE, asked_and_played, solved_nothing, turns_of
+from loopline.workers.judging.answers import AnswerJudge
+from loopline.workers.judging.outputs import judged_outputs
+from loopline.workers.judging.problems import ProblemFolder, ProblemUnknown
+from loopline.workers.judging.programs import ProgramJudge
+from loopline.workers.judging.service import JudgeService, judge_service
+from loopline.workers.sandbox import Sandbox, SandboxSettings, SandboxUnavailable
+from loopline.workers.sandbox.bubblewrap import Bubblewrap
 
 CODE_CHECKERS = {"solved": "the run's last program passes every hidden test, run anew by the bench"}
 MATH_CHECKERS = {

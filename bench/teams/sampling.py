@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from agents.errors import InvalidOptions
-from agents.records import JsonObject
-from agents.workflows import workflows
-from bench.errors import UsageError
+from loopline.agents.errors import InvalidOptions
+from loopline.agents.records import JsonObject
+from loopline.agents.workflows import workflows
+from loopline.bench.errors import UsageError
 
 MAX_ATTEMPTS = 256
 """Of one instance."""

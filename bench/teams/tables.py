@@ -6,10 +6,10 @@ import html
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from bench.teams import BENCHMARKS, PUZZLES
+from loopline.bench.teams import BENCHMARKS, PUZZLES
 
 if TYPE_CHECKING:
-    from bench.report.facts import Facts
+    from loopline.bench.report.facts import Facts
 
 HEAD = ("player", "solved", "95 %", "of")
 _CAPTION = (

@@ -1,18 +1,18 @@
 """Tasks that a team of two is trained on: the problems of `bench code` and `bench math`, of splits
 that nobody is measured by. Programs are paid for tests that they are not shown, see
-`bench.teams.code_problems`."""
+`loopline.bench.teams.code_problems`."""
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
 
-from agents.records import Task
-from bench.datasets import Dataset, Item, Request
-from bench.errors import OutputError, UsageError
-from bench.teams import code_problems, math_problems
-from workers.judging.problems import ProblemFolder
-from workers.whole_files import write_whole
+from loopline.agents.records import Task
+from loopline.bench.datasets import Dataset, Item, Request
+from loopline.bench.errors import OutputError, UsageError
+from loopline.bench.teams import code_problems, math_problems
+from loopline.workers.judging.problems import ProblemFolder
+from loopline.workers.whole_files import write_whole
 
 TRAIN = "train"
 WITH_TRAIN = ("gsm8k", "wordproblems", "mbpp", "mbpp_sanitized", "apps", "codecontests")

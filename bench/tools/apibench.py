@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from agents.records import JsonObject, Trajectory
-from bench.checkers.apibench import ApiDatabase, ApiVerdict
-from bench.datasets import Dataset, Item, Request, apibench, left_out, sample
-from bench.datasets.apibench import HUBS, Api, Hub, hub_of
-from bench.errors import DataError
-from bench.judgement import Judgement, Question
-from bench.taxonomy import CALLED, Class
-from trainers.data.json_files import Reading
+from loopline.agents.records import JsonObject, Trajectory
+from loopline.bench.checkers.apibench import ApiDatabase, ApiVerdict
+from loopline.bench.datasets import Dataset, Item, Request, apibench, left_out, sample
+from loopline.bench.datasets.apibench import HUBS, Api, Hub, hub_of
+from loopline.bench.errors import DataError
+from loopline.bench.judgement import Judgement, Question
+from loopline.bench.taxonomy import CALLED, Class
+from loopline.trainers.data.json_files import Reading
 
 ALL = "all"
 _NAMES: dict[Hub, str] = {

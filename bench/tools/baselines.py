@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from agents.environments.api_worlds import APIS, MAX_CALLS, Instance
-from agents.environments.api_worlds.observations import leaves, parsed
-from agents.records import JsonObject, ToolCall
+from loopline.agents.environments.api_worlds import APIS, MAX_CALLS, Instance
+from loopline.agents.environments.api_worlds.observations import leaves, parsed
+from loopline.agents.records import JsonObject, ToolCall
 
 Observations = Sequence[str]
 Answer = Callable[[str, Observations], str | None]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from agents.call_markup import written_calls
-from agents.records import JsonObject, Trajectory
-from bench.checkers.bfcl import Fault, check
-from bench.checkers.tool_calls import ToolCall, calls_among, tool_calls
-from bench.datasets import Dataset, Item, Request, bfcl, left_out, sample
-from bench.datasets.bfcl import (
+from loopline.agents.call_markup import written_calls
+from loopline.agents.records import JsonObject, Trajectory
+from loopline.bench.checkers.bfcl import Fault, check
+from loopline.bench.checkers.tool_calls import ToolCall, calls_among, tool_calls
+from loopline.bench.datasets import Dataset, Item, Request, bfcl, left_out, sample
+from loopline.bench.datasets.bfcl import (
     CATEGORIES,
     LIVE,
     WITHOUT_CALLS,
@@ -20,9 +20,9 @@ from bench.datasets.bfcl import (
     Message,
     WantedCall,
 )
-from bench.errors import DataError
-from bench.judgement import Judgement, Question
-from bench.taxonomy import CALLED, Class
+from loopline.bench.errors import DataError
+from loopline.bench.judgement import Judgement, Question
+from loopline.bench.taxonomy import CALLED, Class
 
 GROUPS: dict[str, tuple[Category, ...]] = {"all": WRITTEN, "live": LIVE}
 """Split → the categories that it stands for: `all` those by the data set's authors."""

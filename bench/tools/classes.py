@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from agents.records import Outcome
-from bench.taxonomy import ENDED_OTHERWISE, Class
+from loopline.agents.records import Outcome
+from loopline.bench.taxonomy import ENDED_OTHERWISE, Class
 
 _IN_ORDER = (
     Class.CYCLE,

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agents.roles.umi.output import Action
-from bench.datasets import toolalpaca
-from trainers.data.json_files import Reading, Unreadable
-from trainers.data.trajectories import Step, Trajectory, require_writable
+from loopline.agents.roles.umi.output import Action
+from loopline.bench.datasets import toolalpaca
+from loopline.trainers.data.json_files import Reading, Unreadable
+from loopline.trainers.data.trajectories import Step, Trajectory, require_writable
 
 NAME = "toolalpaca"
 SPLITS = {NAME: "simulated", f"{NAME}_real": "real"}

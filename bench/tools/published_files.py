@@ -11,13 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.checkers.apibench import ApiDatabase
-from bench.datasets import apibench, bfcl, toolalpaca
-from bench.datasets.location import plain_or_compressed
-from trainers.data import toolbench
-from trainers.data.json_files import SUFFIXES, Reading, Skipped
-from trainers.data.sources import TEST_QUERIES, held_out_queries
-from trainers.errors import UnreadableData
+from loopline.bench.checkers.apibench import ApiDatabase
+from loopline.bench.datasets import apibench, bfcl, toolalpaca
+from loopline.bench.datasets.location import plain_or_compressed
+from loopline.trainers.data import toolbench
+from loopline.trainers.data.json_files import SUFFIXES, Reading, Skipped
+from loopline.trainers.data.sources import TEST_QUERIES, held_out_queries
+from loopline.trainers.errors import UnreadableData
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 """Single steps of reference trajectories, predicted from the reference's own history: α-UMi's five
-metrics (`bench.checkers.tool_steps`).
+metrics (`loopline.bench.checkers.tool_steps`).
 
 A team takes its step as it takes every one: the planner decides, and the caller or the summarizer
 goes on from the planner's own thought, not from the reference's. The call is noted, not made.
@@ -15,22 +15,22 @@ from collections.abc import Iterable, Iterator
 
 from pydantic import JsonValue
 
-from agents.environments.tool_step import ENVIRONMENT, GivenCall, GivenStep
-from agents.records import JsonObject, Trajectory
-from agents.roles.umi.backbone import Called, Concluded, read_step
-from agents.roles.umi.output import Action, Unreadable, read_action, read_answer, read_plan
-from bench.checkers.tool_steps import Decision, StepScore, ToolStep, score_step
-from bench.datasets import Dataset, Item, Request, left_out, sample
-from bench.datasets.location import data_root
-from bench.errors import DataError
-from bench.judgement import Judgement, Question
-from bench.taxonomy import CALLED, Class
-from bench.tools import first_calls
-from bench.tools.worlds import samples_of, splits_of
-from trainers.data import trajectories
-from trainers.data.examples import no_answer
-from trainers.data.sources import Source, from_toolbench, from_worlds
-from trainers.errors import UnreadableData
+from loopline.agents.environments.tool_step import ENVIRONMENT, GivenCall, GivenStep
+from loopline.agents.records import JsonObject, Trajectory
+from loopline.agents.roles.umi.backbone import Called, Concluded, read_step
+from loopline.agents.roles.umi.output import Action, Unreadable, read_action, read_answer, read_plan
+from loopline.bench.checkers.tool_steps import Decision, StepScore, ToolStep, score_step
+from loopline.bench.datasets import Dataset, Item, Request, left_out, sample
+from loopline.bench.datasets.location import data_root
+from loopline.bench.errors import DataError
+from loopline.bench.judgement import Judgement, Question
+from loopline.bench.taxonomy import CALLED, Class
+from loopline.bench.tools import first_calls
+from loopline.bench.tools.worlds import samples_of, splits_of
+from loopline.trainers.data import trajectories
+from loopline.trainers.data.examples import no_answer
+from loopline.trainers.data.sources import Source, from_toolbench, from_worlds
+from loopline.trainers.errors import UnreadableData
 
 TOOLBENCH = "toolbench"
 SOURCE = "https://github.com/OpenBMB/ToolBench (its data or data_example)"

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agents.records import JsonObject
-from bench.judgement import Judge
+from loopline.agents.records import JsonObject
+from loopline.bench.judgement import Judge
 
 if TYPE_CHECKING:
-    from bench.datasets import Dataset, Request
+    from loopline.bench.datasets import Dataset, Request
 
 
 @dataclass(frozen=True)
@@ -26,49 +26,49 @@ class Suite:
 
 
 def _worlds(request: Request) -> Dataset:
-    from bench.tools import worlds
+    from loopline.bench.tools import worlds
 
     return worlds.load(request)
 
 
 def _judge_worlds(reference: JsonObject) -> Judge:
-    from bench.tools import worlds
+    from loopline.bench.tools import worlds
 
     return worlds.WorldsJudge()
 
 
 def _tool_steps(request: Request) -> Dataset:
-    from bench.tools import steps
+    from loopline.bench.tools import steps
 
     return steps.load(request)
 
 
 def _judge_steps(reference: JsonObject) -> Judge:
-    from bench.tools import steps
+    from loopline.bench.tools import steps
 
     return steps.StepsJudge()
 
 
 def _bfcl(request: Request) -> Dataset:
-    from bench.tools import bfcl
+    from loopline.bench.tools import bfcl
 
     return bfcl.load(request)
 
 
 def _judge_bfcl(reference: JsonObject) -> Judge:
-    from bench.tools import bfcl
+    from loopline.bench.tools import bfcl
 
     return bfcl.BfclJudge()
 
 
 def _apibench(request: Request) -> Dataset:
-    from bench.tools import apibench
+    from loopline.bench.tools import apibench
 
     return apibench.load(request)
 
 
 def _judge_apibench(reference: JsonObject) -> Judge:
-    from bench.tools import apibench
+    from loopline.bench.tools import apibench
 
     return apibench.ApiBenchJudge(reference)
 

@@ -2,14 +2,14 @@
 
 A question is an instance of a held-out split. The judge rebuilds its world, repeats the run's
 calls in it, and compares state and answer with what the instruction wants
-(`agents.environments.api_worlds.verification`).
+(`loopline.agents.environments.api_worlds.verification`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from agents.environments.api_worlds import (
+from loopline.agents.environments.api_worlds import (
     ENVIRONMENT,
     HELD_OUT,
     Instance,
@@ -18,15 +18,15 @@ from agents.environments.api_worlds import (
     instances,
     rebuild,
 )
-from agents.records import JsonObject, Outcome, Step, ToolCall, Trajectory
-from agents.roles.umi.backbone import read_step
-from agents.roles.umi.output import Unreadable, read_action, read_plan
-from agents.roles.umi.transcript import CALLING, calls_of
-from bench.datasets import Dataset, Item, Request
-from bench.errors import OutputError, UsageError
-from bench.judgement import Judgement, Question
-from bench.taxonomy import CALLED, Class
-from bench.tools.baselines import baselines_of
+from loopline.agents.records import JsonObject, Outcome, Step, ToolCall, Trajectory
+from loopline.agents.roles.umi.backbone import read_step
+from loopline.agents.roles.umi.output import Unreadable, read_action, read_plan
+from loopline.agents.roles.umi.transcript import CALLING, calls_of
+from loopline.bench.datasets import Dataset, Item, Request
+from loopline.bench.errors import OutputError, UsageError
+from loopline.bench.judgement import Judgement, Question
+from loopline.bench.taxonomy import CALLED, Class
+from loopline.bench.tools.baselines import baselines_of
 
 MIXED = "held_out"
 DEFAULT_SAMPLES = 200

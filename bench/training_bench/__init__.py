@@ -45,7 +45,7 @@ def training(
     completions are learned. trl is measured without packing, and with each packing that works
     there.
     """  # fmt: skip
-    from bench.training_bench.command import Plan, measure
+    from loopline.bench.training_bench.command import Plan, measure
 
     measure(
         Plan(

@@ -16,14 +16,14 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from bench.alone import alone_in_a_process
-from bench.errors import UsageError
-from bench.training_bench import ours, report, trl_peer
-from bench.training_bench.figures import OURS, Report
-from bench.training_bench.workload import Measured, Workload, prepare
-from trainers.errors import TrainingError
-from trainers.glpft.settings import size
-from workers.installation import how_to_install
+from loopline.bench.alone import alone_in_a_process
+from loopline.bench.errors import UsageError
+from loopline.bench.training_bench import ours, report, trl_peer
+from loopline.bench.training_bench.figures import OURS, Report
+from loopline.bench.training_bench.workload import Measured, Workload, prepare
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.glpft.settings import size
+from loopline.workers.installation import how_to_install
 
 _TRL = ("trl", "datasets")
 

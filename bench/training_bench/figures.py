@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 
-from bench.engine_bench.figures import Spread, spread
-from bench.training_bench.workload import Measured, Prepared
+from loopline.bench.engine_bench.figures import Spread, spread
+from loopline.bench.training_bench.workload import Measured, Prepared
 
 OURS = "ours"
 

@@ -6,7 +6,7 @@ import tempfile
 from itertools import islice
 from pathlib import Path
 
-from bench.training_bench.workload import (
+from loopline.bench.training_bench.workload import (
     CLIP,
     PIECE_TOKENS,
     WARM,
@@ -24,12 +24,12 @@ def measure(workload: Workload) -> Measured:
     checkpoint but the last one, which comes behind what is measured."""
     import torch
 
-    from trainers.glpft.batches import batches
-    from trainers.glpft.rows import StageRows
-    from trainers.glpft.settings import GlpftSettings
-    from trainers.glpft.stage_training import StageTraining
-    from trainers.memory import keep_freed_memory, peak_memory_mb
-    from trainers.network import load_base, network_of
+    from loopline.trainers.glpft.batches import batches
+    from loopline.trainers.glpft.rows import StageRows
+    from loopline.trainers.glpft.settings import GlpftSettings
+    from loopline.trainers.glpft.stage_training import StageTraining
+    from loopline.trainers.memory import keep_freed_memory, peak_memory_mb
+    from loopline.trainers.network import load_base, network_of
 
     keep_freed_memory()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from bench.engine_bench.figures import Spread
-from bench.training_bench.figures import OURS, Report
-from runtime.tables import figures
+from loopline.bench.engine_bench.figures import Spread
+from loopline.bench.training_bench.figures import OURS, Report
+from loopline.runtime.tables import figures
 
 
 def show(report: Report, console: Console) -> None:

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from bench.training_bench.workload import CLIP, PIECE_TOKENS, WARM, Clock, Measured, Workload
+from loopline.bench.training_bench.workload import (
+    CLIP,
+    PIECE_TOKENS,
+    WARM,
+    Clock,
+    Measured,
+    Workload,
+)
 
 
 @dataclass(frozen=True)
@@ -39,10 +46,10 @@ def measure(workload: Workload, form: Form) -> Measured:
     import torch
     from transformers import PrinterCallback
 
-    from trainers.glpft.settings import PUBLISHED
-    from trainers.glpft.stage_training import AUTOCAST_FROM
-    from trainers.memory import keep_freed_memory, peak_memory_mb
-    from trainers.network import load_base
+    from loopline.trainers.glpft.settings import PUBLISHED
+    from loopline.trainers.glpft.stage_training import AUTOCAST_FROM
+    from loopline.trainers.memory import keep_freed_memory, peak_memory_mb
+    from loopline.trainers.network import load_base
 
     # Ours asks the allocator for this; without it the peer would be measured with another one.
     keep_freed_memory()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainers.glpft.rows import TokenRow
+    from loopline.trainers.glpft.rows import TokenRow
 
 WARM = 2
 """Steps before the measured ones: memory is taken and kernels are chosen in them."""
@@ -38,7 +38,7 @@ class Workload:
 
     def rows(self) -> list[TokenRow]:
         """As written by `prepare`."""
-        from trainers.glpft.rows import TokenRow
+        from loopline.trainers.glpft.rows import TokenRow
 
         read: list[list[list[int]]] = json.loads(self._rows_file.read_bytes())
         return [TokenRow(tuple(ids), tuple(map(bool, learned))) for ids, learned in read]
@@ -156,15 +156,15 @@ class Clock:
 def prepare(workload: Workload, samples: int) -> Prepared:
     """Write the model, with random weights, and the planner's rows of `samples` instructions.
     Takes seconds."""
-    from agents.roles.umi.settings import UmiOptions
-    from trainers.data.datasets import build
-    from trainers.data.sources import from_worlds
-    from trainers.glpft.from_scratch import write_new_model
-    from trainers.glpft.rows import rows_of
-    from trainers.glpft.settings import size
-    from trainers.glpft.stage_training import AUTOCAST_FROM
-    from trainers.glpft.stages import Stage
-    from trainers.network import load_base
+    from loopline.agents.roles.umi.settings import UmiOptions
+    from loopline.trainers.data.datasets import build
+    from loopline.trainers.data.sources import from_worlds
+    from loopline.trainers.glpft.from_scratch import write_new_model
+    from loopline.trainers.glpft.rows import rows_of
+    from loopline.trainers.glpft.settings import size
+    from loopline.trainers.glpft.stage_training import AUTOCAST_FROM
+    from loopline.trainers.glpft.stages import Stage
+    from loopline.trainers.network import load_base
 
     chosen = size(workload.size)
     data = build(

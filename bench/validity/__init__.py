@@ -33,7 +33,7 @@ def validity(
     Held-out word problems are asked with the planner's tools, and then for an answer as a JSON
     object: with the schema enforced, and in words alone. The same problems and seeds each time.
     """
-    from bench.validity.command import Plan, measure
+    from loopline.bench.validity.command import Plan, measure
 
     measure(
         Plan(

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 import typer
 from rich.console import Console
 
-from agents.environments.word_problems import HELD_OUT, generate
-from agents.records import SamplingParams
-from bench.errors import BenchError, UsageError
-from bench.statistics import Interval
-from bench.validity.figures import Counts
-from bench.validity.tasks import JsonAnswer, Task, ToolCalls
-from runtime.tables import figures
-from workers.engines.factory import build_engine
-from workers.engines.protocol import Completion, Engine, EngineError
-from workers.engines.settings import ModelSettings
+from loopline.agents.environments.word_problems import HELD_OUT, generate
+from loopline.agents.records import SamplingParams
+from loopline.bench.errors import BenchError, UsageError
+from loopline.bench.statistics import Interval
+from loopline.bench.validity.figures import Counts
+from loopline.bench.validity.tasks import JsonAnswer, Task, ToolCalls
+from loopline.runtime.tables import figures
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.protocol import Completion, Engine, EngineError
+from loopline.workers.engines.settings import ModelSettings
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from bench.statistics import Interval, wilson
+from loopline.bench.statistics import Interval, wilson
 
 
 @dataclass

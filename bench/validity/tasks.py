@@ -7,13 +7,13 @@ from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agents.prompts import load_prompt
-from agents.records import Message, SamplingParams
-from agents.tools.calculator import calculate
-from agents.tools.declaration import InvalidArguments
-from agents.tools.handover import delegate, delegate_many
-from bench.validity.figures import Counts
-from workers.engines.protocol import Completion, GenerateRequest
+from loopline.agents.prompts import load_prompt
+from loopline.agents.records import Message, SamplingParams
+from loopline.agents.tools.calculator import calculate
+from loopline.agents.tools.declaration import InvalidArguments
+from loopline.agents.tools.handover import delegate, delegate_many
+from loopline.bench.validity.figures import Counts
+from loopline.workers.engines.protocol import Completion, GenerateRequest
 
 TOOLS = {tool.name: tool for tool in (delegate, delegate_many, calculate)}
 """The planner's."""

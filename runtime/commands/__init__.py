@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import typer
 
-from runtime.commands import (
+from loopline.runtime.commands import (
     ask,
     config,
     dead,

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
-from runtime.commands.options import AsJson, RedisUrl
+from loopline.runtime.commands.options import AsJson, RedisUrl
 
 if TYPE_CHECKING:
-    from agents.records import JsonObject, Trajectory
-    from runtime.client import Client
-    from runtime.config import Settings
-    from runtime.deployment import Deployment
-    from runtime.question import SimulatedQuestion
+    from loopline.agents.records import JsonObject, Trajectory
+    from loopline.runtime.client import Client
+    from loopline.runtime.config import Settings
+    from loopline.runtime.deployment import Deployment
+    from loopline.runtime.question import SimulatedQuestion
 
 
 CANCEL_SECONDS = 5.0
@@ -100,11 +100,11 @@ def register(app: typer.Typer) -> None:
         """
         import asyncio
 
-        from runtime.deployment import find
-        from runtime.dialogue import succeeded
-        from runtime.errors import EXIT_FAILED, InputError
-        from runtime.prompt_files import parse_prompt_files
-        from runtime.question import one_question
+        from loopline.runtime.deployment import find
+        from loopline.runtime.dialogue import succeeded
+        from loopline.runtime.errors import EXIT_FAILED, InputError
+        from loopline.runtime.prompt_files import parse_prompt_files
+        from loopline.runtime.question import one_question
 
         text, simulated = one_question(question, world)
         where = find(redis_url=redis_url)
@@ -140,8 +140,8 @@ def register(app: typer.Typer) -> None:
         if as_json:
             typer.echo(trajectory.model_dump_json())
         elif quiet:
-            from runtime.dialogue import ended_how
-            from runtime.terminal import harmless
+            from loopline.runtime.dialogue import ended_how
+            from loopline.runtime.terminal import harmless
 
             typer.echo(harmless(trajectory.answer or ""))
             if trajectory.answer is None:
@@ -155,9 +155,9 @@ def register(app: typer.Typer) -> None:
 
 def require_tools_offered(workflow: str, option: str) -> None:
     """Raises `InputError` for a workflow whose models would never see a tool of the option."""
-    from agents.errors import AgentError
-    from agents.workflows import offers_tools
-    from runtime.errors import InputError
+    from loopline.agents.errors import AgentError
+    from loopline.agents.workflows import offers_tools
+    from loopline.runtime.errors import InputError
 
     try:
         offered = offers_tools(workflow)
@@ -173,8 +173,8 @@ def require_tools_offered(workflow: str, option: str) -> None:
 def parse_options(words: list[str]) -> JsonObject:
     """`--option NAME=VALUE` options; a value is JSON (`4`, `true`) or else text. Raises
     `InputError`."""
-    from runtime.config import option_value
-    from runtime.errors import InputError
+    from loopline.runtime.config import option_value
+    from loopline.runtime.errors import InputError
 
     options: JsonObject = {}
     for word in words:
@@ -187,8 +187,8 @@ def parse_options(words: list[str]) -> JsonObject:
 
 def parse_policies(words: list[str], settings: Settings) -> dict[str, str]:
     """`--policy ROLE=POOL` or `ROLE=POOL/ADAPTER` options. Raises `InputError`."""
-    from bus import pool_of
-    from runtime.errors import InputError
+    from loopline.bus import pool_of
+    from loopline.runtime.errors import InputError
 
     policies: dict[str, str] = {}
     for word in words:
@@ -221,12 +221,12 @@ async def _asked(
 ) -> Trajectory:
     import asyncio
 
-    from agents.records import Budget
-    from bus import BusUnavailable, tasks
-    from runtime.client import Client
-    from runtime.errors import Unreachable
-    from runtime.hold_ups import tell_hold_ups
-    from runtime.terminal import harmless
+    from loopline.agents.records import Budget
+    from loopline.bus import BusUnavailable, tasks
+    from loopline.runtime.client import Client
+    from loopline.runtime.errors import Unreachable
+    from loopline.runtime.hold_ups import tell_hold_ups
+    from loopline.runtime.terminal import harmless
 
     def say(hold_up: str) -> None:
         print(harmless(hold_up), file=sys.stderr)
@@ -289,8 +289,8 @@ async def show_run(client: Client, run_id: str) -> Trajectory:
     """Print the dialogue as it happens."""
     from rich.console import Console
 
-    from agents.records import Step
-    from runtime.dialogue import DialoguePrinter
+    from loopline.agents.records import Step
+    from loopline.runtime.dialogue import DialoguePrinter
 
     printer = DialoguePrinter(Console(highlight=False))
     shown = 0

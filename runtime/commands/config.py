@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from runtime.commands.options import AsJson, Profile, RedisUrl, Set
+from loopline.runtime.commands.options import AsJson, Profile, RedisUrl, Set
 
 
 def register(app: typer.Typer) -> None:
@@ -24,8 +24,8 @@ def register(app: typer.Typer) -> None:
         if keys:
             _print_keys()
             return
-        from runtime.config import load
-        from runtime.secrets import Redactor, secret_values
+        from loopline.runtime.config import load
+        from loopline.runtime.secrets import Redactor, secret_values
 
         settings = load(profile, overrides=overrides or (), redis_url=redis_url)
         redactor = Redactor(secret_values(settings.bus.redis_url, settings.secret_variables))
@@ -60,8 +60,8 @@ def _key(name: str) -> str:
 
 
 def _print_keys() -> None:
-    from runtime.config import Settings
-    from runtime.config_sources import key_descriptions
+    from loopline.runtime.config import Settings
+    from loopline.runtime.config_sources import key_descriptions
 
     for key, kind, description in key_descriptions(Settings):
         typer.echo(f"{key}  ({kind})")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runtime.commands.options import AsJson, RedisUrl
+from loopline.runtime.commands.options import AsJson, RedisUrl
 
 if TYPE_CHECKING:
-    from bus import Bus, DeadLetter
+    from loopline.bus import Bus, DeadLetter
 
 LetterId = Annotated[str, typer.Argument(metavar="ID", help="As `runtime dead ls` prints it.")]
 
@@ -28,9 +28,9 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """List dead letters, newest first."""
-        from bus import dead_letters
-        from runtime.commands.on_bus import on_bus
-        from runtime.tables import listing
+        from loopline.bus import dead_letters
+        from loopline.runtime.commands.on_bus import on_bus
+        from loopline.runtime.tables import listing
 
         async def first(bus: Bus) -> list[DeadLetter]:
             found: list[DeadLetter] = []
@@ -53,9 +53,9 @@ def register(app: typer.Typer) -> None:
         letter_id: LetterId, redis_url: RedisUrl = None
     ) -> None:
         """Show one letter whole: reason, traceback, envelope."""
-        from bus import dead_letters
-        from runtime.commands.on_bus import on_bus
-        from runtime.terminal import harmless
+        from loopline.bus import dead_letters
+        from loopline.runtime.commands.on_bus import on_bus
+        from loopline.runtime.terminal import harmless
 
         letter = on_bus(redis_url, lambda bus: dead_letters.show(bus, letter_id))
         typer.echo(harmless(json.dumps(_as_json(letter), indent=2, ensure_ascii=False)))
@@ -65,8 +65,8 @@ def register(app: typer.Typer) -> None:
         letter_id: LetterId, redis_url: RedisUrl = None
     ) -> None:
         """Send a letter back to its stream and wake its run; do so once its cause is mended."""
-        from bus import dead_letters
-        from runtime.commands.on_bus import on_bus
+        from loopline.bus import dead_letters
+        from loopline.runtime.commands.on_bus import on_bus
 
         stream = on_bus(redis_url, lambda bus: dead_letters.replay(bus, letter_id))
         typer.echo(f"sent to {stream}")
@@ -78,9 +78,9 @@ def register(app: typer.Typer) -> None:
         redis_url: RedisUrl = None,
     ) -> None:
         """Delete one dead letter, or all of them."""
-        from bus import dead_letters
-        from runtime.commands.on_bus import on_bus
-        from runtime.errors import InputError
+        from loopline.bus import dead_letters
+        from loopline.runtime.commands.on_bus import on_bus
+        from loopline.runtime.errors import InputError
 
         if (letter_id is None) == (not everything):
             raise InputError("name one letter, or say --all")
@@ -100,6 +100,6 @@ def _as_json(letter: DeadLetter) -> dict[str, object]:
 
 def _beginning(reason: str) -> str:
     """Of words that may be a server's."""
-    from runtime.terminal import harmless
+    from loopline.runtime.terminal import harmless
 
     return harmless((reason.splitlines() or [""])[0][:100])

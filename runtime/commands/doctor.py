@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from runtime.commands.options import AsJson, OfRunning, RedisUrl, Set
+from loopline.runtime.commands.options import AsJson, OfRunning, RedisUrl, Set
 
 MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "missing": ("✗", "red")}
 
@@ -30,11 +30,11 @@ def register(app: typer.Typer) -> None:
         Of the running deployment, as it was started; of a profile with --profile, --set or
         --redis-url, or where none runs.
         """
-        from runtime.config import DEFAULT_PROFILE, load, resolved_file
-        from runtime.doctor import examine
-        from runtime.errors import EXIT_FAILED
-        from runtime.secrets import Redactor, secret_values
-        from runtime.state import StateDirectory
+        from loopline.runtime.config import DEFAULT_PROFILE, load, resolved_file
+        from loopline.runtime.doctor import examine
+        from loopline.runtime.errors import EXIT_FAILED
+        from loopline.runtime.secrets import Redactor, secret_values
+        from loopline.runtime.state import StateDirectory
 
         state = StateDirectory.from_environment()
         run = None if profile or overrides or redis_url else state.running()

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from runtime.commands.options import AsJson, RedisUrl
+from loopline.runtime.commands.options import AsJson, RedisUrl
 
 
 def register(app: typer.Typer) -> None:
@@ -40,11 +40,11 @@ def register(app: typer.Typer) -> None:
         import asyncio
         from pathlib import Path
 
-        from runtime.deployment import find
-        from runtime.errors import InputError
-        from runtime.job_requests import MODULES, JobRequest, require_allowed
-        from runtime.jobs import enqueue
-        from runtime.state import StateDirectory
+        from loopline.runtime.deployment import find
+        from loopline.runtime.errors import InputError
+        from loopline.runtime.job_requests import MODULES, JobRequest, require_allowed
+        from loopline.runtime.jobs import enqueue
+        from loopline.runtime.state import StateDirectory
 
         if program not in MODULES:
             raise InputError(f"{program!r} is no program of a job; there are: {', '.join(MODULES)}")
@@ -73,8 +73,8 @@ def register(app: typer.Typer) -> None:
         """Stop a job, or keep a queued one from starting. What it has written stays."""
         import asyncio
 
-        from runtime import jobs
-        from runtime.deployment import find
+        from loopline.runtime import jobs
+        from loopline.runtime.deployment import find
 
         asyncio.run(jobs.cancel(find(redis_url=redis_url).settings, job_id))
         typer.echo(f"{job_id}: cancelling (`runtime jobs` says when it has ended)")
@@ -85,10 +85,10 @@ def register(app: typer.Typer) -> None:
         lines: Annotated[int, typer.Option("--lines", "-n", min=1)] = 50,
     ) -> None:
         """Print the end of a job's output."""
-        from runtime.errors import InputError
-        from runtime.log_files import tail
-        from runtime.state import StateDirectory
-        from runtime.terminal import harmless
+        from loopline.runtime.errors import InputError
+        from loopline.runtime.log_files import tail
+        from loopline.runtime.state import StateDirectory
+        from loopline.runtime.terminal import harmless
 
         file = StateDirectory.from_environment().jobs / job_id / "output.log"
         if "/" in job_id or not file.is_file():
@@ -111,10 +111,10 @@ def _ls(redis_url: str | None, *, as_json: bool) -> None:
     import asyncio
     import json
 
-    from runtime.deployment import find
-    from runtime.jobs import listed
-    from runtime.tables import listing, one_line
-    from runtime.terminal import harmless
+    from loopline.runtime.deployment import find
+    from loopline.runtime.jobs import listed
+    from loopline.runtime.tables import listing, one_line
+    from loopline.runtime.terminal import harmless
 
     found = asyncio.run(listed(find(redis_url=redis_url).settings))
     if as_json:

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from bus import CLIENT_PATIENCE, Bus, BusError, BusUnavailable
-from runtime.deployment import find
-from runtime.errors import InputError
+from loopline.bus import CLIENT_PATIENCE, Bus, BusError, BusUnavailable
+from loopline.runtime.deployment import find
+from loopline.runtime.errors import InputError
 
 T = TypeVar("T")
 

@@ -6,14 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from runtime.shipped_profiles import profile_names
+from loopline.runtime.shipped_profiles import profile_names
 
 _PROFILES = f"{', '.join(profile_names())}, or the path of a .toml file."
 
 
 def _profile(without: str) -> Any:
     return typer.Option(
-        "--profile", "-p", help=_PROFILES, envvar="SWITCHYARD_PROFILE", show_default=without
+        "--profile", "-p", help=_PROFILES, envvar="LOOPLINE_PROFILE", show_default=without
     )
 
 
@@ -24,7 +24,7 @@ RedisUrl = Annotated[
     str | None,
     typer.Option(
         "--redis-url",
-        help="Join the bus at this URL. Better in SWITCHYARD_BUS__REDIS_URL: a command line is"
+        help="Join the bus at this URL. Better in LOOPLINE_BUS__REDIS_URL: a command line is"
         " visible to every user of the machine.",
     ),
 ]

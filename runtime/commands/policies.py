@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runtime.commands.options import AsJson, RedisUrl
+from loopline.runtime.commands.options import AsJson, RedisUrl
 
 if TYPE_CHECKING:
-    from bus import Bus, Policy
-    from bus.policies import Stored
+    from loopline.bus import Bus, Policy
+    from loopline.bus.policies import Stored
 
 Name = Annotated[
     str, typer.Argument(metavar="POLICY", help="A pool (slm), or pool/adapter (slm/caller).")
@@ -38,13 +38,13 @@ def register(app: typer.Typer) -> None:
 
         Exit code 1 if one can't be read: it is named, and nobody serves it anew.
         """
-        from bus import policies as on_the_bus
-        from bus import present
-        from runtime.commands.on_bus import on_bus
-        from runtime.errors import EXIT_FAILED
-        from runtime.policy_changes import said
-        from runtime.tables import listing
-        from runtime.terminal import harmless
+        from loopline.bus import policies as on_the_bus
+        from loopline.bus import present
+        from loopline.runtime.commands.on_bus import on_bus
+        from loopline.runtime.errors import EXIT_FAILED
+        from loopline.runtime.policy_changes import said
+        from loopline.runtime.tables import listing
+        from loopline.runtime.terminal import harmless
 
         async def question(bus: Bus) -> tuple[Stored, dict[str, dict[str, str]]]:
             workers = await present(bus)
@@ -101,7 +101,7 @@ def register(app: typer.Typer) -> None:
         files are on this machine; the workers that serve it ask the same."""
         import time
 
-        from runtime.errors import InputError
+        from loopline.runtime.errors import InputError
 
         # Of an empty name Path makes the folder that one stands in.
         if not weights or not Path(weights).exists():
@@ -128,11 +128,11 @@ def register(app: typer.Typer) -> None:
 
 def _require_base(name: str, path: str, redis_url: str | None) -> None:
     """Raises `InputError` for weights of another base, as far as this machine can tell."""
-    from bus import pool_of
-    from runtime.deployment import find
-    from runtime.errors import InputError
-    from workers.engines.local.adapter_base import require_base_on_disk
-    from workers.engines.protocol import EngineError
+    from loopline.bus import pool_of
+    from loopline.runtime.deployment import find
+    from loopline.runtime.errors import InputError
+    from loopline.workers.engines.local.adapter_base import require_base_on_disk
+    from loopline.workers.engines.protocol import EngineError
 
     model = find(redis_url=redis_url).settings.models.get(pool_of(name))
     if model is None:
@@ -150,11 +150,11 @@ def _require_base(name: str, path: str, redis_url: str | None) -> None:
 
 def change(name: str, redis_url: str | None, wait: float, to: Callable[[Policy], Policy]) -> None:
     """Change a policy, and tell what became of it. Exit code 1 if a worker refused it."""
-    from bus import pool_of
-    from runtime import policy_changes
-    from runtime.commands.on_bus import on_bus
-    from runtime.deployment import find
-    from runtime.errors import EXIT_FAILED, InputError
+    from loopline.bus import pool_of
+    from loopline.runtime import policy_changes
+    from loopline.runtime.commands.on_bus import on_bus
+    from loopline.runtime.deployment import find
+    from loopline.runtime.errors import EXIT_FAILED, InputError
 
     pools = find(redis_url=redis_url).settings.models
     if pool_of(name) not in pools:

@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
     def acl(  # pyright: ignore[reportUnusedFunction]
         prefix: Annotated[
             str, typer.Option(help="Of the deployment: bus.prefix.", metavar="PREFIX")
-        ] = "sw",
+        ] = "loopline",
         commands: Annotated[
             bool, typer.Option("--commands", help="As commands for redis-cli, not as a file.")
         ] = False,
@@ -31,8 +31,8 @@ def register(app: typer.Typer) -> None:
         """
         from pydantic import ValidationError
 
-        from bus.settings import BusSettings
-        from runtime.redis_users import KINDS, rules, user_name
+        from loopline.bus.settings import BusSettings
+        from loopline.runtime.redis_users import KINDS, rules, user_name
 
         try:
             BusSettings(prefix=prefix)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from runtime.commands.options import AsJson, RedisUrl
-from runtime.errors import InputError
+from loopline.runtime.commands.options import AsJson, RedisUrl
+from loopline.runtime.errors import InputError
 
 if TYPE_CHECKING:
-    from agents.records import Trajectory
-    from runtime.client import Client
-    from runtime.deployment import Deployment
-    from runtime.run_history import KnownRun
+    from loopline.agents.records import Trajectory
+    from loopline.runtime.client import Client
+    from loopline.runtime.deployment import Deployment
+    from loopline.runtime.run_history import KnownRun
 
 T = TypeVar("T")
 RunId = Annotated[str, typer.Argument(metavar="ID", help="A run's id, or a part of it.")]
@@ -34,10 +34,10 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """List the newest runs on the bus."""
-        from runtime.dialogue import milliseconds
-        from runtime.run_history import lines
-        from runtime.tables import listing
-        from runtime.terminal import harmless
+        from loopline.runtime.dialogue import milliseconds
+        from loopline.runtime.run_history import lines
+        from loopline.runtime.tables import listing
+        from loopline.runtime.terminal import harmless
 
         found = _on_bus(redis_url, lambda client, _: lines(client.bus, limit, only_active=active))
         if as_json:
@@ -86,9 +86,9 @@ def register(app: typer.Typer) -> None:
         """
         from rich.console import Console
 
-        from runtime.dialogue import DialoguePrinter
-        from runtime.terminal import harmless
-        from runtime.words import counted
+        from loopline.runtime.dialogue import DialoguePrinter
+        from loopline.runtime.terminal import harmless
+        from loopline.runtime.words import counted
 
         found = _known(redis_url, run_id) if store is None else _recorded(store, run_id)
         if html is not None:
@@ -118,8 +118,8 @@ def register(app: typer.Typer) -> None:
         """
         import asyncio
 
-        from agents.replay import replay as replayed
-        from runtime.errors import EXIT_FAILED
+        from loopline.agents.replay import replay as replayed
+        from loopline.runtime.errors import EXIT_FAILED
 
         found = _known(redis_url, run_id).trajectory()
         result = asyncio.run(replayed(found))
@@ -141,9 +141,9 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Start a new run that keeps this one's journal up to a turn; watch it go on."""
-        from runtime.commands.ask import parse_policies, show_run
-        from runtime.dialogue import succeeded
-        from runtime.errors import EXIT_FAILED
+        from loopline.runtime.commands.ask import parse_policies, show_run
+        from loopline.runtime.dialogue import succeeded
+        from loopline.runtime.errors import EXIT_FAILED
 
         async def forked(client: Client, where: Deployment) -> Trajectory:
             found = (await _found(client, where, run_id)).trajectory()
@@ -162,7 +162,7 @@ def register(app: typer.Typer) -> None:
     @runs.command("cancel")
     def cancel(run_id: RunId, redis_url: RedisUrl = None) -> None:  # pyright: ignore[reportUnusedFunction]
         """End a run now; its workers drop what they hold of it."""
-        from runtime.run_history import resolve
+        from loopline.runtime.run_history import resolve
 
         async def cancelled(client: Client, _: Deployment) -> str:
             whole = await resolve(client.bus, run_id)
@@ -176,9 +176,9 @@ def register(app: typer.Typer) -> None:
 def _known(redis_url: str | None, run_id: str) -> KnownRun:
     """A run of the deployment; where none runs, one that it left in the store of this state
     directory. Raises `InputError`, `RunUnknown`, or `Unreachable` for a run that isn't there."""
-    from runtime.errors import Unreachable
-    from runtime.run_history import recorded
-    from runtime.state import StateDirectory
+    from loopline.runtime.errors import Unreachable
+    from loopline.runtime.run_history import recorded
+    from loopline.runtime.state import StateDirectory
 
     try:
         return _on_bus(redis_url, lambda client, where: _found(client, where, run_id))
@@ -194,7 +194,7 @@ def _known(redis_url: str | None, run_id: str) -> KnownRun:
 
 def _recorded(store: Path, run_id: str) -> KnownRun:
     """A run of a store by its whole id. Raises `InputError`."""
-    from runtime.run_history import recorded
+    from loopline.runtime.run_history import recorded
 
     found = recorded(store, run_id)
     if found is None:
@@ -204,10 +204,10 @@ def _recorded(store: Path, run_id: str) -> KnownRun:
 
 def _write_page(found: KnownRun, path: Path, training: Path | None, tokenizers: list[str]) -> None:
     """Raises `InputError` for what can't be read or written."""
-    from runtime.learned_tokens import read_learned
-    from runtime.run_page.page import render
-    from runtime.run_page.tokenizers import Tokenizers, require_tokenizer
-    from workers.whole_files import write_whole
+    from loopline.runtime.learned_tokens import read_learned
+    from loopline.runtime.run_page.page import render
+    from loopline.runtime.run_page.tokenizers import Tokenizers, require_tokenizer
+    from loopline.workers.whole_files import write_whole
 
     if path.is_dir():
         raise InputError(f"{path} is a folder", hint="name the file of the page: --html run.html.")
@@ -223,8 +223,8 @@ def _write_page(found: KnownRun, path: Path, training: Path | None, tokenizers: 
 
 def _models() -> list[str]:
     """Models of the deployment that runs, or last ran, in this state directory."""
-    from runtime.config import resolved_file
-    from runtime.state import StateDirectory
+    from loopline.runtime.config import resolved_file
+    from loopline.runtime.state import StateDirectory
 
     resolved = StateDirectory.from_environment().resolved
     if not resolved.exists():
@@ -233,7 +233,7 @@ def _models() -> list[str]:
 
 
 async def _found(client: Client, where: Deployment, run_id: str) -> KnownRun:
-    from runtime.run_history import find_run
+    from loopline.runtime.run_history import find_run
 
     return await find_run(client.bus, run_id, where.state.store)
 
@@ -241,8 +241,8 @@ async def _found(client: Client, where: Deployment, run_id: str) -> KnownRun:
 def _on_bus(redis_url: str | None, do: Callable[[Client, Deployment], Awaitable[T]]) -> T:
     import asyncio
 
-    from runtime.client import Client
-    from runtime.deployment import find
+    from loopline.runtime.client import Client
+    from loopline.runtime.deployment import find
 
     where = find(redis_url=redis_url)
 

@@ -18,8 +18,8 @@ def register(app: typer.Typer) -> None:
 
         A worker that was given up as broken is tried again.
         """
-        from runtime.control import ask_supervisor
-        from runtime.deployment import local
+        from loopline.runtime.control import ask_supervisor
+        from loopline.runtime.deployment import local
 
         counts = [_parsed(word) for word in wanted]
         control = local().control
@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _parsed(word: str) -> tuple[str, int]:
-    from runtime.errors import InputError
+    from loopline.runtime.errors import InputError
 
     kind, equals, number = word.partition("=")
     if not equals or not kind or not number.isdecimal():

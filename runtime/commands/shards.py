@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runtime.commands.options import RedisUrl
+from loopline.runtime.commands.options import RedisUrl
 
 if TYPE_CHECKING:
-    from bus import Bus
+    from loopline.bus import Bus
 
 
 def register(app: typer.Typer) -> None:
@@ -25,8 +25,8 @@ def register(app: typer.Typer) -> None:
 
         Workers join again by themselves; other clients are told to start again.
         """
-        from runtime.commands.on_bus import on_bus
-        from runtime.shards import change_shards
+        from loopline.runtime.commands.on_bus import on_bus
+        from loopline.runtime.shards import change_shards
 
         async def change(bus: Bus) -> tuple[int, int]:
             return await change_shards(

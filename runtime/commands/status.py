@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runtime.commands.options import AsJson, OfRunning, RedisUrl
+from loopline.runtime.commands.options import AsJson, OfRunning, RedisUrl
 
 if TYPE_CHECKING:
-    from runtime.deployment import Deployment
-    from runtime.status import Status
+    from loopline.runtime.deployment import Deployment
+    from loopline.runtime.status import Status
 
 
 def register(app: typer.Typer) -> None:
@@ -35,8 +35,8 @@ def register(app: typer.Typer) -> None:
         """
         import asyncio
 
-        from runtime.deployment import find
-        from runtime.errors import EXIT_FAILED, EXIT_UNREACHABLE
+        from loopline.runtime.deployment import find
+        from loopline.runtime.errors import EXIT_FAILED, EXIT_UNREACHABLE
 
         found = asyncio.run(collected(find(redis_url=redis_url, profile=profile)))
         if worker is not None:
@@ -44,7 +44,7 @@ def register(app: typer.Typer) -> None:
         elif as_json:
             typer.echo(found.model_dump_json())
         else:
-            from runtime.status_view import console, rendered
+            from loopline.runtime.status_view import console, rendered
 
             console().print(rendered(found))
         if found.bus_error or found.supervisor_error:
@@ -62,7 +62,7 @@ def register(app: typer.Typer) -> None:
         import asyncio
         import contextlib
 
-        from runtime.deployment import find
+        from loopline.runtime.deployment import find
 
         deployment = find(redis_url=redis_url, profile=profile)
         with contextlib.suppress(KeyboardInterrupt):
@@ -73,7 +73,7 @@ def _health(status: Status, kind: str) -> None:
     """For a container's health check: one word, and an exit code."""
     import socket
 
-    from runtime.errors import EXIT_FAILED
+    from loopline.runtime.errors import EXIT_FAILED
 
     host = socket.gethostname()
     states = [w.state for w in status.workers if w.kind == kind and w.host == host]
@@ -84,9 +84,9 @@ def _health(status: Status, kind: str) -> None:
 
 
 async def collected(deployment: Deployment) -> Status:
-    from bus import CLIENT_PATIENCE, OUTAGE, Bus, BusUnavailable
-    from bus.remedies import remedy
-    from runtime.status import collect
+    from loopline.bus import CLIENT_PATIENCE, OUTAGE, Bus, BusUnavailable
+    from loopline.bus.remedies import remedy
+    from loopline.runtime.status import collect
 
     try:
         async with Bus(deployment.settings.bus, patience=CLIENT_PATIENCE) as bus:
@@ -106,7 +106,7 @@ async def _live(deployment: Deployment, every: float) -> None:
 
     from rich.live import Live
 
-    from runtime.status_view import console, rendered
+    from loopline.runtime.status_view import console, rendered
 
     out = console()
     if not out.is_terminal:

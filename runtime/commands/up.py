@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runtime.commands.options import Profile, RedisUrl, Set, UnsafeExec
+from loopline.runtime.commands.options import Profile, RedisUrl, Set, UnsafeExec
 
 if TYPE_CHECKING:
-    from runtime.config import Settings
+    from loopline.runtime.config import Settings
 
 
 def register(app: typer.Typer) -> None:
@@ -25,13 +25,13 @@ def register(app: typer.Typer) -> None:
         overrides: Set = None,
     ) -> None:
         """Start Redis (unless one is named) and the workers; Ctrl-C drains, twice abandons work."""
-        from runtime.config import DEFAULT_PROFILE, load
-        from runtime.config_sources import absolute_profile
+        from loopline.runtime.config import DEFAULT_PROFILE, load
+        from loopline.runtime.config_sources import absolute_profile
 
         chosen = [*(overrides or ()), *(["sandbox.unsafe_exec=true"] if unsafe_exec else ())]
         settings = load(profile, overrides=chosen, redis_url=redis_url)
         if detach:
-            from runtime.detached import start_detached
+            from loopline.runtime.detached import start_detached
 
             start_detached(profile, chosen, redis_url, settings)
             return
@@ -42,11 +42,11 @@ def _foreground(settings: Settings, profile: str) -> None:
     import asyncio
     from functools import partial
 
-    from runtime.logging import configure
-    from runtime.presence import connect
-    from runtime.secrets import secret_values
-    from runtime.state import StateDirectory
-    from runtime.supervisor import Supervisor
+    from loopline.runtime.logging import configure
+    from loopline.runtime.presence import connect
+    from loopline.runtime.secrets import secret_values
+    from loopline.runtime.state import StateDirectory
+    from loopline.runtime.supervisor import Supervisor
 
     configure(
         level=settings.logging.level,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runtime.commands.options import OfRunning, RedisUrl, Set
+from loopline.runtime.commands.options import OfRunning, RedisUrl, Set
 
 if TYPE_CHECKING:
-    from runtime.state import RunFile
+    from loopline.runtime.state import RunFile
 
 
 def register(app: typer.Typer) -> None:
@@ -35,10 +35,10 @@ def register(app: typer.Typer) -> None:
         Without --redis-url, and when none is configured, it joins the deployment of this state
         directory with the configuration that one was started with; --set goes before it.
         """
-        from runtime.config import DEFAULT_PROFILE, resolved_file
-        from runtime.deployment import find
-        from runtime.state import StateDirectory
-        from runtime.worker_process import run_worker
+        from loopline.runtime.config import DEFAULT_PROFILE, resolved_file
+        from loopline.runtime.deployment import find
+        from loopline.runtime.state import StateDirectory
+        from loopline.runtime.worker_process import run_worker
 
         state = StateDirectory.from_environment()
         if resolved is not None:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from runtime.pages import svg
+from loopline.runtime.pages import svg
 
 WIDTH = 460.0
 HEIGHT = 250.0

@@ -16,7 +16,7 @@ from importlib.resources import files
 def page(title: str, body: str, *, style: str = "", script: str = "", after: str = "") -> str:
     """A whole page. `title` is text; `body` and `after` (behind the main part) are HTML; `style`
     goes behind the style of all pages."""
-    whole = files("runtime.pages").joinpath("page.css").read_text(encoding="utf-8") + style
+    whole = files("loopline.runtime.pages").joinpath("page.css").read_text(encoding="utf-8") + style
     allowed = [f"style-src '{_hash(whole)}'"]
     if script:
         allowed.append(f"script-src '{_hash(script)}'")

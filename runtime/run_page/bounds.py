@@ -8,8 +8,8 @@ from html import escape
 
 from pydantic import JsonValue
 
-from runtime.terminal import harmless
-from runtime.words import counted
+from loopline.runtime.terminal import harmless
+from loopline.runtime.words import counted
 
 MOST_STEPS = 400
 MOST_CHARS = 20_000

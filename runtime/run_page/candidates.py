@@ -9,12 +9,12 @@ from html import escape
 
 from pydantic import JsonValue
 
-from agents.records import Call, Candidate, JsonObject, Step, ToolCall
-from runtime.pages import svg
-from runtime.pages.curves import number
-from runtime.run_page.bounds import Room
-from runtime.run_page.tokenizers import Tokenizers
-from runtime.run_page.tokens import Learned, Lessons, facts_of, written
+from loopline.agents.records import Call, Candidate, JsonObject, Step, ToolCall
+from loopline.runtime.pages import svg
+from loopline.runtime.pages.curves import number
+from loopline.runtime.run_page.bounds import Room
+from loopline.runtime.run_page.tokenizers import Tokenizers
+from loopline.runtime.run_page.tokens import Learned, Lessons, facts_of, written
 
 TOTAL = "total"
 """Reward part that sums up the others, where the environment says it."""
@@ -185,7 +185,7 @@ def _tool(asked: ToolCall | None, entry: JsonValue, room: Room) -> str:
 
 
 def _outputs(step: Step) -> list[list[JsonValue]]:
-    """Per call of the executed candidate, what its tool calls got: see `agents.roles`."""
+    """Per call of the executed candidate, what its tool calls got: see `loopline.agents.roles`."""
     turns = step.observation.get("turns")
     if not isinstance(turns, list):
         return []

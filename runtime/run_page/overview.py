@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from agents.records import Step
-from runtime.dialogue import decision_of, milliseconds
-from runtime.pages import svg
-from runtime.pages.curves import number
-from runtime.run_page.candidates import anchor, reward_of
-from runtime.terminal import harmless
-from runtime.words import counted
+from loopline.agents.records import Step
+from loopline.runtime.dialogue import decision_of, milliseconds
+from loopline.runtime.pages import svg
+from loopline.runtime.pages.curves import number
+from loopline.runtime.run_page.candidates import anchor, reward_of
+from loopline.runtime.terminal import harmless
+from loopline.runtime.words import counted
 
 WIDTH = 540.0
 MOST_ROWS = 60

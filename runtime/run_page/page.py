@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 
-from agents.records import Run, Step, Trajectory
-from runtime.dialogue import ended_how, milliseconds, succeeded
-from runtime.learned_tokens import LearnedSequence
-from runtime.pages.curves import number
-from runtime.pages.page import figure, page
-from runtime.run_history import KnownRun
-from runtime.run_page.bounds import MOST_STEPS, Room
-from runtime.run_page.candidates import Material
-from runtime.run_page.overview import shape_of, time_of, timeline, tree
-from runtime.run_page.steps import every_step
-from runtime.run_page.tokenizers import Tokenizers
-from runtime.run_page.tokens import Lessons, legends
-from runtime.words import counted
+from loopline.agents.records import Run, Step, Trajectory
+from loopline.runtime.dialogue import ended_how, milliseconds, succeeded
+from loopline.runtime.learned_tokens import LearnedSequence
+from loopline.runtime.pages.curves import number
+from loopline.runtime.pages.page import figure, page
+from loopline.runtime.run_history import KnownRun
+from loopline.runtime.run_page.bounds import MOST_STEPS, Room
+from loopline.runtime.run_page.candidates import Material
+from loopline.runtime.run_page.overview import shape_of, time_of, timeline, tree
+from loopline.runtime.run_page.steps import every_step
+from loopline.runtime.run_page.tokenizers import Tokenizers
+from loopline.runtime.run_page.tokens import Lessons, legends
+from loopline.runtime.words import counted
 
 _WAYS = {
     "likely": "probability",
@@ -41,7 +41,7 @@ def render(
     colours = {name: at for at, name in enumerate(agents)}
     head = _head(found, material.room)
     shown = every_step(steps, material, colours)
-    resources = files("runtime.run_page")
+    resources = files("loopline.runtime.run_page")
     body = [
         head,
         _notices(found, material, learned),

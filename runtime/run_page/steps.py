@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from agents.records import Step
-from runtime.dialogue import decision_of, milliseconds
-from runtime.pages.curves import number
-from runtime.run_page.bounds import Room
-from runtime.run_page.candidates import Material, anchor, body, mean_logprob_of, read, reward_of
-from runtime.run_page.tokens import Lessons
-from runtime.words import counted
+from loopline.agents.records import Step
+from loopline.runtime.dialogue import decision_of, milliseconds
+from loopline.runtime.pages.curves import number
+from loopline.runtime.run_page.bounds import Room
+from loopline.runtime.run_page.candidates import (
+    Material,
+    anchor,
+    body,
+    mean_logprob_of,
+    read,
+    reward_of,
+)
+from loopline.runtime.run_page.tokens import Lessons
+from loopline.runtime.words import counted
 
 COLOURS = 6
 SHOWN_TOGETHER = 8

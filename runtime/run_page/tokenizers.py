@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agents.records import Call
-from runtime.errors import InputError
-from workers.engines.protocol import EngineError
-from workers.engines.text.chat_prompt import TextCodec
-from workers.engines.text.text_stream import TextStream
+from loopline.agents.records import Call
+from loopline.runtime.errors import InputError
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.text.chat_prompt import TextCodec
+from loopline.workers.engines.text.text_stream import TextStream
 
 TOKENIZER = "tokenizer.json"
 
@@ -88,7 +88,7 @@ def _file(model: str) -> Path | None:
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
-    from workers.engines.local.model_files import local_folder
+    from loopline.workers.engines.local.model_files import local_folder
 
     try:
         path = local_folder(model) / TOKENIZER
@@ -104,8 +104,8 @@ def _read(path: Path) -> tuple[TextCodec, int]:
     """The codec, and how many ids it knows. Raises `InputError` for a damaged file."""
     from tokenizers import Tokenizer
 
-    from workers.engines.local.model_files import reading
-    from workers.engines.text.tokenizer_codec import make_codec
+    from loopline.workers.engines.local.model_files import reading
+    from loopline.workers.engines.text.tokenizer_codec import make_codec
 
     try:
         with reading(str(path)):

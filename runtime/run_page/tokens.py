@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from agents.records import Call, Step
-from agents.thinking import parted
-from runtime.learned_tokens import LearnedSequence
-from runtime.run_page.bounds import Room
-from runtime.run_page.tokenizers import Tokenizers, pieces_of
-from runtime.terminal import harmless
+from loopline.agents.records import Call, Step
+from loopline.agents.thinking import parted
+from loopline.runtime.learned_tokens import LearnedSequence
+from loopline.runtime.run_page.bounds import Room
+from loopline.runtime.run_page.tokenizers import Tokenizers, pieces_of
+from loopline.runtime.terminal import harmless
 
 LIKELY = (0.9, 0.5, 0.2, 0.05, 0.01)
 """Bounds between the colours of probabilities: class p0 is at least the first."""

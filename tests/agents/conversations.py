@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from agents.records import (
+from loopline.agents.records import (
     Call,
     FinishReason,
     JsonObject,
@@ -20,8 +20,8 @@ from agents.records import (
     ToolSpec,
     Usage,
 )
-from agents.tools import call_tool
-from agents.workflows import policies_for, prompt_hashes
+from loopline.agents.tools import call_tool
+from loopline.agents.workflows import policies_for, prompt_hashes
 
 RUN_ID = "01890000-0000-7000-8000-000000000001"
 

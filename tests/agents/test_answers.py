@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.answers import MAX_ANSWER_BYTES, final_answer, last_boxed, parse_number, plain
+from loopline.agents.answers import MAX_ANSWER_BYTES, final_answer, last_boxed, parse_number, plain
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.environments.api_worlds import APIS, DOMAINS, World
-from agents.environments.api_worlds.api import REGISTERED, Name, State, api
-from agents.environments.api_worlds.names import WEEKDAYS
-from agents.environments.api_worlds.world import MAX_OBSERVATION_CHARS
-from agents.records import JsonObject, ToolCall
+from loopline.agents.environments.api_worlds import APIS, DOMAINS, World
+from loopline.agents.environments.api_worlds.api import REGISTERED, Name, State, api
+from loopline.agents.environments.api_worlds.names import WEEKDAYS
+from loopline.agents.environments.api_worlds.world import MAX_OBSERVATION_CHARS
+from loopline.agents.records import JsonObject, ToolCall
 
 seeds = st.integers(0, 2**31)
 hostile = st.recursive(

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from agents.environments.api_worlds import INTENTS, Instance, UnfitRecipe
-from agents.environments.api_worlds.instance import Recipe, build
-from agents.environments.api_worlds.intents import SINGLE
-from agents.environments.api_worlds.names import ACCOUNTS, CITIES, CURRENCIES, POOLS
-from agents.environments.api_worlds.verification import AnswerGoal, check_answer, says
+from loopline.agents.environments.api_worlds import INTENTS, Instance, UnfitRecipe
+from loopline.agents.environments.api_worlds.instance import Recipe, build
+from loopline.agents.environments.api_worlds.intents import SINGLE
+from loopline.agents.environments.api_worlds.names import ACCOUNTS, CITIES, CURRENCIES, POOLS
+from loopline.agents.environments.api_worlds.verification import AnswerGoal, check_answer, says
 
 CHOICES = {
     "bank.richer": "|".join(ACCOUNTS),

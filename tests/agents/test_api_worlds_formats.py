@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from agents.environments.api_worlds import APIS, compact, instances
-from agents.environments.api_worlds.documentation import signature
-from agents.environments.api_worlds.toolbench import answer, function_name, query
+from loopline.agents.environments.api_worlds import APIS, compact, instances
+from loopline.agents.environments.api_worlds.documentation import signature
+from loopline.agents.environments.api_worlds.toolbench import answer, function_name, query
 
 
 def test_a_signature_names_types_choices_and_what_is_optional() -> None:

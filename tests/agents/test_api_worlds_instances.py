@@ -18,8 +18,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from agents.environments import api_worlds
-from agents.environments.api_worlds import (
+from loopline.agents.environments import api_worlds
+from loopline.agents.environments.api_worlds import (
     APIS,
     HELD_OUT,
     HELD_OUT_APIS,
@@ -34,12 +34,12 @@ from agents.environments.api_worlds import (
     rebuild,
     stream,
 )
-from agents.environments.api_worlds.domains import DOMAINS
-from agents.environments.api_worlds.intent import Step, Thought, Unsolvable
-from agents.environments.api_worlds.intents import COMBINED, SINGLE
-from agents.environments.api_worlds.names import POOLS
-from agents.environments.api_worlds.splits import intents_of
-from agents.records import JsonObject, ToolCall
+from loopline.agents.environments.api_worlds.domains import DOMAINS
+from loopline.agents.environments.api_worlds.intent import Step, Thought, Unsolvable
+from loopline.agents.environments.api_worlds.intents import COMBINED, SINGLE
+from loopline.agents.environments.api_worlds.names import POOLS
+from loopline.agents.environments.api_worlds.splits import intents_of
+from loopline.agents.records import JsonObject, ToolCall
 
 COUNT = 600
 
@@ -275,7 +275,7 @@ def test_the_same_seed_gives_the_same_instances_and_a_longer_list_begins_alike()
 
 def test_another_process_makes_the_same_instances() -> None:
     code = (
-        "from agents.environments.api_worlds import instances\n"
+        "from loopline.agents.environments.api_worlds import instances\n"
         "print(*(each.id for each in instances('unseen_worlds', 11, 20)))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "7"}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from agents.arithmetic import MAX_CHARS, MAX_DEPTH, ExpressionError, evaluate, show
+from loopline.agents.arithmetic import MAX_CHARS, MAX_DEPTH, ExpressionError, evaluate, show
 
 
 @pytest.mark.parametrize(

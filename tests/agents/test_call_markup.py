@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from agents.call_markup import Offered, without_calls, written_calls
+from loopline.agents.call_markup import Offered, without_calls, written_calls
 
 OFFERED: Offered = {
     "calculate": {"type": "object", "properties": {"expression": {"type": "string"}}},

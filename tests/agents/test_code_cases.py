@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agents.environments.code import (
+from loopline.agents.environments.code import (
     AssertionTest,
     CodeQuestion,
     extract_code,

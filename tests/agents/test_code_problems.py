@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.environments.code import (
+from loopline.agents.environments.code import (
     MAX_PROGRAM_CHARS,
     AssertionTest,
     CallTest,
@@ -17,7 +17,7 @@ from agents.environments.code import (
     outputs_agree,
     values_agree,
 )
-from agents.environments.code.problem import defined
+from loopline.agents.environments.code.problem import defined
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

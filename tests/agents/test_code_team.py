@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.environments.code import (
+from loopline.agents.environments.code import (
     AssertionTest,
     CallTest,
     CodeProblem,
@@ -16,7 +16,7 @@ from agents.environments.code import (
     show_test,
     team,
 )
-from agents.environments.code.team import (
+from loopline.agents.environments.code.team import (
     MEMBERS,
     CodeSetting,
     Facts,
@@ -25,8 +25,8 @@ from agents.environments.code.team import (
     observe,
     verdict,
 )
-from agents.environments.code.told import tells
-from agents.records import JsonValue
+from loopline.agents.environments.code.told import tells
+from loopline.agents.records import JsonValue
 
 PROGRAM = CodeProblem(
     id="t/program", statement="Double the number.", solutions=("print(2*int(input()))#golden",),

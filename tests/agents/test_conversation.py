@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from agents.errors import MalformedModelOutput, RequestFailed
-from agents.payloads import MAX_PARALLEL
-from agents.records import Message, ToolCall
-from agents.roles.conversation import (
+from loopline.agents.errors import MalformedModelOutput, RequestFailed
+from loopline.agents.payloads import MAX_PARALLEL
+from loopline.agents.records import Message, ToolCall
+from loopline.agents.roles.conversation import (
     MAX_COMPLETIONS,
     MAX_TOOL_CALLS,
     Answered,
@@ -17,8 +17,8 @@ from agents.roles.conversation import (
     HandedOver,
     tool_text,
 )
-from agents.tools import tools
-from agents.tools.handover import delegate, delegate_many
+from loopline.agents.tools import tools
+from loopline.agents.tools.handover import delegate, delegate_many
 from tests.agents.conversations import ScriptedHost, asks, asks_badly, says
 
 START = (Message(role="system", content="s"), Message(role="user", content="u"))

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from agents.answers import final_text
-from agents.errors import InvalidOptions, JournalIncomplete, RequestFailed, UnexpectedPayload
-from agents.local import run_locally
-from agents.payloads import QuestionPayload, ResumePayload
-from agents.records import Outcome, Trajectory
-from agents.roles import StepContext, roles
-from agents.workflows import workflows
+from loopline.agents.answers import final_text
+from loopline.agents.errors import (
+    InvalidOptions,
+    JournalIncomplete,
+    RequestFailed,
+    UnexpectedPayload,
+)
+from loopline.agents.local import run_locally
+from loopline.agents.payloads import QuestionPayload, ResumePayload
+from loopline.agents.records import Outcome, Trajectory
+from loopline.agents.roles import StepContext, roles
+from loopline.agents.workflows import workflows
 from tests.agents.conversations import ScriptedHost, a_run, asks, says
 
 ASK = {"problem": "What is 3 * 4?", "expected_type": "integer"}

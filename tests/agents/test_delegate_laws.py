@@ -8,13 +8,13 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.frontier import frontier_of
-from agents.local import run_locally
-from agents.records import Call, Message, Outcome, Trajectory
-from agents.replay import replay
-from agents.stepping import route_step
-from agents.workflows import MAX_TURNS, Arrive, Fanout, Handoff
-from agents.workflows.routing import Continue, Finish
+from loopline.agents.frontier import frontier_of
+from loopline.agents.local import run_locally
+from loopline.agents.records import Call, Message, Outcome, Trajectory
+from loopline.agents.replay import replay
+from loopline.agents.stepping import route_step
+from loopline.agents.workflows import MAX_TURNS, Arrive, Fanout, Handoff
+from loopline.agents.workflows.routing import Continue, Finish
 from tests.agents.conversations import Request, ScriptedHost, a_run, asks, asks_badly, says
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.environments.math_team import (
+from loopline.agents.environments.math_team import (
     MEMBERS,
     Facts,
     MathSetting,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from agents.errors import InvalidTask
-from agents.local import run_locally
-from agents.records import JsonObject, Task, ToolSpec
-from agents.roles.umi.output import written_call, written_plan
-from agents.tools.offered import ToolRequest, offered_tools, unregistered_tools, with_specs
+from loopline.agents.errors import InvalidTask
+from loopline.agents.local import run_locally
+from loopline.agents.records import JsonObject, Task, ToolSpec
+from loopline.agents.roles.umi.output import written_call, written_plan
+from loopline.agents.tools.offered import ToolRequest, offered_tools, unregistered_tools, with_specs
 from tests.agents.conversations import ScriptedHost, a_run, says
 
 SEARCH = ToolSpec(

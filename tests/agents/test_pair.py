@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from agents.environments import (
+from loopline.agents.environments import (
     games,
     math_team,
     plan_path,
@@ -15,21 +15,21 @@ from agents.environments import (
     sudoku,
     word_problem_team,
 )
-from agents.environments.code import team as code_team
-from agents.environments.game import AGENTS, PLAN, TOOL, replayed
-from agents.environments.plan_path import PlanPathInstance, PlanPathSetting
-from agents.environments.plan_path.game import PlanPath
-from agents.environments.plan_path.puzzle import PlanPathPuzzle
-from agents.environments.team_episode import TeamEpisode
-from agents.errors import (
+from loopline.agents.environments.code import team as code_team
+from loopline.agents.environments.game import AGENTS, PLAN, TOOL, replayed
+from loopline.agents.environments.plan_path import PlanPathInstance, PlanPathSetting
+from loopline.agents.environments.plan_path.game import PlanPath
+from loopline.agents.environments.plan_path.puzzle import PlanPathPuzzle
+from loopline.agents.environments.team_episode import TeamEpisode
+from loopline.agents.errors import (
     EnvironmentFault,
     InvalidOptions,
     MalformedModelOutput,
     NoRoute,
     RequestFailed,
 )
-from agents.local import run_locally
-from agents.records import (
+from loopline.agents.local import run_locally
+from loopline.agents.records import (
     Call,
     Decision,
     JsonObject,
@@ -41,12 +41,12 @@ from agents.records import (
     ToolSpec,
     Trajectory,
 )
-from agents.replay import replay
-from agents.roles.pair.adaptive_sampling import AdaptiveSampling, Exit
-from agents.roles.pair.episode import episode_of, taken_in
-from agents.workflows import rewarded as workflows_rewarded
-from agents.workflows import workflows
-from agents.workflows.pair import agreement_rate, rewarded
+from loopline.agents.replay import replay
+from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling, Exit
+from loopline.agents.roles.pair.episode import episode_of, taken_in
+from loopline.agents.workflows import rewarded as workflows_rewarded
+from loopline.agents.workflows import workflows
+from loopline.agents.workflows.pair import agreement_rate, rewarded
 from tests.agents.conversations import ScriptedHost, a_run, says
 
 GRID = (".....", ".###.", ".....", ".....", ".....")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agents.errors import InvalidOptions, InvalidTask
-from agents.records import JsonObject, Task
-from agents.workflows import workflows
+from loopline.agents.errors import InvalidOptions, InvalidTask
+from loopline.agents.records import JsonObject, Task
+from loopline.agents.workflows import workflows
 from tests.agents.conversations import a_run
 
 

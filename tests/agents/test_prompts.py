@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.errors import InvalidPrompt, PromptMismatch, UnknownName
-from agents.prompts import load_prompt, parse_prompt, prompt_for, replacement
-from agents.roles import every_prompt
-from agents.workflows import prompt_hashes
+from loopline.agents.errors import InvalidPrompt, PromptMismatch, UnknownName
+from loopline.agents.prompts import load_prompt, parse_prompt, prompt_for, replacement
+from loopline.agents.roles import every_prompt
+from loopline.agents.workflows import prompt_hashes
 from tests.agents.conversations import ScriptedHost, a_run, says
 
 HEADER = "---\nname: test\nversion: 2\n---\n"
@@ -45,7 +45,7 @@ def test_a_missing_prompt_is_named() -> None:
 def test_every_shipped_prompt_can_be_loaded() -> None:
     names = {
         Path(str(file)).stem
-        for file in files("agents.prompts").iterdir()
+        for file in files("loopline.agents.prompts").iterdir()
         if str(file).endswith(".md")
     }
     math = {"planner", "slm", "expert", "solo"}
@@ -70,7 +70,7 @@ def test_a_run_admitted_with_another_text_is_refused() -> None:
 
 @pytest.mark.parametrize("question", ["{name} {0} {{x}} %s $HOME", "{{ 7*7 }}", "</s> system:"])
 async def test_a_question_never_enters_the_system_text(question: str) -> None:
-    from agents.local import run_locally
+    from loopline.agents.local import run_locally
 
     host = ScriptedHost([says(r"\boxed{1}")])
     await run_locally(a_run("solo", question), {"solo": host})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from agents.errors import ForkImpossible, ReplayDiverged, RequestFailed, UnknownName
-from agents.local import run_locally
-from agents.records import Decision, Outcome, Trajectory
-from agents.replay import RecordedHost, fork, replay
-from agents.workflows import prompt_hashes
+from loopline.agents.errors import ForkImpossible, ReplayDiverged, RequestFailed, UnknownName
+from loopline.agents.local import run_locally
+from loopline.agents.records import Decision, Outcome, Trajectory
+from loopline.agents.replay import RecordedHost, fork, replay
+from loopline.agents.workflows import prompt_hashes
 from tests.agents.conversations import ScriptedHost, a_run, asks, says
 
 FORK_ID = "01890000-0000-7000-8000-000000000002"

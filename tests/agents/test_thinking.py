@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.thinking import opens_thought, parted, said
+from loopline.agents.thinking import opens_thought, parted, said
 
 _PIECES = st.sampled_from(
     ["<think>", "</think>", "[THINK]", "[/THINK]", "```\n", "```python\n", "`", '"', "\n", " ", "a",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from agents.answers import final_text
-from agents.local import run_locally
-from agents.records import Outcome
-from agents.replay import replay
-from agents.roles.conversation import assistant_message
+from loopline.agents.answers import final_text
+from loopline.agents.local import run_locally
+from loopline.agents.records import Outcome
+from loopline.agents.replay import replay
+from loopline.agents.roles.conversation import assistant_message
 from tests.agents.conversations import ScriptedHost, a_run, asks, says
 
 REJECTED = 'Action: calculate\nAction Input: {"expression": "9*7"}'

@@ -12,14 +12,22 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
-from agents.errors import PluginError, UnknownName
-from agents.records import JsonObject, ToolSpec
-from agents.registry import Registry
-from agents.roles import roles
-from agents.tools import Arguments, InvalidArguments, Tool, ToolFailed, call_tool, tool, tools
-from agents.tools.handover import delegate, delegate_many
-from agents.tools.threads import MAX_LEFT_BEHIND
-from agents.workflows import workflows
+from loopline.agents.errors import PluginError, UnknownName
+from loopline.agents.records import JsonObject, ToolSpec
+from loopline.agents.registry import Registry
+from loopline.agents.roles import roles
+from loopline.agents.tools import (
+    Arguments,
+    InvalidArguments,
+    Tool,
+    ToolFailed,
+    call_tool,
+    tool,
+    tools,
+)
+from loopline.agents.tools.handover import delegate, delegate_many
+from loopline.agents.tools.threads import MAX_LEFT_BEHIND
+from loopline.agents.workflows import workflows
 
 
 class EchoArguments(Arguments):
@@ -386,7 +394,7 @@ def test_the_registries_know_what_this_package_brings() -> None:
 def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An installed package with four entry points, as pip would leave it."""
     (tmp_path / "weather_plugin.py").write_text(
-        "from agents.tools import Arguments, tool\n"
+        "from loopline.agents.tools import Arguments, tool\n"
         "class City(Arguments):\n    city: str\n"
         "@tool(quick=True)\n"
         "def weather(arguments: City) -> str:\n"
@@ -398,7 +406,7 @@ def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: weather-plugin\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
-        "[switchyard.tools]\n"
+        "[loopline.tools]\n"
         "weather = weather_plugin:weather\n"
         "other = weather_plugin:weather\n"
         "three = weather_plugin:not_a_tool\n"
@@ -414,7 +422,7 @@ def _fresh_registry() -> Registry[Tool[Any]]:
     def is_tool(item: object) -> Any:
         return isinstance(item, Tool)
 
-    return Registry("tool", "switchyard.tools", is_tool)
+    return Registry("tool", "loopline.tools", is_tool)
 
 
 @pytest.mark.usefixtures("plugins")

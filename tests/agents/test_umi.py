@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from agents.environments.api_worlds import Instance, Split, instances
-from agents.errors import InvalidOptions, InvalidTask, RequestFailed
-from agents.local import run_locally
-from agents.records import JsonObject, Outcome, Task, Trajectory
-from agents.replay import replay
-from agents.roles.umi.output import written_call, written_plan
-from agents.roles.umi.transcript import END_OF_TURN, calls_of, observation_text
-from agents.tools import Arguments, Tool, call_tool, tool, tools
-from agents.workflows import workflows
+from loopline.agents.environments.api_worlds import Instance, Split, instances
+from loopline.agents.errors import InvalidOptions, InvalidTask, RequestFailed
+from loopline.agents.local import run_locally
+from loopline.agents.records import JsonObject, Outcome, Task, Trajectory
+from loopline.agents.replay import replay
+from loopline.agents.roles.umi.output import written_call, written_plan
+from loopline.agents.roles.umi.transcript import END_OF_TURN, calls_of, observation_text
+from loopline.agents.tools import Arguments, Tool, call_tool, tool, tools
+from loopline.agents.workflows import workflows
 from tests.agents.conversations import Reply, ScriptedHost, a_run, says
 
 CALL = written_plan("I compute it.", "call")

@@ -7,13 +7,13 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.frontier import frontier_of
-from agents.local import run_locally
-from agents.records import Call, Outcome, Trajectory
-from agents.replay import replay
-from agents.roles.umi.output import written_call, written_plan
-from agents.roles.umi.transcript import END_OF_TURN
-from agents.workflows import MAX_TURNS, Handoff
+from loopline.agents.frontier import frontier_of
+from loopline.agents.local import run_locally
+from loopline.agents.records import Call, Outcome, Trajectory
+from loopline.agents.replay import replay
+from loopline.agents.roles.umi.output import written_call, written_plan
+from loopline.agents.roles.umi.transcript import END_OF_TURN
+from loopline.agents.workflows import MAX_TURNS, Handoff
 from tests.agents.conversations import Request, ScriptedHost, a_run, says
 
 MAX_CALLS = 4

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.records import JsonObject, ToolSpec
-from agents.roles.umi.output import (
+from loopline.agents.records import JsonObject, ToolSpec
+from loopline.agents.roles.umi.output import (
     Action,
     Next,
     Plan,

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.environments import tool_step
-from agents.environments.api_worlds import Instance, Split, instances
-from agents.environments.tool_step import GivenCall, GivenStep
-from agents.errors import InvalidTask
-from agents.local import run_locally
-from agents.records import Outcome, Task, Trajectory
-from agents.replay import replay
-from agents.roles.umi.backbone import (
+from loopline.agents.environments import tool_step
+from loopline.agents.environments.api_worlds import Instance, Split, instances
+from loopline.agents.environments.tool_step import GivenCall, GivenStep
+from loopline.agents.errors import InvalidTask
+from loopline.agents.local import run_locally
+from loopline.agents.records import Outcome, Task, Trajectory
+from loopline.agents.replay import replay
+from loopline.agents.roles.umi.backbone import (
     Called,
     Concluded,
     call_part,
@@ -23,14 +23,14 @@ from agents.roles.umi.backbone import (
     read_step,
     step_text,
 )
-from agents.roles.umi.output import Action, Unreadable
-from agents.roles.umi.settings import UmiOptions
-from agents.roles.umi.transcript import calls_of
-from agents.tools import tools
-from agents.workflows import workflows
+from loopline.agents.roles.umi.output import Action, Unreadable
+from loopline.agents.roles.umi.settings import UmiOptions
+from loopline.agents.roles.umi.transcript import calls_of
+from loopline.agents.tools import tools
+from loopline.agents.workflows import workflows
+from loopline.trainers.data.examples import SetName, examples_of
+from loopline.trainers.data.sources import from_worlds
 from tests.agents.conversations import ScriptedHost, a_run, says
-from trainers.data.examples import SetName, examples_of
-from trainers.data.sources import from_worlds
 
 
 def calling(thought: str, expression: str) -> str:

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.equations import equations, first_wrong
-from agents.payloads import ExpectedType
-from agents.protocols import Host
-from agents.verification import LADDER, Evidence, Verdict, climb, typed_answer
+from loopline.agents.equations import equations, first_wrong
+from loopline.agents.payloads import ExpectedType
+from loopline.agents.protocols import Host
+from loopline.agents.verification import LADDER, Evidence, Verdict, climb, typed_answer
 from tests.agents.conversations import ScriptedHost, says
 
 
@@ -144,7 +144,7 @@ def test_what_cannot_be_read_for_certain_is_no_equation(text: str) -> None:
     assert equations(text) == []
 
 
-@pytest.mark.skipif("SWITCHYARD_DATA" not in os.environ, reason="SWITCHYARD_DATA is not set")
+@pytest.mark.skipif("LOOPLINE_DATA" not in os.environ, reason="LOOPLINE_DATA is not set")
 @pytest.mark.parametrize(
     ("split", "solutions", "slips"), [("train", 7_473, 33), ("test", 1_319, 3)]
 )
@@ -152,7 +152,7 @@ def test_reference_solutions_are_hardly_ever_suspected(
     split: str, solutions: int, slips: int
 ) -> None:
     """The authors made a few slips ("3/1=1"); each other alarm would cost an expert's call."""
-    path = Path(os.environ["SWITCHYARD_DATA"]) / "math" / "gsm8k" / f"{split}.jsonl.xz"
+    path = Path(os.environ["LOOPLINE_DATA"]) / "math" / "gsm8k" / f"{split}.jsonl.xz"
     with lzma.open(path, "rt", encoding="utf-8") as lines:
         answers = [re.sub(r"<<.*?>>", "", json.loads(line)["answer"]) for line in lines]
     assert len(answers) == solutions

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.arithmetic import evaluate
-from agents.environments.word_problems import (
+from loopline.agents.arithmetic import evaluate
+from loopline.agents.environments.word_problems import (
     HELD_OUT,
     SCHEMES,
     Selection,
@@ -21,8 +21,8 @@ from agents.environments.word_problems import (
     generate,
     stream,
 )
-from agents.environments.word_problems.story import MAX_RESULT
-from agents.environments.word_problems.words import FRACTIONS, MULTIPLES, NUMBER_WORDS
+from loopline.agents.environments.word_problems.story import MAX_RESULT
+from loopline.agents.environments.word_problems.words import FRACTIONS, MULTIPLES, NUMBER_WORDS
 from tests.agents.environments.sample_size import INSTANCES, TIMEOUT
 from tests.agents.environments.story_reader import MEANINGS, readings
 

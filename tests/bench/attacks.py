@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.faults.driver import Attack, Driver, Plan
-from bench.faults.settings import FAST, Times
+from loopline.bench.faults.driver import Attack, Driver, Plan
+from loopline.bench.faults.settings import FAST, Times
 
 _MEMORY = Path("/dev/shm")
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bus import BusSettings
-from runtime.config import load
+from loopline.bus import BusSettings
+from loopline.runtime.config import load
 from tests.redis_process import running, servers
 
-COMMAND = [sys.executable, "-c", "from bench.cli import main; main()"]
+COMMAND = [sys.executable, "-c", "from loopline.bench.cli import main; main()"]
 
 
 @contextmanager
@@ -34,9 +34,9 @@ def deployable(
             load(profile, redis_url=server.url, environ={}).bus,
             {
                 **os.environ,
-                "SWITCHYARD_BUS__REDIS_URL": server.url,
-                "SWITCHYARD_STATE": str(folder / "state"),
-                "SWITCHYARD_PROFILE": profile,
+                "LOOPLINE_BUS__REDIS_URL": server.url,
+                "LOOPLINE_STATE": str(folder / "state"),
+                "LOOPLINE_PROFILE": profile,
                 **variables,
             },
         )

@@ -9,14 +9,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.checkers import Scorer
-from bench.datasets import Item
-from bench.journal import Journal
-from bench.ledger import read_ledger, total
-from bench.output import Manifest, OutputDirectory, PoolFacts, manifest_items
-from bench.results import Result
-from bench.runner import Ending, Job, Runner
-from runtime.run_client import RunClient
+from loopline.bench.checkers import Scorer
+from loopline.bench.datasets import Item
+from loopline.bench.journal import Journal
+from loopline.bench.ledger import read_ledger, total
+from loopline.bench.output import Manifest, OutputDirectory, PoolFacts, manifest_items
+from loopline.bench.results import Result
+from loopline.bench.runner import Ending, Job, Runner
+from loopline.runtime.run_client import RunClient
 from tests.bench.local_client import LocalClient
 
 ARMS = ("llm", "router", "slm")
@@ -50,7 +50,7 @@ def manifest(questions: Sequence[Item], **changes: object) -> Manifest:
             "llm": PoolFacts(engine="scripted", model="scripted-llm", price={"prompt": "2.50"}),
             "slm": PoolFacts(engine="scripted", model="scripted-slm", price={}),
         },
-        versions={"switchyard": "test"},
+        versions={"loopline": "test"},
         items=manifest_items(questions),
     )
     return made.model_copy(update=changes)

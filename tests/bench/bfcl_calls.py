@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bench.checkers.tool_calls import ToolCall
-from bench.datasets.bfcl import Question, WantedCall
+from loopline.bench.checkers.tool_calls import ToolCall
+from loopline.bench.datasets.bfcl import Question, WantedCall
 
 Calls = list[ToolCall]
 _LEFT_OUT = ""

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from bench.checkers.tool_calls import ToolCall
-from bench.datasets.bfcl import Question
+from loopline.bench.checkers.tool_calls import ToolCall
+from loopline.bench.datasets.bfcl import Question
 
 FOLDER = Path(sys.prefix) / "bfcl-eval"
 _MODEL = "any"

@@ -8,7 +8,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from unittest.mock import patch
 
-from bench.cli import main
+from loopline.bench.cli import main
 
 
 @dataclass(frozen=True)

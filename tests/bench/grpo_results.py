@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.grpo.figures import GrpoReport, report_of
-from bench.grpo.plan import Plan, plan_of
-from bench.grpo.published import said
-from bench.grpo.trials import Trial
-from tests.trainers.grpo.tiny_puzzles import GAME
-from trainers.grpo.arms.kinds import (
+from loopline.bench.grpo.figures import GrpoReport, report_of
+from loopline.bench.grpo.plan import Plan, plan_of
+from loopline.bench.grpo.published import said
+from loopline.bench.grpo.trials import Trial
+from loopline.trainers.grpo.arms.kinds import (
     ArmName,
 )
-from trainers.grpo.arms.results import ArmResult, Point
-from trainers.grpo.arms.settings import ArmSettings
-from trainers.grpo.arms.tuning import OWN, Tuning
+from loopline.trainers.grpo.arms.results import ArmResult, Point
+from loopline.trainers.grpo.arms.settings import ArmSettings
+from loopline.trainers.grpo.arms.tuning import OWN, Tuning
+from tests.trainers.grpo.tiny_puzzles import GAME
 
 SETTINGS = ArmSettings(game=GAME, seeds=(1, 2), held_out=8)
 SLOW, FAST = Tuning(rate=0.3), Tuning(rate=3)

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agents.local import run_locally
-from agents.records import (
+from loopline.agents.local import run_locally
+from loopline.agents.records import (
     Budget,
     Call,
     JsonObject,
@@ -23,13 +23,18 @@ from agents.records import (
     Trajectory,
     UsageEntry,
 )
-from agents.tools import call_tool
-from agents.workflows import policies_for, policy_of, prompt_hashes, workflows
-from agents.workflows.routing import Handoff
-from runtime.run_ids import new_run_id
-from workers.engines.protocol import Completion, GenerateRequest
-from workers.engines.scripted.engine import ScriptedEngine
-from workers.engines.settings import ModelSettings, Price, ScriptedOptions, cost_micro_dollars
+from loopline.agents.tools import call_tool
+from loopline.agents.workflows import policies_for, policy_of, prompt_hashes, workflows
+from loopline.agents.workflows.routing import Handoff
+from loopline.runtime.run_ids import new_run_id
+from loopline.workers.engines.protocol import Completion, GenerateRequest
+from loopline.workers.engines.scripted.engine import ScriptedEngine
+from loopline.workers.engines.settings import (
+    ModelSettings,
+    Price,
+    ScriptedOptions,
+    cost_micro_dollars,
+)
 
 POOLS = {
     "llm": ModelSettings(

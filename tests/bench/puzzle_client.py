@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agents.environments.plan_path import PlanPathInstance, shortest_path
-from agents.environments.sokoban import SokobanInstance, solve
-from agents.environments.sudoku import SudokuInstance
-from agents.environments.word_problem_team import WordProblemInstance
-from agents.local import run_locally
-from agents.records import (
+from loopline.agents.environments.plan_path import PlanPathInstance, shortest_path
+from loopline.agents.environments.sokoban import SokobanInstance, solve
+from loopline.agents.environments.sudoku import SudokuInstance
+from loopline.agents.environments.word_problem_team import WordProblemInstance
+from loopline.agents.local import run_locally
+from loopline.agents.records import (
     Call,
     FinishReason,
     JsonObject,
@@ -26,14 +26,14 @@ from agents.records import (
     Trajectory,
     UsageEntry,
 )
-from agents.workflows.routing import Handoff
-from bench.arms import parse_arms
-from bench.datasets import Request
-from bench.datasets.registry import load
-from bench.output import Manifest, OutputDirectory, manifest_items
-from bench.progress import RunProgress
-from bench.report.facts import Facts
-from bench.session import conduct
+from loopline.agents.workflows.routing import Handoff
+from loopline.bench.arms import parse_arms
+from loopline.bench.datasets import Request
+from loopline.bench.datasets.registry import load
+from loopline.bench.output import Manifest, OutputDirectory, manifest_items
+from loopline.bench.progress import RunProgress
+from loopline.bench.report.facts import Facts
+from loopline.bench.session import conduct
 from tests.agents.conversations import says
 from tests.bench.benchmarks import connected
 from tests.bench.local_client import LocalClient

@@ -14,20 +14,20 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from agents.environments.math_team import (
+from loopline.agents.environments.math_team import (
     MathProblem,
     MathQuestion,
     program_answer,
     reasoning_answer,
 )
-from bench.checkers import Scorer, numeric
-from bench.datasets import Request, aime, olympiadbench
-from bench.datasets.gsm8k import VARIABLE
-from bench.datasets.registry import load
+from loopline.bench.checkers import Scorer, numeric
+from loopline.bench.datasets import Request, aime, olympiadbench
+from loopline.bench.datasets.gsm8k import VARIABLE
+from loopline.bench.datasets.registry import load
+from loopline.workers.judging.answers import AnswerJudge
+from loopline.workers.judging.expressions import same
+from loopline.workers.judging.math_verify import MathVerifier
 from tests.bench.answer_variants import CHECKED, PAID, PRINTED
-from workers.judging.answers import AnswerJudge
-from workers.judging.expressions import same
-from workers.judging.math_verify import MathVerifier
 
 needs_data = pytest.mark.skipif(
     not os.environ.get(VARIABLE), reason=f"{VARIABLE} does not point to the published data"

@@ -13,19 +13,19 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bench.cli import app
+from loopline.bench.cli import app
+from loopline.trainers.errors import TrainingError
+from loopline.workers.engines.protocol import EngineError
 from tests.bench.command_line import bench
-from trainers.errors import TrainingError
-from workers.engines.protocol import EngineError
 
-COMMAND = [sys.executable, "-c", "from bench.cli import main; main()"]
+COMMAND = [sys.executable, "-c", "from loopline.bench.cli import main; main()"]
 
 
 def test_help_imports_nothing_heavy() -> None:
     """Somebody who only wants to read waits for no numpy, pydantic or torch."""
     code = (
         "import sys; sys.argv = ['bench', '--help']\n"
-        "from bench.cli import main\n"
+        "from loopline.bench.cli import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "print(sorted({'numpy', 'pydantic', 'torch', 'scipy', 'redis'} & set(sys.modules)))"
     )
@@ -56,7 +56,7 @@ def test_the_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
     """Runs that never end, a long grace; two signals; exit code 130 and a whole directory."""
     code = (
         "import asyncio, sys\nfrom pathlib import Path\n"
-        "from bench.session import conduct\nfrom bench.progress import RunProgress\n"
+        "from loopline.bench.session import conduct\nfrom bench.progress import RunProgress\n"
         "from tests.bench.benchmarks import connected, created, items, manifest\n"
         "from tests.bench.local_client import LocalClient\n"
         "class Told(RunProgress):\n"
@@ -107,13 +107,13 @@ def test_a_model_that_is_not_there_is_one_line(command: str) -> None:
 def test_what_is_said_of_a_model_that_cannot_be_used_is_the_message(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bench.cli.app", raising(error))
+    monkeypatch.setattr("loopline.bench.cli.app", raising(error))
     done = bench("engine")
     assert (done.returncode, done.stderr) == (1, f"error: {error}\n")
 
 
 def test_a_defect_of_an_engine_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.cli.app", raising(EngineError("a row has no end")))
+    monkeypatch.setattr("loopline.bench.cli.app", raising(EngineError("a row has no end")))
     with pytest.raises(EngineError, match="a row has no end"):
         bench("engine")
 

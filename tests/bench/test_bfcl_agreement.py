@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from bench.checkers.bfcl import BfclVerdict, check
-from bench.checkers.tool_calls import tool_calls
-from bench.datasets.bfcl import WRITTEN, load
-from bench.datasets.gsm8k import VARIABLE
+from loopline.bench.checkers.bfcl import BfclVerdict, check
+from loopline.bench.checkers.tool_calls import tool_calls
+from loopline.bench.datasets.bfcl import WRITTEN, load
+from loopline.bench.datasets.gsm8k import VARIABLE
 from tests.bench.bfcl_calls import MUTATIONS, Generated, generate, written
 from tests.bench.bfcl_package import PublishedChecker
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.records import (
+from loopline.agents.records import (
     Candidate,
     Decision,
     Outcome,
@@ -17,10 +17,10 @@ from agents.records import (
     ToolCall,
     Trajectory,
 )
-from bench.datasets import Request, bfcl, toolalpaca
-from bench.output import ManifestItem, manifest_items
-from bench.tools import first_calls
-from bench.tools.bfcl import BfclJudge, load
+from loopline.bench.datasets import Request, bfcl, toolalpaca
+from loopline.bench.output import ManifestItem, manifest_items
+from loopline.bench.tools import first_calls
+from loopline.bench.tools.bfcl import BfclJudge, load
 from tests.agents.conversations import a_run, says
 from tests.bench.test_tool_datasets import ANSWER, QUESTION, write
 

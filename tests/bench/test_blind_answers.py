@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import workers
-from agents.environments.api_worlds import HELD_OUT, Instance, Split, instances
-from bench.datasets import Request
-from bench.tools.baselines import ANSWERS, GIVEN, Player, best_of, solved_by_players
+from loopline import workers
+from loopline.agents.environments.api_worlds import HELD_OUT, Instance, Split, instances
+from loopline.bench.datasets import Request
+from loopline.bench.tools.baselines import ANSWERS, GIVEN, Player, best_of, solved_by_players
 from tests.bench.tool_client import manifest, measured, oracle_client
 
 COUNT = 400

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from agents.environments.code import AssertionTest, CodeProblem, ProgramTest
-from bench.datasets import Request, apps_selected, humaneval, mbpp
-from bench.datasets.gsm8k import VARIABLE
-from bench.datasets.registry import load as load_dataset
-from bench.teams.constant_programs import solving_constant
+from loopline.agents.environments.code import AssertionTest, CodeProblem, ProgramTest
+from loopline.bench.datasets import Request, apps_selected, humaneval, mbpp
+from loopline.bench.datasets.gsm8k import VARIABLE
+from loopline.bench.datasets.registry import load as load_dataset
+from loopline.bench.teams.constant_programs import solving_constant
 
 needs_data = pytest.mark.skipif(
     not os.environ.get(VARIABLE), reason=f"{VARIABLE} does not point to the published data"

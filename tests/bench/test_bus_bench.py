@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bench.bus_bench import idle
-from bench.bus_bench.figures import Comparison, Peer, Report, percentile
-from bench.bus_bench.idle import Cost
-from bench.bus_bench.peers import MESSAGE_BYTES, PEERS, body
-from bench.bus_bench.processes import Throughput, throughput
-from bench.bus_bench.recovery import Recovery, recovery
-from bench.bus_bench.redis_process import running
-from bench.bus_bench.report import as_json, show
+from loopline.bench.bus_bench import idle
+from loopline.bench.bus_bench.figures import Comparison, Peer, Report, percentile
+from loopline.bench.bus_bench.idle import Cost
+from loopline.bench.bus_bench.peers import MESSAGE_BYTES, PEERS, body
+from loopline.bench.bus_bench.processes import Throughput, throughput
+from loopline.bench.bus_bench.recovery import Recovery, recovery
+from loopline.bench.bus_bench.redis_process import running
+from loopline.bench.bus_bench.report import as_json, show
 from tests.bench.command_line import bench
 
 pytestmark = pytest.mark.slow
@@ -33,7 +33,7 @@ def peer(drain: float, p99: float) -> Peer:
 
 
 def report(ours: Peer, faststream: Peer) -> Report:
-    peers = {"raw": peer(300_000, 0.5), "faststream": faststream, "switchyard": ours}
+    peers = {"raw": peer(300_000, 0.5), "faststream": faststream, "loopline": ours}
     return Report([Comparison("none", "Redis 7", peers)])
 
 
@@ -50,7 +50,7 @@ def test_ratios_are_those_of_the_medians() -> None:
     found = report(ours=peer(20_000, 3.0), faststream=peer(5_000, 2.0)).headline
     assert found.drain_ratio("faststream") == 4.0
     assert found.p99_ratio("faststream") == 1.5
-    assert found.peers["switchyard"].spread(lambda each: each.drain_per_second) == (
+    assert found.peers["loopline"].spread(lambda each: each.drain_per_second) == (
         20_000, 10_000, 40_000,
     )  # fmt: skip
 
@@ -124,8 +124,9 @@ async def test_a_long_list_that_is_swept_over_stays_as_it_is(
 def test_the_command_ends_with_one_line_of_json() -> None:
     done = subprocess.run(
         [
-            sys.executable, "-c", "from bench.cli import main; main()", "bus", "--messages", "200",
-            "--repeats", "1", "--latency-seconds", "1", "--persistence", "everysec",
+            sys.executable, "-c", "from loopline.bench.cli import main; main()", "bus",
+            "--messages", "200", "--repeats", "1", "--latency-seconds", "1",
+            "--persistence", "everysec",
             "--only-peers", "--json",
         ],
         capture_output=True, text=True, timeout=100, check=False,

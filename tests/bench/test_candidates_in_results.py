@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from agents.records import (
+from loopline.agents.records import (
     Call,
     Candidate,
     Decision,
@@ -21,9 +21,9 @@ from agents.records import (
     StepTimings,
     Trajectory,
 )
-from bench.judgement import Judgement
-from bench.report.latency import waterfall
-from bench.results import Seconds, result_of, transcript_of
+from loopline.bench.judgement import Judgement
+from loopline.bench.report.latency import waterfall
+from loopline.bench.results import Seconds, result_of, transcript_of
 from tests.agents.conversations import a_run, says
 
 

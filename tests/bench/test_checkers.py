@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.checkers import CHECKERS, Scorer, delegate, lm_eval, numeric
-from bench.checkers.numbers import MAX_DIGITS, clean, find_numbers
+from loopline.bench.checkers import CHECKERS, Scorer, delegate, lm_eval, numeric
+from loopline.bench.checkers.numbers import MAX_DIGITS, clean, find_numbers
+from loopline.workers.judging.math_verify import MathVerifier
 from tests.bench.checker_cases import GROUPS
-from workers.judging.math_verify import MathVerifier
 
 LETTERS = "nsfmd"
 NEVER_ENDS = "\\boxed{9^{9^{9^{9}}}}"

@@ -16,11 +16,18 @@ from typing import Any
 
 import pytest
 
-from agents.environments.code import AssertionTest, CallTest, CodeProblem, ProgramTest
-from bench.datasets import apps, apps_selected, code_contests, humaneval, livecodebench, mbpp
-from bench.datasets.gsm8k import VARIABLE
-from bench.errors import DataError, UsageError
-from trainers.data.json_files import Reading
+from loopline.agents.environments.code import AssertionTest, CallTest, CodeProblem, ProgramTest
+from loopline.bench.datasets import (
+    apps,
+    apps_selected,
+    code_contests,
+    humaneval,
+    livecodebench,
+    mbpp,
+)
+from loopline.bench.datasets.gsm8k import VARIABLE
+from loopline.bench.errors import DataError, UsageError
+from loopline.trainers.data.json_files import Reading
 
 needs_data = pytest.mark.skipif(
     not os.environ.get(VARIABLE), reason=f"{VARIABLE} does not point to the published data"

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from agents.records import Run
-from agents.workflows.routing import Handoff
-from bench.arms import with_setting
-from bench.comparison import compare_directories
-from bench.datasets import Request
-from bench.errors import UsageError
-from bench.output import Manifest, ManifestItem
-from bench.statistics import bootstrap_difference
+from loopline.agents.records import Run
+from loopline.agents.workflows.routing import Handoff
+from loopline.bench.arms import with_setting
+from loopline.bench.comparison import compare_directories
+from loopline.bench.datasets import Request
+from loopline.bench.errors import UsageError
+from loopline.bench.output import Manifest, ManifestItem
+from loopline.bench.statistics import bootstrap_difference
 from tests.bench.command_line import bench
 from tests.bench.puzzle_client import Player, PuzzleClient, manifest, measured, oracle
 

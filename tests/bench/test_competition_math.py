@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from bench.datasets import Request, aime, olympiadbench
-from bench.datasets.gsm8k import VARIABLE
-from bench.datasets.registry import load, names
-from bench.errors import DataError, UsageError
-from workers.judging.math_verify import MathVerifier
+from loopline.bench.datasets import Request, aime, olympiadbench
+from loopline.bench.datasets.gsm8k import VARIABLE
+from loopline.bench.datasets.registry import load, names
+from loopline.bench.errors import DataError, UsageError
+from loopline.workers.judging.math_verify import MathVerifier
 
 needs_data = pytest.mark.skipif(
     not os.environ.get(VARIABLE), reason=f"{VARIABLE} does not point to the published data"

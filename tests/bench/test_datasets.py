@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from agents.records import JsonObject
-from bench.datasets import Item, Request, sample
-from bench.datasets.constants import best_constant
-from bench.datasets.gsm8k import VARIABLE, gold_of
-from bench.datasets.registry import load, names
-from bench.errors import DataError, UsageError
+from loopline.agents.records import JsonObject
+from loopline.bench.datasets import Item, Request, sample
+from loopline.bench.datasets.constants import best_constant
+from loopline.bench.datasets.gsm8k import VARIABLE, gold_of
+from loopline.bench.datasets.registry import load, names
+from loopline.bench.errors import DataError, UsageError
 
 REAL = os.environ.get(VARIABLE)
 needs_data = pytest.mark.skipif(

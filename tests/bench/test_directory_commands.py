@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from bench.arms import named, parse_arms
-from bench.checkers import Scorer
-from bench.comparison import compare_directories
-from bench.datasets import Request
-from bench.datasets.registry import load
-from bench.errors import OutputError, UsageError
-from bench.output import OutputDirectory
-from bench.progress import RunProgress
-from bench.queued import argv_of
-from bench.rescoring import rescore_all
-from bench.runner import Ending, Job
-from bench.session import Asked, brief, conduct, manifest_of
+from loopline.bench.arms import named, parse_arms
+from loopline.bench.checkers import Scorer
+from loopline.bench.comparison import compare_directories
+from loopline.bench.datasets import Request
+from loopline.bench.datasets.registry import load
+from loopline.bench.errors import OutputError, UsageError
+from loopline.bench.output import OutputDirectory
+from loopline.bench.progress import RunProgress
+from loopline.bench.queued import argv_of
+from loopline.bench.rescoring import rescore_all
+from loopline.bench.runner import Ending, Job
+from loopline.bench.session import Asked, brief, conduct, manifest_of
 from tests.bench.benchmarks import connected, created, items, manifest, run
 from tests.bench.command_line import bench
 from tests.bench.local_client import LocalClient
@@ -279,7 +279,7 @@ def test_without_a_deployment_the_error_says_how_to_start_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`runtime up`."""
-    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path))
+    monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path))
     done = bench("wordproblems", "--samples", "2")
     assert done.returncode == 3
     assert "runtime up" in done.stderr
@@ -296,7 +296,7 @@ def test_a_job_is_told_outright_what_this_terminal_knows(
     path = tmp_path / file
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps({"question": "q", "answer": answer}) + "\n")
-    monkeypatch.setenv("SWITCHYARD_DATA", str(tmp_path))
+    monkeypatch.setenv("LOOPLINE_DATA", str(tmp_path))
     asked = Asked(name, parse_arms("llm"), Request(samples=5), budget_dollars=2.0)
     argv = argv_of(asked, tmp_path / "out")
     assert argv[argv.index("--data") + 1] == str(tmp_path)

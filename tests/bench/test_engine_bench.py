@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-import workers
-from bench.engine_bench import report
-from bench.engine_bench.figures import Figures, Report
-from bench.engine_bench.transformers_peers import StaticBatch
-from bench.engine_bench.workload import Measured, Timing, asks
+from loopline import workers
+from loopline.bench.engine_bench import report
+from loopline.bench.engine_bench.figures import Figures, Report
+from loopline.bench.engine_bench.transformers_peers import StaticBatch
+from loopline.bench.engine_bench.workload import Measured, Timing, asks
 from tests.bench.command_line import bench
 
 pytestmark = pytest.mark.slow
 
 LATENCIES = ("first_token_p50", "first_token_p99", "per_token_p50", "per_token_p99", "request_p99")
-COMMAND = (sys.executable, "-c", "from bench.cli import main; main()", "engine")
+COMMAND = (sys.executable, "-c", "from loopline.bench.cli import main; main()", "engine")
 SLM = Path(workers.__path__[0]) / "micro_models" / "slm"
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from agents.records import Step
-from bench.faults.checker import around, check
-from bench.faults.evidence import Event, Evidence, Followed, Letter
-from bench.faults.settings import DEFAULT
+from loopline.agents.records import Step
+from loopline.bench.faults.checker import around, check
+from loopline.bench.faults.evidence import Event, Evidence, Followed, Letter
+from loopline.bench.faults.settings import DEFAULT
 from tests.bench.attacks import attack
 
 

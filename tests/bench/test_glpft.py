@@ -13,15 +13,15 @@ from unittest.mock import patch
 import psutil
 import pytest
 
-from agents.errors import RequestFailed
-from agents.records import Outcome
-from bench.append_log import AppendLog
-from bench.errors import OutputError, UsageError
-from bench.glpft.beginning import take_beginning
-from bench.glpft.cell import work
-from bench.glpft.evaluation import evaluate, served_by
-from bench.glpft.figures import ALL, figures_of
-from bench.glpft.plan import (
+from loopline.agents.errors import RequestFailed
+from loopline.agents.records import Outcome
+from loopline.bench.append_log import AppendLog
+from loopline.bench.errors import OutputError, UsageError
+from loopline.bench.glpft.beginning import take_beginning
+from loopline.bench.glpft.cell import work
+from loopline.bench.glpft.evaluation import evaluate, served_by
+from loopline.bench.glpft.figures import ALL, figures_of
+from loopline.bench.glpft.plan import (
     Cell,
     Common,
     Plan,
@@ -34,22 +34,22 @@ from bench.glpft.plan import (
     split_of,
     training_folder,
 )
-from bench.glpft.report import write
-from bench.results import Result, Seconds
+from loopline.bench.glpft.report import write
+from loopline.bench.results import Result, Seconds
+from loopline.trainers.data.datasets import read
+from loopline.trainers.glpft.facts import StageFacts, read_facts
+from loopline.trainers.glpft.pipeline import CHECKPOINTS, INITIAL, Watch, claim, train
+from loopline.trainers.glpft.report import REPORT, Report
+from loopline.trainers.glpft.settings import SIZES
+from loopline.trainers.glpft.stages import COPYING, EVEN_SHARES, METHODS, Method, stages_of
+from loopline.trainers.job_processes import Told
+from loopline.trainers.job_progress import JobProgress
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.protocol import Engine
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.in_process import EnginePool
 from tests.bench.command_line import bench
 from tests.trainers.tiny_glpft import DATA, SIZE, changed
-from trainers.data.datasets import read
-from trainers.glpft.facts import StageFacts, read_facts
-from trainers.glpft.pipeline import CHECKPOINTS, INITIAL, Watch, claim, train
-from trainers.glpft.report import REPORT, Report
-from trainers.glpft.settings import SIZES
-from trainers.glpft.stages import COPYING, EVEN_SHARES, METHODS, Method, stages_of
-from trainers.job_processes import Told
-from trainers.job_progress import JobProgress
-from workers.engines.factory import build_engine
-from workers.engines.protocol import Engine
-from workers.engines.settings import ModelSettings
-from workers.in_process import EnginePool
 
 pytestmark = pytest.mark.slow
 
@@ -344,7 +344,7 @@ def test_a_cell_that_is_killed_goes_on_to_the_results_of_one_that_was_not(
     def kill(progress: JobProgress, cell: Cell, told: Told) -> None:
         if cell.method == "glpft" and told.said.startswith("backbone"):
             for child in psutil.Process().children():
-                if "bench.glpft.worker" in child.cmdline():
+                if "loopline.bench.glpft.worker" in child.cmdline():
                     child.kill()
 
     with patch.object(JobProgress, "tell", kill):

@@ -11,15 +11,15 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, Qwen3Config
 
-from bench.errors import BenchError, UsageError
-from bench.gpu import command
-from bench.gpu.command import Found, Plan, measure
-from bench.gpu.model import PUBLISHED, Written
-from bench.gpu.parity import Parity
-from bench.gpu.serving import LAST, ROLES, Answers, Swapped
-from bench.gpu.training import Trained
-from trainers.grpo.report import PolicyStep
-from workers.engines.protocol import Completion
+from loopline.bench.errors import BenchError, UsageError
+from loopline.bench.gpu import command
+from loopline.bench.gpu.command import Found, Plan, measure
+from loopline.bench.gpu.model import PUBLISHED, Written
+from loopline.bench.gpu.parity import Parity
+from loopline.bench.gpu.serving import LAST, ROLES, Answers, Swapped
+from loopline.bench.gpu.training import Trained
+from loopline.trainers.grpo.report import PolicyStep
+from loopline.workers.engines.protocol import Completion
 
 pytestmark = pytest.mark.slow
 

@@ -8,24 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from agents.environments import puzzle_splits
-from bench.errors import BenchError
-from bench.grpo.command import measure
-from bench.grpo.figures import GrpoReport
-from bench.grpo.plan import Plan, Way
-from bench.grpo.trials import chosen_of
-from tests.bench.grpo_results import SETTINGS, SMALL, plan
-from tests.trainers.grpo.tiny_puzzles import TINY
-from trainers.errors import UnreadableModel
-from trainers.grpo.arms.kinds import (
+from loopline.agents.environments import puzzle_splits
+from loopline.bench.errors import BenchError
+from loopline.bench.grpo.command import measure
+from loopline.bench.grpo.figures import GrpoReport
+from loopline.bench.grpo.plan import Plan, Way
+from loopline.bench.grpo.trials import chosen_of
+from loopline.trainers.errors import UnreadableModel
+from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,
     BEST_OF_K,
     WARM_START,
     ArmName,
 )
-from trainers.grpo.arms.results import Arm, read_result
-from trainers.grpo.arms.settings import ArmSettings
-from trainers.grpo.arms.tuning import OWN
+from loopline.trainers.grpo.arms.results import Arm, read_result
+from loopline.trainers.grpo.arms.settings import ArmSettings
+from loopline.trainers.grpo.arms.tuning import OWN
+from tests.bench.grpo_results import SETTINGS, SMALL, plan
+from tests.trainers.grpo.tiny_puzzles import TINY
 
 pytestmark = pytest.mark.slow
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from agents.environments.puzzles import difficulty_of
-from bench.errors import BenchError
-from bench.grpo_faults.curve.findings import CurveReport, Held, held_against, report_of
-from bench.grpo_faults.curve.loops import (
+from loopline.agents.environments.puzzles import difficulty_of
+from loopline.bench.errors import BenchError
+from loopline.bench.grpo_faults.curve.findings import CurveReport, Held, held_against, report_of
+from loopline.bench.grpo_faults.curve.loops import (
     HISTORY,
     CurveLoop,
     Look,
@@ -26,24 +26,24 @@ from bench.grpo_faults.curve.loops import (
     read_result,
     warm_start_of,
 )
-from bench.grpo_faults.curve.report import last_line, markdown, render
-from bench.grpo_faults.curve.settings import CurveSettings, loop_arguments, settings_of
-from bench.grpo_faults.curve.tables import verdicts
-from bench.grpo_faults.kept import KeptAdapters
-from runtime.named_values import named_values
+from loopline.bench.grpo_faults.curve.report import last_line, markdown, render
+from loopline.bench.grpo_faults.curve.settings import CurveSettings, loop_arguments, settings_of
+from loopline.bench.grpo_faults.curve.tables import verdicts
+from loopline.bench.grpo_faults.kept import KeptAdapters
+from loopline.runtime.named_values import named_values
+from loopline.trainers.grpo.arms.folder import claim
+from loopline.trainers.grpo.arms.results import ArmResult, write_result
+from loopline.trainers.grpo.arms.training import Reinforced
+from loopline.trainers.grpo.facts import PolicyFacts
+from loopline.trainers.grpo.pipeline import begun
+from loopline.trainers.grpo.settings import SHARED, GrpoSettings
+from loopline.trainers.grpo.storing import write_policies
+from loopline.trainers.job_processes import Told
+from loopline.trainers.models import WEIGHTS
+from loopline.trainers.network import load_base
+from loopline.workers.engines.local.adapter_base import weights_sha256
 from tests.runtime.parsed_page import ParsedPage
 from tests.trainers.grpo.tiny_puzzles import LEARNING
-from trainers.grpo.arms.folder import claim
-from trainers.grpo.arms.results import ArmResult, write_result
-from trainers.grpo.arms.training import Reinforced
-from trainers.grpo.facts import PolicyFacts
-from trainers.grpo.pipeline import begun
-from trainers.grpo.settings import SHARED, GrpoSettings
-from trainers.grpo.storing import write_policies
-from trainers.job_processes import Told
-from trainers.models import WEIGHTS
-from trainers.network import load_base
-from workers.engines.local.adapter_base import weights_sha256
 
 from .command_line import bench
 

@@ -14,8 +14,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from bench.errors import UsageError
-from bench.grpo_faults.checker import (
+from loopline.bench.errors import UsageError
+from loopline.bench.grpo_faults.checker import (
     check,
     of_one_version,
     played_as_planned,
@@ -24,9 +24,9 @@ from bench.grpo_faults.checker import (
     sealed_once,
     trained_as_recorded,
 )
-from bench.grpo_faults.curve.looks import Measurement
-from bench.grpo_faults.curve.settings import CurveSettings
-from bench.grpo_faults.driver import (
+from loopline.bench.grpo_faults.curve.looks import Measurement
+from loopline.bench.grpo_faults.curve.settings import CurveSettings
+from loopline.bench.grpo_faults.driver import (
     ONLY_KILLS,
     LoopAttack,
     LoopDriver,
@@ -34,12 +34,12 @@ from bench.grpo_faults.driver import (
     LoopWork,
     work_of,
 )
-from bench.grpo_faults.kept import KeptAdapters
+from loopline.bench.grpo_faults.kept import KeptAdapters
+from loopline.trainers.grpo.arms.training import Reinforced
+from loopline.trainers.grpo.loop.book import GroupRecord
+from loopline.trainers.network import ADAPTER
 from tests.bench.command_line import bench
 from tests.trainers.grpo.tiny_puzzles import GAME
-from trainers.grpo.arms.training import Reinforced
-from trainers.grpo.loop.book import GroupRecord
-from trainers.network import ADAPTER
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

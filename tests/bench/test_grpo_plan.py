@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from bench.errors import UsageError
-from bench.grpo.figures import report_of
-from bench.grpo.plan import COMPARED, with_needed
-from bench.grpo.report import markdown
-from tests.bench.grpo_results import FAST, NO_BONUS, SLOW, SMALL, a_result, plan
-from trainers.grpo.arms.games.known import GAMES
-from trainers.grpo.arms.kinds import (
+from loopline.bench.errors import UsageError
+from loopline.bench.grpo.figures import report_of
+from loopline.bench.grpo.plan import COMPARED, with_needed
+from loopline.bench.grpo.report import markdown
+from loopline.trainers.grpo.arms.games.known import GAMES
+from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,
     BEST_OF_K,
     CONTINUED,
@@ -28,8 +27,9 @@ from trainers.grpo.arms.kinds import (
     WARM_START,
     ArmName,
 )
-from trainers.grpo.arms.results import Arm
-from trainers.grpo.arms.tuning import OWN, Tuning
+from loopline.trainers.grpo.arms.results import Arm
+from loopline.trainers.grpo.arms.tuning import OWN, Tuning
+from tests.bench.grpo_results import FAST, NO_BONUS, SLOW, SMALL, a_result, plan
 
 
 def test_an_arm_brings_with_it_what_it_needs(tmp_path: Path) -> None:

@@ -10,16 +10,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bench.grpo.figures import CLAIMS, ROWS, GrpoReport, at_equal_tokens, report_of
-from bench.grpo.page import render
-from bench.grpo.published import said
-from bench.grpo.report import last_line, markdown, show, write
-from bench.grpo.tables import tables
-from bench.grpo.trials import Trial, chosen_of, lower, trial_of
-from bench.statistics import pigeonhole_bootstrap, wilson
-from tests.bench.grpo_results import FAST, NO_BONUS, SETTINGS, SLOW, SMALL, a_result, report
-from trainers.grpo.arms.games.known import GAMES
-from trainers.grpo.arms.kinds import (
+from loopline.bench.grpo.figures import CLAIMS, ROWS, GrpoReport, at_equal_tokens, report_of
+from loopline.bench.grpo.page import render
+from loopline.bench.grpo.published import said
+from loopline.bench.grpo.report import last_line, markdown, show, write
+from loopline.bench.grpo.tables import tables
+from loopline.bench.grpo.trials import Trial, chosen_of, lower, trial_of
+from loopline.bench.statistics import pigeonhole_bootstrap, wilson
+from loopline.trainers.grpo.arms.games.known import GAMES
+from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,
     CONTINUED,
     KINDS,
@@ -29,8 +28,9 @@ from trainers.grpo.arms.kinds import (
     WARM_START,
     ArmName,
 )
-from trainers.grpo.arms.results import Arm
-from trainers.grpo.arms.tuning import OWN
+from loopline.trainers.grpo.arms.results import Arm
+from loopline.trainers.grpo.arms.tuning import OWN
+from tests.bench.grpo_results import FAST, NO_BONUS, SETTINGS, SLOW, SMALL, a_result, report
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from bench.alone import alone_in_a_process
-from bench.cli import app
-from bench.errors import UsageError
-from bench.grpo_speed import command, ours, rollouts
-from bench.grpo_speed.command import (
+from loopline.bench.alone import alone_in_a_process
+from loopline.bench.cli import app
+from loopline.bench.errors import UsageError
+from loopline.bench.grpo_speed import command, ours, rollouts
+from loopline.bench.grpo_speed.command import (
     BUS,
     IN_PROCESS,
     PLAIN,
@@ -29,11 +29,11 @@ from bench.grpo_speed.command import (
     found_in,
     measure,
 )
-from bench.grpo_speed.rollouts import Rollouts, in_process, through_the_bus
-from bench.grpo_speed.trl_peer import padded_samples
-from bench.grpo_speed.workload import StepWork
-from trainers.models import export_model, load_tokenizer, new_model
-from workers.engines.local.model_files import MICRO_MODELS
+from loopline.bench.grpo_speed.rollouts import Rollouts, in_process, through_the_bus
+from loopline.bench.grpo_speed.trl_peer import padded_samples
+from loopline.bench.grpo_speed.workload import StepWork
+from loopline.trainers.models import export_model, load_tokenizer, new_model
+from loopline.workers.engines.local.model_files import MICRO_MODELS
 
 pytestmark = pytest.mark.slow
 

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from agents.records import Latency, PolicyRef, Unknown, Usage, UsageEntry
-from bench.append_log import AppendLog, read_log, torn_notice
-from bench.errors import OutputError
-from bench.ledger import Ledger, Sum, read_ledger, sum_of, total
+from loopline.agents.records import Latency, PolicyRef, Unknown, Usage, UsageEntry
+from loopline.bench.append_log import AppendLog, read_log, torn_notice
+from loopline.bench.errors import OutputError
+from loopline.bench.ledger import Ledger, Sum, read_ledger, sum_of, total
 
 
 def entry(number: int, *, discarded: bool = False, tokens: int = 10) -> UsageEntry:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bench.report.measures import MEANINGS, SHARES, measured_pair, measured_results
-from bench.results import Result
-from bench.statistics import wilson
+from loopline.bench.report.measures import MEANINGS, SHARES, measured_pair, measured_results
+from loopline.bench.results import Result
+from loopline.bench.statistics import wilson
 
 
 def results(**measures: float) -> list[Result]:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.arms import parse_arms
-from bench.errors import UsageError
-from bench.output import Manifest, OutputDirectory
-from bench.session import resume, with_deployment
-from runtime import config
+from loopline.bench.arms import parse_arms
+from loopline.bench.errors import UsageError
+from loopline.bench.output import Manifest, OutputDirectory
+from loopline.bench.session import resume, with_deployment
+from loopline.runtime import config
 from tests.bench.benchmarks import items, manifest
 
 OWN = "---\nname: solo\nversion: 2\n---\nAnswer in one word.\n"
@@ -40,9 +40,9 @@ def test_a_benchmark_knows_the_prompts_of_its_arms_and_is_not_resumed_with_other
 
 def running(monkeypatch: pytest.MonkeyPatch, folder: Path, profile: str) -> None:
     """What `resume` takes for the deployment that runs."""
-    monkeypatch.setenv("SWITCHYARD_BUS__REDIS_URL", "redis://127.0.0.1:1/0")
-    monkeypatch.setenv("SWITCHYARD_STATE", str(folder / "state"))
-    monkeypatch.setenv("SWITCHYARD_PROFILE", profile)
+    monkeypatch.setenv("LOOPLINE_BUS__REDIS_URL", "redis://127.0.0.1:1/0")
+    monkeypatch.setenv("LOOPLINE_STATE", str(folder / "state"))
+    monkeypatch.setenv("LOOPLINE_PROFILE", profile)
 
 
 def begun_without_adapter() -> Manifest:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agents.records import Latency, PolicyRef, Usage, UsageEntry
-from bench.report.pace import pace
+from loopline.agents.records import Latency, PolicyRef, Usage, UsageEntry
+from loopline.bench.report.pace import pace
 
 
 def call(run: str, turn: int, branch: int, at: float, decode: float) -> UsageEntry:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bench.faults.proxy import Proxy
+from loopline.bench.faults.proxy import Proxy
 from tests.redis_process import RedisProcess, running, servers
 
 VALUE = "x" * 1000

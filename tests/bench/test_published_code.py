@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agents.environments.code import CallTest, ProgramTest
-from bench.datasets import Request, apps, code_contests, livecodebench
-from bench.datasets.gsm8k import VARIABLE
-from bench.datasets.registry import load
-from bench.errors import DataError, UsageError
+from loopline.agents.environments.code import CallTest, ProgramTest
+from loopline.bench.datasets import Request, apps, code_contests, livecodebench
+from loopline.bench.datasets.gsm8k import VARIABLE
+from loopline.bench.datasets.registry import load
+from loopline.bench.errors import DataError, UsageError
 from tests.bench.test_code_datasets import lcb, reasons, write
 
 # ---- CodeContests: Parquet files of Hugging Face

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agents.environments import word_problems
-from agents.environments.math_team import MathProblem
-from bench.datasets import Dataset, Request, aime, olympiadbench
-from bench.datasets.gsm8k import VARIABLE
-from bench.datasets.registry import load
-from bench.errors import DataError, UsageError
+from loopline.agents.environments import word_problems
+from loopline.agents.environments.math_team import MathProblem
+from loopline.bench.datasets import Dataset, Request, aime, olympiadbench
+from loopline.bench.datasets.gsm8k import VARIABLE
+from loopline.bench.datasets.registry import load
+from loopline.bench.errors import DataError, UsageError
 from tests.bench.test_code_datasets import write
 
 

@@ -12,33 +12,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from agents.environments import plan_path
-from agents.environments.puzzle_splits import Split
-from agents.environments.team_episode import TeamEpisode
-from agents.errors import RequestFailed
-from agents.local import run_locally
-from agents.records import JsonObject, Outcome, Run, Task, Trajectory
-from agents.workflows import workflows
-from agents.workflows.routing import Handoff
-from bench.arms import with_setting
-from bench.datasets import Item, Request
-from bench.datasets.registry import load
-from bench.errors import DataError, OutputError, UsageError
-from bench.output import OutputDirectory
-from bench.puzzles.baselines import baselines_of
-from bench.puzzles.judge import PuzzlesJudge, class_of
-from bench.rescoring import rescore_all
-from bench.runner import Ending
-from bench.session import Ended, brief
-from bench.taxonomy import Class
-from bench.teams.findings import ladder, pass_at, success
-from bench.teams.sampling import sampling
+from loopline.agents.environments import plan_path
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.team_episode import TeamEpisode
+from loopline.agents.errors import RequestFailed
+from loopline.agents.local import run_locally
+from loopline.agents.records import JsonObject, Outcome, Run, Task, Trajectory
+from loopline.agents.workflows import workflows
+from loopline.agents.workflows.routing import Handoff
+from loopline.bench.arms import with_setting
+from loopline.bench.datasets import Item, Request
+from loopline.bench.datasets.registry import load
+from loopline.bench.errors import DataError, OutputError, UsageError
+from loopline.bench.output import OutputDirectory
+from loopline.bench.puzzles.baselines import baselines_of
+from loopline.bench.puzzles.judge import PuzzlesJudge, class_of
+from loopline.bench.rescoring import rescore_all
+from loopline.bench.runner import Ending
+from loopline.bench.session import Ended, brief
+from loopline.bench.taxonomy import Class
+from loopline.bench.teams.findings import ladder, pass_at, success
+from loopline.bench.teams.sampling import sampling
+from loopline.trainers.data.held_out import require_training
+from loopline.trainers.data.json_files import Unreadable
 from tests.agents.conversations import a_run
 from tests.agents.test_pair import ManyHost, raises
 from tests.bench.command_line import bench
 from tests.bench.puzzle_client import PuzzleClient, manifest, measured, oracle
-from trainers.data.held_out import require_training
-from trainers.data.json_files import Unreadable
 
 GAMES = ("plan_path", "sokoban", "sudoku", "word_problems")
 BOXOBAN = """; 7
@@ -381,13 +381,13 @@ def test_boxoban_levels_are_read_from_a_file_or_a_folder_of_files(tmp_path: Path
         assert "##########" in str(item.about["task"])
 
 
-@pytest.mark.skipif("SWITCHYARD_DATA" not in os.environ, reason="SWITCHYARD_DATA is not set")
+@pytest.mark.skipif("LOOPLINE_DATA" not in os.environ, reason="LOOPLINE_DATA is not set")
 def test_published_boxoban_levels_are_drawn_as_instances() -> None:
     dataset = load("puzzles", wanted("sokoban", 20, split="boxoban/unfiltered/test"))
     assert len(dataset.items) == 20
     assert dataset.available >= 1000
     assert all(item.id.startswith("puzzles/boxoban/unfiltered/test/") for item in dataset.items)
-    assert str(os.environ["SWITCHYARD_DATA"]) not in dataset.source
+    assert str(os.environ["LOOPLINE_DATA"]) not in dataset.source
 
 
 def test_levels_that_are_not_there_or_not_readable_are_named(tmp_path: Path) -> None:

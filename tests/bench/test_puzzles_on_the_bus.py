@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bus import BusSettings
-from tests.bench.bench_process import deployable, killed_at, last_line
-from tests.workers.processes import workers_running
-from tests.workers.sandbox.conftest import needs_bubblewrap
-from tests.workers.test_puzzle_programs import SEARCH
-from workers.engines.settings import ModelSettings
-from workers.sandbox import SandboxSettings
-from workers.settings import (
+from loopline.bus import BusSettings
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.sandbox import SandboxSettings
+from loopline.workers.settings import (
     GpuWorkerSettings,
     JudgeWorkerSettings,
     RoleWorkerSettings,
     WorkerBase,
 )
+from tests.bench.bench_process import deployable, killed_at, last_line
+from tests.workers.processes import workers_running
+from tests.workers.sandbox.conftest import needs_bubblewrap
+from tests.workers.test_puzzle_programs import SEARCH
 
 INSTANCES = 12
 
@@ -76,7 +76,7 @@ async def test_a_tool_agent_that_writes_python_solves_every_instance_by_one_prog
     tmp_path: Path,
 ) -> None:
     # The profile leaves the shipped model 64.
-    longer = {"SWITCHYARD_OPTIONS__PAIR__MAX_TOKENS": "1024"}
+    longer = {"LOOPLINE_OPTIONS__PAIR__MAX_TOKENS": "1024"}
     with deployable(tmp_path, "petting", **longer) as (bus, environment):
         asked = ("puzzles", "--game", "plan_path", "--size", "7", "--samples", "4")
         how = ("--setting", "python=true", "--arms", "tool_agent_alone", "--output")

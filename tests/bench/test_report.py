@@ -17,20 +17,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.records import Trajectory
-from bench.checkers import Scorer
-from bench.compat import compare_books
-from bench.ledger import read_ledger
-from bench.output import OutputDirectory
-from bench.report import links
-from bench.report.computation import facts_of
-from bench.report.figures import dollars, p_value, points, probability, seconds, share
-from bench.report.markdown import cell
-from bench.report.sections import compat_figure
-from bench.report.terminal import print_report
-from bench.report.unfinished import left_to_do
-from bench.report.writer import write_reports
-from runtime.pages.svg import Scale
+from loopline.agents.records import Trajectory
+from loopline.bench.checkers import Scorer
+from loopline.bench.compat import compare_books
+from loopline.bench.ledger import read_ledger
+from loopline.bench.output import OutputDirectory
+from loopline.bench.report import links
+from loopline.bench.report.computation import facts_of
+from loopline.bench.report.figures import dollars, p_value, points, probability, seconds, share
+from loopline.bench.report.markdown import cell
+from loopline.bench.report.sections import compat_figure
+from loopline.bench.report.terminal import print_report
+from loopline.bench.report.unfinished import left_to_do
+from loopline.bench.report.writer import write_reports
+from loopline.runtime.pages.svg import Scale
 from tests.bench.benchmarks import created, items, manifest, run
 from tests.bench.local_client import LocalClient
 

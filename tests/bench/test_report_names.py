@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.arms import TEAM_ARMS
-from bench.checkers import Scorer
-from bench.output import Stored
-from bench.report.computation import compute
-from bench.report.facts import Facts
-from bench.report.latency import stacked_latency, waterfall
-from bench.report.plots import WIDTH, accuracy_against_cost
-from runtime.pages.svg import margin_for, name, width_of
+from loopline.bench.arms import TEAM_ARMS
+from loopline.bench.checkers import Scorer
+from loopline.bench.output import Stored
+from loopline.bench.report.computation import compute
+from loopline.bench.report.facts import Facts
+from loopline.bench.report.latency import stacked_latency, waterfall
+from loopline.bench.report.plots import WIDTH, accuracy_against_cost
+from loopline.runtime.pages.svg import margin_for, name, width_of
 from tests.bench.benchmarks import created, items, manifest, run
 from tests.bench.local_client import LocalClient
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.datasets import Request
-from bench.output import OutputDirectory
-from bench.runner import Ending
-from bench.session import Ended, brief, show
+from loopline.bench.datasets import Request
+from loopline.bench.output import OutputDirectory
+from loopline.bench.runner import Ending
+from loopline.bench.session import Ended, brief, show
 from tests.bench.puzzle_client import PuzzleClient, manifest, measured
 
 

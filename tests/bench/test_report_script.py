@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from agents.records import Candidate, Trajectory
-from bench.checkers import Scorer
-from bench.output import OutputDirectory
-from bench.report import links
-from bench.report.writer import write_reports
+from loopline.agents.records import Candidate, Trajectory
+from loopline.bench.checkers import Scorer
+from loopline.bench.output import OutputDirectory
+from loopline.bench.report import links
+from loopline.bench.report.writer import write_reports
 from tests.bench.benchmarks import created, items, manifest, run
 from tests.bench.local_client import LocalClient
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from bench.ledger import read_ledger, total
-from runtime.client import Client
+from loopline.bench.ledger import read_ledger, total
+from loopline.runtime.client import Client
 from tests.bench.bench_process import COMMAND, deployable
 from tests.bench.benchmarks import items
 from tests.workers.processes import deployment, workers_running

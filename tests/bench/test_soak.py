@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from agents.records import SamplingParams, Usage
-from bench.soak import laws
-from bench.soak.laws import AT_REST, GRACE, SAME, Seen, Sums
-from bench.soak.memory import FEWEST_REQUESTS, growth
-from bench.soak.weights import SETS, prepare
-from bench.soak.workload import IMPOSSIBLE, SCHEMA, Planned, Room, operations, planned
+from loopline.agents.records import SamplingParams, Usage
+from loopline.bench.soak import laws
+from loopline.bench.soak.laws import AT_REST, GRACE, SAME, Seen, Sums
+from loopline.bench.soak.memory import FEWEST_REQUESTS, growth
+from loopline.bench.soak.weights import SETS, prepare
+from loopline.bench.soak.workload import IMPOSSIBLE, SCHEMA, Planned, Room, operations, planned
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.local.model_files import local_folder
+from loopline.workers.engines.protocol import Completion, Delta, EngineTotals
+from loopline.workers.engines.settings import ModelSettings
 from tests.bench.command_line import bench
 from tests.workers.engines.asking import ask
-from workers.engines.factory import build_engine
-from workers.engines.local.model_files import local_folder
-from workers.engines.protocol import Completion, Delta, EngineTotals
-from workers.engines.settings import ModelSettings
 
 # By llguidance's adapter, which still calls it by its old name.
 pytestmark = pytest.mark.filterwarnings("ignore:llama_token_get_attr is deprecated")
@@ -53,7 +53,7 @@ def test_an_engine_under_attack_breaks_no_law(engine: str) -> None:
 def test_prefixes_that_cross_adapters_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """llama.cpp#26207: what one adapter has computed serves another one."""
     pytest.importorskip("llama_cpp", reason="needs make gguf")
-    from workers.engines.llama_cpp.sequences import Sequences
+    from loopline.workers.engines.llama_cpp.sequences import Sequences
 
     by_key = Sequences.longest_prefix
 

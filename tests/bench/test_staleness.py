@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from bench.errors import BenchError, OutputError, UsageError
-from bench.staleness.cell import work
-from bench.staleness.command import claim, do_cells, parse_ages, parse_corrections
-from bench.staleness.findings import Findings, findings_of, table_of
-from bench.staleness.plan import (
+from loopline.bench.errors import BenchError, OutputError, UsageError
+from loopline.bench.staleness.cell import work
+from loopline.bench.staleness.command import claim, do_cells, parse_ages, parse_corrections
+from loopline.bench.staleness.findings import Findings, findings_of, table_of
+from loopline.bench.staleness.plan import (
     RESULT,
     SETTINGS,
     Cell,
@@ -24,11 +24,11 @@ from bench.staleness.plan import (
     read_result,
     schedule,
 )
-from bench.statistics import Interval, bootstrap_difference, wilson
+from loopline.bench.statistics import Interval, bootstrap_difference, wilson
+from loopline.trainers.grpo.arms.kinds import WARM_START
+from loopline.trainers.grpo.arms.results import ArmResult
+from loopline.trainers.job_processes import Told
 from tests.trainers.grpo.tiny_puzzles import LEARNING, TINY
-from trainers.grpo.arms.kinds import WARM_START
-from trainers.grpo.arms.results import ArmResult
-from trainers.job_processes import Told
 
 pytestmark = pytest.mark.slow
 

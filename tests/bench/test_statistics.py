@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from bench.statistics import (
+from loopline.bench.statistics import (
     Interval,
     bootstrap_difference,
     detectable_difference,

@@ -12,20 +12,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agents.environments.code import AssertionTest, CodeProblem, CodeTest, ProgramTest
-from agents.environments.code.team import CodeInstance
-from agents.records import JsonObject
-from bench.datasets import Request
-from bench.datasets.registry import load
+from loopline.agents.environments.code import AssertionTest, CodeProblem, CodeTest, ProgramTest
+from loopline.agents.environments.code.team import CodeInstance
+from loopline.agents.records import JsonObject
+from loopline.bench.datasets import Request
+from loopline.bench.datasets.registry import load
+from loopline.trainers.task_files import read_tasks
+from loopline.workers.judging.problems import ProblemFolder
 from tests.bench.command_line import bench
-from trainers.task_files import read_tasks
-from workers.judging.problems import ProblemFolder
 
 
 @pytest.fixture(autouse=True)
 def problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProblemFolder:
     """The judge's."""
-    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path / "state"))
     return ProblemFolder(tmp_path / "state" / "problems")
 
 
@@ -178,7 +178,7 @@ def test_a_file_that_can_not_be_written_is_named(
     assert not problems.path.exists()
 
 
-@pytest.mark.skipif("SWITCHYARD_DATA" not in os.environ, reason="SWITCHYARD_DATA is not set")
+@pytest.mark.skipif("LOOPLINE_DATA" not in os.environ, reason="LOOPLINE_DATA is not set")
 @pytest.mark.parametrize(
     ("dataset", "count"), [("gsm8k", 7_473), ("mbpp", 374), ("mbpp_sanitized", 120), ("apps", 2)]
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agents.records import Outcome
-from bench.checkers import CHECKERS
-from bench.taxonomy import MEANINGS, Class, classify, signals_of
+from loopline.agents.records import Outcome
+from loopline.bench.checkers import CHECKERS
+from loopline.bench.taxonomy import MEANINGS, Class, classify, signals_of
 from tests.bench.benchmarks import items
 from tests.bench.local_client import LocalClient
 

@@ -11,39 +11,44 @@ from typing import Any
 
 import pytest
 
-from agents.environments.code import CodeProblem, ProgramTest, show_test
-from agents.environments.code.team import CodeInstance, CodeSetting
-from agents.environments.math_team import MathInstance, MathProblem, MathQuestion, MathSetting
-from agents.judging import JUDGE_TOOLS
-from agents.local import run_locally
-from agents.records import JsonObject, Outcome, Run, Task, Trajectory
-from agents.roles.pair.settings import PairOptions
-from agents.workflows import workflows
-from agents.workflows.routing import Handoff
-from bench.arms import TEAM_ARMS, parse_arms, with_setting
-from bench.datasets import Item, Request
-from bench.datasets.registry import load
-from bench.errors import DataError, OutputError, UsageError
-from bench.judgement import Judge
-from bench.output import Manifest, OutputDirectory
-from bench.session import needed_pools, with_deployment
-from bench.taxonomy import Class
-from bench.teams.problem_judge import class_of, problem_judge
-from bench.teams.sampling import sampling
-from runtime import config
+from loopline.agents.environments.code import CodeProblem, ProgramTest, show_test
+from loopline.agents.environments.code.team import CodeInstance, CodeSetting
+from loopline.agents.environments.math_team import (
+    MathInstance,
+    MathProblem,
+    MathQuestion,
+    MathSetting,
+)
+from loopline.agents.judging import JUDGE_TOOLS
+from loopline.agents.local import run_locally
+from loopline.agents.records import JsonObject, Outcome, Run, Task, Trajectory
+from loopline.agents.roles.pair.settings import PairOptions
+from loopline.agents.workflows import workflows
+from loopline.agents.workflows.routing import Handoff
+from loopline.bench.arms import TEAM_ARMS, parse_arms, with_setting
+from loopline.bench.datasets import Item, Request
+from loopline.bench.datasets.registry import load
+from loopline.bench.errors import DataError, OutputError, UsageError
+from loopline.bench.judgement import Judge
+from loopline.bench.output import Manifest, OutputDirectory
+from loopline.bench.session import needed_pools, with_deployment
+from loopline.bench.taxonomy import Class
+from loopline.bench.teams.problem_judge import class_of, problem_judge
+from loopline.bench.teams.sampling import sampling
+from loopline.runtime import config
+from loopline.workers.judging.problems import ProblemFolder, key_of
 from tests.agents.conversations import a_run
 from tests.agents.test_pair import ManyHost
 from tests.bench.command_line import bench
 from tests.bench.puzzle_client import PuzzleClient, manifest, measured, oracle
 from tests.workers.sandbox.conftest import needs_bubblewrap
-from workers.judging.problems import ProblemFolder, key_of
 
 GOOD, BAD = "```python\nprint(2 * int(input()))\n```", "```python\nprint(input())\n```"
 RIGHT = show_test(ProgramTest(stdin="2", stdout="4"))
 DOUBLE = CodeProblem(id="t/d", statement="Double.", tests=(ProgramTest(stdin="3", stdout="6"),))
 SUM = MathProblem(question=MathQuestion(id="t/s", statement="1 + 1?"), answer="2")
 needs_data = pytest.mark.skipif(
-    "SWITCHYARD_DATA" not in os.environ, reason="SWITCHYARD_DATA is not set"
+    "LOOPLINE_DATA" not in os.environ, reason="LOOPLINE_DATA is not set"
 )
 
 
@@ -365,7 +370,7 @@ def test_without_bubblewrap_a_bench_of_programs_says_what_to_install(
 ) -> None:
     write_humaneval(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path / "state"))
     done = bench("code", "--data", str(tmp_path))
     assert done.returncode == 2
     assert "apt-get install bubblewrap" in done.stderr

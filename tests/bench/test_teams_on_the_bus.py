@@ -16,20 +16,25 @@ import pytest
 import pytest_asyncio
 import redis
 
-from agents.environments.code import CodeProblem, ProgramTest
-from agents.environments.code.team import CodeInstance, CodeSetting
-from agents.records import Outcome
-from bus import BusSettings
-from runtime.client import Client
+from loopline.agents.environments.code import CodeProblem, ProgramTest
+from loopline.agents.environments.code.team import CodeInstance, CodeSetting
+from loopline.agents.records import Outcome
+from loopline.bus import BusSettings
+from loopline.runtime.client import Client
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.judging.problems import ProblemFolder
+from loopline.workers.sandbox import SandboxSettings
+from loopline.workers.settings import (
+    GpuWorkerSettings,
+    JudgeWorkerSettings,
+    RoleWorkerSettings,
+    WorkerBase,
+)
 from tests.bench.bench_process import deployable, errors_of, killed_at, last_line
 from tests.forked import Forked
 from tests.workers.processes import spawn, workers_running
 from tests.workers.sandbox.conftest import needs_bubblewrap
 from tests.workers.test_worker_failures import until
-from workers.engines.settings import ModelSettings
-from workers.judging.problems import ProblemFolder
-from workers.sandbox import SandboxSettings
-from workers.settings import GpuWorkerSettings, JudgeWorkerSettings, RoleWorkerSettings, WorkerBase
 
 # One deployment serves the tests that only ask it.
 pytestmark = [needs_bubblewrap, pytest.mark.asyncio(loop_scope="module")]
@@ -141,7 +146,7 @@ class Deployment:
 async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Deployment]:
     folder = tmp_path_factory.mktemp("teams")
     # The profile leaves the shipped model 64.
-    longer = {"SWITCHYARD_OPTIONS__PAIR__MAX_TOKENS": "512"}
+    longer = {"LOOPLINE_OPTIONS__PAIR__MAX_TOKENS": "512"}
     with (
         pytest.MonkeyPatch.context() as patch,
         deployable(folder, "petting", **longer) as (bus, environment),

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.checkers import bfcl
-from bench.checkers.apibench import ApiDatabase, ApiVerdict
-from bench.checkers.python_calls import MAX_CHARS, calls
-from bench.checkers.rouge import common_subsequence, rouge_l
-from bench.checkers.tool_calls import ToolCall, tool_calls
-from bench.checkers.tool_steps import StepScore, ToolStep, argument_f1, score_step
-from bench.datasets.apibench import Api
-from bench.datasets.bfcl import Category, Function, Message, Question, WantedCall
-from bench.report.measures import measured_results
-from bench.results import Result
+from loopline.bench.checkers import bfcl
+from loopline.bench.checkers.apibench import ApiDatabase, ApiVerdict
+from loopline.bench.checkers.python_calls import MAX_CHARS, calls
+from loopline.bench.checkers.rouge import common_subsequence, rouge_l
+from loopline.bench.checkers.tool_calls import ToolCall, tool_calls
+from loopline.bench.checkers.tool_steps import StepScore, ToolStep, argument_f1, score_step
+from loopline.bench.datasets.apibench import Api
+from loopline.bench.datasets.bfcl import Category, Function, Message, Question, WantedCall
+from loopline.bench.report.measures import measured_results
+from loopline.bench.results import Result
 from tests.bench.tool_cases import (
     API_OUTPUTS,
     APIS,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.datasets.gsm8k import VARIABLE
+from loopline.bench.datasets.gsm8k import VARIABLE
 from tests.bench.command_line import bench
 from tests.bench.test_tool_datasets import ANSWER, API, APIBENCH, QUESTION, write
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from bench.checkers.apibench import ApiDatabase, ApiVerdict
-from bench.datasets import apibench, bfcl, toolalpaca
-from bench.datasets.gsm8k import VARIABLE
-from bench.errors import DataError, UsageError
+from loopline.bench.checkers.apibench import ApiDatabase, ApiVerdict
+from loopline.bench.datasets import apibench, bfcl, toolalpaca
+from loopline.bench.datasets.gsm8k import VARIABLE
+from loopline.bench.errors import DataError, UsageError
 
 needs_data = pytest.mark.skipif(
     not os.environ.get(VARIABLE), reason=f"{VARIABLE} does not point to the published data"

@@ -12,33 +12,33 @@ from shutil import copytree
 
 import pytest
 
-from agents.environments.api_worlds import APIS, HELD_OUT, Instance, instances
-from agents.environments.tool_step import GivenStep
-from agents.local import run_locally
-from agents.records import JsonObject, Outcome, Run, Trajectory
-from agents.roles.umi.output import written_call, written_plan
-from bench.arms import parse_arms
-from bench.datasets import Request
-from bench.datasets.registry import load
-from bench.errors import UsageError
-from bench.output import ManifestItem, manifest_items
-from bench.report.measures import win
-from bench.rescoring import rescore_all
-from bench.results import Result
-from bench.session import with_deployment
-from bench.taxonomy import Class
-from bench.tools.apibench import ApiBenchJudge
-from bench.tools.bfcl import BfclJudge
-from bench.tools.classes import class_of
-from bench.tools.steps import StepsJudge, reference_of
-from bench.tools.worlds import WorldsJudge
-from runtime import config
+from loopline.agents.environments.api_worlds import APIS, HELD_OUT, Instance, instances
+from loopline.agents.environments.tool_step import GivenStep
+from loopline.agents.local import run_locally
+from loopline.agents.records import JsonObject, Outcome, Run, Trajectory
+from loopline.agents.roles.umi.output import written_call, written_plan
+from loopline.bench.arms import parse_arms
+from loopline.bench.datasets import Request
+from loopline.bench.datasets.registry import load
+from loopline.bench.errors import UsageError
+from loopline.bench.output import ManifestItem, manifest_items
+from loopline.bench.report.measures import win
+from loopline.bench.rescoring import rescore_all
+from loopline.bench.results import Result
+from loopline.bench.session import with_deployment
+from loopline.bench.taxonomy import Class
+from loopline.bench.tools.apibench import ApiBenchJudge
+from loopline.bench.tools.bfcl import BfclJudge
+from loopline.bench.tools.classes import class_of
+from loopline.bench.tools.steps import StepsJudge, reference_of
+from loopline.bench.tools.worlds import WorldsJudge
+from loopline.runtime import config
 from tests.agents.conversations import ScriptedHost, a_run, says
 from tests.bench.test_tool_datasets import API, APIBENCH, QUESTION, write
 from tests.bench.tool_client import manifest, measured, oracle_client
 
 needs_data = pytest.mark.skipif(
-    "SWITCHYARD_DATA" not in os.environ, reason="SWITCHYARD_DATA is not set"
+    "LOOPLINE_DATA" not in os.environ, reason="LOOPLINE_DATA is not set"
 )
 SPLIT = "unseen_worlds"
 
@@ -315,7 +315,7 @@ def test_of_toolbench_only_the_test_queries_are_asked_where_the_folder_lists_the
 ) -> None:
     every = load("tool_steps", Request("toolbench")).items
     folder = tmp_path / "toolbench"
-    copytree(Path(os.environ["SWITCHYARD_DATA"]) / "tool/toolbench/data_example", folder)
+    copytree(Path(os.environ["LOOPLINE_DATA"]) / "tool/toolbench/data_example", folder)
     (folder / "test_query_ids").mkdir(exist_ok=True)
     group, query = every[0].id.split("/")[1:3]
     listed = folder / "test_query_ids" / f"{group}_instruction.json"

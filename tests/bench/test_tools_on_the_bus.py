@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bus import BusSettings
+from loopline.bus import BusSettings
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.settings import (
+    GpuWorkerSettings,
+    RoleWorkerSettings,
+    ToolWorkerSettings,
+    WorkerBase,
+)
 from tests.bench.bench_process import deployable, killed_at, last_line
 from tests.workers.processes import workers_running
-from workers.engines.settings import ModelSettings
-from workers.settings import GpuWorkerSettings, RoleWorkerSettings, ToolWorkerSettings, WorkerBase
 
 ROLES = ("umi_planner", "umi_caller", "umi_summarizer", "umi_single")
 INSTANCES = 50

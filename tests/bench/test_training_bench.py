@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from bench.errors import UsageError
-from bench.training_bench import command
-from bench.training_bench.command import Plan, measure
-from bench.training_bench.figures import OURS, Report
-from bench.training_bench.workload import Measured, Prepared
+from loopline.bench.errors import UsageError
+from loopline.bench.training_bench import command
+from loopline.bench.training_bench.command import Plan, measure
+from loopline.bench.training_bench.figures import OURS, Report
+from loopline.bench.training_bench.workload import Measured, Prepared
 
 pytestmark = pytest.mark.slow
 
-COMMAND = (sys.executable, "-c", "from bench.cli import main; main()", "training")
+COMMAND = (sys.executable, "-c", "from loopline.bench.cli import main; main()", "training")
 SMALL = (
     "--size",
     "micro-0.2m",

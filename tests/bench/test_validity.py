@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-from agents.records import Usage
-from bench.validity.figures import Counts
-from bench.validity.tasks import JsonAnswer, ToolCalls
+from loopline.agents.records import Usage
+from loopline.bench.validity.figures import Counts
+from loopline.bench.validity.tasks import JsonAnswer, ToolCalls
+from loopline.workers.engines.protocol import Completion
+from loopline.workers.engines.text.tool_markup import parse_tool_calls, write_tool_call
 from tests.bench.command_line import bench
-from workers.engines.protocol import Completion
-from workers.engines.text.tool_markup import parse_tool_calls, write_tool_call
 
-COMMAND = (sys.executable, "-c", "from bench.cli import main; main()", "validity")
+COMMAND = (sys.executable, "-c", "from loopline.bench.cli import main; main()", "validity")
 
 
 def completion(text: str, finish_reason: str = "stop") -> Completion:

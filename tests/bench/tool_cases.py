@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.checkers.apibench import ApiVerdict
-from bench.checkers.bfcl import Fault
-from bench.checkers.tool_steps import ToolStep
+from loopline.bench.checkers.apibench import ApiVerdict
+from loopline.bench.checkers.bfcl import Fault
+from loopline.bench.checkers.tool_steps import ToolStep
 
 # Predicted arguments, reference arguments, F1. With credit c, g given and w wanted arguments:
 # F1 = 2·(c/g)·(c/w) / (c/g + c/w) = 2c / (g + w).

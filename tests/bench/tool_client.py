@@ -6,17 +6,17 @@ import asyncio
 import time
 from pathlib import Path
 
-from agents.records import JsonObject
-from bench.arms import parse_arms
-from bench.datasets import Request
-from bench.datasets.registry import load
-from bench.output import Manifest, OutputDirectory, manifest_items
-from bench.progress import RunProgress
-from bench.report.facts import Facts
-from bench.session import conduct
+from loopline.agents.records import JsonObject
+from loopline.bench.arms import parse_arms
+from loopline.bench.datasets import Request
+from loopline.bench.datasets.registry import load
+from loopline.bench.output import Manifest, OutputDirectory, manifest_items
+from loopline.bench.progress import RunProgress
+from loopline.bench.report.facts import Facts
+from loopline.bench.session import conduct
+from loopline.workers.engines.settings import ModelSettings
 from tests.bench.benchmarks import connected
 from tests.bench.local_client import LocalClient
-from workers.engines.settings import ModelSettings
 
 POLICIES = ("umi/planner", "umi/caller", "umi/summarizer", "umi/single", "llm")
 WORLDS_OPTIONS: JsonObject = {"calculator": False, "constrained": True, "tool_style": "documents"}

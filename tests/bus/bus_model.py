@@ -9,8 +9,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bus import Bus, Delivery, Envelope, Outgoing
-from bus.keys import GROUP
+from loopline.bus import Bus, Delivery, Envelope, Outgoing
+from loopline.bus.keys import GROUP
 
 STREAMS = ("planner", "slm")
 WITHOUT_AN_END = """

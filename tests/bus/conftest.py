@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from bus import Bus
+from loopline.bus import Bus
 from tests.bus.payloads import Note
 from tests.redis_process import RedisProcess
 

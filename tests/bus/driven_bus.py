@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from hypothesis.stateful import RuleBasedStateMachine, initialize
 
-from bus import Bus, BusSettings, Delivery, scripts
-from bus.envelope import Envelope
-from bus.keys import GROUP
-from bus.lease import Lease
+from loopline.bus import Bus, BusSettings, Delivery, scripts
+from loopline.bus.envelope import Envelope
+from loopline.bus.keys import GROUP
+from loopline.bus.lease import Lease
 from tests.bus.bus_model import STREAMS, Message, Run, Token
 from tests.bus.payloads import Note
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bus import Bus, Delivery, scripts
-from bus.envelope import FIELD, Envelope
-from bus.keys import GROUP
-from bus.lease import Lease
+from loopline.bus import Bus, Delivery, scripts
+from loopline.bus.envelope import FIELD, Envelope
+from loopline.bus.keys import GROUP
+from loopline.bus.lease import Lease
 from tests.bus.payloads import Note, note
 
 

@@ -7,7 +7,7 @@ import uuid
 
 from pydantic import BaseModel
 
-from bus import Admission, Bus, Envelope, Outgoing
+from loopline.bus import Admission, Bus, Envelope, Outgoing
 
 
 class Note(BaseModel):

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from bus import Bus, Consumer, DeadLetter, Delivery, Finish, StepCommit, dead_letters
+from loopline.bus import Bus, Consumer, DeadLetter, Delivery, Finish, StepCommit, dead_letters
 
 Handler = Callable[[Delivery], Awaitable[None]]
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from bus import (
+from loopline.bus import (
     Admission,
     Bus,
     BusSettings,

@@ -6,9 +6,16 @@ import asyncio
 
 import pytest
 
-from bus import Bus, BusSettings, DeploymentChanged, DeploymentMismatch, Overloaded, WorkerPresence
-from bus.agreement import Standing, in_flight, replace, spread
-from bus.presence import beat
+from loopline.bus import (
+    Bus,
+    BusSettings,
+    DeploymentChanged,
+    DeploymentMismatch,
+    Overloaded,
+    WorkerPresence,
+)
+from loopline.bus.agreement import Standing, in_flight, replace, spread
+from loopline.bus.presence import beat
 from tests.bus.payloads import Note, admit, note
 from tests.bus.serving import ended, finishing, serving, until
 from tests.bus.worker_process import worker_process

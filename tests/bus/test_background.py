@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 import pytest
 
-from bus import BackgroundEnded, Bus, BusSettings, Consumer, Inbox
-from bus.lease import LeaseKeeper
-from bus.recovery import Sweeper
-from bus.tasks import Background
+from loopline.bus import BackgroundEnded, Bus, BusSettings, Consumer, Inbox
+from loopline.bus.lease import LeaseKeeper
+from loopline.bus.recovery import Sweeper
+from loopline.bus.tasks import Background
+from loopline.workers.process import Worker
+from loopline.workers.settings import RoleWorkerSettings
 from tests.bus.payloads import admit, note
 from tests.bus.serving import finishing
 from tests.conftest import quick_settings
 from tests.redis_process import RedisProcess
-from workers.process import Worker
-from workers.settings import RoleWorkerSettings
 
 
 async def defect(*_: object, **__: object) -> None:
@@ -86,10 +86,10 @@ async def test_a_consumer_without_its_sweeper_does_not_go_on(
 @pytest.mark.parametrize(
     ("target", "name", "broken"),
     [
-        ("workers.process.announce", "presence", defect),
-        ("bus.requests.Inbox._read", "inbox-0", defect),
-        ("bus.recovery.Sweeper.run", "sweeper of role:planner", defect),
-        ("bus.lease.LeaseKeeper._renew_due", "lease keeper", defect_in_a_thread),
+        ("loopline.workers.process.announce", "presence", defect),
+        ("loopline.bus.requests.Inbox._read", "inbox-0", defect),
+        ("loopline.bus.recovery.Sweeper.run", "sweeper of role:planner", defect),
+        ("loopline.bus.lease.LeaseKeeper._renew_due", "lease keeper", defect_in_a_thread),
     ],
 )
 async def test_a_worker_ends_with_the_name_of_what_ended(

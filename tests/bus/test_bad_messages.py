@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, model_validator
 
-from bus import Bus, Delivery, Outgoing, Registry, UnknownPayload, dead_letters
-from bus.bus import Admission
+from loopline.bus import Bus, Delivery, Outgoing, Registry, UnknownPayload, dead_letters
+from loopline.bus.bus import Admission
 from tests.bus.payloads import Note, admit, new_run_id, note
 from tests.bus.serving import ended, finishing, letters, serving, until
 

@@ -16,11 +16,11 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
-from bench.faults.fleet import delegates
-from bench.faults.proxy import Proxy
-from bus import Bus, Delivery, Inbox, packing, present
-from bus.packing import Node
-from runtime.client import Client
+from loopline.bench.faults.fleet import delegates
+from loopline.bench.faults.proxy import Proxy
+from loopline.bus import Bus, Delivery, Inbox, packing, present
+from loopline.bus.packing import Node
+from loopline.runtime.client import Client
 from tests.bus.payloads import Note, admit
 from tests.bus.serving import ended, finishing, serving, until
 from tests.bus.worker_process import worker_process

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from bus import Bus, BusSettings, Delivery, WorkerPresence, present
-from bus.clock import Clock
-from bus.presence import beat
+from loopline.bus import Bus, BusSettings, Delivery, WorkerPresence, present
+from loopline.bus.clock import Clock
+from loopline.bus.presence import beat
 from tests.bus.payloads import Note, admit
 from tests.bus.serving import ended, finishing, serving, until
 from tests.bus.worker_process import worker_process

@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import DataError
 
-from bus import Bus, packing
+from loopline.bus import Bus, packing
 from tests.redis_process import RedisProcess
 
 

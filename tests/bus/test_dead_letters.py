@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bus import (
+from loopline.bus import (
     Bus,
     BusError,
     Delivery,

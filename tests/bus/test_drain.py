@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from bus import Bus, Consumer, Delivery
-from bus.keys import GROUP
+from loopline.bus import Bus, Consumer, Delivery
+from loopline.bus.keys import GROUP
 from tests.bus.payloads import admit
 from tests.bus.serving import ended, finishing, serving, until
 from tests.bus.worker_process import worker_process

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from bus import Bus, Consumer, Delivery
-from bus.keys import GROUP
+from loopline.bus import Bus, Consumer, Delivery
+from loopline.bus.keys import GROUP
 from tests.bus.payloads import Note, admit
 from tests.bus.serving import ended, finishing, letters, serving, until
 from tests.bus.worker_process import worker_process

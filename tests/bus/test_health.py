@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from bus import Bus, BusSettings, BusUnavailable, health, scripts
-from bus.keys import Keys
+from loopline.bus import Bus, BusSettings, BusUnavailable, health, scripts
+from loopline.bus.keys import Keys
 from tests.redis_process import RedisProcess, running, servers
 
 
@@ -119,7 +119,7 @@ async def test_a_full_server_can_still_be_read(own_server: RedisProcess) -> None
 async def test_the_probe_leaves_nothing_behind(own_server: RedisProcess) -> None:
     await joins(own_server.url)
     with redis.Redis.from_url(own_server.url) as client:
-        assert not client.exists(Keys("sw", 1).probe)
+        assert not client.exists(Keys("loopline", 1).probe)
 
 
 async def test_a_server_with_no_place_for_another_client_says_so(own_server: RedisProcess) -> None:

@@ -8,10 +8,10 @@ import json
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bus import Bus, Delivery, Finish, Join, LeaseLost, Outgoing, StepCommit
-from bus.envelope import FIELD, Envelope
-from bus.keys import GROUP
-from bus.lease import Lease
+from loopline.bus import Bus, Delivery, Finish, Join, LeaseLost, Outgoing, StepCommit
+from loopline.bus.envelope import FIELD, Envelope
+from loopline.bus.keys import GROUP
+from loopline.bus.lease import Lease
 from tests.bus.payloads import Note, admit, note
 from tests.bus.serving import ended, serving
 from tests.conftest import quick_settings

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bus import (
+from loopline.bus import (
     Bus,
     BusSettings,
     Consumer,
@@ -29,8 +29,8 @@ from bus import (
     policies,
     scripts,
 )
-from bus.agreement import replace
-from bus.log_consumer import Entry
+from loopline.bus.agreement import replace
+from loopline.bus.log_consumer import Entry
 from tests.bus.payloads import Note, admit, note
 from tests.bus.serving import ended, finishing, letters, serving, until
 

@@ -9,10 +9,19 @@ import time
 
 import pytest
 
-from bus import Bus, BusSettings, Consumer, Delivery, Finish, LeaseLost, StepCommit, scripts
-from bus.connection import outlast
-from bus.keys import GROUP
-from bus.lease import Lease
+from loopline.bus import (
+    Bus,
+    BusSettings,
+    Consumer,
+    Delivery,
+    Finish,
+    LeaseLost,
+    StepCommit,
+    scripts,
+)
+from loopline.bus.connection import outlast
+from loopline.bus.keys import GROUP
+from loopline.bus.lease import Lease
 from tests.bus.payloads import Note, admit
 from tests.bus.serving import ended, finishing, pending, serving, until
 from tests.bus.worker_process import worker_process

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from bus import Bus, LogConsumer
-from bus.log_consumer import BatchHandler, Entry
+from loopline.bus import Bus, LogConsumer
+from loopline.bus.log_consumer import BatchHandler, Entry
 from tests.bus.payloads import admit
 from tests.bus.serving import until
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import structlog
 from structlog.testing import LogCapture
 
-from bus import Bus, Delivery
+from loopline.bus import Bus, Delivery
 from tests.bus.payloads import admit
 from tests.bus.serving import ended, finishing, serving
 

@@ -5,10 +5,19 @@ from __future__ import annotations
 
 import pytest
 
-from bus import Bus, Delivery, Finish, LeaseLost, RunEnded, StepCommit, dead_letters, scripts
-from bus.envelope import FIELD, Envelope
-from bus.keys import GROUP
-from bus.lease import Lease
+from loopline.bus import (
+    Bus,
+    Delivery,
+    Finish,
+    LeaseLost,
+    RunEnded,
+    StepCommit,
+    dead_letters,
+    scripts,
+)
+from loopline.bus.envelope import FIELD, Envelope
+from loopline.bus.keys import GROUP
+from loopline.bus.lease import Lease
 from tests.bus.leasing import ask, take
 from tests.bus.payloads import Note, admit
 from tests.bus.serving import letters

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from bus import (
+from loopline.bus import (
     Bus,
     BusSettings,
     BusUnavailable,
@@ -23,8 +23,8 @@ from bus import (
     StepCommit,
     probe,
 )
-from bus.connection import outlast
-from bus.log_consumer import Entry
+from loopline.bus.connection import outlast
+from loopline.bus.log_consumer import Entry
 from tests.bus.payloads import Note, admit, note
 from tests.bus.serving import ended, finishing, serving, until
 from tests.conftest import quick_settings

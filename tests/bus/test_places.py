@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from bus import Admission, Bus, BusSettings, Consumer, Delivery, Outgoing
+from loopline.bus import Admission, Bus, BusSettings, Consumer, Delivery, Outgoing
 from tests.bus.payloads import new_run_id, note
 from tests.bus.serving import ended, finishing, serving, until
 

@@ -8,8 +8,8 @@ from contextlib import aclosing
 
 import pytest
 
-from bus import Bus, Policy, PolicyError, policies
-from bus.connection import outlast
+from loopline.bus import Bus, Policy, PolicyError, policies
+from loopline.bus.connection import outlast
 from tests.conftest import quick_settings
 from tests.redis_process import RedisProcess
 

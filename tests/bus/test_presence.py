@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from bus import Bus, WorkerPresence, announce, present
-from bus.presence import BEAT, beat
+from loopline.bus import Bus, WorkerPresence, announce, present
+from loopline.bus.presence import BEAT, beat
 from tests.bus.serving import until
 
 
@@ -35,7 +35,7 @@ async def test_a_worker_is_present_while_it_announces_itself(bus: Bus) -> None:
 async def test_news_are_told_at_once_and_not_at_the_next_beat(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bus.presence.BEAT", 3600)
+    monkeypatch.setattr("loopline.bus.presence.BEAT", 3600)
     state, news = "starting", asyncio.Event()
 
     async def said(wanted: str) -> bool:

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
 
-from bus import Bus, Delivery, Finish, Inbox, Outgoing, RunEnded, StepCommit, scripts
-from bus.envelope import FIELD, Envelope
-from bus.keys import GROUP
-from bus.lease import Lease
+from loopline.bus import Bus, Delivery, Finish, Inbox, Outgoing, RunEnded, StepCommit, scripts
+from loopline.bus.envelope import FIELD, Envelope
+from loopline.bus.keys import GROUP
+from loopline.bus.lease import Lease
 from tests.bus.bus_model import Run
 from tests.bus.payloads import Note, admit, note
 from tests.bus.serving import ended, serving

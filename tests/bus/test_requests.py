@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from bus import (
+from loopline.bus import (
     Bus,
     DeadlineExceeded,
     Delivery,
@@ -19,7 +19,7 @@ from bus import (
     RequestError,
     error_reply,
 )
-from bus.keys import GROUP
+from loopline.bus.keys import GROUP
 from tests.bus.payloads import admit, note
 from tests.bus.serving import serving, until
 from tests.bus.worker_process import worker_process

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from bus import Bus, BusUnavailable, Delivery, Reject, Retry
+from loopline.bus import Bus, BusUnavailable, Delivery, Reject, Retry
 from tests.bus.payloads import Note, admit
 from tests.bus.serving import ended, finishing, letters, serving, until
 from tests.bus.worker_process import worker_process

@@ -8,7 +8,7 @@ import time
 import pytest
 import redis
 
-from bus import (
+from loopline.bus import (
     BudgetExceeded,
     Bus,
     BusSettings,

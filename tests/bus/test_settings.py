@@ -6,8 +6,8 @@ import pydantic
 import pytest
 from redis.asyncio.connection import SSLConnection, parse_url
 
-from bus import BusSettings, packing
-from bus.settings import OPTIONS
+from loopline.bus import BusSettings, packing
+from loopline.bus.settings import OPTIONS
 
 WRONG = [
     "redis://:s3cr3t/pw@host:6379/0",

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from bus import (
+from loopline.bus import (
     Admission,
     BusError,
     Finish,
@@ -34,9 +34,9 @@ from bus import (
     dead_letters,
     scripts,
 )
-from bus.dead_letters import bury
-from bus.envelope import FIELD
-from bus.keys import GROUP
+from loopline.bus.dead_letters import bury
+from loopline.bus.envelope import FIELD
+from loopline.bus.keys import GROUP
 from tests.bus.bus_model import STREAMS, Message, Run, Token, assert_same, outgoing
 from tests.bus.driven_bus import DrivenBus
 from tests.redis_process import RedisProcess

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from bus import (
+from loopline.bus import (
     Bus,
     Delivery,
     Finish,

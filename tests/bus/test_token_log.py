@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from bus import Bus, LeaseLost, TokenWriter
-from bus.dead_letters import bury
+from loopline.bus import Bus, LeaseLost, TokenWriter
+from loopline.bus.dead_letters import bury
 from tests.bus.leasing import ask, take
 from tests.bus.payloads import admit
 from tests.bus.serving import until

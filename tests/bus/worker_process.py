@@ -14,8 +14,18 @@ import subprocess
 import sys
 from collections.abc import Generator
 
-from bus import Bus, BusSettings, Consumer, Delivery, Finish, LeaseLost, Retry, RunEnded, StepCommit
-from bus.dead_letters import error_reply
+from loopline.bus import (
+    Bus,
+    BusSettings,
+    Consumer,
+    Delivery,
+    Finish,
+    LeaseLost,
+    Retry,
+    RunEnded,
+    StepCommit,
+)
+from loopline.bus.dead_letters import error_reply
 from tests.bus.payloads import Note
 
 

@@ -17,10 +17,10 @@ from typing import Any
 import psutil
 import pytest
 
-from runtime import deployment as deployment_of
-from runtime.commands.status import collected
-from runtime.config import resolved_file
-from runtime.state import StateDirectory
+from loopline.runtime import deployment as deployment_of
+from loopline.runtime.commands.status import collected
+from loopline.runtime.config import resolved_file
+from loopline.runtime.state import StateDirectory
 from tests.forked import RUNTIME, forked
 
 LIMIT = 120.0
@@ -63,8 +63,8 @@ class Deployment:
     def __init__(self, path: Path) -> None:
         self.state = StateDirectory(path)
         self.environ = {
-            **{k: v for k, v in os.environ.items() if not k.startswith("SWITCHYARD_")},
-            "SWITCHYARD_STATE": str(self.state.path),
+            **{k: v for k, v in os.environ.items() if not k.startswith("LOOPLINE_")},
+            "LOOPLINE_STATE": str(self.state.path),
             "COLUMNS": "200",
         }
         self._started: list[subprocess.Popen[str]] = []
@@ -74,7 +74,7 @@ class Deployment:
     ) -> subprocess.CompletedProcess[str]:
         """`runtime …` to its end."""
         return forked(
-            "runtime.cli",
+            "loopline.runtime.cli",
             RUNTIME,
             arguments,
             env={**self.environ, **(env or {})},
@@ -93,7 +93,7 @@ class Deployment:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """`runtime …`, left running."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "runtime", *arguments],
+            [sys.executable, "-m", "loopline.runtime", *arguments],
             env=self.environ,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -130,7 +130,7 @@ class Deployment:
         found: list[psutil.Process] = []
         for process in psutil.process_iter():
             try:
-                mine = process.environ().get("SWITCHYARD_STATE") == str(self.state.path)
+                mine = process.environ().get("LOOPLINE_STATE") == str(self.state.path)
                 inside = Path(process.cwd()).is_relative_to(self.state.path)
                 if (mine or inside) and process.status() != psutil.STATUS_ZOMBIE:
                     found.append(process)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bus import Overloaded
-from runtime.admission_notice import AdmissionNotice
+from loopline.bus import Overloaded
+from loopline.runtime.admission_notice import AdmissionNotice
 
 FULL = Overloaded("100 runs, the limit is 100: ask again later")
 

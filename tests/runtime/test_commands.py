@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from runtime.config import resolved_file
-from runtime.errors import EXIT_CONFIG, EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE
+from loopline.runtime.config import resolved_file
+from loopline.runtime.errors import EXIT_CONFIG, EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE
 from tests.redis_process import RedisProcess
 from tests.runtime.conftest import ASKED, LIMIT, Deployment, until, without_planners
 
@@ -218,7 +218,7 @@ def test_a_run_that_nobody_knows_is_one_clear_error(shared: Deployment, unknown:
 
 
 def test_an_old_run_is_found_in_the_store(shared: Deployment, run_id: str) -> None:
-    from runtime.run_history import from_store
+    from loopline.runtime.run_history import from_store
 
     found = until(lambda: from_store(shared.state.store, run_id), "recorded trajectory")
     assert found.answer == "29"
@@ -366,7 +366,7 @@ def test_a_redis_that_does_not_answer_is_one_clear_error_without_its_password(
         port = closed.getsockname()[1]
     url = f"redis://:the-password@127.0.0.1:{port}/0"
     done = nowhere.run(
-        *command, env={"SWITCHYARD_BUS__REDIS_URL": url, "SWITCHYARD_PROFILE": "scripted"}
+        *command, env={"LOOPLINE_BUS__REDIS_URL": url, "LOOPLINE_PROFILE": "scripted"}
     )
     assert done.returncode == EXIT_UNREACHABLE
     assert f"127.0.0.1:{port}" in one_error(done)
@@ -416,7 +416,7 @@ def test_a_question_to_a_full_redis_is_asked_once_there_is_room_and_stdout_stays
     assert run is not None
     with redis.Redis.from_url(run.redis_url) as admin:
         admin.config_set("maxmemory", "1")
-        command = [sys.executable, "-m", "runtime", "ask", "--json", QUESTION]
+        command = [sys.executable, "-m", "loopline.runtime", "ask", "--json", QUESTION]
         with subprocess.Popen(
             command, env=deployment.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as asking:
@@ -460,7 +460,7 @@ def test_every_key_of_the_configuration_says_what_it_means(nowhere: Deployment) 
 
 def test_config_and_doctor_hide_passwords_and_keys(nowhere: Deployment) -> None:
     environ = {
-        "SWITCHYARD_BUS__REDIS_URL": "redis://:the-password@127.0.0.1:1/0",
+        "LOOPLINE_BUS__REDIS_URL": "redis://:the-password@127.0.0.1:1/0",
         "OPENAI_API_KEY": "sk-aaaaaaaaaaaaaaaaaaaaaaaa",
     }
     said = nowhere.ok("config", "-p", "delegate", env=environ)

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from runtime import config
-from runtime.cli import app
-from runtime.config_sources import key_paths
-from runtime.errors import ConfigError
-from runtime.shipped_profiles import profile_names
+from loopline.runtime import config
+from loopline.runtime.cli import app
+from loopline.runtime.config_sources import key_paths
+from loopline.runtime.errors import ConfigError
+from loopline.runtime.shipped_profiles import profile_names
 
 BARE: dict[str, str] = {}
 
@@ -81,7 +81,7 @@ def test_the_delegate_profile_differs_from_micro_in_its_two_models_alone() -> No
 
 def test_the_environment_overrides_the_profile_and_a_set_option_overrides_both() -> None:
     assert load().workers["slm"].count == 1
-    environ = {"SWITCHYARD_WORKERS__SLM__COUNT": "3"}
+    environ = {"LOOPLINE_WORKERS__SLM__COUNT": "3"}
     assert load(**environ).workers["slm"].count == 3
     assert load("micro", "workers.slm.count=5", **environ).workers["slm"].count == 5
 
@@ -123,19 +123,19 @@ def test_a_typo_in_a_file_names_the_key_the_file_and_the_nearest_key(tmp_path: P
 
 
 def test_a_typo_in_the_environment_is_named_as_the_variable_it_was() -> None:
-    message = error_of(SWITCHYARD_BUS__LEASE_SECNDS="3")
-    assert "'SWITCHYARD_BUS__LEASE_SECNDS'" in message
-    assert "did you mean SWITCHYARD_BUS__LEASE_SECONDS?" in message
+    message = error_of(LOOPLINE_BUS__LEASE_SECNDS="3")
+    assert "'LOOPLINE_BUS__LEASE_SECNDS'" in message
+    assert "did you mean LOOPLINE_BUS__LEASE_SECONDS?" in message
 
 
 def test_a_variable_of_no_section_at_all_is_an_error_too() -> None:
-    message = error_of(SWITCHYARD_BUSS__SHARDS="3")
-    assert "SWITCHYARD_BUSS__SHARDS" in message or "SWITCHYARD_BUSS" in message
-    assert "SWITCHYARD_BUS" in message
+    message = error_of(LOOPLINE_BUSS__SHARDS="3")
+    assert "LOOPLINE_BUSS__SHARDS" in message or "LOOPLINE_BUSS" in message
+    assert "LOOPLINE_BUS" in message
 
 
 def test_the_password_that_compose_reads_is_no_typo() -> None:
-    assert load(SWITCHYARD_REDIS_PASSWORD="sesame") == load()
+    assert load(LOOPLINE_REDIS_PASSWORD="sesame") == load()
 
 
 def test_a_typo_in_a_set_option_is_named_with_the_nearest_key() -> None:
@@ -160,7 +160,7 @@ def test_a_wrong_value_names_where_it_was_written(tmp_path: Path) -> None:
     own = tmp_path / "own.toml"
     own.write_text('extends = "micro"\n[bus]\nlease_seconds = "soon"\n')
     assert f"{own}: bus.lease_seconds" in error_of(str(own))
-    assert "SWITCHYARD_BUS__SHARDS" in error_of(SWITCHYARD_BUS__SHARDS="many")
+    assert "LOOPLINE_BUS__SHARDS" in error_of(LOOPLINE_BUS__SHARDS="many")
 
 
 @pytest.mark.parametrize(
@@ -232,18 +232,18 @@ def test_settings_survive_the_way_to_a_worker_as_json() -> None:
 
 def test_without_a_redis_url_the_runtime_starts_a_server_of_its_own() -> None:
     assert load().own_redis
-    assert not load(SWITCHYARD_BUS__REDIS_URL="redis://elsewhere/0").own_redis
+    assert not load(LOOPLINE_BUS__REDIS_URL="redis://elsewhere/0").own_redis
 
 
 def test_every_key_is_documented() -> None:
-    from runtime.config_sources import key_descriptions
+    from loopline.runtime.config_sources import key_descriptions
 
     bare = [key for key, _, text in key_descriptions(config.Settings) if not text]
     assert not [key for key in bare if not key.startswith("bus.")]
 
 
 def test_a_keys_type_is_written_as_a_reader_writes_it() -> None:
-    from runtime.config_sources import key_descriptions
+    from loopline.runtime.config_sources import key_descriptions
 
     types = {key: kind for key, kind, _ in key_descriptions(config.Settings)}
     assert types["tools.<name>.headers_env"] == "dict[str, str]"

@@ -16,9 +16,9 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from runtime import config, demo
-from runtime.cli import app
-from runtime.errors import EXIT_CONFIG
+from loopline.runtime import config, demo
+from loopline.runtime.cli import app
+from loopline.runtime.errors import EXIT_CONFIG
 from tests.runtime.conftest import LIMIT, Deployment, until
 
 
@@ -33,7 +33,7 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_every_step_is_a_command_of_ours_with_options_that_it_has(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bench.cli import app as bench
+    from loopline.bench.cli import app as bench
 
     steps: list[tuple[str, ...]] = []
 
@@ -60,12 +60,12 @@ def test_every_step_is_a_command_of_ours_with_options_that_it_has(
 def test_a_step_that_fails_ends_the_demo_with_its_exit_code_and_nothing_is_left(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("SWITCHYARD_BUS__LEASE_SECONDS", "soon")
+    monkeypatch.setenv("LOOPLINE_BUS__LEASE_SECONDS", "soon")
     assert demo.main() == EXIT_CONFIG
     said = capfd.readouterr()
     assert "$ runtime up --profile micro --detach" in said.out
     assert "runtime ask" not in said.out
-    assert "SWITCHYARD_BUS__LEASE_SECONDS" in said.err
+    assert "LOOPLINE_BUS__LEASE_SECONDS" in said.err
     assert "stopped in " in said.out
     assert list(folder.iterdir()) == []
 
@@ -73,7 +73,7 @@ def test_a_step_that_fails_ends_the_demo_with_its_exit_code_and_nothing_is_left(
 def test_ctrl_c_while_a_deployment_starts_leaves_no_process_and_no_folder(folder: Path) -> None:
     """Its supervisor is in a session of its own, which the terminal's Ctrl-C does not reach."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "runtime.demo"],
+        [sys.executable, "-m", "loopline.runtime.demo"],
         env={**os.environ, "TMPDIR": str(folder)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -81,7 +81,7 @@ def test_ctrl_c_while_a_deployment_starts_leaves_no_process_and_no_folder(folder
         start_new_session=True,
     )
     try:
-        [state] = until(lambda: [*folder.glob("switchyard-demo-*")], "state directory")
+        [state] = until(lambda: [*folder.glob("loopline-demo-*")], "state directory")
         deployment = Deployment(state)
         until(lambda: any(os.getsid(each.pid) != process.pid for each in deployment.processes()),
               "supervisor in a session of its own")  # fmt: skip

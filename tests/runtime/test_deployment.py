@@ -11,8 +11,8 @@ import socket
 import psutil
 import pytest
 
-from runtime.errors import EXIT_UNREACHABLE
-from runtime.run_history import from_store
+from loopline.runtime.errors import EXIT_UNREACHABLE
+from loopline.runtime.run_history import from_store
 from tests.redis_process import RedisProcess
 from tests.runtime.conftest import ASKED, LIMIT, Deployment, changes, until
 
@@ -347,7 +347,7 @@ def test_a_deployment_joins_a_server_that_runs_elsewhere_and_leaves_it_alone(
     assert deployment.ask(QUESTION)["answer"] == "29"
     elsewhere = deployment.ok(
         *("ask", "-q", "What is 6 * 7?", "--redis-url", url),
-        env={"SWITCHYARD_BUS__PREFIX": "joined", "SWITCHYARD_PROFILE": "scripted"},
+        env={"LOOPLINE_BUS__PREFIX": "joined", "LOOPLINE_PROFILE": "scripted"},
     )
     assert elsewhere.strip() == "42"
     deployment.ok("down")

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 from rich.console import Console
 
-from agents.records import Candidate, Decision, Step, StepTimings
-from runtime.dialogue import DialoguePrinter
-from runtime.terminal import harmless
+from loopline.agents.records import Candidate, Decision, Step, StepTimings
+from loopline.runtime.dialogue import DialoguePrinter
+from loopline.runtime.terminal import harmless
 from tests.agents.conversations import says
 
 

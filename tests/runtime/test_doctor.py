@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from runtime.config import load
-from runtime.doctor import examine
-from runtime.errors import EXIT_FAILED
-from runtime.state import StateDirectory
+from loopline.runtime.config import load
+from loopline.runtime.doctor import examine
+from loopline.runtime.errors import EXIT_FAILED
+from loopline.runtime.state import StateDirectory
+from loopline.workers.scripted_api import ScriptedServer, ServerOptions
 from tests.redis_process import RedisProcess
 from tests.runtime.conftest import Deployment, changes
-from workers.scripted_api import ScriptedServer, ServerOptions
 
 MODEL = "someone/some-model"
 WHOLE = "1" * 40
@@ -109,7 +109,7 @@ def test_a_clock_that_differs_from_that_of_redis_is_named(
     says: str | None,
 ) -> None:
     real = time.time
-    monkeypatch.setattr("bus.clock.time.time", lambda: real() + ahead)
+    monkeypatch.setattr("loopline.bus.clock.time.time", lambda: real() + ahead)
     settings = load("scripted", redis_url=shared_server.url, environ={})
     found = {each.subject: each for each in examine(settings, StateDirectory(tmp_path))}
     assert found["redis"].level in ("ok", "warn")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from runtime.config import load
-from runtime.doctor import examine
-from runtime.findings import Finding
-from runtime.state import StateDirectory
+from loopline.runtime.config import load
+from loopline.runtime.doctor import examine
+from loopline.runtime.findings import Finding
+from loopline.runtime.state import StateDirectory
 from tests.workers.sandbox.conftest import needs_bubblewrap
 
 

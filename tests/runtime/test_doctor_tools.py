@@ -13,11 +13,11 @@ import pytest
 
 pytest.importorskip("mcp", reason="needs make install")
 
-from runtime import doctor_tools
-from runtime.config import Settings
-from runtime.doctor_tools import tool_findings
-from runtime.errors import EXIT_FAILED
-from runtime.findings import Finding
+from loopline.runtime import doctor_tools
+from loopline.runtime.config import Settings
+from loopline.runtime.doctor_tools import tool_findings
+from loopline.runtime.errors import EXIT_FAILED
+from loopline.runtime.findings import Finding
 from tests.runtime.conftest import Deployment
 from tests.workers.tool_sources.http_server import listening
 from tests.workers.tool_sources.town_api import document

@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from runtime.config import load
-from runtime.state import StateDirectory
-from runtime.supervisor import Supervisor
-from runtime.worker_slot import Launch, WorkerSlot
+from loopline.runtime.config import load
+from loopline.runtime.state import StateDirectory
+from loopline.runtime.supervisor import Supervisor
+from loopline.runtime.worker_slot import Launch, WorkerSlot
 
 
 async def never(_: object) -> Any:

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from agents.records import Run, Task
-from bus import Bus, WorkerPresence
-from bus.presence import beat
-from runtime import config
-from runtime.deployment import Deployment as Found
-from runtime.errors import EXIT_FAILED
-from runtime.hold_ups import hold_ups
-from runtime.state import StateDirectory
+from loopline.agents.records import Run, Task
+from loopline.bus import Bus, WorkerPresence
+from loopline.bus.presence import beat
+from loopline.runtime import config
+from loopline.runtime.deployment import Deployment as Found
+from loopline.runtime.errors import EXIT_FAILED
+from loopline.runtime.hold_ups import hold_ups
+from loopline.runtime.state import StateDirectory
+from loopline.workers.messages import JUDGE_STREAM, TOOL_STREAM, inference_stream, role_stream
 from tests.agents.conversations import a_run
 from tests.runtime.conftest import ASKED, LIMIT, Deployment, changes
-from workers.messages import JUDGE_STREAM, TOOL_STREAM, inference_stream, role_stream
 
 pytestmark = pytest.mark.timeout(300)
 

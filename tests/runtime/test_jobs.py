@@ -13,12 +13,12 @@ import psutil
 import pytest
 import redis
 
-from bus.connection import OUTAGE
-from runtime import jobs
-from runtime.config import Settings, resolved_file
-from runtime.errors import InputError
-from runtime.job_requests import JobRequest, require_allowed
-from runtime.state import StateDirectory
+from loopline.bus.connection import OUTAGE
+from loopline.runtime import jobs
+from loopline.runtime.config import Settings, resolved_file
+from loopline.runtime.errors import InputError
+from loopline.runtime.job_requests import JobRequest, require_allowed
+from loopline.runtime.state import StateDirectory
 from tests.forked import BENCH, forked
 from tests.redis_process import RedisProcess
 from tests.runtime.conftest import LIMIT, Deployment, changes, until
@@ -33,7 +33,7 @@ SLOW = "models.llm.scripted.latency_seconds=0.5"
 def queue(deployment: Deployment, output: Path, samples: int) -> str:
     """`bench wordproblems … --queue`; the job's id."""
     done = forked(
-        "bench.cli",
+        "loopline.bench.cli",
         BENCH,
         (
             *("wordproblems", "--arms", "llm", "--samples", str(samples), "--concurrency", "2"),
@@ -60,7 +60,7 @@ def benches(deployment: Deployment) -> list[psutil.Process]:
     for process in deployment.processes():
         # One that has ended since it was listed is none.
         with suppress(psutil.NoSuchProcess):
-            if any("bench.cli" in word for word in process.cmdline()):
+            if any("loopline.bench.cli" in word for word in process.cmdline()):
                 found.append(process)
     return found
 
@@ -247,7 +247,7 @@ def test_a_job_joins_the_bus_of_its_deployment_though_the_environment_names_anot
     deployment: Deployment, any_server: RedisProcess, tmp_path: Path
 ) -> None:
     own = ("--set", f"bus.redis_url={any_server.url}", "--set", "bus.prefix=job-bus")
-    elsewhere = {"SWITCHYARD_BUS__REDIS_URL": "redis://127.0.0.1:1/0"}
+    elsewhere = {"LOOPLINE_BUS__REDIS_URL": "redis://127.0.0.1:1/0"}
     words = (*changes(WORKING), *own)
     deployment.ok("up", "--detach", "--profile", "scripted", *words, env=elsewhere)
     job_id = queue(deployment, tmp_path / "results", samples=1)

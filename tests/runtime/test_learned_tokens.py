@@ -11,8 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from runtime.errors import InputError
-from runtime.learned_tokens import LEARNED_TOKENS, LearnedSequence, read_learned, write_learned
+from loopline.runtime.errors import InputError
+from loopline.runtime.learned_tokens import (
+    LEARNED_TOKENS,
+    LearnedSequence,
+    read_learned,
+    write_learned,
+)
 
 SINGLE = st.floats(-50, 0, width=32)
 

@@ -12,8 +12,8 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.logging import configure
-from runtime.secrets import HIDDEN, Redactor, is_secret_name, secret_values
+from loopline.runtime.logging import configure
+from loopline.runtime.secrets import HIDDEN, Redactor, is_secret_name, secret_values
 
 SECRET = "hunter2-and-more"
 URL = f"redis://:{SECRET}@host:6379/0"

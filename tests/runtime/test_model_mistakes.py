@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.errors import EXIT_CONFIG
+from loopline.runtime.errors import EXIT_CONFIG
 from tests.redis_process import RedisProcess
 from tests.runtime.conftest import Deployment
 

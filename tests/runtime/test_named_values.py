@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.errors import InputError
-from runtime.named_values import named_values
+from loopline.runtime.errors import InputError
+from loopline.runtime.named_values import named_values
 
 
 def test_values_of_options_are_json_or_text() -> None:

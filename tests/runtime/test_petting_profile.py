@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from agents.workflows import workflows
-from bench.arms import TEAM_ARMS
-from bench.session import needed_pools
-from runtime import config
-from runtime.cli import app
-from runtime.config import Settings
-from runtime.status import stream_names
-from workers.messages import JUDGE_STREAM
+from loopline.agents.workflows import workflows
+from loopline.bench.arms import TEAM_ARMS
+from loopline.bench.session import needed_pools
+from loopline.runtime import config
+from loopline.runtime.cli import app
+from loopline.runtime.config import Settings
+from loopline.runtime.status import stream_names
+from loopline.workers.messages import JUDGE_STREAM
 
 
 def test_both_agents_are_served_by_adapters_of_one_model_that_begin_with_it_alone() -> None:
@@ -59,7 +59,7 @@ def test_programs_run_without_bubblewrap_only_where_up_is_told_so(
     def start(profile: str, overrides: list[str], redis_url: None, settings: Settings) -> None:
         started.append((overrides, settings))
 
-    monkeypatch.setattr("runtime.detached.start_detached", start)
+    monkeypatch.setattr("loopline.runtime.detached.start_detached", start)
     for flags in ((), ("--unsafe-exec",)):
         done = CliRunner().invoke(app, ["up", "--profile", "petting", "--detach", *flags])
         assert done.exit_code == 0, done.output

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.errors import EXIT_FAILED, EXIT_USAGE
+from loopline.runtime.errors import EXIT_FAILED, EXIT_USAGE
 from tests.runtime.conftest import Deployment
 
 pytestmark = pytest.mark.timeout(300)

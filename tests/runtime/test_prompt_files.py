@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from agents.prompts import load_prompt
-from bus import BusSettings
-from runtime import config
-from runtime.client import Client
-from runtime.errors import ConfigError, InputError
-from runtime.prompt_files import parse_prompt_files
+from loopline.agents.prompts import load_prompt
+from loopline.bus import BusSettings
+from loopline.runtime import config
+from loopline.runtime.client import Client
+from loopline.runtime.errors import ConfigError, InputError
+from loopline.runtime.prompt_files import parse_prompt_files
 from tests.runtime.conftest import Deployment
 
 TERSE = "---\nname: solo\nversion: 7\n---\nAnswer in one word.\n"

@@ -12,10 +12,10 @@ import psutil
 import pytest
 import redis
 
-from runtime import redis_binary
-from runtime.config import RedisServerSettings
-from runtime.redis_server import RedisServer
-from runtime.state import StateDirectory
+from loopline.runtime import redis_binary
+from loopline.runtime.config import RedisServerSettings
+from loopline.runtime.redis_server import RedisServer
+from loopline.runtime.state import StateDirectory
 from tests.runtime.conftest import LIMIT, Deployment, until
 
 KEYS = 4_096

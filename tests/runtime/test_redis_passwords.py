@@ -8,10 +8,10 @@ from urllib.parse import quote
 import pytest
 import redis
 
-from runtime import jobs
-from runtime.config import load
-from runtime.errors import EXIT_CONFIG
-from runtime.secrets import Redactor, secret_values
+from loopline.runtime import jobs
+from loopline.runtime.config import load
+from loopline.runtime.errors import EXIT_CONFIG
+from loopline.runtime.secrets import Redactor, secret_values
 from tests.redis_process import RedisProcess
 from tests.runtime.conftest import Deployment
 
@@ -32,10 +32,10 @@ def test_a_password_that_is_not_percent_encoded_is_one_error_without_it(
     deployment: Deployment, command: list[str]
 ) -> None:
     url = "redis://:s3cr3tpw/abc@127.0.0.1:6379/0"
-    done = deployment.run(*command, env={"SWITCHYARD_BUS__REDIS_URL": url})
+    done = deployment.run(*command, env={"LOOPLINE_BUS__REDIS_URL": url})
     assert done.returncode == EXIT_CONFIG
     assert "s3cr3tpw" not in done.stdout + done.stderr
-    assert done.stderr.startswith("error: environment: SWITCHYARD_BUS__REDIS_URL: ")
+    assert done.stderr.startswith("error: environment: LOOPLINE_BUS__REDIS_URL: ")
     assert "percent-encode the password" in done.stderr
 
 
@@ -44,7 +44,7 @@ def test_config_hides_a_password_behind_the_question_mark(
     deployment: Deployment, options: list[str]
 ) -> None:
     url = "redis://h/0?password=hunter2secret&client_name=me"
-    said = deployment.ok("config", *options, env={"SWITCHYARD_BUS__REDIS_URL": url})
+    said = deployment.ok("config", *options, env={"LOOPLINE_BUS__REDIS_URL": url})
     assert "hunter2secret" not in said
     assert "redis://h/0?password=***&client_name=me" in said
 

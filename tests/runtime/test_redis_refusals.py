@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import redis.exceptions
 
-from runtime.cli import explained
-from runtime.errors import EXIT_UNREACHABLE
+from loopline.runtime.cli import explained
+from loopline.runtime.errors import EXIT_UNREACHABLE
 
 
 @pytest.mark.parametrize(

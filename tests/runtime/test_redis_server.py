@@ -16,11 +16,11 @@ import psutil
 import pytest
 import redis
 
-from runtime import redis_binary
-from runtime.config import RedisServerSettings
-from runtime.errors import UserError
-from runtime.redis_server import RedisServer
-from runtime.state import StateDirectory
+from loopline.runtime import redis_binary
+from loopline.runtime.config import RedisServerSettings
+from loopline.runtime.errors import UserError
+from loopline.runtime.redis_server import RedisServer
+from loopline.runtime.state import StateDirectory
 from tests.runtime.conftest import LIMIT, until
 
 
@@ -190,9 +190,9 @@ async def test_a_server_that_cannot_start_says_why(state: StateDirectory) -> Non
 def test_it_dies_with_its_supervisor_even_if_that_is_killed(state: StateDirectory) -> None:
     program = (
         "import asyncio, pathlib, sys\n"
-        "from runtime.config import RedisServerSettings\n"
-        "from runtime.redis_server import RedisServer\n"
-        "from runtime.state import StateDirectory\n"
+        "from loopline.runtime.config import RedisServerSettings\n"
+        "from loopline.runtime.redis_server import RedisServer\n"
+        "from loopline.runtime.state import StateDirectory\n"
         "async def main():\n"
         "    server = RedisServer(StateDirectory(pathlib.Path(sys.argv[1])),"
         " RedisServerSettings())\n"
@@ -231,4 +231,4 @@ def test_data_of_one_server_is_never_read_by_another_that_cannot(tmp_path: Path)
     assert chosen.flavour == "valkey"
     with pytest.raises(UserError, match="written by redis 99") as caught:
         redis_binary.choose(("redis", (99, 0)), search_path=str(tmp_path))
-    assert "SWITCHYARD_STATE" in str(caught.value)
+    assert "LOOPLINE_STATE" in str(caught.value)

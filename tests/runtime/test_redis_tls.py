@@ -13,11 +13,11 @@ import pytest
 import redis
 import trustme
 
-from bus import Bus, BusUnavailable
-from bus.connection import renewal_client
-from runtime import jobs
-from runtime.config import Settings, load
-from runtime.errors import EXIT_UNREACHABLE, Unreachable
+from loopline.bus import Bus, BusUnavailable
+from loopline.bus.connection import renewal_client
+from loopline.runtime import jobs
+from loopline.runtime.config import Settings, load
+from loopline.runtime.errors import EXIT_UNREACHABLE, Unreachable
 from tests.redis_process import running, tls_server
 from tests.runtime.conftest import Deployment
 
@@ -126,7 +126,7 @@ def test_a_certificate_that_nobody_vouches_for_is_one_clear_error(
     deployment: Deployment, port: int
 ) -> None:
     url = f"rediss://localhost:{port}/0"
-    done = deployment.run("jobs", env={"SWITCHYARD_BUS__REDIS_URL": url})
+    done = deployment.run("jobs", env={"LOOPLINE_BUS__REDIS_URL": url})
     assert done.returncode == EXIT_UNREACHABLE
     assert done.stderr.startswith(f"error: Redis at {url} does not answer: ")
     assert "certificate verify failed" in done.stderr

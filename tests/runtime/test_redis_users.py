@@ -12,10 +12,10 @@ import pytest
 import redis
 from redis.exceptions import NoPermissionError
 
-from bus import Bus, BusSettings
-from bus.keys import Keys
-from runtime import redis_users
-from runtime.redis_users import KINDS, UserKind, rules, url_as, user_name
+from loopline.bus import Bus, BusSettings
+from loopline.bus.keys import Keys
+from loopline.runtime import redis_users
+from loopline.runtime.redis_users import KINDS, UserKind, rules, url_as, user_name
 from tests.redis_process import RedisProcess, running, servers
 from tests.runtime.conftest import Deployment
 
@@ -171,7 +171,9 @@ def test_workers_of_one_deployment_are_different_users_and_nothing_is_refused_to
     assert run is not None
     with redis.Redis.from_url(run.redis_url) as admin:
         connected = {client["user"] for client in cast("list[Any]", admin.client_list())}
-        assert {user_name("sw", kind) for kind in ("role", "gpu", "tool", "recorder")} <= connected
+        assert {
+            user_name("loopline", kind) for kind in ("role", "gpu", "tool", "recorder")
+        } <= connected
         log = cast("list[Any]", admin.acl_log())
         refused = [entry for entry in log if entry["object"] != "client|setinfo"]
         assert not refused

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bus import Bus
-from runtime.run_history import resolve, run_ids
+from loopline.bus import Bus
+from loopline.runtime.run_history import resolve, run_ids
 from tests.bus.payloads import admit
 
 

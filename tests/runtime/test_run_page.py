@@ -7,28 +7,28 @@ from typing import Any
 
 import pytest
 
-from agents.records import Call, Candidate, Outcome, Run, Step, StepTimings, Trajectory
-from agents.workflows import workflows
-from runtime.learned_tokens import LearnedSequence
-from runtime.run_history import KnownRun
-from runtime.run_page.bounds import (
+from loopline.agents.records import Call, Candidate, Outcome, Run, Step, StepTimings, Trajectory
+from loopline.agents.workflows import workflows
+from loopline.runtime.learned_tokens import LearnedSequence
+from loopline.runtime.run_history import KnownRun
+from loopline.runtime.run_page.bounds import (
     CALL_TOKENS,
     MOST_CHARS,
     MOST_STEPS,
     PAGE_CANDIDATES,
     PAGE_TOKENS,
 )
-from runtime.run_page.overview import MOST_NODES, MOST_ROWS
-from runtime.run_page.page import render
-from runtime.run_page.tokenizers import Tokenizers
-from runtime.run_page.tokens import ratio_class
+from loopline.runtime.run_page.overview import MOST_NODES, MOST_ROWS
+from loopline.runtime.run_page.page import render
+from loopline.runtime.run_page.tokenizers import Tokenizers
+from loopline.runtime.run_page.tokens import ratio_class
+from loopline.workers.engines.local.model_files import MICRO_MODELS
+from loopline.workers.engines.text.chat_prompt import TextCodec
+from loopline.workers.engines.text.tokenizer_codec import make_codec
 from tests.agents.conversations import a_run, says
 from tests.agents.test_pair import BFS, TO_THE_GOAL, a_task, answer, pair_run, play
 from tests.runtime.parsed_page import ParsedPage
 from tests.workers.test_in_process import new_run, scripted, started
-from workers.engines.local.model_files import MICRO_MODELS
-from workers.engines.text.chat_prompt import TextCodec
-from workers.engines.text.tokenizer_codec import make_codec
 
 EVIL = "</script></style><script>alert(1)</script><img src=x onerror='alert(2)'>"
 MODEL = str(MICRO_MODELS / "slm")
@@ -354,7 +354,7 @@ def test_a_step_without_a_candidate_and_one_that_names_none_of_its_own_are_shown
 
 
 def test_a_damaged_tokenizer_is_named(codec: TextCodec, tmp_path: Path) -> None:
-    from runtime.errors import InputError
+    from loopline.runtime.errors import InputError
 
     (tmp_path / "tokenizer.json").write_text("{")
     known = ended(a_step(Candidate(calls=(wrote(codec, "7"),))))

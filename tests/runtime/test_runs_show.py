@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from runtime.cli import app
-from runtime.errors import InputError, UserError
-from runtime.learned_tokens import LEARNED_TOKENS, write_learned
+from loopline.runtime.cli import app
+from loopline.runtime.errors import InputError, UserError
+from loopline.runtime.learned_tokens import LEARNED_TOKENS, write_learned
+from loopline.workers.engines.local.model_files import MICRO_MODELS
 from tests.runtime.parsed_page import ParsedPage
 from tests.runtime.test_learned_tokens import a_sequence
 from tests.trainers.grpo.recorded import a_call, a_candidate, a_run, a_step, record
-from workers.engines.local.model_files import MICRO_MODELS
 
 RUN = a_run(7, a_step([a_candidate(0.0), a_candidate(1.0, a_call(text="second"))], selected=1))
 ID = RUN.run.id
@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path / "state"))
 
 
 def show(*arguments: object) -> str:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from runtime.config import load, load_as_there
-from runtime.errors import EXIT_CONFIG, UserError
-from runtime.shared_configuration import (
+from loopline.runtime.config import load, load_as_there
+from loopline.runtime.errors import EXIT_CONFIG, UserError
+from loopline.runtime.shared_configuration import (
     differences,
     require_passwords,
     require_same,
@@ -27,8 +27,8 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture
 def machines(any_server: RedisProcess) -> Iterator[tuple[Deployment, Deployment]]:
     around = {
-        "SWITCHYARD_BUS__REDIS_URL": any_server.url,
-        "SWITCHYARD_BUS__PREFIX": f"t{uuid.uuid4().hex[:8]}",
+        "LOOPLINE_BUS__REDIS_URL": any_server.url,
+        "LOOPLINE_BUS__PREFIX": f"t{uuid.uuid4().hex[:8]}",
     }
     with tempfile.TemporaryDirectory(prefix="sw-") as folder:
         first, second = (Deployment(Path(folder) / name) for name in ("a", "b"))
@@ -115,6 +115,6 @@ def test_a_local_file_is_named_by_its_whole_path_and_a_password_not_at_all(
     assert "s3cr3t" not in shared.text()
     assert shared.values["models"]["llm"]["base_url"] == "http://***@host:1/v1"
     elsewhere = load_as_there(shared.values, redis_url="redis://host", environ={})
-    with pytest.raises(UserError, match="SWITCHYARD_MODELS__LLM__BASE_URL"):
+    with pytest.raises(UserError, match="LOOPLINE_MODELS__LLM__BASE_URL"):
         require_passwords(elsewhere)
     require_passwords(settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.errors import EXIT_CONFIG, EXIT_FAILED
+from loopline.runtime.errors import EXIT_CONFIG, EXIT_FAILED
 from tests.runtime.conftest import ASKED, Deployment, until
 
 pytestmark = pytest.mark.timeout(300)
@@ -26,7 +26,7 @@ def test_the_shards_of_a_deployment_that_runs_are_changed_and_its_workers_join_a
     early = deployment.run("worker", "slm", "--set", "bus.lease_seconds=0.3")
     assert early.returncode == EXIT_CONFIG, early.stderr
     assert "bus.lease_seconds is 1.0" in early.stderr
-    client = deployment.run("runs", "ls", env={"SWITCHYARD_BUS__SHARDS": "4"})
+    client = deployment.run("runs", "ls", env={"LOOPLINE_BUS__SHARDS": "4"})
     assert client.returncode == EXIT_CONFIG, client.stderr
     assert "bus.shards is 3" in client.stderr
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from runtime.errors import EXIT_FAILED, EXIT_UNREACHABLE
-from runtime.state import RunFile, StateLock, write_private
+from loopline.runtime.errors import EXIT_FAILED, EXIT_UNREACHABLE
+from loopline.runtime.state import RunFile, StateLock, write_private
 from tests.runtime.conftest import Deployment, changes
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.errors import EXIT_FAILED, UserError
-from runtime.state import RunFile, StateDirectory, StateLock, write_private
+from loopline.runtime.errors import EXIT_FAILED, UserError
+from loopline.runtime.state import RunFile, StateDirectory, StateLock, write_private
 from tests.runtime.conftest import Deployment
 
 
@@ -50,7 +50,7 @@ def test_who_only_looks_is_not_taken_for_an_owner(tmp_path: Path) -> None:
 def test_who_stands_still_while_it_looks_is_not_waited_for_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runtime.state.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("loopline.runtime.state.LOOK_SECONDS", 0.05)
     state = StateDirectory(tmp_path)
     state.create()
     state.lock_file.touch()
@@ -66,7 +66,7 @@ def test_a_killed_owner_leaves_no_lock_behind(tmp_path: Path) -> None:
     state.create()
     program = (
         "import os, pathlib, signal, sys\n"
-        "from runtime.state import StateDirectory, StateLock\n"
+        "from loopline.runtime.state import StateDirectory, StateLock\n"
         "lock = StateLock(StateDirectory(pathlib.Path(sys.argv[1])))\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -112,9 +112,7 @@ def test_a_directory_that_cannot_be_read_is_one_clear_error(tmp_path: Path) -> N
     (tmp_path / "file").touch()
     state = StateDirectory(tmp_path / "file")
     for look in (state.running, state.holder):
-        with pytest.raises(
-            UserError, match=r"can't be read: Not a directory[\s\S]*SWITCHYARD_STATE"
-        ):
+        with pytest.raises(UserError, match=r"can't be read: Not a directory[\s\S]*LOOPLINE_STATE"):
             look()
 
 
@@ -122,7 +120,7 @@ def test_a_directory_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> N
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="can't be used") as caught:
         StateDirectory(tmp_path / "file" / "state").create()
-    assert "SWITCHYARD_STATE" in str(caught.value)
+    assert "LOOPLINE_STATE" in str(caught.value)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")

@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
-from runtime.errors import EXIT_FAILED, EXIT_UNREACHABLE
-from runtime.status import Status, WorkerStatus, judge
+from loopline.runtime.errors import EXIT_FAILED, EXIT_UNREACHABLE
+from loopline.runtime.status import Status, WorkerStatus, judge
 from tests.redis_process import RedisProcess
 from tests.runtime.conftest import Deployment, until
 
@@ -125,6 +125,6 @@ def test_a_bus_on_which_nobody_is_heard_is_not_well(
     deployment: Deployment, any_server: RedisProcess
 ) -> None:
     bus = ("--redis-url", any_server.url, "--profile", "scripted")
-    done = deployment.run("status", *bus, env={"SWITCHYARD_BUS__PREFIX": "deserted"})
+    done = deployment.run("status", *bus, env={"LOOPLINE_BUS__PREFIX": "deserted"})
     assert done.returncode == EXIT_FAILED
     assert done.stdout.startswith("silent")

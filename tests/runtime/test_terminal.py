@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 import pytest
 from rich.console import Console
 
-from bus import Bus, BusSettings, WorkerPresence, announce, tasks
-from runtime.tables import figures, listing
-from runtime.terminal import guarded_output
+from loopline.bus import Bus, BusSettings, WorkerPresence, announce, tasks
+from loopline.runtime.tables import figures, listing
+from loopline.runtime.terminal import guarded_output
 from tests.redis_process import RedisProcess
 from tests.runtime.conftest import Deployment
 
@@ -68,9 +68,9 @@ async def test_a_name_with_escape_codes_is_shown_as_text(
     deployment: Deployment, any_server: RedisProcess, command: list[str]
 ) -> None:
     joined = {
-        "SWITCHYARD_BUS__PREFIX": "haunted",
-        "SWITCHYARD_BUS__REDIS_URL": any_server.url,
-        "SWITCHYARD_PROFILE": "scripted",
+        "LOOPLINE_BUS__PREFIX": "haunted",
+        "LOOPLINE_BUS__REDIS_URL": any_server.url,
+        "LOOPLINE_PROFILE": "scripted",
     }
     async with haunted(any_server.url, "haunted"):
         done = await asyncio.to_thread(deployment.run, *command, env=joined)

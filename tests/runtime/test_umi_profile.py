@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from agents.workflows import workflows
-from runtime import config
+from loopline.agents.workflows import workflows
+from loopline.runtime import config
 from tests.runtime.conftest import Deployment
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from runtime.config import load
-from runtime.deployment import find
-from runtime.errors import EXIT_USAGE, ConfigError
-from runtime.state import RunFile, StateDirectory, StateLock, write_private
+from loopline.runtime.config import load
+from loopline.runtime.deployment import find
+from loopline.runtime.errors import EXIT_USAGE, ConfigError
+from loopline.runtime.state import RunFile, StateDirectory, StateLock, write_private
 from tests.forked import BENCH, forked
 from tests.runtime.conftest import ASKED, LIMIT, Deployment, until
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(300)
 OWN_URL = "unix://:its-password@/run/own.sock?db=0"
 OTHER_URL = "redis://:another@elsewhere:6379/0"
 STARTED_WITH = ("bus.prefix=team", "bus.shards=4", "models.slm.max_tokens=77")
-VARIABLE = "SWITCHYARD_BUS__REDIS_URL"
+VARIABLE = "LOOPLINE_BUS__REDIS_URL"
 
 
 @pytest.fixture
@@ -36,9 +36,9 @@ def running(
     tmp_path: Path, own_profile: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[RunFile]:
     """What a supervisor, which this process is, writes of a deployment of that profile."""
-    for name in [name for name in os.environ if name.startswith("SWITCHYARD_")]:
+    for name in [name for name in os.environ if name.startswith("LOOPLINE_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     state = StateDirectory.from_environment()
     state.create()
@@ -95,7 +95,7 @@ def test_a_set_option_goes_before_the_bus_of_the_deployment_too(running: RunFile
 def test_the_environment_does_not_change_what_the_deployment_was_started_with(
     running: RunFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SWITCHYARD_BUS__PREFIX", "other")
+    monkeypatch.setenv("LOOPLINE_BUS__PREFIX", "other")
     for profile in (None, "umi_scripted"):
         settings = find(profile=profile, overrides=("workers.tool.concurrency=8",)).settings
         assert settings.bus.prefix == "team"
@@ -154,7 +154,11 @@ def test_a_deployment_says_its_profile_by_a_path_that_holds_in_every_folder(
 def bench(deployment: Deployment, profile: str) -> subprocess.CompletedProcess[str]:
     words = ("wordproblems", "--arms", "llm", "--samples", "1", "--output", "results")
     return forked(
-        "bench.cli", BENCH, (*words, "--profile", profile), env=deployment.environ, timeout=LIMIT
+        "loopline.bench.cli",
+        BENCH,
+        (*words, "--profile", profile),
+        env=deployment.environ,
+        timeout=LIMIT,
     )
 
 

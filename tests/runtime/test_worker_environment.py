@@ -10,15 +10,15 @@ from typing import Any
 import psutil
 import pytest
 
-from runtime.config import Settings
-from runtime.worker_environment import worker_environment
+from loopline.runtime.config import Settings
+from loopline.runtime.worker_environment import worker_environment
+from loopline.workers.own_python import OWN_PYTHON
 from tests.runtime.conftest import LIMIT, Deployment, changes
-from workers.own_python import OWN_PYTHON
 
 ENVIRONMENT = {
     "PATH": "/bin", "HOME": "/root", "OPENAI_API_KEY": "k-openai", "OTHER_KEY": "k-other",
     "WEATHER_KEY": "k-weather", "HF_TOKEN": "k-hub", "GITHUB_TOKEN": "k-github",
-    "SWITCHYARD_BUS__REDIS_URL": "redis://:k-redis@bus:6379/0", "MAX_TOKENS": "12",
+    "LOOPLINE_BUS__REDIS_URL": "redis://:k-redis@bus:6379/0", "MAX_TOKENS": "12",
 }  # fmt: skip
 PLAIN = {"PATH", "HOME", "MAX_TOKENS"}
 
@@ -45,7 +45,7 @@ def settings() -> Settings:
         ("gpu", {"OTHER_KEY", "HF_TOKEN"}),
         ("big", {"OPENAI_API_KEY", "HF_TOKEN"}),
         ("tool", {"WEATHER_KEY"}),
-        ("jobs", {"HF_TOKEN", "SWITCHYARD_BUS__REDIS_URL"}),
+        ("jobs", {"HF_TOKEN", "LOOPLINE_BUS__REDIS_URL"}),
     ],
 )
 def test_a_worker_is_told_the_keys_that_its_kind_uses(kind: str, own: set[str]) -> None:
@@ -87,7 +87,7 @@ def test_up_in_a_folder_with_modules_of_the_same_names_starts_workers_that_know_
 def test_a_worker_does_not_let_others_look_into_its_memory() -> None:
     program = (
         "import ctypes\n"
-        "from workers.undumpable import become_undumpable\n"
+        "from loopline.workers.undumpable import become_undumpable\n"
         "become_undumpable()\n"
         "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"  # PR_GET_DUMPABLE
     )

@@ -12,12 +12,12 @@ from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from trainers.glpft.settings import GlpftSettings
+from loopline.trainers.glpft.settings import GlpftSettings
 
 # A server that has imported everything forks each process in no time.
 _FORKS = get_context("forkserver")
 _FORKS.set_forkserver_preload(
-    ["accelerate", "peft", "trainers.glpft.pipeline", "tests.trainers.tiny_glpft",
+    ["accelerate", "peft", "loopline.trainers.glpft.pipeline", "tests.trainers.tiny_glpft",
      "torch.utils.tensorboard.writer", "transformers"]
 )  # fmt: skip
 
@@ -80,9 +80,9 @@ def _train(
     checkpoint_every: int,
     held_at: int | None,
 ) -> None:
-    from trainers.errors import TrainingError
-    from trainers.glpft.pipeline import Watch, train
-    from trainers.processes import joined
+    from loopline.trainers.errors import TrainingError
+    from loopline.trainers.glpft.pipeline import Watch, train
+    from loopline.trainers.processes import joined
 
     from .tiny_glpft import DATA
 

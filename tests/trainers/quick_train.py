@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainers import cli, sft
+from loopline.trainers import cli, sft
 
 DIALOGUES = 400
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainers.errors import TrainingError
-from trainers.glpft.copying import LOOKS_BACK, copying_rows
-from trainers.glpft.from_scratch import GLUES, json_glues, write_new_model
-from trainers.glpft.stages import COPYING, ROLES, Stage
-from trainers.network import load_base
-from workers.engines.torch.loading import LoadedModel
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.glpft.copying import LOOKS_BACK, copying_rows
+from loopline.trainers.glpft.from_scratch import GLUES, json_glues, write_new_model
+from loopline.trainers.glpft.stages import COPYING, ROLES, Stage
+from loopline.trainers.network import load_base
+from loopline.workers.engines.torch.loading import LoadedModel
 
 from .tiny_glpft import DATA, SETTINGS, SIZE
 

@@ -15,15 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.environments.api_worlds import Instance, instances, stream
-from agents.local import run_locally
-from agents.records import Outcome
-from agents.records import Trajectory as RecordedTrajectory
-from agents.roles.umi.output import Action, Next, Plan, read_action, read_plan
-from agents.roles.umi.settings import UmiOptions
-from agents.roles.umi.transcript import calls_of
-from tests.agents.conversations import ScriptedHost, a_run, says
-from trainers.data.examples import (
+from loopline.agents.environments.api_worlds import Instance, instances, stream
+from loopline.agents.local import run_locally
+from loopline.agents.records import Outcome
+from loopline.agents.records import Trajectory as RecordedTrajectory
+from loopline.agents.roles.umi.output import Action, Next, Plan, read_action, read_plan
+from loopline.agents.roles.umi.settings import UmiOptions
+from loopline.agents.roles.umi.transcript import calls_of
+from loopline.trainers.data.examples import (
     ANSWER_EMPTY,
     ANSWER_NONE,
     HALLUCINATED,
@@ -36,9 +35,10 @@ from trainers.data.examples import (
     SetName,
     examples_of,
 )
-from trainers.data.sources import Source, from_store, from_worlds
-from trainers.data.trajectories import Step, Trajectory
-from workers.recorder import TRAJECTORY_SCHEMA, Table, trajectory_row
+from loopline.trainers.data.sources import Source, from_store, from_worlds
+from loopline.trainers.data.trajectories import Step, Trajectory
+from loopline.workers.recorder import TRAJECTORY_SCHEMA, Table, trajectory_row
+from tests.agents.conversations import ScriptedHost, a_run, says
 
 FLIGHTS = next(
     one.tools

@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from agents.roles.umi.settings import UmiOptions
+from loopline.agents.roles.umi.settings import UmiOptions
+from loopline.trainers.cli import app
+from loopline.trainers.data.datasets import DataSet, build, content_hash, read, write
+from loopline.trainers.data.examples import SETS, SetName, Span
+from loopline.trainers.data.sources import Source, from_toolbench, from_worlds
+from loopline.trainers.data.toolbench import FOLDERS
+from loopline.trainers.data.trajectories import HALF_A_PAIR
+from loopline.trainers.errors import UnreadableData
 from tests.trainers.test_toolbench import call, says
 from tests.trainers.test_toolbench import write as write_answer
-from trainers.cli import app
-from trainers.data.datasets import DataSet, build, content_hash, read, write
-from trainers.data.examples import SETS, SetName, Span
-from trainers.data.sources import Source, from_toolbench, from_worlds
-from trainers.data.toolbench import FOLDERS
-from trainers.data.trajectories import HALF_A_PAIR
-from trainers.errors import UnreadableData
 
 OPTIONS = UmiOptions()
 WORLDS = from_worlds("train", 20, 1)

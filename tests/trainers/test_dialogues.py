@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from agents.answers import last_boxed
-from agents.environments.word_problems import Split, generate
-from trainers.dialogues import PLANNER_TOOLS, Dialogue, dialogue, dialogues, render
-from trainers.noise import EMPTY, SMALL, roughen
-from trainers.recipes import RECIPES
-from trainers.sft import learn_tokenizer
-from trainers.tokenizer import save_tokenizer
-from workers.engines.text.tool_markup import parse_tool_calls
+from loopline.agents.answers import last_boxed
+from loopline.agents.environments.word_problems import Split, generate
+from loopline.trainers.dialogues import PLANNER_TOOLS, Dialogue, dialogue, dialogues, render
+from loopline.trainers.noise import EMPTY, SMALL, roughen
+from loopline.trainers.recipes import RECIPES
+from loopline.trainers.sft import learn_tokenizer
+from loopline.trainers.tokenizer import save_tokenizer
+from loopline.workers.engines.text.tool_markup import parse_tool_calls
 
 from .tiny import TINY
 
@@ -126,7 +126,7 @@ def test_a_question_cannot_forge_a_turn(tmp_path: Path) -> None:
 
 
 def test_planner_tools_are_the_workflows_tools() -> None:
-    from agents.tools.calculator import calculate
-    from agents.tools.handover import delegate, delegate_many
+    from loopline.agents.tools.calculator import calculate
+    from loopline.agents.tools.handover import delegate, delegate_many
 
     assert set(PLANNER_TOOLS) == {delegate.name, delegate_many.name, calculate.name}

@@ -24,15 +24,15 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from loopline.trainers import cli, gguf_tokenizer
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.gguf_export import export_gguf
+from loopline.trainers.gguf_precision import Precision
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.local.model_files import MICRO_MODELS
+from loopline.workers.engines.settings import ModelSettings
 from tests.forked import TRAIN, forked
 from tests.workers.engines.tiny_lora import make_tiny_lora
-from trainers import cli, gguf_tokenizer
-from trainers.errors import TrainingError
-from trainers.gguf_export import export_gguf
-from trainers.gguf_precision import Precision
-from workers.engines.factory import build_engine
-from workers.engines.local.model_files import MICRO_MODELS
-from workers.engines.settings import ModelSettings
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 2048,
@@ -58,7 +58,7 @@ MODELS: dict[str, Any] = {
 
 
 def run_train(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return forked("trainers.cli", TRAIN, arguments, timeout=100)
+    return forked("loopline.trainers.cli", TRAIN, arguments, timeout=100)
 
 
 def with_tokenizer(folder: Path) -> Path:
@@ -392,7 +392,7 @@ def test_a_byte_level_tokenizer_that_llama_cpp_would_read_otherwise_is_refused(
 
 def test_a_tokenizer_that_composes_text_gives_the_same_ids_in_llama_cpp(tmp_path: Path) -> None:
     pytest.importorskip("llama_cpp", reason="needs make gguf")
-    from workers.engines.llama_cpp.loading import load_gguf
+    from loopline.workers.engines.llama_cpp.loading import load_gguf
 
     folder = model(tmp_path / "model", "qwen2")
     saved = json.loads((folder / "tokenizer.json").read_text())

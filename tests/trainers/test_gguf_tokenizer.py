@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.gguf_scores import scores_of_merges
+from loopline.trainers.gguf_tokenizer import add_tokenizer
 from tests.workers.engines.tiny_sentencepiece import (
     all_merges,
     chat_tokenizer,
     sentencepiece_tokenizer,
 )
-from trainers.errors import TrainingError
-from trainers.gguf_scores import scores_of_merges
-from trainers.gguf_tokenizer import add_tokenizer
 
 WIDTH = 600
 SHORT_TEXTS = [

@@ -16,22 +16,30 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from agents.records import Message
-from agents.roles.umi.settings import UmiOptions
-from trainers.checkpoints import load_checkpoint
-from trainers.data.datasets import build, write
-from trainers.data.examples import SETS
-from trainers.data.sources import from_worlds
-from trainers.errors import NotEnoughDisk, TrainingError, UnreadableModel
-from trainers.glpft.pipeline import Watch, train
-from trainers.glpft.report import Report
-from trainers.glpft.rows import StageRows, TokenRow, rows_of, token_row
-from trainers.glpft.settings import Size
-from trainers.glpft.stage_training import StageState, StageTraining
-from trainers.glpft.stages import EVEN_SHARES, METHODS, ROLES, Method, Stage, is_in_part, stages_of
-from trainers.network import Network, load_base, network_of
-from workers.engines.text.chat_prompt import build_prompt
-from workers.engines.torch.lora import LoraLayers
+from loopline.agents.records import Message
+from loopline.agents.roles.umi.settings import UmiOptions
+from loopline.trainers.checkpoints import load_checkpoint
+from loopline.trainers.data.datasets import build, write
+from loopline.trainers.data.examples import SETS
+from loopline.trainers.data.sources import from_worlds
+from loopline.trainers.errors import NotEnoughDisk, TrainingError, UnreadableModel
+from loopline.trainers.glpft.pipeline import Watch, train
+from loopline.trainers.glpft.report import Report
+from loopline.trainers.glpft.rows import StageRows, TokenRow, rows_of, token_row
+from loopline.trainers.glpft.settings import Size
+from loopline.trainers.glpft.stage_training import StageState, StageTraining
+from loopline.trainers.glpft.stages import (
+    EVEN_SHARES,
+    METHODS,
+    ROLES,
+    Method,
+    Stage,
+    is_in_part,
+    stages_of,
+)
+from loopline.trainers.network import Network, load_base, network_of
+from loopline.workers.engines.text.chat_prompt import build_prompt
+from loopline.workers.engines.torch.lora import LoraLayers
 
 from .full_disk import no_file_larger_than
 from .tiny_glpft import DATA, SETTINGS, SIZE, changed
@@ -203,9 +211,9 @@ def test_a_run_killed_with_minus_9_and_resumed_has_the_same_weights_and_curve(
     write(DATA, tmp_path / "data")
     killed = tmp_path / "killed"
     script = (
-        "import sys; from pathlib import Path; from trainers.data.datasets import read;"
-        "from trainers.glpft.pipeline import Watch, train;"
-        "from trainers.glpft.settings import GlpftSettings;"
+        "import sys; from pathlib import Path; from loopline.trainers.data.datasets import read;"
+        "from loopline.trainers.glpft.pipeline import Watch, train;"
+        "from loopline.trainers.glpft.settings import GlpftSettings;"
         "tell = lambda stage, step: print('checkpoint', stage, step, flush=True);"
         "train(GlpftSettings.model_validate_json(sys.argv[1]), read(Path(sys.argv[2])),"
         "Path(sys.argv[3]), checkpoint_every=2, watch=Watch(checkpoint=tell))"

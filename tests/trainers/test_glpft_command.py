@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from loopline.trainers.cli import app
+from loopline.trainers.data.datasets import write
 from tests.runtime.parsed_page import ParsedPage
-from trainers.cli import app
-from trainers.data.datasets import write
 
 from .tiny_glpft import DATA
 

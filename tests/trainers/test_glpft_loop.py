@@ -15,12 +15,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from agents.records import Outcome, Trajectory
-from agents.roles.umi.transcript import calls_of
-from runtime.client import Client
+from loopline.agents.records import Outcome, Trajectory
+from loopline.agents.roles.umi.transcript import calls_of
+from loopline.runtime.client import Client
+from loopline.trainers.glpft.from_scratch import write_new_model
 from tests.runtime.conftest import Deployment, until
 from tests.runtime.conftest import deployment as deployment
-from trainers.glpft.from_scratch import write_new_model
 
 from .tiny_glpft import DATA, SIZE
 from .umi_team import COUNT, INSTANCES, LED, ROLES, SHORTEST, TEACHER, ask, bus_of, up, weights_of
@@ -97,7 +97,7 @@ async def in_flight(client: Client) -> AsyncGenerator[list[Trajectory]]:
 async def train(serving: Deployment, base: Path, output: Path) -> str:
     """`train glpft` on what the deployment recorded, as a process; what it said."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "trainers.cli", "glpft", output),
+        *(sys.executable, "-m", "loopline.trainers.cli", "glpft", output),
         *("--from-store", serving.state.store, "--base", base, "--weights", "lora"),
         *("--rank", "4", "--batch", "8", "--tokens", "4000", "--publish"),
         env=serving.environ,

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.glpft.pipeline import claim, train
+from loopline.trainers.glpft.publishing import publications, require_publishable
+from loopline.trainers.glpft.report import Report
+from loopline.trainers.glpft.stages import ROLES
+from loopline.trainers.publishing import publish
 from tests.runtime.conftest import Deployment
 from tests.runtime.conftest import deployment as deployment
-from trainers.errors import TrainingError
-from trainers.glpft.pipeline import claim, train
-from trainers.glpft.publishing import publications, require_publishable
-from trainers.glpft.report import Report
-from trainers.glpft.stages import ROLES
-from trainers.publishing import publish
 
 from .tiny_glpft import DATA, changed
 
@@ -36,7 +36,7 @@ def serving(
     pytest.importorskip("peft", reason="needs make install")
     folder = tmp_path / "out"
     report = train(changed(weights="lora-roles", tokens=6_000, rank=4), DATA, folder)
-    monkeypatch.setenv("SWITCHYARD_STATE", str(deployment.state.path))
+    monkeypatch.setenv("LOOPLINE_STATE", str(deployment.state.path))
     deployment.up(f"models.umi.model={folder / 'backbone'}", *IDLE, profile="umi")
     return folder, report
 

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from agents.environments.api_worlds import instances
-from agents.records import Trajectory
-from agents.roles.umi.settings import UmiOptions
+from loopline.agents.environments.api_worlds import instances
+from loopline.agents.records import Trajectory
+from loopline.agents.roles.umi.settings import UmiOptions
+from loopline.trainers.data.datasets import build, read
+from loopline.trainers.data.sources import from_store, from_worlds
+from loopline.trainers.errors import UnreadableData
+from loopline.trainers.glpft.pipeline import claim
+from loopline.trainers.glpft.recorded_runs import data_of_runs
+from loopline.trainers.glpft.settings import GlpftSettings
 from tests.trainers.test_data_examples import made, recorded_in, served
 from tests.trainers.test_glpft_command import command
 from tests.trainers.tiny_glpft import SETTINGS
-from trainers.data.datasets import build, read
-from trainers.data.sources import from_store, from_worlds
-from trainers.errors import UnreadableData
-from trainers.glpft.pipeline import claim
-from trainers.glpft.recorded_runs import data_of_runs
-from trainers.glpft.settings import GlpftSettings
 
 COUNT = 6
 

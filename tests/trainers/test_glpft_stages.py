@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.glpft.batches import GROUP, LENGTH_STEP, batch_of, batches
-from trainers.glpft.rows import TokenRow
-from trainers.glpft.settings import COPYING_TOKENS, GlpftSettings, Weights
-from trainers.glpft.stage_training import rate_factor
-from trainers.glpft.stages import (
+from loopline.trainers.glpft.batches import GROUP, LENGTH_STEP, batch_of, batches
+from loopline.trainers.glpft.rows import TokenRow
+from loopline.trainers.glpft.settings import COPYING_TOKENS, GlpftSettings, Weights
+from loopline.trainers.glpft.stage_training import rate_factor
+from loopline.trainers.glpft.stages import (
     EVEN_SHARES,
     METHODS,
     ROLES,

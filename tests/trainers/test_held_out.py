@@ -7,23 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from agents.environments import api_worlds
-from agents.environments.puzzle_splits import Split
-from agents.environments.puzzles import (
+from loopline.agents.environments import api_worlds
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.puzzles import (
     Difficulty,
     Game,
     difficulty_of,
     drawn_puzzles,
     split_of_task,
 )
-from agents.errors import InvalidTask
-from agents.records import Run, Task, Trajectory
+from loopline.agents.errors import InvalidTask
+from loopline.agents.records import Run, Task, Trajectory
+from loopline.trainers.data.held_out import HELD_OUT, NOT_REBUILT, SHOWN, require_training
+from loopline.trainers.data.json_files import Unreadable
+from loopline.trainers.errors import UnreadableData
+from loopline.trainers.grpo.data import read_data
+from loopline.trainers.grpo.groups import Sealing
 from tests.trainers.grpo.recorded import a_candidate, a_run, a_step, record
-from trainers.data.held_out import HELD_OUT, NOT_REBUILT, SHOWN, require_training
-from trainers.data.json_files import Unreadable
-from trainers.errors import UnreadableData
-from trainers.grpo.data import read_data
-from trainers.grpo.groups import Sealing
 
 GAMES: tuple[Game, ...] = ("plan_path", "sokoban", "sudoku", "word_problems")
 

@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from trainers.data.json_files import Limits, Reading, Unreadable, document, parse, read_lines
+from loopline.trainers.data.json_files import (
+    Limits,
+    Reading,
+    Unreadable,
+    document,
+    parse,
+    read_lines,
+)
 
 
 def values(path: Path, limits: Limits) -> Reading[Any]:

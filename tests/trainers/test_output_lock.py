@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from loopline.trainers.checkpoints import require_unused
+from loopline.trainers.cli import app
+from loopline.trainers.data.datasets import write
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.output_lock import locked
 from tests.trainers.tiny_glpft import DATA
-from trainers.checkpoints import require_unused
-from trainers.cli import app
-from trainers.data.datasets import write
-from trainers.errors import TrainingError
-from trainers.output_lock import locked
 
 HOLDER = (
     "import sys\nfrom pathlib import Path\nfrom trainers.output_lock import locked\n"
@@ -25,8 +25,8 @@ HOLDER = (
 TAKER = """
 import os, sys
 from pathlib import Path
-from trainers.errors import TrainingError
-from trainers.output_lock import locked
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.output_lock import locked
 taken = 0
 while taken < 200:
     try:

@@ -11,10 +11,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from trainers.network import load_base, network_of
-from workers.engines.factory import build_engine
-from workers.engines.local.model_files import MICRO_MODELS
-from workers.engines.settings import ModelSettings
+from loopline.trainers.network import load_base, network_of
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.local.model_files import MICRO_MODELS
+from loopline.workers.engines.settings import ModelSettings
 
 NATS = 1e-5
 IDS = list(range(20, 60))

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.page import render
+from loopline.trainers.grpo.pipeline import train
+from loopline.trainers.grpo.report import PolicyStep, Report, StepFacts, summaries
+from loopline.trainers.report_page import share
 from tests.runtime.parsed_page import ParsedPage
-from trainers.errors import TrainingError
-from trainers.grpo.page import render
-from trainers.grpo.pipeline import train
-from trainers.grpo.report import PolicyStep, Report, StepFacts, summaries
-from trainers.report_page import share
 
 from .grpo.recorded import record
 from .grpo.tiny_grpo import data_in, load, rollouts, settings_of, write_base

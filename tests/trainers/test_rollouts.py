@@ -9,11 +9,11 @@ import pytest
 import torch
 from rich.console import Console
 
-from trainers.errors import UnreadableModel
-from trainers.models import Model, load_model
-from trainers.rollouts import Conversation, accepted, attempt, complete
-from trainers.sft import train
-from trainers.skills import (
+from loopline.trainers.errors import UnreadableModel
+from loopline.trainers.models import Model, load_model
+from loopline.trainers.rollouts import Conversation, accepted, attempt, complete
+from loopline.trainers.sft import train
+from loopline.trainers.skills import (
     Skill,
     Task,
     add_skills,

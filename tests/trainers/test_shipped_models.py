@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from safetensors import safe_open
 
-import workers
-from trainers.card import CARD, read_facts
-from trainers.models import WEIGHTS, Model, load_model
-from trainers.recipes import RECIPES
-from trainers.rollouts import attempt
-from trainers.skills import SEED, Task, measure, read_skills
+from loopline import workers
+from loopline.trainers.card import CARD, read_facts
+from loopline.trainers.models import WEIGHTS, Model, load_model
+from loopline.trainers.recipes import RECIPES
+from loopline.trainers.rollouts import attempt
+from loopline.trainers.skills import SEED, Task, measure, read_skills
 
 pytestmark = pytest.mark.slow
 

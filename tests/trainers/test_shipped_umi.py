@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-import workers
-from agents.environments.api_worlds import Instance, instances
-from agents.records import Outcome, Run, Trajectory
-from agents.roles.umi.transcript import calls_of
-from agents.workflows import prompt_hashes, workflows
-from bench.tools.worlds import names_unoffered
-from runtime import config
-from runtime.demo import WORLD
-from runtime.run_ids import new_run_id
-from trainers.glpft.facts import read_facts
-from workers.engines.factory import build_engine
-from workers.engines.local.adapter_base import weights_sha256
-from workers.in_process import EnginePool, InProcess
+from loopline import workers
+from loopline.agents.environments.api_worlds import Instance, instances
+from loopline.agents.records import Outcome, Run, Trajectory
+from loopline.agents.roles.umi.transcript import calls_of
+from loopline.agents.workflows import prompt_hashes, workflows
+from loopline.bench.tools.worlds import names_unoffered
+from loopline.runtime import config
+from loopline.runtime.demo import WORLD
+from loopline.runtime.run_ids import new_run_id
+from loopline.trainers.glpft.facts import read_facts
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.local.adapter_base import weights_sha256
+from loopline.workers.in_process import EnginePool, InProcess
 
 FOLDER = Path(workers.__path__[0]) / "micro_models"
 ROLES = ("planner", "caller", "summarizer")

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from loopline.trainers.cli import app
+from loopline.trainers.data.datasets import write
+from loopline.trainers.data.examples import Example, Span
+from loopline.trainers.errors import TrainingError, UnreadableModel
+from loopline.trainers.glpft.rows import token_row
+from loopline.trainers.grpo.in_process import Prompter
+from loopline.trainers.network import load_base
+from loopline.trainers.publishing import Publication, require_base
+from loopline.workers.engines.local.adapter_base import weights_sha256
+from loopline.workers.engines.settings import ModelSettings
 from tests.workers.engines.tiny_model import NO_THOUGHT, THINKING_TEMPLATE
-from trainers.cli import app
-from trainers.data.datasets import write
-from trainers.data.examples import Example, Span
-from trainers.errors import TrainingError, UnreadableModel
-from trainers.glpft.rows import token_row
-from trainers.grpo.in_process import Prompter
-from trainers.network import load_base
-from trainers.publishing import Publication, require_base
-from workers.engines.local.adapter_base import weights_sha256
-from workers.engines.settings import ModelSettings
 
 from .grpo.tiny_grpo import write_base
 from .tiny_glpft import DATA

@@ -22,21 +22,21 @@ import torch
 import transformers
 from typer.testing import CliRunner
 
-from agents.records import ToolSpec
-from agents.roles.umi.output import Action
-from agents.roles.umi.settings import UmiOptions
-from runtime.client import Client
+from loopline.agents.records import ToolSpec
+from loopline.agents.roles.umi.output import Action
+from loopline.agents.roles.umi.settings import UmiOptions
+from loopline.runtime.client import Client
+from loopline.trainers.cli import app
+from loopline.trainers.data.datasets import build, write
+from loopline.trainers.data.sources import Source
+from loopline.trainers.data.trajectories import Step, Trajectory
+from loopline.trainers.glpft.facts import StageFacts, read_facts
+from loopline.trainers.glpft.stages import ROLES
+from loopline.trainers.network import load_base, network_of
+from loopline.workers.engines.torch.lora import LoraLayers
 from tests.runtime.conftest import Deployment
 from tests.runtime.conftest import deployment as deployment
 from tests.workers.engines.tiny_sentencepiece import chat_tokenizer, sentencepiece_tokenizer
-from trainers.cli import app
-from trainers.data.datasets import build, write
-from trainers.data.sources import Source
-from trainers.data.trajectories import Step, Trajectory
-from trainers.glpft.facts import StageFacts, read_facts
-from trainers.glpft.stages import ROLES
-from trainers.network import load_base, network_of
-from workers.engines.torch.lora import LoraLayers
 
 from .umi_team import LED, SHORTEST, ask, bus_of, up, weights_of
 
@@ -119,7 +119,7 @@ def trained(layers: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
     write(DATA, folder / "data")
     # A process of its own, which gives its memory back.
     ended = subprocess.run(
-        [sys.executable, "-m", "trainers.cli", "glpft", *arguments(folder)],
+        [sys.executable, "-m", "loopline.trainers.cli", "glpft", *arguments(folder)],
         capture_output=True,
         check=False,
         text=True,
@@ -200,7 +200,7 @@ def serving(trained: Path, deployment: Deployment, monkeypatch: pytest.MonkeyPat
         "models.umi.dtype=bfloat16",
         "workers.recorder.count=0",
     )
-    monkeypatch.setenv("SWITCHYARD_STATE", str(deployment.state.path))
+    monkeypatch.setenv("LOOPLINE_STATE", str(deployment.state.path))
     ended = CliRunner().invoke(app, ["glpft", *arguments(trained), "--publish"])
     assert ended.exit_code == 0, ended.output
     assert ended.output.count("serves version 1") == len(ROLES)

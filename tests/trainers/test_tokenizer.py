@@ -8,10 +8,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainers.batches import LENGTH_STEP, batches, encode_all
-from trainers.dialogues import dialogues, render
-from trainers.sft import learn_tokenizer
-from trainers.tokenizer import END, save_tokenizer, token_id
+from loopline.trainers.batches import LENGTH_STEP, batches, encode_all
+from loopline.trainers.dialogues import dialogues, render
+from loopline.trainers.sft import learn_tokenizer
+from loopline.trainers.tokenizer import END, save_tokenizer, token_id
 
 from .tiny import TINY
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from agents.records import ToolSpec
-from agents.roles.umi.transcript import document
-from trainers.data.toolbench import (
+from loopline.agents.records import ToolSpec
+from loopline.agents.roles.umi.transcript import document
+from loopline.trainers.data.toolbench import (
     RESPONSES,
     TOOLS,
     read_answers,
@@ -21,10 +21,10 @@ from trainers.data.toolbench import (
     read_responses,
     read_tools,
 )
-from trainers.errors import UnreadableData
+from loopline.trainers.errors import UnreadableData
 
-DATA = os.environ.get("SWITCHYARD_DATA")
-needs_data = pytest.mark.skipif(not DATA, reason="SWITCHYARD_DATA does not point to ToolBench")
+DATA = os.environ.get("LOOPLINE_DATA")
+needs_data = pytest.mark.skipif(not DATA, reason="LOOPLINE_DATA does not point to ToolBench")
 TOOLBENCH = Path(DATA or ".") / "tool/toolbench"
 
 

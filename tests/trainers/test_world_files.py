@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from agents.environments.api_worlds import APIS, HELD_OUT, Split
-from agents.environments.api_worlds.toolbench import function_name
-from agents.roles.umi.output import Action
-from bench.datasets import Request
-from bench.datasets.registry import load
-from bench.tools.published_files import read_all
-from trainers.cli import app
-from trainers.data import toolbench
-from trainers.data.datasets import read
-from trainers.data.sources import TEST_QUERY, from_toolbench, from_worlds
-from trainers.data.trajectories import Step, Trajectory
-from trainers.data.world_files import write_worlds
-from trainers.errors import UnreadableData
+from loopline.agents.environments.api_worlds import APIS, HELD_OUT, Split
+from loopline.agents.environments.api_worlds.toolbench import function_name
+from loopline.agents.roles.umi.output import Action
+from loopline.bench.datasets import Request
+from loopline.bench.datasets.registry import load
+from loopline.bench.tools.published_files import read_all
+from loopline.trainers.cli import app
+from loopline.trainers.data import toolbench
+from loopline.trainers.data.datasets import read
+from loopline.trainers.data.sources import TEST_QUERY, from_toolbench, from_worlds
+from loopline.trainers.data.trajectories import Step, Trajectory
+from loopline.trainers.data.world_files import write_worlds
+from loopline.trainers.errors import UnreadableData
 
 SAMPLES = 30
 

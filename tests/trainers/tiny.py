@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainers.recipes import Recipe
+from loopline.trainers.recipes import Recipe
 
 TINY = Recipe(
     name="tiny",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from agents.roles.umi.settings import UmiOptions
-from trainers.data.datasets import build
-from trainers.data.sources import from_worlds
-from trainers.glpft.settings import GlpftSettings, Size
+from loopline.agents.roles.umi.settings import UmiOptions
+from loopline.trainers.data.datasets import build
+from loopline.trainers.data.sources import from_worlds
+from loopline.trainers.glpft.settings import GlpftSettings, Size
 
 SIZE = Size(hidden=32, layers=1, heads=2, feed_forward=64, vocabulary=600)
 DATA = build([from_worlds("train", 16, 1)], UmiOptions(tool_style="signatures"))

@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
-from agents.environments.api_worlds import Instance, instances
-from agents.records import PolicyRef, Trajectory
-from agents.roles.umi.settings import UmiOptions
-from bus import BusSettings
-from runtime.client import Client
-from runtime.config import resolved_file
+from loopline.agents.environments.api_worlds import Instance, instances
+from loopline.agents.records import PolicyRef, Trajectory
+from loopline.agents.roles.umi.settings import UmiOptions
+from loopline.bus import BusSettings
+from loopline.runtime.client import Client
+from loopline.runtime.config import resolved_file
 from tests.runtime.conftest import Deployment
 
 SEED, COUNT = 5, 12

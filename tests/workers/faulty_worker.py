@@ -14,10 +14,10 @@ import zlib
 from collections import Counter
 from typing import Any
 
-from agents.environments.game import Rewards
-from agents.environments.plan_path.puzzle import PlanPathPuzzle
-from workers.__main__ import main
-from workers.engines.local.decoder import Decoder
+from loopline.agents.environments.game import Rewards
+from loopline.agents.environments.plan_path.puzzle import PlanPathPuzzle
+from loopline.workers.__main__ import main
+from loopline.workers.engines.local.decoder import Decoder
 
 LINGER_SECONDS, SLOWER = 0.03, 1.5
 """The fifth step takes 0.2 s, the tenth 2 s, and the fifteenth 13 s."""

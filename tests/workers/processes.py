@@ -9,16 +9,16 @@ import sys
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
-from bus import BusSettings
-from tests.forked import TORCH_WORKERS, WORKERS, Forked
-from workers.engines.settings import ModelSettings
-from workers.settings import (
+from loopline.bus import BusSettings
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.settings import (
     GpuWorkerSettings,
     RecorderSettings,
     RoleWorkerSettings,
     ToolWorkerSettings,
     WorkerBase,
 )
+from tests.forked import TORCH_WORKERS, WORKERS, Forked
 
 
 def scripted_models(**changes: object) -> dict[str, ModelSettings]:
@@ -49,7 +49,7 @@ def spawn(settings: WorkerBase, folder: Path) -> Forked:
     path, log = _written(settings, folder)
     models = settings.models.values() if isinstance(settings, GpuWorkerSettings) else ()
     preload = TORCH_WORKERS if any(each.engine == "torch" for each in models) else WORKERS
-    return Forked("workers.__main__", preload, [str(path)], stdout=log, stderr=log)
+    return Forked("loopline.workers.__main__", preload, [str(path)], stdout=log, stderr=log)
 
 
 def spawn_faulty(settings: WorkerBase, folder: Path, fault: str) -> subprocess.Popen[bytes]:

@@ -7,11 +7,11 @@ import json
 import time
 from dataclasses import dataclass, field
 
-from agents.records import Call, SamplingParams, UsageEntry
-from bus import Admission, Bus, Envelope, Inbox
+from loopline.agents.records import Call, SamplingParams, UsageEntry
+from loopline.bus import Admission, Bus, Envelope, Inbox
+from loopline.workers.messages import CompletionPayload, calls, inference_stream
 from tests.bus.payloads import new_run_id
 from tests.workers.engines.asking import QUESTION, user
-from workers.messages import CompletionPayload, calls, inference_stream
 
 
 @dataclass(eq=False)

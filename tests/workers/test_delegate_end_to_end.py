@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from agents.records import Outcome
-from runtime.client import Client, ask
+from loopline.agents.records import Outcome
+from loopline.runtime.client import Client, ask
 from tests.conftest import quick_settings
 from tests.redis_process import RedisProcess
 from tests.workers.processes import deployment, workers_running

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from bus import Bus, present
-from bus.settings import BusSettings
+from loopline.bus import Bus, present
+from loopline.bus.settings import BusSettings
+from loopline.workers.engines.local import model_files
+from loopline.workers.engines.local.model_files import MICRO_MODELS
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.process import Worker
+from loopline.workers.settings import GpuWorkerSettings
 from tests.bus.serving import until
-from workers.engines.local import model_files
-from workers.engines.local.model_files import MICRO_MODELS
-from workers.engines.settings import ModelSettings
-from workers.process import Worker
-from workers.settings import GpuWorkerSettings
 
 
 async def test_a_worker_says_that_it_downloads_until_its_model_is_there(

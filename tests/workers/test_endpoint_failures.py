@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from agents.records import Budget, Outcome, Trajectory
-from bus import DeadLetter, dead_letters
-from runtime.client import Client
+from loopline.agents.records import Budget, Outcome, Trajectory
+from loopline.bus import DeadLetter, dead_letters
+from loopline.runtime.client import Client
+from loopline.workers.engines.faults import FAULT_KINDS, FaultPlan
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.scripted_api import ScriptedServer, ServerOptions
 from tests.conftest import quick_settings
 from tests.redis_process import RedisProcess
 from tests.workers.processes import deployment, spawn, workers_running
-from workers.engines.faults import FAULT_KINDS, FaultPlan
-from workers.engines.settings import ModelSettings
-from workers.scripted_api import ScriptedServer, ServerOptions
 
 QUESTION = "What is 12 * 7 + 5?"
-KEY_VARIABLE = "SWITCHYARD_TEST_KEY"
+KEY_VARIABLE = "LOOPLINE_TEST_KEY"
 
 
 def models_at(url: str, **fields: object) -> dict[str, ModelSettings]:

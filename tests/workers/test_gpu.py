@@ -8,17 +8,17 @@ from dataclasses import replace
 
 import pytest
 
-from agents.records import Usage, UsageEntry
-from bus import Bus, Delivery, Inbox, RequestError, RunEnded
+from loopline.agents.records import Usage, UsageEntry
+from loopline.bus import Bus, Delivery, Inbox, RequestError, RunEnded
+from loopline.workers.engines.openai.engine import OpenAIEngine
+from loopline.workers.engines.scripted.engine import ScriptedEngine
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.gpu import Pool
+from loopline.workers.messages import CompletionPayload, calls
 from tests.bus.leasing import ask, take
 from tests.bus.payloads import admit, note
 from tests.workers.engines.asking import QUESTION, user
 from tests.workers.engines.endpoints import replying
-from workers.engines.openai.engine import OpenAIEngine
-from workers.engines.scripted.engine import ScriptedEngine
-from workers.engines.settings import ModelSettings
-from workers.gpu import Pool
-from workers.messages import CompletionPayload, calls
 
 
 def pool(**scripted: float) -> Pool:

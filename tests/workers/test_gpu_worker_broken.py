@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from bus import Bus, Inbox
+from loopline.bus import Bus, Inbox
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.messages import registry
+from loopline.workers.process import Worker
+from loopline.workers.settings import GpuWorkerSettings
 from tests.bus.serving import until
 from tests.conftest import quick_settings
 from tests.redis_process import RedisProcess
 from tests.workers.processes import spawn_faulty
 from tests.workers.streaming import ask_streaming
-from workers.engines.settings import ModelSettings
-from workers.messages import registry
-from workers.process import Worker
-from workers.settings import GpuWorkerSettings
 
 
 async def test_a_worker_whose_engine_broke_ends_and_its_requests_are_answered_by_the_next(

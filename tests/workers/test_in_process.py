@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from agents.errors import InvalidOptions, RequestFailed, UnknownName
-from agents.records import Budget, JsonObject, Outcome, Run, Task, Trajectory, Usage
-from agents.workflows import policies_for, prompt_hashes, workflows
-from runtime.client import Client
-from runtime.run_ids import new_run_id
+from loopline.agents.errors import InvalidOptions, RequestFailed, UnknownName
+from loopline.agents.records import Budget, JsonObject, Outcome, Run, Task, Trajectory, Usage
+from loopline.agents.workflows import policies_for, prompt_hashes, workflows
+from loopline.runtime.client import Client
+from loopline.runtime.run_ids import new_run_id
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.protocol import AnswerEvent, Completion, GenerateRequest
+from loopline.workers.engines.scripted.engine import ScriptedEngine
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.in_process import EnginePool, InProcess
+from loopline.workers.settings import GpuWorkerSettings, RoleWorkerSettings, ToolWorkerSettings
 from tests.conftest import quick_settings
 from tests.redis_process import RedisProcess
 from tests.workers.processes import workers_running
-from workers.engines.factory import build_engine
-from workers.engines.protocol import AnswerEvent, Completion, GenerateRequest
-from workers.engines.scripted.engine import ScriptedEngine
-from workers.engines.settings import ModelSettings
-from workers.in_process import EnginePool, InProcess
-from workers.settings import GpuWorkerSettings, RoleWorkerSettings, ToolWorkerSettings
 
 TEAM: dict[str, str] = dict.fromkeys(("umi_planner", "umi_caller", "umi_summarizer"), "umi")
 QUESTION = "What is 12 * 7 + 5?"

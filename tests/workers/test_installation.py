@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.installation import how_to_install
+from loopline.workers.installation import how_to_install
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

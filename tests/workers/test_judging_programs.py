@@ -9,13 +9,19 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from agents.environments.code import AssertionTest, CallTest, CodeProblem, CodeTest, ProgramTest
-from agents.judging import Failure, ProgramVerdict, TestVerdict
+from loopline.agents.environments.code import (
+    AssertionTest,
+    CallTest,
+    CodeProblem,
+    CodeTest,
+    ProgramTest,
+)
+from loopline.agents.judging import Failure, ProgramVerdict, TestVerdict
+from loopline.workers.judging.failures import failure_of
+from loopline.workers.judging.programs import KEPT, ProgramJudge
+from loopline.workers.sandbox import Limits, Sandbox, SandboxSettings
+from loopline.workers.sandbox.judge import Judge, Outcome
 from tests.workers.sandbox.conftest import needs_bubblewrap
-from workers.judging.failures import failure_of
-from workers.judging.programs import KEPT, ProgramJudge
-from workers.sandbox import Limits, Sandbox, SandboxSettings
-from workers.sandbox.judge import Judge, Outcome
 
 # One sandbox serves all tests here: each program has an interpreter of its own anyway.
 pytestmark = [needs_bubblewrap, pytest.mark.asyncio(loop_scope="module")]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from agents.environments.code import CallTest, CodeProblem, ProgramTest
-from agents.environments.math_team import MathProblem, MathQuestion
-from agents.judging import (
+from loopline.agents.environments.code import CallTest, CodeProblem, ProgramTest
+from loopline.agents.environments.math_team import MathProblem, MathQuestion
+from loopline.agents.judging import (
     JudgeAnswers,
     JudgeOutputs,
     JudgePrograms,
@@ -21,14 +21,14 @@ from agents.judging import (
     JudgeTests,
     RunPrograms,
 )
-from agents.records import JsonObject
+from loopline.agents.records import JsonObject
+from loopline.workers.judging.answers import AnswerJudge
+from loopline.workers.judging.math_verify_child import calculates
+from loopline.workers.judging.problems import ProblemFolder, ProblemUnknown, key_of
+from loopline.workers.judging.service import JudgeService, judge_service
+from loopline.workers.messages import tool_result
+from loopline.workers.sandbox import SandboxSettings
 from tests.workers.sandbox.conftest import folder_in_sight, needs_bubblewrap
-from workers.judging.answers import AnswerJudge
-from workers.judging.math_verify_child import calculates
-from workers.judging.problems import ProblemFolder, ProblemUnknown, key_of
-from workers.judging.service import JudgeService, judge_service
-from workers.messages import tool_result
-from workers.sandbox import SandboxSettings
 
 CODE = CodeProblem(
     id="t/1", statement="Double.", tests=(ProgramTest(stdin="3", stdout="6"),)

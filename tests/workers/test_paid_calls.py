@@ -9,10 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from agents.records import Usage, UsageEntry
-from agents.usage import calls_once
-from bus import Bus, Delivery, RequestError
-from runtime.client import Client
+from loopline.agents.records import Usage, UsageEntry
+from loopline.agents.usage import calls_once
+from loopline.bus import Bus, Delivery, RequestError
+from loopline.runtime.client import Client
+from loopline.workers.engines.faults import FaultPlan
+from loopline.workers.engines.openai.engine import OpenAIEngine
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.gpu import Pool
+from loopline.workers.scripted_api import ScriptedServer, ServerOptions
+from loopline.workers.settings import GpuWorkerSettings
 from tests.bus.leasing import take
 from tests.bus.payloads import admit
 from tests.conftest import quick_settings
@@ -20,12 +26,6 @@ from tests.redis_process import RedisProcess
 from tests.workers.engines.endpoints import replying
 from tests.workers.processes import deployment, spawn, workers_running
 from tests.workers.test_gpu import answer, request_of
-from workers.engines.faults import FaultPlan
-from workers.engines.openai.engine import OpenAIEngine
-from workers.engines.settings import ModelSettings
-from workers.gpu import Pool
-from workers.scripted_api import ScriptedServer, ServerOptions
-from workers.settings import GpuWorkerSettings
 
 QUESTION = "What is 12 * 7 + 5?"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.records import Call, SamplingParams
-from bus import (
+from loopline.agents.records import Call, SamplingParams
+from loopline.bus import (
     Admission,
     Bus,
     BusSettings,
@@ -23,18 +23,18 @@ from bus import (
     policies,
     present,
 )
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.torch.engine import TorchEngine
+from loopline.workers.messages import CompletionPayload, calls, inference_stream, registry
+from loopline.workers.policies import PolicyFollower
+from loopline.workers.settings import GpuWorkerSettings
 from tests.bus.payloads import new_run_id
 from tests.conftest import quick_settings
 from tests.redis_process import RedisProcess
 from tests.workers.engines.asking import QUESTION, ask, user
 from tests.workers.engines.tiny_lora import make_tiny_lora
 from tests.workers.processes import workers_running
-from workers.engines.protocol import EngineError
-from workers.engines.settings import ModelSettings
-from workers.engines.torch.engine import TorchEngine
-from workers.messages import CompletionPayload, calls, inference_stream, registry
-from workers.policies import PolicyFollower
-from workers.settings import GpuWorkerSettings
 
 FEW = SamplingParams(temperature=0.0, max_tokens=25)
 

@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from agents.environments import sudoku
-from agents.environments.plan_path import PlanPathInstance, PlanPathSetting
-from agents.errors import JournalIncomplete
-from agents.local import run_locally
-from agents.records import Outcome, Task
-from agents.replay import fork, replay
-from agents.roles.pair.episode import episode_of
+from loopline.agents.environments import sudoku
+from loopline.agents.environments.plan_path import PlanPathInstance, PlanPathSetting
+from loopline.agents.errors import JournalIncomplete
+from loopline.agents.local import run_locally
+from loopline.agents.records import Outcome, Task
+from loopline.agents.replay import fork, replay
+from loopline.agents.roles.pair.episode import episode_of
+from loopline.workers.judging.problems import ProblemFolder
+from loopline.workers.judging.runs import program_runs
+from loopline.workers.judging.service import JudgeService, judge_service
+from loopline.workers.sandbox import Sandbox, SandboxSettings
 from tests.agents.test_pair import ManyHost
 from tests.workers.sandbox.conftest import needs_bubblewrap
 from tests.workers.test_teams import JudgedHost, a_team_run, parts, play
-from workers.judging.problems import ProblemFolder
-from workers.judging.runs import program_runs
-from workers.judging.service import JudgeService, judge_service
-from workers.sandbox import Sandbox, SandboxSettings
 
 pytestmark = [needs_bubblewrap, pytest.mark.asyncio(loop_scope="module")]
 
@@ -158,7 +158,7 @@ async def test_a_hostile_program_proposes_nothing_and_the_run_goes_on(
 async def test_a_program_knows_the_observation_and_nothing_of_the_judge(
     judge: JudgeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SWITCHYARD_SECRET", "kept-from-programs")
+    monkeypatch.setenv("LOOPLINE_SECRET", "kept-from-programs")
     (judge.problems.path / "gold.json").parent.mkdir(exist_ok=True)
     (judge.problems.path / "gold.json").write_text("the-gold-answer")
     source = (

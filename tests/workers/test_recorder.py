@@ -18,13 +18,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.local import run_locally
-from agents.records import Trajectory
-from bus import Bus, LogConsumer
-from bus.log_consumer import Entry
+from loopline.agents.local import run_locally
+from loopline.agents.records import Trajectory
+from loopline.bus import Bus, LogConsumer
+from loopline.bus.log_consumer import Entry
+from loopline.workers.recorder import (
+    TRAJECTORY_SCHEMA,
+    USAGE_SCHEMA,
+    Table,
+    trajectory_row,
+    usage_row,
+)
 from tests.agents.test_pair import TO_THE_GOAL, ManyHost, a_task, pair_run
 from tests.bus.serving import until
-from workers.recorder import TRAJECTORY_SCHEMA, USAGE_SCHEMA, Table, trajectory_row, usage_row
 
 USAGE = {
     "run_id": "r",
@@ -117,7 +123,7 @@ async def test_a_recorder_waits_for_another_that_is_writing(tmp_path: Path) -> N
 async def test_a_recorder_that_stands_still_for_long_is_named_and_the_batch_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.recorder.LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("loopline.workers.recorder.LOCK_SECONDS", 0.05)
     waiting = table(tmp_path)
     with (
         standing_still(tmp_path),
@@ -310,7 +316,7 @@ async def test_a_workflow_that_cannot_say_what_a_run_earned_holds_no_other_run_u
 
     played = await a_game()
     spoiled = bus_fields(played.model_copy(update={"answer": "spoiled"}))
-    monkeypatch.setattr("workers.recorder.rewarded", raises)
+    monkeypatch.setattr("loopline.workers.recorder.rewarded", raises)
     store = Table(tmp_path / "trajectories", 0, TRAJECTORY_SCHEMA, trajectory_row)
     await store.write([("1-0", spoiled), ("2-0", bus_fields(played))])
     [path] = (tmp_path / "trajectories").iterdir()

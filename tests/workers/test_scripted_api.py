@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from workers.engines.faults import FaultPlan
-from workers.scripted_api import ScriptedServer, ServerOptions
+from loopline.workers.engines.faults import FaultPlan
+from loopline.workers.scripted_api import ScriptedServer, ServerOptions
 
 BODY: dict[str, Any] = {
     "model": "m",
@@ -180,7 +180,8 @@ async def test_mistakes_belong_to_one_model() -> None:
 
 async def test_as_a_process_it_prints_its_address_serves_and_ends_on_sigterm() -> None:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "workers.scripted_api", "--port", "0", "--fault", "server_error=1",
+        sys.executable, "-m", "loopline.workers.scripted_api", "--port", "0",
+        "--fault", "server_error=1",
         stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert process.stdout is not None
@@ -202,7 +203,7 @@ async def test_as_a_process_it_prints_its_address_serves_and_ends_on_sigterm() -
 )
 async def test_bad_options_end_it_with_a_reason(arguments: list[str], code: int, says: str) -> None:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "workers.scripted_api", *arguments,
+        sys.executable, "-m", "loopline.workers.scripted_api", *arguments,
         stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     _, errors = await process.communicate()
@@ -213,7 +214,7 @@ async def test_bad_options_end_it_with_a_reason(arguments: list[str], code: int,
 async def test_a_taken_port_is_an_error(server: ScriptedServer) -> None:
     port = server.url.removesuffix("/v1").rsplit(":", 1)[1]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "workers.scripted_api", "--port", port,
+        sys.executable, "-m", "loopline.workers.scripted_api", "--port", port,
         stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     _, errors = await process.communicate()

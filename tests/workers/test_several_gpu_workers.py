@@ -10,17 +10,17 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from agents.records import Call
-from bus import Bus, BusSettings, Inbox
-from bus.keys import GROUP
+from loopline.agents.records import Call
+from loopline.bus import Bus, BusSettings, Inbox
+from loopline.bus.keys import GROUP
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.messages import inference_stream, registry
+from loopline.workers.settings import GpuWorkerSettings
 from tests.bus.serving import pending, until
 from tests.conftest import quick_settings
 from tests.redis_process import RedisProcess
 from tests.workers.processes import scripted_models, workers_running
 from tests.workers.streaming import ask_streaming
-from workers.engines.settings import ModelSettings
-from workers.messages import inference_stream, registry
-from workers.settings import GpuWorkerSettings
 
 WITHIN = 60.0
 PLACES = 3

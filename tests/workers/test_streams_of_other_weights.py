@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from agents.records import Call, SamplingParams
-from bus import Bus, Delivery, TokenWriter
+from loopline.agents.records import Call, SamplingParams
+from loopline.bus import Bus, Delivery, TokenWriter
+from loopline.workers.engines.protocol import Completion, Delta
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.torch.engine import TorchEngine
+from loopline.workers.gpu import Pool
+from loopline.workers.messages import CompletionPayload, calls
+from loopline.workers.token_stream import TokenStream
 from tests.bus.leasing import ask, take
 from tests.bus.payloads import admit
 from tests.workers.engines.asking import QUESTION, request, user
 from tests.workers.streaming import Reader
 from tests.workers.test_gpu import answer
-from workers.engines.protocol import Completion, Delta
-from workers.engines.settings import ModelSettings
-from workers.engines.torch.engine import TorchEngine
-from workers.gpu import Pool
-from workers.messages import CompletionPayload, calls
-from workers.token_stream import TokenStream
 
 POLICY = "slm/red"
 SAMPLING = SamplingParams(temperature=1.0, max_tokens=30)

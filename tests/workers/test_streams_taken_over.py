@@ -8,18 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from agents.records import Call, SamplingParams, UsageEntry
-from bus import Bus, Delivery, LeaseLost
+from loopline.agents.records import Call, SamplingParams, UsageEntry
+from loopline.bus import Bus, Delivery, LeaseLost
+from loopline.workers.engines.scripted.engine import ScriptedEngine
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.gpu import Pool
+from loopline.workers.messages import CompletionPayload, calls
 from tests.bus.leasing import ask, take
 from tests.bus.payloads import admit
 from tests.bus.serving import until
 from tests.workers.engines.asking import QUESTION, user
 from tests.workers.streaming import Reader
 from tests.workers.test_gpu import answer
-from workers.engines.scripted.engine import ScriptedEngine
-from workers.engines.settings import ModelSettings
-from workers.gpu import Pool
-from workers.messages import CompletionPayload, calls
 
 LONG = "The answer is nine and eighty, which takes a while to say."
 OTHER = "It is nine and eighty."
@@ -99,7 +99,7 @@ async def test_followers_begin_anew_with_a_successor_that_says_something_else(bu
 async def test_what_was_paid_for_is_in_the_ledger_though_the_lease_is_lost_at_the_texts_end(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.token_stream.FLUSH_SECONDS", math.inf)
+    monkeypatch.setattr("loopline.workers.token_stream.FLUSH_SECONDS", math.inf)
     run_id = await admit(bus, "other")
     await ask(bus, run_id)
     first = await take(bus, run_id, "first")

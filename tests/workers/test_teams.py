@@ -8,19 +8,24 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
-from agents.environments.code import CodeProblem, ProgramTest, show_test
-from agents.environments.code.team import CodeInstance, CodeSetting
-from agents.environments.math_team import MathInstance, MathProblem, MathQuestion, MathSetting
-from agents.local import run_locally
-from agents.records import JsonObject, Outcome, Run, Task, Trajectory
-from agents.replay import replay
-from agents.workflows import workflows
+from loopline.agents.environments.code import CodeProblem, ProgramTest, show_test
+from loopline.agents.environments.code.team import CodeInstance, CodeSetting
+from loopline.agents.environments.math_team import (
+    MathInstance,
+    MathProblem,
+    MathQuestion,
+    MathSetting,
+)
+from loopline.agents.local import run_locally
+from loopline.agents.records import JsonObject, Outcome, Run, Task, Trajectory
+from loopline.agents.replay import replay
+from loopline.agents.workflows import workflows
+from loopline.workers.judging.problems import ProblemFolder
+from loopline.workers.judging.service import JudgeService, judge_service
+from loopline.workers.sandbox import SandboxSettings
 from tests.agents.conversations import a_run
 from tests.agents.test_pair import ManyHost
 from tests.workers.sandbox.conftest import needs_bubblewrap
-from workers.judging.problems import ProblemFolder
-from workers.judging.service import JudgeService, judge_service
-from workers.sandbox import SandboxSettings
 
 pytestmark = [needs_bubblewrap, pytest.mark.asyncio(loop_scope="module")]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bus import Bus
+from loopline.bus import Bus
+from loopline.workers.engines.protocol import Delta
+from loopline.workers.token_stream import TokenStream
 from tests.bus.leasing import ask, take
 from tests.bus.payloads import admit
 from tests.workers.engines.asking import request
-from workers.engines.protocol import Delta
-from workers.token_stream import TokenStream
 
 
 async def test_a_successor_goes_on_behind_the_first_half_of_a_character(bus: Bus) -> None:

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from agents.records import Budget, JsonObject
-from bus import Bus, BusSettings, Consumer, Inbox
-from runtime.client import Client
-from workers.host import BusHost
-from workers.messages import TOOL_STREAM, registry
-from workers.tool import tool_handler
+from loopline.agents.records import Budget, JsonObject
+from loopline.bus import Bus, BusSettings, Consumer, Inbox
+from loopline.runtime.client import Client
+from loopline.workers.host import BusHost
+from loopline.workers.messages import TOOL_STREAM, registry
+from loopline.workers.tool import tool_handler
 
 WEATHER: JsonObject = {
     "world": 1,

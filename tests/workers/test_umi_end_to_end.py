@@ -7,14 +7,19 @@ import signal
 from collections import Counter
 from pathlib import Path
 
-from agents.records import Outcome, Run
-from bus import BusSettings
-from runtime.client import Client
+from loopline.agents.records import Outcome, Run
+from loopline.bus import BusSettings
+from loopline.runtime.client import Client
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.settings import (
+    GpuWorkerSettings,
+    RoleWorkerSettings,
+    ToolWorkerSettings,
+    WorkerBase,
+)
 from tests.conftest import quick_settings
 from tests.redis_process import RedisProcess
 from tests.workers.processes import spawn, workers_running
-from workers.engines.settings import ModelSettings
-from workers.settings import GpuWorkerSettings, RoleWorkerSettings, ToolWorkerSettings, WorkerBase
 
 ROLES = ("umi_planner", "umi_caller", "umi_summarizer")
 

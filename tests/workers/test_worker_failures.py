@@ -17,21 +17,21 @@ from pathlib import Path
 import pytest
 from redis.exceptions import ResponseError
 
-from agents.environments.plan_path import PlanPathInstance, PlanPathSetting
-from agents.environments.plan_path.game import PlanPath
-from agents.records import Budget, JsonObject, Message, Outcome, Run
-from agents.tools import tool_spec
-from bus import BusSettings, dead_letters
-from bus.tasks import end
-from runtime.client import Client
+from loopline.agents.environments.plan_path import PlanPathInstance, PlanPathSetting
+from loopline.agents.environments.plan_path.game import PlanPath
+from loopline.agents.records import Budget, JsonObject, Message, Outcome, Run
+from loopline.agents.tools import tool_spec
+from loopline.bus import BusSettings, dead_letters
+from loopline.bus.tasks import end
+from loopline.runtime.client import Client
+from loopline.workers.engines.scripted.script import scripted_reply
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.process import Worker
+from loopline.workers.scripted_api import ScriptedServer, ServerOptions
+from loopline.workers.settings import GpuWorkerSettings, RoleWorkerSettings
 from tests.conftest import quick_settings
 from tests.redis_process import RedisProcess
 from tests.workers.processes import deployment, scripted_models, spawn, workers_running
-from workers.engines.scripted.script import scripted_reply
-from workers.engines.settings import ModelSettings
-from workers.process import Worker
-from workers.scripted_api import ScriptedServer, ServerOptions
-from workers.settings import GpuWorkerSettings, RoleWorkerSettings
 
 QUESTION = "What is 12 * 7 + 5?"
 SLOW = {"scripted": {"latency_seconds": 0.2, "tokens_per_second": 60}}
@@ -256,7 +256,7 @@ async def test_a_worker_that_starts_before_its_redis_waits_for_it(
     ],
 )
 def test_an_error_in_the_settings_is_named_without_their_secrets(settings: str) -> None:
-    command = [sys.executable, "-m", "workers", "-"]
+    command = [sys.executable, "-m", "loopline.workers", "-"]
     done = subprocess.run(command, input=settings, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert re.search("kind|url", done.stderr)

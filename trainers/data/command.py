@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runtime.words import counted
-from trainers.errors import TrainingError
+from loopline.runtime.words import counted
+from loopline.trainers.errors import TrainingError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from trainers.data.datasets import DataSet
-    from trainers.data.sources import Source
+    from loopline.trainers.data.datasets import DataSet
+    from loopline.trainers.data.sources import Source
 
 _SHOWN_CHARS = 1_600
 """Of a sample's input; its end, where the turn to write begins, is always shown."""
@@ -50,8 +50,8 @@ def data(
     The last three options are those of the workflow `umi`: runs that are given the same meet the
     texts that were trained on. Sources can be combined; at least one is needed.
     """
-    from agents.roles.umi.settings import UmiOptions
-    from trainers.data.datasets import build, require_free, write
+    from loopline.agents.roles.umi.settings import UmiOptions
+    from loopline.trainers.data.datasets import build, require_free, write
 
     if tool_style not in ("documents", "signatures"):
         raise TrainingError(f"--tool-style is documents or signatures; got {tool_style!r}")
@@ -87,7 +87,7 @@ def _read(
     toolbench: Path | None,
     store: Path | None,
 ) -> list[Source]:
-    from trainers.data.sources import from_store, from_toolbench, from_worlds
+    from loopline.trainers.data.sources import from_store, from_toolbench, from_worlds
 
     sources: list[Source] = []
     if worlds is not None:
@@ -125,9 +125,9 @@ def _rows(made: DataSet) -> int:
 def _show_card(made: DataSet) -> None:
     from rich.console import Console
 
-    from runtime.tables import figures
-    from runtime.terminal import harmless
-    from trainers.data.examples import SETS
+    from loopline.runtime.tables import figures
+    from loopline.runtime.terminal import harmless
+    from loopline.trainers.data.examples import SETS
 
     for source in made.card.sources:
         repeated = f", {source.repeated:,} of them repeated" if source.repeated else ""
@@ -159,8 +159,8 @@ def _show_card(made: DataSet) -> None:
 
 
 def _show_samples(made: DataSet) -> None:
-    from runtime.terminal import harmless
-    from trainers.data.examples import SETS
+    from loopline.runtime.terminal import harmless
+    from loopline.trainers.data.examples import SETS
 
     for name in SETS:
         sample = made.sets[name][0]

@@ -16,9 +16,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from agents.records import JsonObject, Record
-from agents.roles.umi.settings import UmiOptions
-from trainers.data.examples import (
+from loopline.agents.records import JsonObject, Record
+from loopline.agents.roles.umi.settings import UmiOptions
+from loopline.trainers.data.examples import (
     SETS,
     Dropped,
     Example,
@@ -26,10 +26,10 @@ from trainers.data.examples import (
     examples_of,
     prompts_of,
 )
-from trainers.data.sources import Source
-from trainers.data.trajectories import Trajectory
-from trainers.errors import UnreadableData
-from workers.whole_files import whole_folder
+from loopline.trainers.data.sources import Source
+from loopline.trainers.data.trajectories import Trajectory
+from loopline.trainers.errors import UnreadableData
+from loopline.workers.whole_files import whole_folder
 
 CARD = "card.json"
 VERSION = 1

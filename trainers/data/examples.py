@@ -9,10 +9,10 @@
 | `summarizer` | history | the answer |
 
 The whole way has the form of the global row in the README of RichardAragon/MultiAgentLLM (see
-`agents.roles.umi.backbone`), but the instruction stands behind the tools and in α-UMi's turns, as
-in every input here. That README's planner row holds all rationales of a way; here each is a row of
-its own, which reads what came before it as it does in a run, and names the next role in α-UMi's
-words: `caller` and `conclusion` for its `Caller` and `Summarizer`.
+`loopline.agents.roles.umi.backbone`), but the instruction stands behind the tools and in α-UMi's
+turns, as in every input here. That README's planner row holds all rationales of a way; here each is
+a row of its own, which reads what came before it as it does in a run, and names the next role in
+α-UMi's words: `caller` and `conclusion` for its `Caller` and `Summarizer`.
 
 Inputs and targets of the local sets are the texts of a run of `umi` with the same options, letter
 by letter. What is dropped is what was published (X-PLUG/Multi-LLM-Agent,
@@ -28,9 +28,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from agents.prompts import Prompt, load_prompt
-from agents.records import Record
-from agents.roles.umi.backbone import (
+from loopline.agents.prompts import Prompt, load_prompt
+from loopline.agents.records import Record
+from loopline.agents.roles.umi.backbone import (
     backbone_input,
     call_part,
     called_in_trajectory,
@@ -38,7 +38,7 @@ from agents.roles.umi.backbone import (
     ended_in_trajectory,
     step_text,
 )
-from agents.roles.umi.output import (
+from loopline.agents.roles.umi.output import (
     Action,
     Plan,
     read_action,
@@ -47,9 +47,9 @@ from agents.roles.umi.output import (
     written_call,
     written_plan,
 )
-from agents.roles.umi.settings import UmiOptions
-from agents.roles.umi.transcript import Turn, caller_input, planner_input, summarizer_input
-from trainers.data.trajectories import (
+from loopline.agents.roles.umi.settings import UmiOptions
+from loopline.agents.roles.umi.transcript import Turn, caller_input, planner_input, summarizer_input
+from loopline.trainers.data.trajectories import (
     Step,
     Trajectory,
     histories,

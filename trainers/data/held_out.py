@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from agents.environments import api_worlds
-from agents.environments.puzzle_splits import Split
-from agents.environments.puzzles import split_of_task
-from agents.errors import InvalidTask
-from agents.records import Run, Task
-from trainers.data.json_files import Unreadable
+from loopline.agents.environments import api_worlds
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.puzzles import split_of_task
+from loopline.agents.errors import InvalidTask
+from loopline.agents.records import Run, Task
+from loopline.trainers.data.json_files import Unreadable
 
 HELD_OUT = "a task that is held out from training"
 NOT_REBUILT = "the task cannot be rebuilt"

@@ -11,27 +11,27 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from agents.environments.api_worlds import (
+from loopline.agents.environments.api_worlds import (
     ENVIRONMENT,
     Instance,
     UnfitRecipe,
     rebuild,
     stream,
 )
-from agents.errors import InvalidTask
-from agents.records import JsonObject, Outcome, ToolSpec
-from agents.records import Step as RecordedStep
-from agents.records import Trajectory as RecordedTrajectory
-from agents.roles.umi.output import Action, Next, Unreadable, read_action, read_plan
-from agents.roles.umi.settings import tools_of
-from agents.roles.umi.transcript import calls_of
-from trainers.data import toolbench
-from trainers.data.held_out import NOT_REBUILT, require_training
-from trainers.data.json_files import Reading, Skipped, document, parse
-from trainers.data.json_files import Unreadable as UnreadableJson
-from trainers.data.trajectories import Step, Trajectory, require_writable
-from trainers.errors import UnreadableData
-from trainers.store import read_trajectories
+from loopline.agents.errors import InvalidTask
+from loopline.agents.records import JsonObject, Outcome, ToolSpec
+from loopline.agents.records import Step as RecordedStep
+from loopline.agents.records import Trajectory as RecordedTrajectory
+from loopline.agents.roles.umi.output import Action, Next, Unreadable, read_action, read_plan
+from loopline.agents.roles.umi.settings import tools_of
+from loopline.agents.roles.umi.transcript import calls_of
+from loopline.trainers.data import toolbench
+from loopline.trainers.data.held_out import NOT_REBUILT, require_training
+from loopline.trainers.data.json_files import Reading, Skipped, document, parse
+from loopline.trainers.data.json_files import Unreadable as UnreadableJson
+from loopline.trainers.data.trajectories import Step, Trajectory, require_writable
+from loopline.trainers.errors import UnreadableData
+from loopline.trainers.store import read_trajectories
 
 TEST_QUERY = "a test query"
 TRAINING_QUERY = "no test query"

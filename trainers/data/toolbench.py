@@ -22,9 +22,17 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from agents.records import JsonObject
-from trainers.data.json_files import SUFFIXES, Reading, Skipped, Unreadable, document, fit, parse
-from trainers.errors import UnreadableData
+from loopline.agents.records import JsonObject
+from loopline.trainers.data.json_files import (
+    SUFFIXES,
+    Reading,
+    Skipped,
+    Unreadable,
+    document,
+    fit,
+    parse,
+)
+from loopline.trainers.errors import UnreadableData
 
 TOOLS = "toolenv/tools"
 RESPONSES = "toolenv/response_examples"

@@ -1,7 +1,7 @@
 """What training examples are made of: an instruction, its tools, and one way that was gone.
 
 Wherever a trajectory comes from, its turns are those that a run of `umi` with it would show: they
-are made by the functions of `agents.roles.umi.transcript` that the served roles use.
+are made by the functions of `loopline.agents.roles.umi.transcript` that the served roles use.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from agents.records import ToolSpec
-from agents.roles.umi.output import Action, Next, written_call, written_plan
-from agents.roles.umi.transcript import Turn, observation_text
-from trainers.data.json_files import Unreadable
+from loopline.agents.records import ToolSpec
+from loopline.agents.roles.umi.output import Action, Next, written_call, written_plan
+from loopline.agents.roles.umi.transcript import Turn, observation_text
+from loopline.trainers.data.json_files import Unreadable
 
 HALF_A_PAIR = "half a surrogate pair"
 

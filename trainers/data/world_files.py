@@ -17,12 +17,12 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from agents.environments.api_worlds import HELD_OUT
-from agents.environments.api_worlds.toolbench import CATEGORY, answer, documentation, query
-from agents.records import JsonObject
-from trainers.data.datasets import require_free
-from trainers.data.sources import TEST_QUERIES, first_instances
-from workers.whole_files import whole_folder
+from loopline.agents.environments.api_worlds import HELD_OUT
+from loopline.agents.environments.api_worlds.toolbench import CATEGORY, answer, documentation, query
+from loopline.agents.records import JsonObject
+from loopline.trainers.data.datasets import require_free
+from loopline.trainers.data.sources import TEST_QUERIES, first_instances
+from loopline.workers.whole_files import whole_folder
 
 
 def write_worlds(

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from runtime.words import counted
-from trainers.data.command import progress_bar
+from loopline.runtime.words import counted
+from loopline.trainers.data.command import progress_bar
 
 
 def worlds(
@@ -27,7 +27,7 @@ def worlds(
     `train data --toolbench OUTPUT` makes a data set of them; of a held-out split only
     `bench tools --suite tool_steps --split toolbench --data OUTPUT` asks them.
     """
-    from trainers.data.world_files import write_worlds
+    from loopline.trainers.data.world_files import write_worlds
 
     try:
         with progress_bar() as progress:

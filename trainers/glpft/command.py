@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainers.errors import TrainingError
-from trainers.interruption import stoppable
-from trainers.shown_progress import ShownProgress
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.interruption import stoppable
+from loopline.trainers.shown_progress import ShownProgress
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from agents.records import JsonObject
-    from trainers.data.datasets import DataSet
-    from trainers.glpft.report import Report
-    from trainers.glpft.settings import GlpftSettings
-    from trainers.glpft.stage_training import StageProgress
+    from loopline.agents.records import JsonObject
+    from loopline.trainers.data.datasets import DataSet
+    from loopline.trainers.glpft.report import Report
+    from loopline.trainers.glpft.settings import GlpftSettings
+    from loopline.trainers.glpft.stage_training import StageProgress
 
 
 def glpft(
@@ -98,14 +98,14 @@ def glpft(
 
     Run it again to go on after a crash or Ctrl-C; what is finished is not done again. The other
     methods are baselines at the same compute. On several GPUs: `accelerate launch --multi_gpu
-    --module trainers.cli glpft ...`, or with --use_fsdp --fsdp_version 2.
+    --module loopline.trainers.cli glpft ...`, or with --use_fsdp --fsdp_version 2.
     """
-    from trainers.glpft.pipeline import Watch, claim, require_possible, train
-    from trainers.glpft.publishing import publications, require_publishable
-    from trainers.glpft.settings import BATCH, BATCH_MICRO, is_micro
-    from trainers.output_lock import locked
-    from trainers.processes import joined
-    from trainers.publishing import publish as publish_all
+    from loopline.trainers.glpft.pipeline import Watch, claim, require_possible, train
+    from loopline.trainers.glpft.publishing import publications, require_publishable
+    from loopline.trainers.glpft.settings import BATCH, BATCH_MICRO, is_micro
+    from loopline.trainers.output_lock import locked
+    from loopline.trainers.processes import joined
+    from loopline.trainers.publishing import publish as publish_all
 
     with stoppable(), joined() as processes, ExitStack() as held:
         with processes.in_turn():
@@ -149,9 +149,9 @@ def glpft(
 def _data_set(
     data: Path | None, from_store: Path | None, output: Path, *, restart: bool
 ) -> DataSet:
-    from trainers.data.datasets import read
-    from trainers.glpft.pipeline import DATA, SETTINGS
-    from trainers.glpft.recorded_runs import data_of_runs
+    from loopline.trainers.data.datasets import read
+    from loopline.trainers.glpft.pipeline import DATA, SETTINGS
+    from loopline.trainers.glpft.recorded_runs import data_of_runs
 
     if (data is None) == (from_store is None):
         raise TrainingError("give one of --data FOLDER (by `train data`) and --from-store FOLDER")
@@ -166,10 +166,10 @@ def _data_set(
 def _settings(data: DataSet, base: str | None, size: str, **chosen: object) -> GlpftSettings:
     from pydantic import ValidationError
 
-    from trainers.glpft.settings import GlpftSettings
-    from trainers.glpft.settings import size as size_of
-    from trainers.network import base_folder
-    from workers.engines.local.adapter_base import weights_sha256
+    from loopline.trainers.glpft.settings import GlpftSettings
+    from loopline.trainers.glpft.settings import size as size_of
+    from loopline.trainers.network import base_folder
+    from loopline.workers.engines.local.adapter_base import weights_sha256
 
     begins = {"size": size_of(size)} if base is None else {
         "base": base, "base_sha256": weights_sha256(base_folder(base)),
@@ -184,8 +184,8 @@ def _settings(data: DataSet, base: str | None, size: str, **chosen: object) -> G
 
 
 def _template_options(words: list[str]) -> JsonObject:
-    from runtime.errors import UserError
-    from runtime.named_values import named_values
+    from loopline.runtime.errors import UserError
+    from loopline.runtime.named_values import named_values
 
     try:
         return named_values("--template-option", words)
@@ -214,7 +214,7 @@ class _Shown(ShownProgress):
 
 def table(report: Report) -> Table:
     """A line for each stage."""
-    from runtime.tables import figures
+    from loopline.runtime.tables import figures
 
     made = figures(
         "stage", "weights", "rows", "steps", "tokens", "padding", "loss,\nkept-out",
@@ -240,7 +240,7 @@ def table(report: Report) -> Table:
 def _show(report: Report, output: Path) -> None:
     from rich.console import Console
 
-    from trainers.glpft.page import PAGE
+    from loopline.trainers.glpft.page import PAGE
 
     Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(table(report))
     typer.echo(

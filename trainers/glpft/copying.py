@@ -11,12 +11,12 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from trainers.data.datasets import DataSet
-from trainers.errors import TrainingError
-from trainers.glpft.rows import StageRows, TokenRow, token_row
-from trainers.glpft.settings import GlpftSettings
-from trainers.glpft.stages import Stage, is_validation
-from workers.engines.torch.loading import LoadedModel
+from loopline.trainers.data.datasets import DataSet
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.glpft.rows import StageRows, TokenRow, token_row
+from loopline.trainers.glpft.settings import GlpftSettings
+from loopline.trainers.glpft.stages import Stage, is_validation
+from loopline.workers.engines.torch.loading import LoadedModel
 
 LOOKS_BACK = 3
 """Heads of the first layer that begin by looking 1, 2 and 3 tokens back; one stays free."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agents.records import Record
-from trainers.glpft.settings import GlpftSettings
-from trainers.kept_records import find_record
-from workers.engines.local.adapter_base import FACTS
+from loopline.agents.records import Record
+from loopline.trainers.glpft.settings import GlpftSettings
+from loopline.trainers.kept_records import find_record
+from loopline.workers.engines.local.adapter_base import FACTS
 
 
 class StageFacts(Record):

@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from trainers.data.datasets import DataSet
-from trainers.data.examples import SETS
-from trainers.glpft.copying import look_back
-from trainers.glpft.settings import Size
-from trainers.models import export_model, new_model
-from trainers.tokenizer import build_tokenizer
+from loopline.trainers.data.datasets import DataSet
+from loopline.trainers.data.examples import SETS
+from loopline.trainers.glpft.copying import look_back
+from loopline.trainers.glpft.settings import Size
+from loopline.trainers.models import export_model, new_model
+from loopline.trainers.tokenizer import build_tokenizer
 
 TOKENIZER_ROWS = 8_000
 WORDS_WITH_BLANK = 160

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from runtime.words import counted
-from trainers.glpft.facts import StageFacts
-from trainers.glpft.report import Report
-from trainers.glpft.stage_training import REPORT_EVERY
-from trainers.report_page import Plot, over_steps, share, training_page
-from workers.engines.local.model_files import model_name
+from loopline.runtime.words import counted
+from loopline.trainers.glpft.facts import StageFacts
+from loopline.trainers.glpft.report import Report
+from loopline.trainers.glpft.stage_training import REPORT_EVERY
+from loopline.trainers.report_page import Plot, over_steps, share, training_page
+from loopline.workers.engines.local.model_files import model_name
 
 PAGE = "report.html"
 

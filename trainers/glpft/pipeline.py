@@ -21,32 +21,32 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.environments.api_worlds import Split
-from trainers.checkpoints import (
+from loopline.agents.environments.api_worlds import Split
+from loopline.trainers.checkpoints import (
     claimed_settings,
     forget_work,
     require_same_recipe,
     require_unused,
 )
-from trainers.data.datasets import DataSet, write
-from trainers.errors import TrainingError
-from trainers.full_disks import writing
-from trainers.glpft.copying import copying_rows
-from trainers.glpft.facts import FACTS, StageFacts, read_facts
-from trainers.glpft.from_scratch import write_new_model
-from trainers.glpft.page import PAGE, render
-from trainers.glpft.report import REPORT, Report, read_report
-from trainers.glpft.rows import StageRows, rows_of
-from trainers.glpft.settings import COPYING_SHARE, COPYING_TOKENS, GlpftSettings
-from trainers.glpft.stage_training import StageProgress, StageTraining
-from trainers.glpft.stages import BACKBONE, COPYING, EVEN_SHARES, ROLES, Stage, stages_of
-from trainers.kept_records import write_record
-from trainers.memory import keep_freed_memory, peak_memory_mb
-from trainers.network import base_folder, load_base, network_of
-from trainers.processes import Processes
-from workers.engines.local.adapter_base import weights_sha256
-from workers.engines.torch.loading import LoadedModel
-from workers.whole_files import write_whole
+from loopline.trainers.data.datasets import DataSet, write
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.full_disks import writing
+from loopline.trainers.glpft.copying import copying_rows
+from loopline.trainers.glpft.facts import FACTS, StageFacts, read_facts
+from loopline.trainers.glpft.from_scratch import write_new_model
+from loopline.trainers.glpft.page import PAGE, render
+from loopline.trainers.glpft.report import REPORT, Report, read_report
+from loopline.trainers.glpft.rows import StageRows, rows_of
+from loopline.trainers.glpft.settings import COPYING_SHARE, COPYING_TOKENS, GlpftSettings
+from loopline.trainers.glpft.stage_training import StageProgress, StageTraining
+from loopline.trainers.glpft.stages import BACKBONE, COPYING, EVEN_SHARES, ROLES, Stage, stages_of
+from loopline.trainers.kept_records import write_record
+from loopline.trainers.memory import keep_freed_memory, peak_memory_mb
+from loopline.trainers.network import base_folder, load_base, network_of
+from loopline.trainers.processes import Processes
+from loopline.workers.engines.local.adapter_base import weights_sha256
+from loopline.workers.engines.torch.loading import LoadedModel
+from loopline.workers.whole_files import write_whole
 
 SETTINGS = "settings.json"
 INITIAL = "initial"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agents.roles.umi.settings import UmiOptions, options_of
-from trainers.data.datasets import FORMING_OPTIONS, DataSet, build
-from trainers.data.sources import of_recorded
-from trainers.errors import UnreadableData
-from trainers.store import read_trajectories
+from loopline.agents.roles.umi.settings import UmiOptions, options_of
+from loopline.trainers.data.datasets import FORMING_OPTIONS, DataSet, build
+from loopline.trainers.data.sources import of_recorded
+from loopline.trainers.errors import UnreadableData
+from loopline.trainers.store import read_trajectories
 
 
 def data_of_runs(store: Path) -> DataSet:

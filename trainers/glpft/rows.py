@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from agents.records import Message
-from trainers.data.datasets import DataSet
-from trainers.data.examples import Example
-from trainers.errors import TrainingError
-from trainers.glpft.stages import Stage, is_in_part, is_validation
-from workers.engines.text.chat_prompt import as_plain_text
-from workers.engines.torch.loading import LoadedModel
+from loopline.agents.records import Message
+from loopline.trainers.data.datasets import DataSet
+from loopline.trainers.data.examples import Example
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.glpft.stages import Stage, is_in_part, is_validation
+from loopline.workers.engines.text.chat_prompt import as_plain_text
+from loopline.workers.engines.torch.loading import LoadedModel
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from agents.records import Record
-from trainers.errors import UnknownModel
-from trainers.glpft.stages import BACKBONE, COPYING, ROLES, GlobalSet, Method
-from workers.engines.text.template_options import TemplateOptions
+from loopline.agents.records import Record
+from loopline.trainers.errors import UnknownModel
+from loopline.trainers.glpft.stages import BACKBONE, COPYING, ROLES, GlobalSet, Method
+from loopline.workers.engines.text.template_options import TemplateOptions
 
 Weights = Literal["full", "lora", "lora-roles"]
 """`full`: every stage trains all weights. `lora`: every stage trains an adapter of the base, a role

@@ -11,23 +11,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainers.checkpoints import (
+from loopline.trainers.checkpoints import (
     Checkpoint,
     CheckpointState,
     load_checkpoint,
     require_room_for_two,
     save_checkpoint,
 )
-from trainers.curves import Curves
-from trainers.errors import TrainingError
-from trainers.glpft.batches import Batch, batch_of, batches, share_of
-from trainers.glpft.rows import StageRows
-from trainers.glpft.settings import GlpftSettings, Schedule
-from trainers.interruption import deferred_interrupt
-from trainers.network import Network
-from trainers.optimizer_state import restore, tensors_of
-from trainers.optimizers import muon_and_adamw
-from trainers.processes import Processes, spread
+from loopline.trainers.curves import Curves
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.glpft.batches import Batch, batch_of, batches, share_of
+from loopline.trainers.glpft.rows import StageRows
+from loopline.trainers.glpft.settings import GlpftSettings, Schedule
+from loopline.trainers.interruption import deferred_interrupt
+from loopline.trainers.network import Network
+from loopline.trainers.optimizer_state import restore, tensors_of
+from loopline.trainers.optimizers import muon_and_adamw
+from loopline.trainers.processes import Processes, spread
 
 if TYPE_CHECKING:
     import torch

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from trainers.data.examples import SetName
+from loopline.trainers.data.examples import SetName
 
 Method = Literal["glpft", "no-reuse", "one-stage", "multitask", "single"]
 METHODS: tuple[Method, ...] = ("glpft", "no-reuse", "one-stage", "multitask", "single")

@@ -1,5 +1,5 @@
 """Groups of observations that were sampled until they had shown enough: Reinforce-Ada (Xiong et
-al. 2025, arXiv:2510.04996; `agents.roles.pair.adaptive_sampling` draws them).
+al. 2025, arXiv:2510.04996; `loopline.agents.roles.pair.adaptive_sampling` draws them).
 
 K of the samples are learned from, as evenly mixed as they allow; baseline and deviation are those
 of everything that was sampled, so that picking does not bend them.
@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import ValidationError
 
-from agents.records import Run
-from agents.roles.pair.adaptive_sampling import AdaptiveSampling
-from trainers.data.json_files import Unreadable
+from loopline.agents.records import Run
+from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
+from loopline.trainers.data.json_files import Unreadable
 
 NO_SUCCESS = "candidate whose rewards do not say whether it is a success"
 BAD_OPTIONS = "run whose adaptive sampling can't be read"

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainers.errors import TrainingError
-from trainers.grpo.settings import GrpoSettings
-from trainers.network import ADAPTER, Network, base_folder, load_base
-from workers.engines.protocol import EngineError
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.settings import GrpoSettings
+from loopline.trainers.network import ADAPTER, Network, base_folder, load_base
+from loopline.workers.engines.protocol import EngineError
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +35,7 @@ def _adapter(network: Network, folder: Path, settings: GrpoSettings) -> dict[str
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    from workers.engines.torch.lora import read_lora_config
+    from loopline.workers.engines.torch.lora import read_lora_config
 
     try:
         network.loaded.check_base_of(str(folder))

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runtime.words import counted
-from trainers.errors import TrainingError
-from trainers.grpo.loop import options as of_loop
-from trainers.interruption import stoppable
-from trainers.shown_progress import ShownProgress
+from loopline.runtime.words import counted
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.loop import options as of_loop
+from loopline.trainers.interruption import stoppable
+from loopline.trainers.shown_progress import ShownProgress
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from trainers.grpo.data import GrpoData
-    from trainers.grpo.pipeline import Progress
-    from trainers.grpo.report import Report
-    from trainers.grpo.settings import GrpoSettings
+    from loopline.trainers.grpo.data import GrpoData
+    from loopline.trainers.grpo.pipeline import Progress
+    from loopline.trainers.grpo.report import Report
+    from loopline.trainers.grpo.settings import GrpoSettings
 
 
 def grpo(
@@ -170,11 +170,11 @@ def grpo(
     a file (--tasks), round after round, and answers with what each round came to; --staleness 1
     lets it roll out while a round is trained.
     Run it again to go on after a crash or Ctrl-C; what is finished is not done again. On several
-    GPUs, also with --loop: `accelerate launch --multi_gpu --module trainers.cli grpo ...`.
+    GPUs, also with --loop: `accelerate launch --multi_gpu --module loopline.trainers.cli grpo ...`.
     """
     if demo:
         _require_only(context, "demo", "output", "restart", "as_json")
-        from trainers.grpo.demo.command import demonstrate
+        from loopline.trainers.grpo.demo.command import demonstrate
 
         demonstrate(output, restart=restart, as_json=as_json)
         return
@@ -183,8 +183,8 @@ def grpo(
             "--base is missing: name the model that policies begin with, or see what is learned "
             "without any by --demo"
         )
-    from trainers.grpo.data import known_runs, read_data, sealing_of
-    from trainers.grpo.pipeline import (
+    from loopline.trainers.grpo.data import known_runs, read_data, sealing_of
+    from loopline.trainers.grpo.pipeline import (
         POLICIES,
         Watch,
         claim,
@@ -192,18 +192,18 @@ def grpo(
         require_whole,
         train,
     )
-    from trainers.grpo.publishing import (
+    from loopline.trainers.grpo.publishing import (
         publications,
         publishing_to,
         require_publishable,
         served_policies,
     )
-    from trainers.grpo.settings import LEARNING_RATE, LORA_RATE
-    from trainers.network import base_folder, load_base
-    from trainers.output_lock import locked
-    from trainers.processes import joined
-    from trainers.publishing import publish as publish_all
-    from workers.engines.local.adapter_base import weights_sha256
+    from loopline.trainers.grpo.settings import LEARNING_RATE, LORA_RATE
+    from loopline.trainers.network import base_folder, load_base
+    from loopline.trainers.output_lock import locked
+    from loopline.trainers.processes import joined
+    from loopline.trainers.publishing import publish as publish_all
+    from loopline.workers.engines.local.adapter_base import weights_sha256
 
     folder = base_folder(base)
     chosen: dict[str, object] = {
@@ -267,8 +267,8 @@ def grpo(
         run_seconds=run_seconds,
     )
     if loop:
-        from trainers.grpo.loop.command import loop as run_loop
-        from trainers.grpo.loop.rounds import Keeping
+        from loopline.trainers.grpo.loop.command import loop as run_loop
+        from loopline.trainers.grpo.loop.rounds import Keeping
 
         target = of_loop.Target(pool, redis_url, profile, wait)
         keeping = Keeping(keep_ratios, keep_published or Keeping.published)
@@ -341,7 +341,7 @@ def _require_only(context: typer.Context, *known: str) -> None:
 
 def _require_heeded(context: typer.Context, settings: GrpoSettings, *, served: bool) -> None:
     """Raises `TrainingError` for an option that the others leave no meaning."""
-    from runtime.config_sources import URL_VARIABLE
+    from loopline.runtime.config_sources import URL_VARIABLE
 
     objective, given = settings.objective, _given(context)
     team_counts = settings.grouping != "at-grpo" or settings.reward.scheme in (None, "paper")
@@ -372,8 +372,8 @@ def _given(context: typer.Context) -> list[str]:
 
 
 def _begins(named: list[str]) -> dict[str, dict[str, str]]:
-    from trainers.network import base_folder
-    from workers.engines.local.adapter_base import weights_sha256
+    from loopline.trainers.network import base_folder
+    from loopline.workers.engines.local.adapter_base import weights_sha256
 
     found: dict[str, dict[str, str]] = {}
     for each in named:
@@ -390,7 +390,7 @@ _OPTIONS = {"limit": "completion-limit", "agents": "agent"}
 def _settings(chosen: dict[str, object]) -> GrpoSettings:
     from pydantic import ValidationError
 
-    from trainers.grpo.settings import GrpoSettings
+    from loopline.trainers.grpo.settings import GrpoSettings
 
     try:
         return GrpoSettings.model_validate(chosen)
@@ -450,9 +450,9 @@ class _Shown(ShownProgress):
 
 def table(report: Report) -> Table:
     """A column for each policy, a line for each figure: narrow enough for 80 columns."""
-    from runtime.tables import figures
-    from trainers.grpo.page import policy_table
-    from trainers.grpo.report import summaries
+    from loopline.runtime.tables import figures
+    from loopline.trainers.grpo.page import policy_table
+    from loopline.trainers.grpo.report import summaries
 
     head, rows = policy_table(summaries(report.steps))
     first, *names = zip(head, *rows, strict=True)
@@ -465,7 +465,7 @@ def table(report: Report) -> Table:
 def _show(report: Report, output: Path) -> None:
     from rich.console import Console
 
-    from trainers.grpo.page import PAGE
+    from loopline.trainers.grpo.page import PAGE
 
     Console(highlight=False, width=None if sys.stdout.isatty() else 140).print(table(report))
     cut = f"{report.truncated:,} with nothing but cut completions, " if report.truncated else ""
@@ -480,7 +480,7 @@ def _show(report: Report, output: Path) -> None:
 
 
 def _last_line(report: Report) -> dict[str, object]:
-    from trainers.grpo.report import summaries
+    from loopline.trainers.grpo.report import summaries
 
     return {
         "version": report.version,

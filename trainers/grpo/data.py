@@ -10,16 +10,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.records import Record, Trajectory
-from trainers.data.json_files import Skipped
-from trainers.errors import TrainingError, UnreadableData
-from trainers.grpo.advantages import has_signal
-from trainers.grpo.groups import Group, Sealing, seal
-from trainers.grpo.sequences import same_tokenizer
-from trainers.grpo.settings import GrpoSettings
-from trainers.kept_records import find_record
-from trainers.store import read_trajectories
-from workers.engines.torch.loading import LoadedModel
+from loopline.agents.records import Record, Trajectory
+from loopline.trainers.data.json_files import Skipped
+from loopline.trainers.errors import TrainingError, UnreadableData
+from loopline.trainers.grpo.advantages import has_signal
+from loopline.trainers.grpo.groups import Group, Sealing, seal
+from loopline.trainers.grpo.sequences import same_tokenizer
+from loopline.trainers.grpo.settings import GrpoSettings
+from loopline.trainers.kept_records import find_record
+from loopline.trainers.store import read_trajectories
+from loopline.workers.engines.torch.loading import LoadedModel
 
 RUNS = "runs.json"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainers.grpo.rows import Row
+from loopline.trainers.grpo.rows import Row
 
 
 def dealt(rows: Sequence[Row], count: int, *, share_prefixes: bool) -> list[list[int]]:

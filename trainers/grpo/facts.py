@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from importlib import metadata
 from typing import Self
 
-from agents.records import Record
-from trainers.grpo.report import StepFacts
-from trainers.grpo.settings import GrpoSettings
+from loopline.agents.records import Record
+from loopline.trainers.grpo.report import StepFacts
+from loopline.trainers.grpo.settings import GrpoSettings
 
 
 class PolicyFacts(Record):

@@ -33,14 +33,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from agents.records import Call, Candidate, PolicyRef, Run, Step, Trajectory
-from agents.roles.pair.adaptive_sampling import AdaptiveSampling
-from trainers.data.json_files import Reading, Skipped, Unreadable
-from trainers.grpo.adaptive_groups import adaptive_of, keep, succeeds
-from trainers.grpo.advantages import ADVANTAGES, Baseline
-from trainers.grpo.rewards import RewardChoice, candidate_reward, chosen, run_reward
-from trainers.grpo.sequences import Belongs, TokenSequence, sequences_of
-from trainers.grpo.usable_runs import require_usable
+from loopline.agents.records import Call, Candidate, PolicyRef, Run, Step, Trajectory
+from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
+from loopline.trainers.data.json_files import Reading, Skipped, Unreadable
+from loopline.trainers.grpo.adaptive_groups import adaptive_of, keep, succeeds
+from loopline.trainers.grpo.advantages import ADVANTAGES, Baseline
+from loopline.trainers.grpo.rewards import RewardChoice, candidate_reward, chosen, run_reward
+from loopline.trainers.grpo.sequences import Belongs, TokenSequence, sequences_of
+from loopline.trainers.grpo.usable_runs import require_usable
 
 Grouping = Literal["at-grpo", "trajectory", "single"]
 

@@ -15,16 +15,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from agents.environments.game import TOOL, Agent, Applied, Episode, Scheme
-from agents.records import Message, PolicyRef
-from trainers.grpo.groups import Group, GroupKey, Member
-from trainers.grpo.sampling import Completion, Sampler
-from trainers.grpo.sequences import TokenSequence
+from loopline.agents.environments.game import TOOL, Agent, Applied, Episode, Scheme
+from loopline.agents.records import Message, PolicyRef
+from loopline.trainers.grpo.groups import Group, GroupKey, Member
+from loopline.trainers.grpo.sampling import Completion, Sampler
+from loopline.trainers.grpo.sequences import TokenSequence
 
 if TYPE_CHECKING:
     import torch
 
-    from workers.engines.torch.loading import LoadedModel
+    from loopline.workers.engines.torch.loading import LoadedModel
 
 ROWS = 256
 """Prompts that are completed at once."""

@@ -1,4 +1,5 @@
-"""A record of importance ratios, token by token, for readers: see `runtime.learned_tokens`.
+"""A record of importance ratios, token by token, for readers: see
+`loopline.runtime.learned_tokens`.
 
 Of each step and policy the first groups are kept that fit into a bound, always whole, so that the
 candidates which competed can be seen beside each other. A step that is taken again after a resume
@@ -11,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runtime.learned_tokens import LEARNED_TOKENS, LearnedSequence, write_learned
-from trainers.errors import NotEnoughDisk
-from trainers.grpo.groups import Group
-from trainers.grpo.losses import Objective, Tokens, importance_weights, without_gradient
-from trainers.grpo.rows import Row
+from loopline.runtime.learned_tokens import LEARNED_TOKENS, LearnedSequence, write_learned
+from loopline.trainers.errors import NotEnoughDisk
+from loopline.trainers.grpo.groups import Group
+from loopline.trainers.grpo.losses import Objective, Tokens, importance_weights, without_gradient
+from loopline.trainers.grpo.rows import Row
 
 if TYPE_CHECKING:
     import torch

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from trainers.grpo.advantages import has_signal
-from trainers.grpo.groups import Group
-from trainers.grpo.sequences import TokenSequence
-from trainers.grpo.settings import GrpoSettings
+from loopline.trainers.grpo.advantages import has_signal
+from loopline.trainers.grpo.groups import Group
+from loopline.trainers.grpo.sequences import TokenSequence
+from loopline.trainers.grpo.settings import GrpoSettings
 
 Worth = Literal["trained", "flat", "truncated"]
 """`flat`: all rewards are the same. `truncated`: they differ, but nothing is left to learn from."""

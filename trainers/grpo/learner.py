@@ -14,20 +14,26 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from trainers.errors import TrainingError
-from trainers.grpo.dealing import dealt
-from trainers.grpo.groups import Group
-from trainers.grpo.kept_ratios import KeptRatios
-from trainers.grpo.losses import Tokens, divergences, policy_losses, shares, without_gradient
-from trainers.grpo.policies import Policies
-from trainers.grpo.prefix_trees import tree_pieces_of
-from trainers.grpo.ratios import effective_sample_size, ratio_quantiles
-from trainers.grpo.report import PolicyStep, StepFacts
-from trainers.grpo.rows import Piece, Row, pieces_of, rows_of
-from trainers.grpo.settings import GrpoSettings
-from trainers.grpo.staleness import counts_by_age
-from trainers.grpo.stream import StepBatch
-from trainers.processes import Processes
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.dealing import dealt
+from loopline.trainers.grpo.groups import Group
+from loopline.trainers.grpo.kept_ratios import KeptRatios
+from loopline.trainers.grpo.losses import (
+    Tokens,
+    divergences,
+    policy_losses,
+    shares,
+    without_gradient,
+)
+from loopline.trainers.grpo.policies import Policies
+from loopline.trainers.grpo.prefix_trees import tree_pieces_of
+from loopline.trainers.grpo.ratios import effective_sample_size, ratio_quantiles
+from loopline.trainers.grpo.report import PolicyStep, StepFacts
+from loopline.trainers.grpo.rows import Piece, Row, pieces_of, rows_of
+from loopline.trainers.grpo.settings import GrpoSettings
+from loopline.trainers.grpo.staleness import counts_by_age
+from loopline.trainers.grpo.stream import StepBatch
+from loopline.trainers.processes import Processes
 
 if TYPE_CHECKING:
     import torch

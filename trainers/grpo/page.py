@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from runtime.pages.curves import Curve, Point
-from runtime.words import counted
-from trainers.grpo.learnable import TRUNCATED
-from trainers.grpo.report import PolicyStep, PolicySummary, Report, StepFacts, summaries
-from trainers.report_page import Plot, over_steps, share, training_page
-from workers.engines.local.model_files import model_name
+from loopline.runtime.pages.curves import Curve, Point
+from loopline.runtime.words import counted
+from loopline.trainers.grpo.learnable import TRUNCATED
+from loopline.trainers.grpo.report import PolicyStep, PolicySummary, Report, StepFacts, summaries
+from loopline.trainers.report_page import Plot, over_steps, share, training_page
+from loopline.workers.engines.local.model_files import model_name
 
 PAGE = "report.html"
 _LOW, _MIDDLE, _HIGH = 1, 2, 3

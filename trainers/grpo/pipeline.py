@@ -25,41 +25,41 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from runtime.learned_tokens import LEARNED_TOKENS
-from trainers.checkpoints import (
+from loopline.runtime.learned_tokens import LEARNED_TOKENS
+from loopline.trainers.checkpoints import (
     CheckpointState,
     claimed_settings,
     forget_work,
     require_same_recipe,
     require_unused,
 )
-from trainers.curves import Curves
-from trainers.errors import NotEnoughDisk, TrainingError
-from trainers.grpo.begins import begun_weights
-from trainers.grpo.data import RUNS, GrpoData, RecordedRuns
-from trainers.grpo.facts import PolicyFacts
-from trainers.grpo.kept_ratios import KeptRatios
-from trainers.grpo.learnable import TRUNCATED, worth
-from trainers.grpo.learner import Learner, NotFinite
-from trainers.grpo.page import PAGE, render
-from trainers.grpo.policies import Policies
-from trainers.grpo.report import REPORT, Report, StepFacts, read_report
-from trainers.grpo.settings import GrpoSettings
-from trainers.grpo.storing import (
+from loopline.trainers.curves import Curves
+from loopline.trainers.errors import NotEnoughDisk, TrainingError
+from loopline.trainers.grpo.begins import begun_weights
+from loopline.trainers.grpo.data import RUNS, GrpoData, RecordedRuns
+from loopline.trainers.grpo.facts import PolicyFacts
+from loopline.trainers.grpo.kept_ratios import KeptRatios
+from loopline.trainers.grpo.learnable import TRUNCATED, worth
+from loopline.trainers.grpo.learner import Learner, NotFinite
+from loopline.trainers.grpo.page import PAGE, render
+from loopline.trainers.grpo.policies import Policies
+from loopline.trainers.grpo.report import REPORT, Report, StepFacts, read_report
+from loopline.trainers.grpo.settings import GrpoSettings
+from loopline.trainers.grpo.storing import (
     folder_name,
     require_room,
     restore,
     save,
     write_policies,
 )
-from trainers.grpo.stream import StepBatch, batches_of, step_batches
-from trainers.interruption import deferred_interrupt
-from trainers.kept_records import write_record
-from trainers.memory import keep_freed_memory, peak_memory_mb
-from trainers.network import network_of
-from trainers.processes import Processes, unshared
-from workers.engines.torch.loading import LoadedModel
-from workers.whole_files import write_whole
+from loopline.trainers.grpo.stream import StepBatch, batches_of, step_batches
+from loopline.trainers.interruption import deferred_interrupt
+from loopline.trainers.kept_records import write_record
+from loopline.trainers.memory import keep_freed_memory, peak_memory_mb
+from loopline.trainers.network import network_of
+from loopline.trainers.processes import Processes, unshared
+from loopline.workers.engines.torch.loading import LoadedModel
+from loopline.workers.whole_files import write_whole
 
 SETTINGS = "settings.json"
 CHECKPOINTS = "checkpoints"

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainers.grpo.settings import GrpoSettings
-from trainers.network import Network
-from trainers.optimizer_state import restore, tensors_of
+from loopline.trainers.grpo.settings import GrpoSettings
+from loopline.trainers.network import Network
+from loopline.trainers.optimizer_state import restore, tensors_of
 
 if TYPE_CHECKING:
     import torch

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from agents.workflows import workflows
-from runtime.config import Settings
-from runtime.deployment import find
-from runtime.errors import UserError
-from trainers.errors import TrainingError
-from trainers.grpo.settings import GrpoSettings
-from trainers.grpo.storing import folder_name
-from trainers.publishing import Publication, require_base
+from loopline.agents.workflows import workflows
+from loopline.runtime.config import Settings
+from loopline.runtime.deployment import find
+from loopline.runtime.errors import UserError
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.settings import GrpoSettings
+from loopline.trainers.grpo.storing import folder_name
+from loopline.trainers.publishing import Publication, require_base
 
 
 def publishing_to(redis_url: str | None, profile: str | None) -> Settings:

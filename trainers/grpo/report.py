@@ -7,10 +7,10 @@ from pathlib import Path
 
 from pydantic import Field
 
-from agents.records import Record
-from trainers.grpo.ratios import QUANTILES
-from trainers.grpo.settings import GrpoSettings
-from trainers.kept_records import find_record
+from loopline.agents.records import Record
+from loopline.trainers.grpo.ratios import QUANTILES
+from loopline.trainers.grpo.settings import GrpoSettings
+from loopline.trainers.kept_records import find_record
 
 REPORT = "report.json"
 

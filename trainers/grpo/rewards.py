@@ -14,9 +14,9 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from agents.environments.game import Scheme
-from agents.records import Candidate, Record, Step, Trajectory
-from trainers.data.json_files import Unreadable
+from loopline.agents.environments.game import Scheme
+from loopline.agents.records import Candidate, Record, Step, Trajectory
+from loopline.trainers.data.json_files import Unreadable
 
 TEAM = "team"
 """Name of the reward part that the agents of a team share; without a total every other part is

@@ -12,9 +12,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from agents.records import Call
-from trainers.data.json_files import Unreadable
-from workers.engines.text.chat_prompt import TextCodec
+from loopline.agents.records import Call
+from loopline.trainers.data.json_files import Unreadable
+from loopline.workers.engines.text.chat_prompt import TextCodec
 
 NO_CALL = "candidate without a completion"
 NOT_TRAINABLE = "completion without token ids or log-probabilities"

@@ -7,10 +7,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from trainers.grpo.advantages import Baseline
-from trainers.grpo.groups import Grouping
-from trainers.grpo.losses import Objective
-from trainers.grpo.rewards import RewardChoice
+from loopline.trainers.grpo.advantages import Baseline
+from loopline.trainers.grpo.groups import Grouping
+from loopline.trainers.grpo.losses import Objective
+from loopline.trainers.grpo.rewards import RewardChoice
 
 Sharing = Literal["shared", "per-role"]
 """`shared`: one policy learns from all agents' samples. `per-role`: one for each agent."""

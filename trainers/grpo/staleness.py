@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from trainers.grpo.groups import Group
+from loopline.trainers.grpo.groups import Group
 
 
 def too_old(group: Group, version: int, limit: int | None) -> bool:

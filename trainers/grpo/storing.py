@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel
 
-from trainers.checkpoints import (
+from loopline.trainers.checkpoints import (
     CheckpointState,
     load_checkpoint,
     require_room_for_two,
     save_checkpoint,
 )
-from trainers.errors import NotEnoughDisk
-from trainers.full_disks import writing
-from trainers.grpo.policies import Policies
-from workers.engines.local.adapter_base import FACTS
-from workers.whole_files import flush, flush_all
+from loopline.trainers.errors import NotEnoughDisk
+from loopline.trainers.full_disks import writing
+from loopline.trainers.grpo.policies import Policies
+from loopline.workers.engines.local.adapter_base import FACTS
+from loopline.workers.whole_files import flush, flush_all
 
 if TYPE_CHECKING:
     import torch

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
-from trainers.grpo.groups import Group
-from trainers.grpo.learnable import worth
-from trainers.grpo.settings import GrpoSettings
-from trainers.grpo.staleness import too_old
+from loopline.trainers.grpo.groups import Group
+from loopline.trainers.grpo.learnable import worth
+from loopline.trainers.grpo.settings import GrpoSettings
+from loopline.trainers.grpo.staleness import too_old
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from agents.environments.game import Agent, Episode
-from agents.records import PolicyRef
-from trainers.grpo.groups import Group, GroupKey, Member
-from trainers.grpo.in_process import (
+from loopline.agents.environments.game import Agent, Episode
+from loopline.agents.records import PolicyRef
+from loopline.trainers.grpo.groups import Group, GroupKey, Member
+from loopline.trainers.grpo.in_process import (
     ROWS,
     TEMPERATURE,
     Played,
@@ -25,8 +25,8 @@ from trainers.grpo.in_process import (
     sequence_of,
     slices,
 )
-from trainers.grpo.sampling import Sampler
-from trainers.grpo.sequences import TokenSequence
+from loopline.trainers.grpo.sampling import Sampler
+from loopline.trainers.grpo.sequences import TokenSequence
 
 if TYPE_CHECKING:
     import torch

@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.errors import InvalidPrompt
-from agents.prompts import Prompt, parse_prompt, replacement
-from runtime.prompt_files import prompt_content
-from trainers.errors import TrainingError, UnreadableData
+from loopline.agents.errors import InvalidPrompt
+from loopline.agents.prompts import Prompt, parse_prompt, replacement
+from loopline.runtime.prompt_files import prompt_content
+from loopline.trainers.errors import TrainingError, UnreadableData
 
 CURRENT = "current"
 """The label of the prompt in force."""

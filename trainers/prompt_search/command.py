@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trainers.errors import TrainingError
-from trainers.shown_progress import ShownProgress
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.shown_progress import ShownProgress
 
 if TYPE_CHECKING:
-    from runtime.deployment import Deployment
-    from trainers.prompt_search.playing import Played, RunLog
-    from trainers.prompt_search.preparation import Prepared
-    from trainers.prompt_search.report import Bounds, PromptFacts, Report
-    from trainers.prompt_search.search import Found
+    from loopline.runtime.deployment import Deployment
+    from loopline.trainers.prompt_search.playing import Played, RunLog
+    from loopline.trainers.prompt_search.preparation import Prepared
+    from loopline.trainers.prompt_search.report import Bounds, PromptFacts, Report
+    from loopline.trainers.prompt_search.search import Found
 
 LINE_RUNS = 50
 """Without a terminal: one line after so many runs."""
@@ -107,16 +107,16 @@ def prompts(
 
     Run it again to go on after a crash or Ctrl-C: no run is paid for twice.
     """
-    from agents.errors import AgentError
-    from runtime.commands.ask import parse_policies
-    from runtime.config_sources import URL_VARIABLE
-    from runtime.deployment import find
-    from runtime.errors import UserError
-    from trainers.output_lock import locked
-    from trainers.prompt_search.output import claim
-    from trainers.prompt_search.playing import RunLog
-    from trainers.prompt_search.preparation import Asked, options_of, prepared
-    from trainers.prompt_search.report import read_report
+    from loopline.agents.errors import AgentError
+    from loopline.runtime.commands.ask import parse_policies
+    from loopline.runtime.config_sources import URL_VARIABLE
+    from loopline.runtime.deployment import find
+    from loopline.runtime.errors import UserError
+    from loopline.trainers.output_lock import locked
+    from loopline.trainers.prompt_search.output import claim
+    from loopline.trainers.prompt_search.playing import RunLog
+    from loopline.trainers.prompt_search.preparation import Asked, options_of, prepared
+    from loopline.trainers.prompt_search.report import read_report
 
     if profile is not None and redis_url is None and URL_VARIABLE not in os.environ:
         raise TrainingError(
@@ -182,10 +182,10 @@ def _searched(
 ) -> Report:
     import asyncio
 
-    from runtime.client import Client
-    from trainers.prompt_search.output import write_found
-    from trainers.prompt_search.playing import Player
-    from trainers.prompt_search.search import Search
+    from loopline.runtime.client import Client
+    from loopline.trainers.prompt_search.output import write_found
+    from loopline.trainers.prompt_search.playing import Player
+    from loopline.trainers.prompt_search.search import Search
 
     settings, bus = made.settings, where.settings.bus
 
@@ -245,9 +245,9 @@ class _Shown(ShownProgress):
 def _show(report: Report, output: Path) -> None:
     from rich.console import Console
 
-    from runtime.tables import figures
-    from runtime.words import counted
-    from trainers.prompt_search.output import PROFILE, PROMPTS
+    from loopline.runtime.tables import figures
+    from loopline.runtime.words import counted
+    from loopline.trainers.prompt_search.output import PROFILE, PROMPTS
 
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     for found in report.prompts:

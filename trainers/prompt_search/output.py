@@ -17,15 +17,15 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from trainers.checkpoints import require_same_recipe, require_unused
-from trainers.errors import UnreadableData
-from trainers.kept_records import write_record
-from trainers.prompt_search.candidates import Candidate
-from trainers.prompt_search.playing import LOG
-from trainers.prompt_search.report import REPORT
-from trainers.prompt_search.search import Found
-from trainers.prompt_search.settings import SearchSettings
-from workers.whole_files import write_whole
+from loopline.trainers.checkpoints import require_same_recipe, require_unused
+from loopline.trainers.errors import UnreadableData
+from loopline.trainers.kept_records import write_record
+from loopline.trainers.prompt_search.candidates import Candidate
+from loopline.trainers.prompt_search.playing import LOG
+from loopline.trainers.prompt_search.report import REPORT
+from loopline.trainers.prompt_search.search import Found
+from loopline.trainers.prompt_search.settings import SearchSettings
+from loopline.workers.whole_files import write_whole
 
 SETTINGS = "search.json"
 CANDIDATES = "candidates"

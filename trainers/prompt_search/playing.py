@@ -16,17 +16,17 @@ from typing import Literal, Protocol, Self
 
 from pydantic import TypeAdapter, ValidationError
 
-from agents.answers import final_text
-from agents.records import Budget, JsonObject, Outcome, Record, Run, Trajectory, UsageEntry
-from agents.usage import calls_once
-from agents.workflows import prompt_hashes
-from bus import BusUnavailable, Overloaded, tasks
-from runtime.admission_notice import AdmissionNotice
-from runtime.append_log import AppendLog, damaged, read_log
-from runtime.run_client import RunClient
-from trainers.errors import TrainingError
-from trainers.prompt_search.proposals import WRITER
-from trainers.prompt_search.questions import Question, fault
+from loopline.agents.answers import final_text
+from loopline.agents.records import Budget, JsonObject, Outcome, Record, Run, Trajectory, UsageEntry
+from loopline.agents.usage import calls_once
+from loopline.agents.workflows import prompt_hashes
+from loopline.bus import BusUnavailable, Overloaded, tasks
+from loopline.runtime.admission_notice import AdmissionNotice
+from loopline.runtime.append_log import AppendLog, damaged, read_log
+from loopline.runtime.run_client import RunClient
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.prompt_search.proposals import WRITER
+from loopline.trainers.prompt_search.questions import Question, fault
 
 LOG = "runs.jsonl"
 

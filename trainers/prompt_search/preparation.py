@@ -10,18 +10,18 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from agents.environments.game import AGENTS
-from agents.environments.puzzles import Game
-from agents.prompts import replacement
-from agents.records import JsonObject
-from agents.roles import roles
-from agents.workflows import offers_tools, policies_for, prompts_of, workflows
-from agents.workflows.pair import PairWorkflow
-from bus import pool_of
-from runtime.config import Settings
-from trainers.errors import TrainingError
-from trainers.prompt_search.candidates import Candidate, in_force, read_variants
-from trainers.prompt_search.questions import (
+from loopline.agents.environments.game import AGENTS
+from loopline.agents.environments.puzzles import Game
+from loopline.agents.prompts import replacement
+from loopline.agents.records import JsonObject
+from loopline.agents.roles import roles
+from loopline.agents.workflows import offers_tools, policies_for, prompts_of, workflows
+from loopline.agents.workflows.pair import PairWorkflow
+from loopline.bus import pool_of
+from loopline.runtime.config import Settings
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.prompt_search.candidates import Candidate, in_force, read_variants
+from loopline.trainers.prompt_search.questions import (
     GAMES,
     Dataset,
     Questions,
@@ -30,9 +30,9 @@ from trainers.prompt_search.questions import (
     generated,
     puzzles,
 )
-from trainers.prompt_search.search import questions_needed
-from trainers.prompt_search.settings import CandidateFile, SearchSettings
-from trainers.task_files import JUDGED, TaskFile, read_tasks
+from loopline.trainers.prompt_search.search import questions_needed
+from loopline.trainers.prompt_search.settings import CandidateFile, SearchSettings
+from loopline.trainers.task_files import JUDGED, TaskFile, read_tasks
 
 _DRAWS = {"candidates", "temperature", "adaptive"}
 """Options of `pair` that have a meaning where answers are drawn."""
@@ -344,8 +344,8 @@ def _dataset(name: str) -> Dataset:
 
 def options_of(option: str, words: Sequence[str]) -> JsonObject:
     """`NAME=VALUE`; a value is JSON (`4`, `true`) or else text. Raises `TrainingError`."""
-    from runtime.commands.ask import parse_options
-    from runtime.errors import InputError
+    from loopline.runtime.commands.ask import parse_options
+    from loopline.runtime.errors import InputError
 
     try:
         return parse_options(list(words))

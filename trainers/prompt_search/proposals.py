@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agents.errors import InvalidPrompt
-from agents.prompts import Prompt, replacement
-from trainers.prompt_search.candidates import Candidate
+from loopline.agents.errors import InvalidPrompt
+from loopline.agents.prompts import Prompt, replacement
+from loopline.trainers.prompt_search.candidates import Candidate
 
 MAX_FAILURES = 8
 MAX_TRIED = 8

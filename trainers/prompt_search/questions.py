@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from agents.answers import parse_number, plain
-from agents.environments import api_worlds, word_problems
-from agents.environments.puzzle_splits import Split, content_hash, split_of
-from agents.environments.puzzles import Game, difficulty_of, drawn_puzzles
-from agents.errors import AgentError, InvalidOptions
-from agents.records import MAX_PROMPT_CHARS, JsonObject, Outcome, Record, Task, Trajectory
-from agents.roles.pair.episode import episode_of
-from agents.roles.umi.transcript import calls_of
-from trainers.errors import TrainingError, UnreadableData
-from trainers.task_files import JUDGED, TaskFile
+from loopline.agents.answers import parse_number, plain
+from loopline.agents.environments import api_worlds, word_problems
+from loopline.agents.environments.puzzle_splits import Split, content_hash, split_of
+from loopline.agents.environments.puzzles import Game, difficulty_of, drawn_puzzles
+from loopline.agents.errors import AgentError, InvalidOptions
+from loopline.agents.records import MAX_PROMPT_CHARS, JsonObject, Outcome, Record, Task, Trajectory
+from loopline.agents.roles.pair.episode import episode_of
+from loopline.agents.roles.umi.transcript import calls_of
+from loopline.trainers.errors import TrainingError, UnreadableData
+from loopline.trainers.task_files import JUDGED, TaskFile
 
 Dataset = Literal["worlds", "wordproblems"]
 GAMES: tuple[Game, ...] = get_args(Game)

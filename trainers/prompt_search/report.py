@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agents.records import Record
-from trainers.errors import UnreadableData
-from trainers.kept_records import find_record
-from trainers.paired_statistics import (
+from loopline.agents.records import Record
+from loopline.trainers.errors import UnreadableData
+from loopline.trainers.kept_records import find_record
+from loopline.trainers.paired_statistics import (
     Interval,
     bootstrap_difference,
     mcnemar_exact,
     paired_table,
     wilson,
 )
-from trainers.prompt_search.settings import SearchSettings
+from loopline.trainers.prompt_search.settings import SearchSettings
 
 REPORT = "report.json"
 

@@ -12,16 +12,16 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agents.errors import InvalidPrompt
-from agents.records import Outcome
-from runtime.words import counted
-from trainers.errors import TrainingError
-from trainers.prompt_search.candidates import CURRENT, Candidate
-from trainers.prompt_search.halving import kept, ranked, rounds
-from trainers.prompt_search.playing import Played, Player, Watch
-from trainers.prompt_search.proposals import Failure, Tried, read_proposal, request
-from trainers.prompt_search.questions import CHECKERS, Question, Questions
-from trainers.prompt_search.report import (
+from loopline.agents.errors import InvalidPrompt
+from loopline.agents.records import Outcome
+from loopline.runtime.words import counted
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.prompt_search.candidates import CURRENT, Candidate
+from loopline.trainers.prompt_search.halving import kept, ranked, rounds
+from loopline.trainers.prompt_search.playing import Played, Player, Watch
+from loopline.trainers.prompt_search.proposals import Failure, Tried, read_proposal, request
+from loopline.trainers.prompt_search.questions import CHECKERS, Question, Questions
+from loopline.trainers.prompt_search.report import (
     CandidateFacts,
     Comparison,
     PromptFacts,
@@ -30,7 +30,7 @@ from trainers.prompt_search.report import (
     compared,
     rate,
 )
-from trainers.prompt_search.settings import SearchSettings
+from loopline.trainers.prompt_search.settings import SearchSettings
 
 _PROPOSED = re.compile(r"proposal-\d+")
 

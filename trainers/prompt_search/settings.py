@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from agents.records import JsonObject, Record
+from loopline.agents.records import JsonObject, Record
 
 DEFAULT_RUNS = 400
 DEFAULT_HELD_OUT = 200

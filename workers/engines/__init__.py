@@ -3,8 +3,13 @@
 `build_engine(ModelSettings(…))` gives one; `protocol` says what it does.
 """
 
-from workers.engines.factory import build_engine, engine_names
-from workers.engines.settings import ModelSettings, Price, ScriptedOptions, cost_micro_dollars
+from loopline.workers.engines.factory import build_engine, engine_names
+from loopline.workers.engines.settings import (
+    ModelSettings,
+    Price,
+    ScriptedOptions,
+    cost_micro_dollars,
+)
 
 __all__ = [
     "ModelSettings",

@@ -8,18 +8,18 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import cast
 
-from workers.engines.protocol import Engine, EngineError
-from workers.engines.settings import ModelSettings
-from workers.installation import how_to_install
+from loopline.workers.engines.protocol import Engine, EngineError
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.installation import how_to_install
 
-ENTRY_POINT_GROUP = "switchyard.engines"
+ENTRY_POINT_GROUP = "loopline.engines"
 """Name → a callable that takes `ModelSettings` and returns an `Engine`."""
 
 BUILT_IN: dict[str, str] = {
-    "torch": "workers.engines.torch.engine",
-    "llama_cpp": "workers.engines.llama_cpp.engine",
-    "openai": "workers.engines.openai.engine",
-    "scripted": "workers.engines.scripted.engine",
+    "torch": "loopline.workers.engines.torch.engine",
+    "llama_cpp": "loopline.workers.engines.llama_cpp.engine",
+    "openai": "loopline.workers.engines.openai.engine",
+    "scripted": "loopline.workers.engines.scripted.engine",
 }
 """Modules are imported only when their engine is asked for: torch alone takes seconds."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from workers.engines.protocol import EngineDeadline, EngineError, GenerateRequest
+from loopline.workers.engines.protocol import EngineDeadline, EngineError, GenerateRequest
 
 T = TypeVar("T")
 

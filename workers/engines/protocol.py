@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from pydantic import Field
 
-from agents.records import (
+from loopline.agents.records import (
     FinishReason,
     JsonObject,
     Message,
@@ -85,7 +85,7 @@ class Completion(Record):
     index: int = 0
     text: str
     """Whole: thoughts that stand in it are parted from what is said by whoever reads it
-    (`agents.thinking`)."""
+    (`loopline.agents.thinking`)."""
     tool_calls: tuple[ToolCall, ...] = ()
     reasoning: str = ""
     """Thoughts that an endpoint gave in a field of their own."""

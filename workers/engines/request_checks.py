@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from workers.engines.protocol import (
+from loopline.workers.engines.protocol import (
     CannotContinue,
     Capabilities,
     EngineDeadline,

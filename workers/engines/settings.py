@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from agents.records import SamplingParams, Usage
-from workers.engines.faults import FaultPlan
-from workers.engines.text.template_options import TemplateOptions
+from loopline.agents.records import SamplingParams, Usage
+from loopline.workers.engines.faults import FaultPlan
+from loopline.workers.engines.text.template_options import TemplateOptions
 
 
 class SettingsModel(BaseModel):
@@ -97,7 +97,7 @@ class ModelSettings(SettingsModel):
     """One `[models.<pool>]` table of the configuration."""
 
     engine: str
-    """`torch`, `llama_cpp`, `openai`, `scripted`, or a name registered as a `switchyard.engines`
+    """`torch`, `llama_cpp`, `openai`, `scripted`, or a name registered as a `loopline.engines`
     entry point."""
     model: str = Field(min_length=1)
     """torch: a local folder, a hub id, or `micro:` and a shipped model. llama_cpp: a GGUF file, or

@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Self
 
-from agents.answers import parse_number
-from agents.environments.math_team import MathProblem
-from workers.judging.expressions import same
-from workers.judging.math_verify import MathVerifier
+from loopline.agents.answers import parse_number
+from loopline.agents.environments.math_team import MathProblem
+from loopline.workers.judging.expressions import same
+from loopline.workers.judging.math_verify import MathVerifier
 
 
 class AnswerJudge:

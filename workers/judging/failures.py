@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 
-from agents.environments.code import AssertionTest, CodeTest
-from agents.judging import Failure
-from workers.sandbox import Ending
-from workers.sandbox.judge import OF_THE_TEST, Outcome
+from loopline.agents.environments.code import AssertionTest, CodeTest
+from loopline.agents.judging import Failure
+from loopline.workers.sandbox import Ending
+from loopline.workers.sandbox.judge import OF_THE_TEST, Outcome
 
 _REFUSED = re.compile(
     r"PermissionError|Operation not permitted|Read-only file system|Network is unreachable"

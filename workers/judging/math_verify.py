@@ -17,8 +17,8 @@ import threading
 from collections import deque
 from typing import Self
 
-from workers.installation import how_to_install
-from workers.own_python import OWN_PYTHON
+from loopline.workers.installation import how_to_install
+from loopline.workers.own_python import OWN_PYTHON
 
 ALARM_SECONDS = 10
 """The child's own limit for one parse or one comparison. Typical: 5 ms; a verdict must not depend
@@ -124,7 +124,7 @@ class MathVerifier:
             return
         self._stop()
         child = subprocess.Popen(
-            [*OWN_PYTHON, "-m", "workers.judging.math_verify_child"],
+            [*OWN_PYTHON, "-m", "loopline.workers.judging.math_verify_child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -1,8 +1,9 @@
-"""The child of `workers.judging.math_verify`: one JSON request a line in, true or false out.
+"""The child of `loopline.workers.judging.math_verify`: one JSON request a line in, true or false
+out.
 
 `{"prediction": …, "gold": …}`: what Math-Verify finds in two texts, by its own rules.
 `{"answer": …, "gold": …}`: two expressions, relations or intervals, each read as a whole
-(`workers.judging.relations`).
+(`loopline.workers.judging.relations`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import resource
 import sys
 from typing import Any
 
-from workers.judging.math_verify import ALARM_SECONDS, MEMORY_BYTES
+from loopline.workers.judging.math_verify import ALARM_SECONDS, MEMORY_BYTES
 
 CPU_SECONDS = 60
 """Of one request: more than the alarms leave it. A parent that was killed can't kill this process,
@@ -74,7 +75,7 @@ def main() -> None:
 def _same(answer: str, gold: str) -> bool:
     from math_verify.utils import timeout
 
-    from workers.judging.relations import compared, is_relation, read
+    from loopline.workers.judging.relations import compared, is_relation, read
 
     def compare() -> bool:
         said, wanted = read(answer), read(gold)

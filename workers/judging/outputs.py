@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from agents.environments.math_team import MathProblem, program_answer
-from agents.judging import Failure, OutputVerdict
-from workers.judging.answers import AnswerJudge
-from workers.judging.failures import failure_by
-from workers.judging.runs import run_program
-from workers.sandbox import Sandbox
+from loopline.agents.environments.math_team import MathProblem, program_answer
+from loopline.agents.judging import Failure, OutputVerdict
+from loopline.workers.judging.answers import AnswerJudge
+from loopline.workers.judging.failures import failure_by
+from loopline.workers.judging.runs import run_program
+from loopline.workers.sandbox import Sandbox
 
 
 async def judged_outputs(

@@ -16,10 +16,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from agents.environments.code import CodeProblem
-from agents.environments.math_team import MathProblem
-from agents.records import Record
-from workers.whole_files import write_whole
+from loopline.agents.environments.code import CodeProblem
+from loopline.agents.environments.math_team import MathProblem
+from loopline.agents.records import Record
+from loopline.workers.whole_files import write_whole
 
 MAX_FILE_BYTES = 256 * 2**20
 _KEPT = 256

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import structlog
 
-from agents.environments.code import CallTest, CodeProblem, ProgramTest
-from agents.judging import Failure, ProgramVerdict, TestVerdict
-from workers.judging.failures import failure_of
-from workers.judging.problems import key_of
-from workers.sandbox.judge import Judge, Outcome
+from loopline.agents.environments.code import CallTest, CodeProblem, ProgramTest
+from loopline.agents.judging import Failure, ProgramVerdict, TestVerdict
+from loopline.workers.judging.failures import failure_of
+from loopline.workers.judging.problems import key_of
+from loopline.workers.sandbox.judge import Judge, Outcome
 
-log = structlog.get_logger("workers.judging")
+log = structlog.get_logger("loopline.workers.judging")
 
 PATIENCE = 3
 """Time-outs of one program after which its other tests count as timed out."""

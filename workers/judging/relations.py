@@ -4,8 +4,8 @@ Equations are the same if one is the other times a number: `3x + 4y + 14 = 0` is
 not `3x - y + 13 = 0`. Inequalities in one variable are compared as sets, and so are intervals and
 unions: `x < 3` is `(-\infty, 3)`.
 
-Only for the child of `workers.judging.math_verify`, which bounds what SymPy may cost: everything
-here may raise anything.
+Only for the child of `loopline.workers.judging.math_verify`, which bounds what SymPy may cost:
+everything here may raise anything.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ import asyncio
 import math
 from collections.abc import Sequence
 
-from agents.environments.tool_program import MAX_OUTPUT, ProgramRun, last_line
-from workers.sandbox import Ending, Limits, Sandbox
-from workers.sandbox.limits import WAITING
+from loopline.agents.environments.tool_program import MAX_OUTPUT, ProgramRun, last_line
+from loopline.workers.sandbox import Ending, Limits, Sandbox
+from loopline.workers.sandbox.limits import WAITING
 
 
 async def program_runs(

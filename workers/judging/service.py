@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import structlog
 from pydantic import ValidationError
 
-from agents.judging import (
+from loopline.agents.judging import (
     REQUESTS,
     AnswerVerdicts,
     JudgeAnswers,
@@ -23,19 +23,19 @@ from agents.judging import (
     RunPrograms,
     TestVerdicts,
 )
-from agents.records import JsonObject, Record, json_object
-from bus import Delivery, Retry
-from workers.judging.answers import AnswerJudge
-from workers.judging.math_verify import MathVerifyMissing
-from workers.judging.outputs import judged_outputs
-from workers.judging.problems import ProblemFolder, ProblemUnknown
-from workers.judging.programs import ProgramJudge
-from workers.judging.runs import program_runs
-from workers.messages import ToolPayload, tool_result
-from workers.sandbox import Sandbox, SandboxSettings, SandboxUnavailable
-from workers.sandbox.judge import Judge
+from loopline.agents.records import JsonObject, Record, json_object
+from loopline.bus import Delivery, Retry
+from loopline.workers.judging.answers import AnswerJudge
+from loopline.workers.judging.math_verify import MathVerifyMissing
+from loopline.workers.judging.outputs import judged_outputs
+from loopline.workers.judging.problems import ProblemFolder, ProblemUnknown
+from loopline.workers.judging.programs import ProgramJudge
+from loopline.workers.judging.runs import program_runs
+from loopline.workers.messages import ToolPayload, tool_result
+from loopline.workers.sandbox import Sandbox, SandboxSettings, SandboxUnavailable
+from loopline.workers.sandbox.judge import Judge
 
-log = structlog.get_logger("workers.judging")
+log = structlog.get_logger("loopline.workers.judging")
 
 _REQUESTS: dict[str, type[JudgeRequest]] = {request.tool: request for request in REQUESTS}
 

@@ -12,9 +12,9 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from agents.answers import MAX_NUMBER_CHARS, parse_number
-from agents.arithmetic import ExpressionError, evaluate
-from workers.judging.units import measured_alike
+from loopline.agents.answers import MAX_NUMBER_CHARS, parse_number
+from loopline.agents.arithmetic import ExpressionError, evaluate
+from loopline.workers.judging.units import measured_alike
 
 _MAX_EXPONENT = 400
 

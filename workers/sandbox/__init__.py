@@ -13,9 +13,9 @@ limits hold time, memory, threads, files and output.
 
 from __future__ import annotations
 
-from workers.sandbox.errors import SandboxUnavailable
-from workers.sandbox.limits import Limits, SandboxSettings
-from workers.sandbox.pool import Sandbox
-from workers.sandbox.result import Ending, Result
+from loopline.workers.sandbox.errors import SandboxUnavailable
+from loopline.workers.sandbox.limits import Limits, SandboxSettings
+from loopline.workers.sandbox.pool import Sandbox
+from loopline.workers.sandbox.result import Ending, Result
 
 __all__ = ["Ending", "Limits", "Result", "Sandbox", "SandboxSettings", "SandboxUnavailable"]

@@ -1,4 +1,4 @@
-"""Whether the sandbox works here, and how fast: `python -m workers.sandbox --measure`."""
+"""Whether the sandbox works here, and how fast: `python -m loopline.workers.sandbox --measure`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import json
 import sys
 import time
 
-from workers.sandbox import Ending, Sandbox, SandboxSettings, SandboxUnavailable
-from workers.sandbox.limits import cores
+from loopline.workers.sandbox import Ending, Sandbox, SandboxSettings, SandboxUnavailable
+from loopline.workers.sandbox.limits import cores
 
 _PROGRAM = "import sys\nprint(sum(int(word) for word in sys.stdin.read().split()))\n"
 
@@ -32,7 +32,7 @@ async def measure(executions: int, settings: SandboxSettings) -> float:
 
 def main() -> int:
     """0 when the sandbox works."""
-    parser = argparse.ArgumentParser(prog="python -m workers.sandbox", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m loopline.workers.sandbox", description=__doc__)
     parser.add_argument("--measure", type=int, nargs="?", const=200, default=0, metavar="N",
                         help="run N small programs (200) and print how many a second")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one line of JSON")

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from workers.sandbox import seccomp
-from workers.sandbox.errors import SandboxUnavailable
+from loopline.workers.sandbox import seccomp
+from loopline.workers.sandbox.errors import SandboxUnavailable
 
 PROGRAM = "bwrap"
 INSIDE = "/sandbox"

@@ -24,7 +24,7 @@ class InputFile:
             self._descriptor = os.memfd_create("stdin", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
         else:
             # Without Linux there is no sandbox either: `unsafe_exec` only.
-            self._descriptor, path = tempfile.mkstemp(prefix="switchyard-stdin-")
+            self._descriptor, path = tempfile.mkstemp(prefix="loopline-stdin-")
             os.unlink(path)
 
     @property

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from agents.environments.code import (
+from loopline.agents.environments.code import (
     AssertionTest,
     CallTest,
     CodeProblem,
@@ -30,12 +30,12 @@ from agents.environments.code import (
     outputs_agree,
     values_agree,
 )
-from agents.tools.answers import carried
-from workers.sandbox.inside.plain_values import decode, encode
-from workers.sandbox.limits import MIB, WAITING, Limits
-from workers.sandbox.pool import Sandbox
-from workers.sandbox.process import SandboxProcess
-from workers.sandbox.result import Ending
+from loopline.agents.tools.answers import carried
+from loopline.workers.sandbox.inside.plain_values import decode, encode
+from loopline.workers.sandbox.limits import MIB, WAITING, Limits
+from loopline.workers.sandbox.pool import Sandbox
+from loopline.workers.sandbox.process import SandboxProcess
+from loopline.workers.sandbox.result import Ending
 
 T = TypeVar("T")
 

@@ -16,16 +16,16 @@ from typing import Any, Self
 
 import structlog
 
-from workers.sandbox.bubblewrap import Bubblewrap
-from workers.sandbox.errors import SandboxUnavailable
-from workers.sandbox.limits import Limits, SandboxSettings
-from workers.sandbox.process import SandboxProcess
-from workers.sandbox.result import Result
+from loopline.workers.sandbox.bubblewrap import Bubblewrap
+from loopline.workers.sandbox.errors import SandboxUnavailable
+from loopline.workers.sandbox.limits import Limits, SandboxSettings
+from loopline.workers.sandbox.process import SandboxProcess
+from loopline.workers.sandbox.result import Result
 
 _FAILURES = 3
 """Interpreters that may fail to come up one after another, beside those that waited."""
 
-log = structlog.get_logger("workers.sandbox")
+log = structlog.get_logger("loopline.workers.sandbox")
 
 
 class Sandbox:

@@ -14,18 +14,18 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping
 from typing import Any
 
-from workers.sandbox import seccomp
-from workers.sandbox.bubblewrap import (
+from loopline.workers.sandbox import seccomp
+from loopline.workers.sandbox.bubblewrap import (
     ENVIRONMENT,
     Bubblewrap,
     inside_folder,
     launcher_command,
 )
-from workers.sandbox.errors import SandboxUnavailable
-from workers.sandbox.input_file import InputFile
-from workers.sandbox.inside.launcher import EXIT_MEMORY, READY
-from workers.sandbox.limits import MIB, Limits
-from workers.sandbox.result import Ending, Result
+from loopline.workers.sandbox.errors import SandboxUnavailable
+from loopline.workers.sandbox.input_file import InputFile
+from loopline.workers.sandbox.inside.launcher import EXIT_MEMORY, READY
+from loopline.workers.sandbox.limits import MIB, Limits
+from loopline.workers.sandbox.result import Ending, Result
 
 START_SECONDS = 60.0
 """For an interpreter to come up, on a machine that is busy. Typical: 0.05."""
@@ -58,7 +58,7 @@ class SandboxProcess:
 
         Raises SandboxUnavailable when it does not come up.
         """
-        folder = None if bubblewrap else tempfile.mkdtemp(prefix="switchyard-unsafe-")
+        folder = None if bubblewrap else tempfile.mkdtemp(prefix="loopline-unsafe-")
         file = InputFile()
         try:
             process = await (_isolated(bubblewrap, file) if bubblewrap else _unsafe(folder, file))

@@ -1,10 +1,10 @@
 """A scripted OpenAI-compatible HTTP server: a provider with a known mind, for tests and load.
 
-`python -m workers.scripted_api --port 0 --latency 1.0` prints one JSON line with its address.
+`python -m loopline.workers.scripted_api --port 0 --latency 1.0` prints a JSON line with its address.
 In a test: `async with ScriptedServer(ServerOptions(…)) as server: … server.url`.
 """
 
-from workers.scripted_api.options import ServerOptions
-from workers.scripted_api.server import ScriptedServer
+from loopline.workers.scripted_api.options import ServerOptions
+from loopline.workers.scripted_api.server import ScriptedServer
 
 __all__ = ["ScriptedServer", "ServerOptions"]

@@ -1,4 +1,4 @@
-"""`python -m workers.scripted_api`: the scripted server as a process of its own."""
+"""`python -m loopline.workers.scripted_api`: the scripted server as a process of its own."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import sys
 import uvloop
 from pydantic import ValidationError
 
-from workers.engines.faults import FAULT_KINDS, FaultPlan
-from workers.scripted_api.options import ServerOptions
-from workers.scripted_api.server import ScriptedServer
+from loopline.workers.engines.faults import FAULT_KINDS, FaultPlan
+from loopline.workers.scripted_api.options import ServerOptions
+from loopline.workers.scripted_api.server import ScriptedServer
 
 
 def main() -> int:
@@ -38,7 +38,9 @@ def main() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m workers.scripted_api", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m loopline.workers.scripted_api", description=__doc__
+    )
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--latency", type=float, default=0.0, help="seconds to the first token")

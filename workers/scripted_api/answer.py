@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from agents.records import ToolCall, Usage
-from workers.engines.faults import FaultKind, unit_interval
-from workers.engines.scripted.engine import break_json, render_chatml, reply_seed
-from workers.engines.scripted.packed_text import PackedText
-from workers.engines.scripted.script import conversation_key, scripted_reply
-from workers.engines.text.text_stream import TextStream
-from workers.engines.text.tool_markup import tool_call_id, write_tool_call
-from workers.scripted_api.wire import ApiError, ChatRequest
+from loopline.agents.records import ToolCall, Usage
+from loopline.workers.engines.faults import FaultKind, unit_interval
+from loopline.workers.engines.scripted.engine import break_json, render_chatml, reply_seed
+from loopline.workers.engines.scripted.packed_text import PackedText
+from loopline.workers.engines.scripted.script import conversation_key, scripted_reply
+from loopline.workers.engines.text.text_stream import TextStream
+from loopline.workers.engines.text.tool_markup import tool_call_id, write_tool_call
+from loopline.workers.scripted_api.wire import ApiError, ChatRequest
 
 _CODEC = PackedText()
 _CREATED = 1_700_000_000

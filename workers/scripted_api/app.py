@@ -13,11 +13,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from workers.engines.faults import FaultChooser, FaultKind
-from workers.scripted_api.answer import Answer, content_hash
-from workers.scripted_api.options import ServerOptions
-from workers.scripted_api.served import Served
-from workers.scripted_api.wire import ApiError, ChatRequest
+from loopline.workers.engines.faults import FaultChooser, FaultKind
+from loopline.workers.scripted_api.answer import Answer, content_hash
+from loopline.workers.scripted_api.options import ServerOptions
+from loopline.workers.scripted_api.served import Served
+from loopline.workers.scripted_api.wire import ApiError, ChatRequest
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 """More than any prompt that passes admission, tools and history included."""

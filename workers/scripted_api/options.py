@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from workers.engines.faults import FaultPlan
+from loopline.workers.engines.faults import FaultPlan
 
 
 class ServerOptions(BaseModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from agents.records import Usage
+from loopline.agents.records import Usage
 
 
 class Served:

@@ -10,9 +10,9 @@ from typing import Self
 
 import uvicorn
 
-from workers.scripted_api.app import ScriptedApp
-from workers.scripted_api.options import ServerOptions
-from workers.scripted_api.served import Served
+from loopline.workers.scripted_api.app import ScriptedApp
+from loopline.workers.scripted_api.options import ServerOptions
+from loopline.workers.scripted_api.served import Served
 
 
 class Listener(uvicorn.Server):

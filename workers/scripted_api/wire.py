@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agents.records import JsonObject, Message, SamplingParams, ToolCall, ToolSpec
-from agents.tools.json_arguments import parse_arguments
+from loopline.agents.records import JsonObject, Message, SamplingParams, ToolCall, ToolSpec
+from loopline.agents.tools.json_arguments import parse_arguments
 
 
 class _Wire(BaseModel):

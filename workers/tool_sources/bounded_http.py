@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import httpx
 
-from workers.tool_sources.content_coding import Unpacker
+from loopline.workers.tool_sources.content_coding import Unpacker
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ def bounded_client() -> httpx.AsyncClient:
         follow_redirects=False,
         trust_env=False,
         timeout=None,  # each call has a deadline as a whole
-        headers={"Accept-Encoding": "identity", "User-Agent": "switchyard"},
+        headers={"Accept-Encoding": "identity", "User-Agent": "loopline"},
     )
 
 

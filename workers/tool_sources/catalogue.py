@@ -11,10 +11,10 @@ from fnmatch import fnmatchcase
 
 from pydantic import JsonValue
 
-from agents.records import MAX_TOOLS, ToolSpec
-from workers.tool_sources.errors import ToolRefused
-from workers.tool_sources.plain_schema import MAX_DESCRIPTION_CHARS, plain_schema
-from workers.tool_sources.references import References
+from loopline.agents.records import MAX_TOOLS, ToolSpec
+from loopline.workers.tool_sources.errors import ToolRefused
+from loopline.workers.tool_sources.plain_schema import MAX_DESCRIPTION_CHARS, plain_schema
+from loopline.workers.tool_sources.references import References
 
 BETWEEN = "__"
 MAX_NAME_CHARS = 64

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, quote_plus
 
-from workers.tool_sources.errors import SourceUnavailable
-from workers.tool_sources.settings import ToolSourceSettings
+from loopline.workers.tool_sources.errors import SourceUnavailable
+from loopline.workers.tool_sources.settings import ToolSourceSettings
 
 HIDDEN = "***"
 MIN_SECRET_CHARS = 6

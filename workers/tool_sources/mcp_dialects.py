@@ -29,12 +29,12 @@ from mcp_types import (
 )
 from pydantic import JsonValue
 
-from agents.records import JsonObject
-from workers.tool_sources.catalogue import MAX_LEFT_OUT
-from workers.tool_sources.errors import ToolRefused
-from workers.tool_sources.mcp_results import plain_result
+from loopline.agents.records import JsonObject
+from loopline.workers.tool_sources.catalogue import MAX_LEFT_OUT
+from loopline.workers.tool_sources.errors import ToolRefused
+from loopline.workers.tool_sources.mcp_results import plain_result
 
-log = structlog.get_logger("workers.tool_sources.mcp")
+log = structlog.get_logger("loopline.workers.tool_sources.mcp")
 
 MAX_UNASKED = 5_000
 UNASKED_SECONDS = 60.0

@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 from mcp_types import INTERNAL_ERROR
 
-from workers.tool_sources.content_coding import BadCoding, Unpacker
+from loopline.workers.tool_sources.content_coding import BadCoding, Unpacker
 
 CONNECT_SECONDS = 30.0
 NOT_CARRIED_OUT = -32_990

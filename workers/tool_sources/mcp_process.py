@@ -20,10 +20,10 @@ import structlog
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
-from bus.tasks import end, finish
-from workers.tool_sources.mcp_dialects import messages_of
+from loopline.bus.tasks import end, finish
+from loopline.workers.tool_sources.mcp_dialects import messages_of
 
-log = structlog.get_logger("workers.tool_sources.mcp")
+log = structlog.get_logger("loopline.workers.tool_sources.mcp")
 
 GUARDIAN = str(Path(__file__).parents[1] / "guardian.py")
 BASE_ENVIRONMENT = (

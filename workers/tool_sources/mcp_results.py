@@ -8,7 +8,7 @@ from typing import Any
 
 import mcp_types as types
 
-from agents.tools import ToolFailed
+from loopline.agents.tools import ToolFailed
 
 _FAILED = "the tool failed and said nothing"
 

@@ -23,18 +23,18 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import TypeAdapter, ValidationError
 
-from agents.records import JsonObject
-from agents.tools import ToolFailed
-from agents.tools.answers import as_answer
-from workers.tool_sources.catalogue import Catalogue, ListedTool, catalogue_of
-from workers.tool_sources.credentials import Credentials
-from workers.tool_sources.mcp_dialects import PlainTransport
-from workers.tool_sources.mcp_http import NOT_CARRIED_OUT, bounded_client
-from workers.tool_sources.mcp_process import ProcessTransport
-from workers.tool_sources.mcp_results import reason_of, text_of
-from workers.tool_sources.settings import McpSettings, ToolSourceSettings
+from loopline.agents.records import JsonObject
+from loopline.agents.tools import ToolFailed
+from loopline.agents.tools.answers import as_answer
+from loopline.workers.tool_sources.catalogue import Catalogue, ListedTool, catalogue_of
+from loopline.workers.tool_sources.credentials import Credentials
+from loopline.workers.tool_sources.mcp_dialects import PlainTransport
+from loopline.workers.tool_sources.mcp_http import NOT_CARRIED_OUT, bounded_client
+from loopline.workers.tool_sources.mcp_process import ProcessTransport
+from loopline.workers.tool_sources.mcp_results import reason_of, text_of
+from loopline.workers.tool_sources.settings import McpSettings, ToolSourceSettings
 
-log = structlog.get_logger("workers.tool_sources.mcp")
+log = structlog.get_logger("loopline.workers.tool_sources.mcp")
 
 MAX_PAGES = 100
 MAX_LISTED = 2_000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
-from agents.records import JsonObject
-from workers.tool_sources.errors import ToolRefused
-from workers.tool_sources.openapi_operation import Body, BodyKind, Style
-from workers.tool_sources.references import References
+from loopline.agents.records import JsonObject
+from loopline.workers.tool_sources.errors import ToolRefused
+from loopline.workers.tool_sources.openapi_operation import Body, BodyKind, Style
+from loopline.workers.tool_sources.references import References
 
 MAX_REFERENCES = 8
 _JSON = "application/json"

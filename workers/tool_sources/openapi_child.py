@@ -7,14 +7,14 @@ import sys
 
 from pydantic import BaseModel
 
-from agents.records import JsonObject
-from workers.self_limits import limit_self
-from workers.tool_sources.catalogue import catalogue_of
-from workers.tool_sources.document_text import BadDocument, read_text
-from workers.tool_sources.errors import SourceUnavailable
-from workers.tool_sources.openapi_operation import ReadDocument
-from workers.tool_sources.openapi_operations import Wanted, operations_of
-from workers.tool_sources.openapi_servers import base_url_of
+from loopline.agents.records import JsonObject
+from loopline.workers.self_limits import limit_self
+from loopline.workers.tool_sources.catalogue import catalogue_of
+from loopline.workers.tool_sources.document_text import BadDocument, read_text
+from loopline.workers.tool_sources.errors import SourceUnavailable
+from loopline.workers.tool_sources.openapi_operation import ReadDocument
+from loopline.workers.tool_sources.openapi_operations import Wanted, operations_of
+from loopline.workers.tool_sources.openapi_servers import base_url_of
 
 MEMORY_BYTES = 1 << 30
 """Beside `MEMORY_TIMES` the document's size."""

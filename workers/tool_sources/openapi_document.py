@@ -8,16 +8,16 @@ from pathlib import Path
 import httpx
 from pydantic import ValidationError
 
-from workers.bounded_child import ChildFailed, ask_child
-from workers.tool_sources.bounded_http import read_bounded
-from workers.tool_sources.content_coding import BadCoding
-from workers.tool_sources.errors import SourceUnavailable
-from workers.tool_sources.openapi_child import Question, Reply
-from workers.tool_sources.openapi_operation import ReadDocument
-from workers.tool_sources.openapi_servers import is_url
-from workers.tool_sources.settings import ToolSourceSettings
+from loopline.workers.bounded_child import ChildFailed, ask_child
+from loopline.workers.tool_sources.bounded_http import read_bounded
+from loopline.workers.tool_sources.content_coding import BadCoding
+from loopline.workers.tool_sources.errors import SourceUnavailable
+from loopline.workers.tool_sources.openapi_child import Question, Reply
+from loopline.workers.tool_sources.openapi_operation import ReadDocument
+from loopline.workers.tool_sources.openapi_servers import is_url
+from loopline.workers.tool_sources.settings import ToolSourceSettings
 
-CHILD = "workers.tool_sources.openapi_child"
+CHILD = "loopline.workers.tool_sources.openapi_child"
 MAX_READ_BYTES = 16 << 20
 """Of what a child makes of a document, of which a catalogue is bounded anyway."""
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from agents.records import ToolSpec
+from loopline.agents.records import ToolSpec
 
 Place = Literal["path", "query", "header", "cookie"]
 BodyKind = Literal["json", "form", "multipart", "text"]

@@ -15,13 +15,13 @@ from urllib.parse import unquote
 
 from pydantic import JsonValue
 
-from agents.records import JsonObject
-from workers.tool_sources.catalogue import MAX_LEFT_OUT, ListedTool
-from workers.tool_sources.errors import ToolRefused
-from workers.tool_sources.openapi_bodies import body_of
-from workers.tool_sources.openapi_operation import Body, Operation, Parameter, Place, Style
-from workers.tool_sources.openapi_servers import refuse_another_server
-from workers.tool_sources.references import References
+from loopline.agents.records import JsonObject
+from loopline.workers.tool_sources.catalogue import MAX_LEFT_OUT, ListedTool
+from loopline.workers.tool_sources.errors import ToolRefused
+from loopline.workers.tool_sources.openapi_bodies import body_of
+from loopline.workers.tool_sources.openapi_operation import Body, Operation, Parameter, Place, Style
+from loopline.workers.tool_sources.openapi_servers import refuse_another_server
+from loopline.workers.tool_sources.references import References
 
 METHODS = ("get", "put", "post", "delete", "patch", "head", "options", "query")
 MAX_OPERATIONS = 2_000

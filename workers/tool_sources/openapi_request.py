@@ -9,12 +9,12 @@ from urllib.parse import quote, unquote, urlsplit
 import httpx
 from pydantic import JsonValue
 
-from agents.records import JsonObject
-from agents.tools import ToolFailed
-from workers.tool_sources.credentials import Credentials
-from workers.tool_sources.openapi_operation import Body, Operation, Parameter, Style
-from workers.tool_sources.openapi_servers import origin
-from workers.tool_sources.openapi_styles import (
+from loopline.agents.records import JsonObject
+from loopline.agents.tools import ToolFailed
+from loopline.workers.tool_sources.credentials import Credentials
+from loopline.workers.tool_sources.openapi_operation import Body, Operation, Parameter, Style
+from loopline.workers.tool_sources.openapi_servers import origin
+from loopline.workers.tool_sources.openapi_styles import (
     escaped,
     escaped_in_form,
     header_value,

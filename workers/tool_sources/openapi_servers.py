@@ -7,8 +7,8 @@ from urllib.parse import urljoin, urlsplit
 
 from pydantic import JsonValue
 
-from agents.records import JsonObject
-from workers.tool_sources.errors import SourceUnavailable, ToolRefused
+from loopline.agents.records import JsonObject
+from loopline.workers.tool_sources.errors import SourceUnavailable, ToolRefused
 
 Origin = tuple[str, str | None, int | None]
 

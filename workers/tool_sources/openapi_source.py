@@ -7,21 +7,21 @@ import asyncio
 import httpx
 import structlog
 
-from agents.records import JsonObject
-from agents.tools import ToolFailed
-from agents.tools.answers import cut_text
-from workers.tool_sources.answer_text import kind_of, text_of
-from workers.tool_sources.bounded_http import BoundedAnswer, bounded_client, read_bounded
-from workers.tool_sources.catalogue import Catalogue
-from workers.tool_sources.content_coding import BadCoding
-from workers.tool_sources.credentials import Credentials
-from workers.tool_sources.errors import SourceUnavailable
-from workers.tool_sources.openapi_document import read_document
-from workers.tool_sources.openapi_operation import Operation
-from workers.tool_sources.openapi_request import request_of
-from workers.tool_sources.settings import ToolSourceSettings
+from loopline.agents.records import JsonObject
+from loopline.agents.tools import ToolFailed
+from loopline.agents.tools.answers import cut_text
+from loopline.workers.tool_sources.answer_text import kind_of, text_of
+from loopline.workers.tool_sources.bounded_http import BoundedAnswer, bounded_client, read_bounded
+from loopline.workers.tool_sources.catalogue import Catalogue
+from loopline.workers.tool_sources.content_coding import BadCoding
+from loopline.workers.tool_sources.credentials import Credentials
+from loopline.workers.tool_sources.errors import SourceUnavailable
+from loopline.workers.tool_sources.openapi_document import read_document
+from loopline.workers.tool_sources.openapi_operation import Operation
+from loopline.workers.tool_sources.openapi_request import request_of
+from loopline.workers.tool_sources.settings import ToolSourceSettings
 
-log = structlog.get_logger("workers.tool_sources.openapi")
+log = structlog.get_logger("loopline.workers.tool_sources.openapi")
 
 RETRY_SECONDS = 30.0
 """Longest pause before a document is read again that could not be."""

@@ -12,7 +12,7 @@ from urllib.parse import quote, quote_plus
 
 from pydantic import JsonValue
 
-from workers.tool_sources.openapi_operation import Style
+from loopline.workers.tool_sources.openapi_operation import Style
 
 Escape = Callable[[str], str]
 

@@ -13,9 +13,9 @@ import json
 
 from pydantic import JsonValue
 
-from agents.records import JsonObject
-from workers.tool_sources.errors import ToolRefused
-from workers.tool_sources.references import References
+from loopline.agents.records import JsonObject
+from loopline.workers.tool_sources.errors import ToolRefused
+from loopline.workers.tool_sources.references import References
 
 MAX_NODES = 1_000
 """Of a schema, with every reference written out."""

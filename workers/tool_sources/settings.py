@@ -7,8 +7,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from agents.tools.answers import MAX_OUTPUT_CHARS
-from workers.engines.settings import SettingsModel
+from loopline.agents.tools.answers import MAX_OUTPUT_CHARS
+from loopline.workers.engines.settings import SettingsModel
 
 SourceName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,23}$")]
 """Begins the names of the source's tools. Without `_`, so that the name says where it ends."""

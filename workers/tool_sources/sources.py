@@ -11,17 +11,17 @@ from typing import Any, Protocol
 
 import structlog
 
-from agents.records import JsonObject, ToolSpec
-from agents.tools import ToolFailed
-from agents.tools.answers import SHOWN_CHARS
-from bus.tasks import Background
-from workers.installation import how_to_install
-from workers.tool_sources.catalogue import BETWEEN, Catalogue
-from workers.tool_sources.credentials import Credentials
-from workers.tool_sources.errors import SourceUnavailable
-from workers.tool_sources.settings import ToolSourceSettings
+from loopline.agents.records import JsonObject, ToolSpec
+from loopline.agents.tools import ToolFailed
+from loopline.agents.tools.answers import SHOWN_CHARS
+from loopline.bus.tasks import Background
+from loopline.workers.installation import how_to_install
+from loopline.workers.tool_sources.catalogue import BETWEEN, Catalogue
+from loopline.workers.tool_sources.credentials import Credentials
+from loopline.workers.tool_sources.errors import SourceUnavailable
+from loopline.workers.tool_sources.settings import ToolSourceSettings
 
-log = structlog.get_logger("workers.tool_sources")
+log = structlog.get_logger("loopline.workers.tool_sources")
 
 PACKAGES = ("mcp", "jsonschema", "yaml")
 """Of the extra `tools`."""
@@ -132,10 +132,10 @@ def _built(name: str, settings: ToolSourceSettings, credentials: Credentials) ->
         raise SourceUnavailable(f"{', '.join(missing)} missing; {how_to_install('tools')}")
     # Imported here, for they take half a second and most workers have no sources.
     if settings.mcp is not None:
-        from workers.tool_sources.mcp_source import McpSource
+        from loopline.workers.tool_sources.mcp_source import McpSource
 
         return McpSource(name, settings, settings.mcp, credentials)
-    from workers.tool_sources.openapi_source import OpenApiSource
+    from loopline.workers.tool_sources.openapi_source import OpenApiSource
 
     assert settings.openapi is not None, "the settings have either"
     return OpenApiSource(name, settings, settings.openapi, credentials)

@@ -31,10 +31,15 @@ The modules: `api` and `domains` (the databases and their APIs), `world`; `inten
 
 from __future__ import annotations
 
-from agents.environments.api_worlds.documentation import compact
-from agents.environments.api_worlds.domains import APIS, DOMAINS
-from agents.environments.api_worlds.generation import DEFAULT, Difficulty, instances, stream
-from agents.environments.api_worlds.instance import (
+from loopline.agents.environments.api_worlds.documentation import compact
+from loopline.agents.environments.api_worlds.domains import APIS, DOMAINS
+from loopline.agents.environments.api_worlds.generation import (
+    DEFAULT,
+    Difficulty,
+    instances,
+    stream,
+)
+from loopline.agents.environments.api_worlds.instance import (
     ENVIRONMENT,
     MAX_CALLS,
     Instance,
@@ -44,10 +49,10 @@ from agents.environments.api_worlds.instance import (
     UnfitRecipe,
     rebuild,
 )
-from agents.environments.api_worlds.intents import INTENTS
-from agents.environments.api_worlds.splits import HELD_OUT, HELD_OUT_APIS, Split
-from agents.environments.api_worlds.verification import Verdict
-from agents.environments.api_worlds.world import World
+from loopline.agents.environments.api_worlds.intents import INTENTS
+from loopline.agents.environments.api_worlds.splits import HELD_OUT, HELD_OUT_APIS, Split
+from loopline.agents.environments.api_worlds.verification import Verdict
+from loopline.agents.environments.api_worlds.world import World
 
 __all__ = [
     "APIS", "DEFAULT", "DOMAINS", "ENVIRONMENT", "HELD_OUT", "HELD_OUT_APIS", "INTENTS",

@@ -22,8 +22,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_type_hi
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
 
-from agents.records import JsonObject, ToolSpec
-from agents.tools.declaration import Arguments, InvalidArguments, ToolDeclaration
+from loopline.agents.records import JsonObject, ToolSpec
+from loopline.agents.tools.declaration import Arguments, InvalidArguments, ToolDeclaration
 
 PAGE_SIZE = 3
 """Rows of one answer: few, so that an observation stays short."""

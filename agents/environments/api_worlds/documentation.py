@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from pydantic import JsonValue
 
-from agents.records import JsonObject, ToolSpec
+from loopline.agents.records import JsonObject, ToolSpec
 
 _SHORT = {"string": "", "integer": "int", "number": "number", "boolean": "bool", "array": "list",
           "object": "object"}  # fmt: skip

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from agents.environments.api_worlds.domains import APIS
-from agents.environments.api_worlds.instance import (
+from loopline.agents.environments.api_worlds.domains import APIS
+from loopline.agents.environments.api_worlds.instance import (
     MAX_CALLS,
     Instance,
     Recipe,
     UnfitRecipe,
     build,
 )
-from agents.environments.api_worlds.intent import Intent
-from agents.environments.api_worlds.splits import (
+from loopline.agents.environments.api_worlds.intent import Intent
+from loopline.agents.environments.api_worlds.splits import (
     HELD_OUT_APIS,
     Split,
     holds_out_world,

@@ -15,8 +15,8 @@ from functools import cached_property
 
 from pydantic import Field
 
-from agents.environments.api_worlds.domains import APIS
-from agents.environments.api_worlds.intent import (
+from loopline.agents.environments.api_worlds.domains import APIS
+from loopline.agents.environments.api_worlds.intent import (
     Answer,
     Intent,
     Slots,
@@ -25,10 +25,10 @@ from agents.environments.api_worlds.intent import (
     Unsolvable,
     say,
 )
-from agents.environments.api_worlds.intents import INTENTS
-from agents.environments.api_worlds.observations import keys, leaves, parsed
-from agents.environments.api_worlds.splits import Split, split_of
-from agents.environments.api_worlds.verification import (
+from loopline.agents.environments.api_worlds.intents import INTENTS
+from loopline.agents.environments.api_worlds.observations import keys, leaves, parsed
+from loopline.agents.environments.api_worlds.splits import Split, split_of
+from loopline.agents.environments.api_worlds.verification import (
     AnswerGoal,
     Verdict,
     beside_rows,
@@ -37,8 +37,8 @@ from agents.environments.api_worlds.verification import (
     is_name,
     rows_of,
 )
-from agents.environments.api_worlds.world import World
-from agents.records import JsonObject, Record, Task, ToolCall, ToolSpec
+from loopline.agents.environments.api_worlds.world import World
+from loopline.agents.records import JsonObject, Record, Task, ToolCall, ToolSpec
 
 ENVIRONMENT = "api_worlds"
 MAX_CALLS = 6

@@ -22,8 +22,8 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agents.environments.api_worlds.world import World
-from agents.records import JsonObject
+from loopline.agents.environments.api_worlds.world import World
+from loopline.agents.records import JsonObject
 
 Slots = dict[str, Any]
 """What was drawn for an instruction: names and whole numbers."""

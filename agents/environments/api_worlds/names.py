@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.environments.word_problems.words import HE, SHE
+from loopline.agents.environments.word_problems.words import HE, SHE
 
 PEOPLE = SHE + HE
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")

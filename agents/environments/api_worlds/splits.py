@@ -20,9 +20,9 @@ import hashlib
 from collections.abc import Collection
 from enum import StrEnum
 
-from agents.environments.api_worlds.domains import APIS
-from agents.environments.api_worlds.intent import Intent, Slots, Wording
-from agents.environments.api_worlds.intents import COMBINED, SINGLE
+from loopline.agents.environments.api_worlds.domains import APIS
+from loopline.agents.environments.api_worlds.intent import Intent, Slots, Wording
+from loopline.agents.environments.api_worlds.intents import COMBINED, SINGLE
 
 
 class Split(StrEnum):

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 from pydantic import JsonValue
 
-from agents.environments.api_worlds.domains import APIS, DOMAINS
-from agents.environments.api_worlds.instance import Instance
-from agents.records import JsonObject, ToolSpec
+from loopline.agents.environments.api_worlds.domains import APIS, DOMAINS
+from loopline.agents.environments.api_worlds.instance import Instance
+from loopline.agents.records import JsonObject, ToolSpec
 
 CATEGORY = "Simulated"
 """Of every tool: ToolBench's are sorted into some."""

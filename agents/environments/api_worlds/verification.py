@@ -23,8 +23,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agents.environments.api_worlds.names import POOLS, WEEKDAYS
-from agents.environments.word_problems.words import NUMBER_WORDS
+from loopline.agents.environments.api_worlds.names import POOLS, WEEKDAYS
+from loopline.agents.environments.word_problems.words import NUMBER_WORDS
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from pydantic import JsonValue
 
-from agents.environments.api_worlds.api import Setting, State
-from agents.environments.api_worlds.domains import APIS, DOMAINS
-from agents.environments.api_worlds.names import CITIES, PEOPLE
-from agents.records import JsonObject, ToolCall
+from loopline.agents.environments.api_worlds.api import Setting, State
+from loopline.agents.environments.api_worlds.domains import APIS, DOMAINS
+from loopline.agents.environments.api_worlds.names import CITIES, PEOPLE
+from loopline.agents.records import JsonObject, ToolCall
 
 S = TypeVar("S", bound=State)
 

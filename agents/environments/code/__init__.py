@@ -5,10 +5,10 @@ Pure: whoever runs programs and holds them against tests does it elsewhere, in a
 
 from __future__ import annotations
 
-from agents.environments.code.comparison import outputs_agree, values_agree
-from agents.environments.code.extraction import MAX_PROGRAM_CHARS, extract_code
-from agents.environments.code.generated_test import read_test, show_test
-from agents.environments.code.problem import (
+from loopline.agents.environments.code.comparison import outputs_agree, values_agree
+from loopline.agents.environments.code.extraction import MAX_PROGRAM_CHARS, extract_code
+from loopline.agents.environments.code.generated_test import read_test, show_test
+from loopline.agents.environments.code.problem import (
     AssertionTest,
     CallTest,
     CodeProblem,

@@ -8,8 +8,8 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agents.environments.code.parsing import parsed
-from agents.thinking import said
+from loopline.agents.environments.code.parsing import parsed
+from loopline.agents.thinking import said
 
 # Possessive, so that a long line of spaces can't be divided among them in every way.
 _FENCE = re.compile(

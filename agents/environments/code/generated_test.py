@@ -36,18 +36,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from agents.environments.code.comparison import outputs_agree, values_agree
-from agents.environments.code.parsing import parsed
-from agents.environments.code.problem import (
+from loopline.agents.environments.code.comparison import outputs_agree, values_agree
+from loopline.agents.environments.code.parsing import parsed
+from loopline.agents.environments.code.problem import (
     AssertionTest,
     CallTest,
     CodeQuestion,
     CodeTest,
     ProgramTest,
 )
-from agents.environments.code.told import as_read, copied, of_its_cases, rounded
-from agents.thinking import said
-from agents.tools.json_arguments import parse_arguments
+from loopline.agents.environments.code.told import as_read, copied, of_its_cases, rounded
+from loopline.agents.thinking import said
+from loopline.agents.tools.json_arguments import parse_arguments
 
 MAX_TEST_CHARS = 20_000
 """Of input and output together; a test of a model's is small."""

@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from agents.environments.code.parsing import parsed
-from agents.records import Record
+from loopline.agents.environments.code.parsing import parsed
+from loopline.agents.records import Record
 
 MAX_TEXT = 2_000_000
 MAX_TESTS = 10_000

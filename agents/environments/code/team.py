@@ -7,7 +7,8 @@ What they never see is a golden test or a golden program.
 
 A coder alone has one turn: nobody is there who could tell it anything new.
 
-Running programs is not pure, so a judge does it (`agents.judging`) and what it says are `Facts`.
+Running programs is not pure, so a judge does it (`loopline.agents.judging`) and what it says are
+`Facts`.
 
 Rewards (PettingLLMs; its paper's team and local parts, as its code has them):
 
@@ -26,10 +27,10 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from agents.environments.code.generated_test import show_test
-from agents.environments.code.problem import CallTest, CodeQuestion, ProgramTest
-from agents.environments.game import Part, Rewards, Verdict
-from agents.records import Record, Task
+from loopline.agents.environments.code.generated_test import show_test
+from loopline.agents.environments.code.problem import CallTest, CodeQuestion, ProgramTest
+from loopline.agents.environments.game import Part, Rewards, Verdict
+from loopline.agents.records import Record, Task
 
 ENVIRONMENT = "code"
 

@@ -23,8 +23,8 @@ from contextlib import suppress
 from functools import lru_cache
 from itertools import pairwise
 
-from agents.environments.code.comparison import TOLERANCE, outputs_agree
-from agents.environments.code.problem import CallTest, CodeTest, ProgramTest
+from loopline.agents.environments.code.comparison import TOLERANCE, outputs_agree
+from loopline.agents.environments.code.problem import CallTest, CodeTest, ProgramTest
 
 _BETWEEN = 120
 """Characters between the input of an example and its output: a heading, mostly."""

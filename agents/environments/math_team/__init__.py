@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.environments.math_team.team import (
+from loopline.agents.environments.math_team.team import (
     ENVIRONMENT,
     MEMBERS,
     Facts,

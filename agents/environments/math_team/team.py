@@ -4,7 +4,7 @@ A turn is one solution in words, which ends in `\boxed{…}`, and one Python pro
 answer; neither sees the other's of the same turn. Later both see the last of both and that they
 differ. They stop when both answers are equal, or after the last turn. A reasoner alone has one
 turn. Running programs (20 s in PettingLLMs) and comparing answers is not pure, so a judge does both
-(`agents.judging`) and what it says are `Facts`. The gold answer is the judge's and in no
+(`loopline.agents.judging`) and what it says are `Facts`. The gold answer is the judge's and in no
 observation.
 
 Rewards (PettingLLMs):
@@ -21,10 +21,10 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from agents.answers import last_boxed
-from agents.environments.game import Part, Rewards, Verdict
-from agents.records import Record, Task
-from agents.thinking import said
+from loopline.agents.answers import last_boxed
+from loopline.agents.environments.game import Part, Rewards, Verdict
+from loopline.agents.records import Record, Task
+from loopline.agents.thinking import said
 
 ENVIRONMENT = "math"
 

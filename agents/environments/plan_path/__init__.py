@@ -7,16 +7,16 @@ hand).
 
 from __future__ import annotations
 
-from agents.environments.plan_path.game import PlanPath
-from agents.environments.plan_path.generation import Difficulty, instances, stream
-from agents.environments.plan_path.instance import (
+from loopline.agents.environments.plan_path.game import PlanPath
+from loopline.agents.environments.plan_path.generation import Difficulty, instances, stream
+from loopline.agents.environments.plan_path.instance import (
     ENVIRONMENT,
     PlanPathInstance,
     PlanPathSetting,
     shortest_path,
 )
-from agents.environments.plan_path.policies import POLICIES, plays
-from agents.environments.plan_path.verification import check_walk
+from loopline.agents.environments.plan_path.policies import POLICIES, plays
+from loopline.agents.environments.plan_path.verification import check_walk
 
 __all__ = [
     "ENVIRONMENT", "POLICIES", "Difficulty", "PlanPath", "PlanPathInstance", "PlanPathSetting",

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from agents.environments.plan_path.instance import ENVIRONMENT, PlanPathInstance
-from agents.environments.plan_path.puzzle import PlanPathPuzzle
-from agents.environments.plan_path.walk import Moves, Walk
-from agents.environments.team_episode import TeamEpisode, parse_instance
-from agents.records import JsonObject
+from loopline.agents.environments.plan_path.instance import ENVIRONMENT, PlanPathInstance
+from loopline.agents.environments.plan_path.puzzle import PlanPathPuzzle
+from loopline.agents.environments.plan_path.walk import Moves, Walk
+from loopline.agents.environments.team_episode import TeamEpisode, parse_instance
+from loopline.agents.records import JsonObject
 
 
 class PlanPath:
-    """See `agents.environments.game.Game`."""
+    """See `loopline.agents.environments.game.Game`."""
 
     name = ENVIRONMENT
 

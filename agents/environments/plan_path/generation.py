@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from agents.environments.grid import Cell, canonical
-from agents.environments.plan_path.instance import (
+from loopline.agents.environments.grid import Cell, canonical
+from loopline.agents.environments.plan_path.instance import (
     FREE,
     LEAST_SIDE,
     MOST_SIDE,
@@ -17,8 +17,8 @@ from agents.environments.plan_path.instance import (
     PlanPathSetting,
     distances_to,
 )
-from agents.environments.puzzle_splits import Split, as_split, different, drawn, split_of
-from agents.records import Record
+from loopline.agents.environments.puzzle_splits import Split, as_split, different, drawn, split_of
+from loopline.agents.records import Record
 
 _TRIES = 5_000
 """Grids in a row without an instance; then the difficulty is impossible."""

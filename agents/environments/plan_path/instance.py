@@ -10,10 +10,10 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from agents.environments.grid import STEPS, Cell, beside, canonical
-from agents.environments.puzzle_splits import Split, content_hash, split_of
-from agents.environments.team_episode import Setting
-from agents.records import Record, Task
+from loopline.agents.environments.grid import STEPS, Cell, beside, canonical
+from loopline.agents.environments.puzzle_splits import Split, content_hash, split_of
+from loopline.agents.environments.team_episode import Setting
+from loopline.agents.records import Record, Task
 
 ENVIRONMENT = "plan_path"
 Rules = Literal["strict", "paper"]

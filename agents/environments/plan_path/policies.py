@@ -7,12 +7,12 @@ import random
 from collections import deque
 from collections.abc import Callable
 
-from agents.environments.game import PLAN
-from agents.environments.grid import STEPS, Cell, beside, manhattan
-from agents.environments.marked_answers import MARK
-from agents.environments.plan_path.game import PlanPath
-from agents.environments.plan_path.instance import PlanPathInstance, is_free, shortest_path
-from agents.environments.plan_path.walk import Moves, Walk, refusal
+from loopline.agents.environments.game import PLAN
+from loopline.agents.environments.grid import STEPS, Cell, beside, manhattan
+from loopline.agents.environments.marked_answers import MARK
+from loopline.agents.environments.plan_path.game import PlanPath
+from loopline.agents.environments.plan_path.instance import PlanPathInstance, is_free, shortest_path
+from loopline.agents.environments.plan_path.walk import Moves, Walk, refusal
 
 Policy = Callable[[PlanPathInstance, Walk, random.Random], str]
 """The next move from where a walk has led."""

@@ -8,22 +8,30 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from agents.environments.game import PLAN, Agent, Refusal, Rewards, Verdict, progressed, weighted
-from agents.environments.grid import STEPS, apart, beside, manhattan, said
-from agents.environments.marked_answers import read_moves
-from agents.environments.plan_path.instance import (
+from loopline.agents.environments.game import (
+    PLAN,
+    Agent,
+    Refusal,
+    Rewards,
+    Verdict,
+    progressed,
+    weighted,
+)
+from loopline.agents.environments.grid import STEPS, apart, beside, manhattan, said
+from loopline.agents.environments.marked_answers import read_moves
+from loopline.agents.environments.plan_path.instance import (
     WALL,
     PlanPathInstance,
     PlanPathSetting,
     is_free,
     shortest_path,
 )
-from agents.environments.plan_path.tools import functions
-from agents.environments.plan_path.verification import check_walk
-from agents.environments.plan_path.walk import Moves, Walk, carried_out
-from agents.environments.team_episode import Step
-from agents.environments.tool_language import ToolFunction
-from agents.records import JsonObject
+from loopline.agents.environments.plan_path.tools import functions
+from loopline.agents.environments.plan_path.verification import check_walk
+from loopline.agents.environments.plan_path.walk import Moves, Walk, carried_out
+from loopline.agents.environments.team_episode import Step
+from loopline.agents.environments.tool_language import ToolFunction
+from loopline.agents.records import JsonObject
 
 GAMMA = 0.99
 """Discount of the tool agent's shaping term, as published."""
@@ -31,9 +39,9 @@ GAMMA = 0.99
 
 @dataclass(frozen=True)
 class PlanPathPuzzle:
-    """See `agents.environments.team_episode.Puzzle`. An action is a list of moves. One into a wall
-    or out of the grid moves nobody; by strict rules it ends the answer, too. The walk ends at the
-    goal, or when the episode has no move left."""
+    """See `loopline.agents.environments.team_episode.Puzzle`. An action is a list of moves. One
+    into a wall or out of the grid moves nobody; by strict rules it ends the answer, too. The walk
+    ends at the goal, or when the episode has no move left."""
 
     instance: PlanPathInstance
 

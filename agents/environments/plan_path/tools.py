@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-from agents.environments.grid import STEPS, Cell, beside, manhattan, said
-from agents.environments.plan_path.instance import PlanPathInstance, is_free
-from agents.environments.plan_path.walk import Moves, Walk, refusal
-from agents.environments.tool_language import Answer, Argument, ToolFunction
+from loopline.agents.environments.grid import STEPS, Cell, beside, manhattan, said
+from loopline.agents.environments.plan_path.instance import PlanPathInstance, is_free
+from loopline.agents.environments.plan_path.walk import Moves, Walk, refusal
+from loopline.agents.environments.tool_language import Answer, Argument, ToolFunction
 
 Scratch = tuple[Walk, Moves]
 """Where the scratch walker is, and by which moves."""

@@ -6,8 +6,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from agents.environments.game import Verdict
-from agents.environments.plan_path.instance import PlanPathInstance
+from loopline.agents.environments.game import Verdict
+from loopline.agents.environments.plan_path.instance import PlanPathInstance
 
 
 def check_walk(instance: PlanPathInstance, answers: Sequence[Sequence[str]]) -> Verdict:

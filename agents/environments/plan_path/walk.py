@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agents.environments.game import Refusal
-from agents.environments.grid import Cell, beside, said
-from agents.environments.plan_path.instance import PlanPathInstance, is_free
+from loopline.agents.environments.game import Refusal
+from loopline.agents.environments.grid import Cell, beside, said
+from loopline.agents.environments.plan_path.instance import PlanPathInstance, is_free
 
 Moves = tuple[str, ...]
 

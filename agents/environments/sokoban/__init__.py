@@ -7,12 +7,16 @@ split), `puzzle` (actions and rewards), `tools` (the tool agent's calls), `verif
 
 from __future__ import annotations
 
-from agents.environments.sokoban.boxoban import BoxobanLevel, read_boxoban
-from agents.environments.sokoban.game import Sokoban
-from agents.environments.sokoban.generation import Difficulty, instances, pushes, stream
-from agents.environments.sokoban.instance import ENVIRONMENT, SokobanInstance, SokobanSetting
-from agents.environments.sokoban.solver import SearchLimit, solve
-from agents.environments.sokoban.verification import check_play
+from loopline.agents.environments.sokoban.boxoban import BoxobanLevel, read_boxoban
+from loopline.agents.environments.sokoban.game import Sokoban
+from loopline.agents.environments.sokoban.generation import Difficulty, instances, pushes, stream
+from loopline.agents.environments.sokoban.instance import (
+    ENVIRONMENT,
+    SokobanInstance,
+    SokobanSetting,
+)
+from loopline.agents.environments.sokoban.solver import SearchLimit, solve
+from loopline.agents.environments.sokoban.verification import check_play
 
 __all__ = [
     "ENVIRONMENT", "BoxobanLevel", "Difficulty", "SearchLimit", "Sokoban", "SokobanInstance",

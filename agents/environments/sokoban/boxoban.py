@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from agents.environments.sokoban.instance import SokobanInstance, SokobanSetting
+from loopline.agents.environments.sokoban.instance import SokobanInstance, SokobanSetting
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from agents.environments.sokoban.instance import ENVIRONMENT, SokobanInstance
-from agents.environments.sokoban.level import Moves, Play
-from agents.environments.sokoban.puzzle import SokobanPuzzle
-from agents.environments.team_episode import TeamEpisode, parse_instance
-from agents.records import JsonObject
+from loopline.agents.environments.sokoban.instance import ENVIRONMENT, SokobanInstance
+from loopline.agents.environments.sokoban.level import Moves, Play
+from loopline.agents.environments.sokoban.puzzle import SokobanPuzzle
+from loopline.agents.environments.team_episode import TeamEpisode, parse_instance
+from loopline.agents.records import JsonObject
 
 
 class Sokoban:
-    """See `agents.environments.game.Game`."""
+    """See `loopline.agents.environments.game.Game`."""
 
     name = ENVIRONMENT
 

@@ -9,16 +9,16 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from agents.environments.grid import STEPS, Cell, beside, canonical
-from agents.environments.puzzle_splits import Split, as_split, different, drawn, split_of
-from agents.environments.sokoban.instance import (
+from loopline.agents.environments.grid import STEPS, Cell, beside, canonical
+from loopline.agents.environments.puzzle_splits import Split, as_split, different, drawn, split_of
+from loopline.agents.environments.sokoban.instance import (
     MOST_SIDE,
     SokobanInstance,
     SokobanSetting,
 )
-from agents.environments.sokoban.level import Level, Play
-from agents.environments.sokoban.solver import SearchLimit, reach, solve
-from agents.records import Record
+from loopline.agents.environments.sokoban.level import Level, Play
+from loopline.agents.environments.sokoban.solver import SearchLimit, reach, solve
+from loopline.agents.records import Record
 
 _TRIES = 5_000
 """Rooms in a row without a level; then the difficulty is impossible."""

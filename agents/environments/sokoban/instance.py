@@ -7,11 +7,11 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from agents.environments.grid import canonical
-from agents.environments.puzzle_splits import Split, content_hash, split_of
-from agents.environments.sokoban.level import Level, Play, parse_level
-from agents.environments.team_episode import Setting
-from agents.records import Record, Task
+from loopline.agents.environments.grid import canonical
+from loopline.agents.environments.puzzle_splits import Split, content_hash, split_of
+from loopline.agents.environments.sokoban.level import Level, Play, parse_level
+from loopline.agents.environments.team_episode import Setting
+from loopline.agents.records import Record, Task
 
 ENVIRONMENT = "sokoban"
 LEAST_SIDE, MOST_SIDE = 5, 10

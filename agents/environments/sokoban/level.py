@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agents.environments.game import Refusal
-from agents.environments.grid import Cell, beside, said
+from loopline.agents.environments.game import Refusal
+from loopline.agents.environments.grid import Cell, beside, said
 
 WALL, FLOOR, TARGET, BOX, PLAYER, BOX_ON_TARGET, PLAYER_ON_TARGET = "# .$@*+"
 SIGNS = WALL + FLOOR + TARGET + BOX + PLAYER + BOX_ON_TARGET + PLAYER_ON_TARGET

@@ -7,17 +7,25 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
 
-from agents.environments.game import PLAN, Agent, Refusal, Rewards, Verdict, progressed, weighted
-from agents.environments.grid import STEPS, Cell, apart, beside, manhattan
-from agents.environments.marked_answers import read_moves
-from agents.environments.sokoban.instance import SokobanInstance, SokobanSetting
-from agents.environments.sokoban.level import Level, Moves, Play
-from agents.environments.sokoban.solver import pushes_to_target, solve
-from agents.environments.sokoban.tools import functions
-from agents.environments.sokoban.verification import check_play
-from agents.environments.team_episode import Step
-from agents.environments.tool_language import ToolFunction
-from agents.records import JsonObject
+from loopline.agents.environments.game import (
+    PLAN,
+    Agent,
+    Refusal,
+    Rewards,
+    Verdict,
+    progressed,
+    weighted,
+)
+from loopline.agents.environments.grid import STEPS, Cell, apart, beside, manhattan
+from loopline.agents.environments.marked_answers import read_moves
+from loopline.agents.environments.sokoban.instance import SokobanInstance, SokobanSetting
+from loopline.agents.environments.sokoban.level import Level, Moves, Play
+from loopline.agents.environments.sokoban.solver import pushes_to_target, solve
+from loopline.agents.environments.sokoban.tools import functions
+from loopline.agents.environments.sokoban.verification import check_play
+from loopline.agents.environments.team_episode import Step
+from loopline.agents.environments.tool_language import ToolFunction
+from loopline.agents.records import JsonObject
 
 MAX_MOVES = 400
 """Of one answer; solutions of Boxoban's levels have about 100."""
@@ -25,8 +33,9 @@ MAX_MOVES = 400
 
 @dataclass(frozen=True)
 class SokobanPuzzle:
-    """See `agents.environments.team_episode.Puzzle`. An action is a list of moves; one into a wall,
-    or against a box that can't be pushed, is refused; the moves end when the level is solved."""
+    """See `loopline.agents.environments.team_episode.Puzzle`. An action is a list of moves; one
+    into a wall, or against a box that can't be pushed, is refused; the moves end when the level is
+    solved."""
 
     instance: SokobanInstance
 

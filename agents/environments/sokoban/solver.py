@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import count
 
-from agents.environments.grid import MIRRORED, STEPS, Cell, beside
-from agents.environments.sokoban.level import Level, Moves, Play
+from loopline.agents.environments.grid import MIRRORED, STEPS, Cell, beside
+from loopline.agents.environments.sokoban.level import Level, Moves, Play
 
 MAX_STATES = 100_000
 """About a minute of search on the largest board."""

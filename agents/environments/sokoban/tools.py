@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from agents.environments.grid import MIRRORED, beside, said
-from agents.environments.sokoban.instance import SokobanInstance
-from agents.environments.sokoban.level import Moves, Play
-from agents.environments.sokoban.solver import nearest_by_pushes, reach
-from agents.environments.tool_language import Answer, Argument, Kind, ToolFunction
+from loopline.agents.environments.grid import MIRRORED, beside, said
+from loopline.agents.environments.sokoban.instance import SokobanInstance
+from loopline.agents.environments.sokoban.level import Moves, Play
+from loopline.agents.environments.sokoban.solver import nearest_by_pushes, reach
+from loopline.agents.environments.tool_language import Answer, Argument, Kind, ToolFunction
 
 Scratch = tuple[Play, Moves]
 Run = Callable[[Scratch, tuple[Argument, ...]], Answer[Scratch]]

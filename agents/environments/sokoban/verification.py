@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agents.environments.game import Verdict
-from agents.environments.sokoban.instance import SokobanInstance
+from loopline.agents.environments.game import Verdict
+from loopline.agents.environments.sokoban.instance import SokobanInstance
 
 _LEAVES = {"@": " ", "+": ".", "$": " ", "*": "."}
 _PLAYER_ON = {" ": "@", ".": "+", "$": "@", "*": "+"}

@@ -6,16 +6,21 @@ and rewards), `tools` (the tool agent's calls), `verification`, `generation`.
 
 from __future__ import annotations
 
-from agents.environments.sudoku.game import Sudoku
-from agents.environments.sudoku.generation import Difficulty, instances, solutions_of_4, stream
-from agents.environments.sudoku.instance import (
+from loopline.agents.environments.sudoku.game import Sudoku
+from loopline.agents.environments.sudoku.generation import (
+    Difficulty,
+    instances,
+    solutions_of_4,
+    stream,
+)
+from loopline.agents.environments.sudoku.instance import (
     ENVIRONMENT,
     SudokuInstance,
     SudokuSetting,
     split_of_solution,
 )
-from agents.environments.sudoku.solver import completions
-from agents.environments.sudoku.verification import check_grid
+from loopline.agents.environments.sudoku.solver import completions
+from loopline.agents.environments.sudoku.verification import check_grid
 
 __all__ = [
     "ENVIRONMENT", "Difficulty", "Sudoku", "SudokuInstance", "SudokuSetting", "check_grid",

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from agents.environments.sudoku.instance import ENVIRONMENT, SudokuInstance
-from agents.environments.sudoku.puzzle import SudokuPuzzle
-from agents.environments.sudoku.rules import Writes
-from agents.environments.sudoku.solver import Grid
-from agents.environments.team_episode import TeamEpisode, parse_instance
-from agents.records import JsonObject
+from loopline.agents.environments.sudoku.instance import ENVIRONMENT, SudokuInstance
+from loopline.agents.environments.sudoku.puzzle import SudokuPuzzle
+from loopline.agents.environments.sudoku.rules import Writes
+from loopline.agents.environments.sudoku.solver import Grid
+from loopline.agents.environments.team_episode import TeamEpisode, parse_instance
+from loopline.agents.records import JsonObject
 
 
 class Sudoku:
-    """See `agents.environments.game.Game`."""
+    """See `loopline.agents.environments.game.Game`."""
 
     name = ENVIRONMENT
 

@@ -14,15 +14,15 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from agents.environments.puzzle_splits import Split, as_split, different, drawn
-from agents.environments.sudoku.instance import (
+from loopline.agents.environments.puzzle_splits import Split, as_split, different, drawn
+from loopline.agents.environments.sudoku.instance import (
     SudokuInstance,
     SudokuSetting,
     split_of_solution,
 )
-from agents.environments.sudoku.rules import candidates, written
-from agents.environments.sudoku.solver import Grid, blank, completions
-from agents.records import Record
+from loopline.agents.environments.sudoku.rules import candidates, written
+from loopline.agents.environments.sudoku.solver import Grid, blank, completions
+from loopline.agents.records import Record
 
 _TRIES = 500
 """Solutions in a row without a puzzle; then the difficulty is impossible."""

@@ -7,10 +7,10 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from agents.environments.puzzle_splits import Split, content_hash, split_of
-from agents.environments.sudoku.solver import Grid, first_completions
-from agents.environments.team_episode import Setting
-from agents.records import Record, Task
+from loopline.agents.environments.puzzle_splits import Split, content_hash, split_of
+from loopline.agents.environments.sudoku.solver import Grid, first_completions
+from loopline.agents.environments.team_episode import Setting
+from loopline.agents.records import Record, Task
 
 ENVIRONMENT = "sudoku"
 SIZES = (4, 9)

@@ -6,10 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from agents.environments.game import PLAN, Agent, Refusal, Rewards, Verdict, progressed, weighted
-from agents.environments.marked_answers import read_rows
-from agents.environments.sudoku.instance import SudokuInstance, SudokuSetting
-from agents.environments.sudoku.rules import (
+from loopline.agents.environments.game import (
+    PLAN,
+    Agent,
+    Refusal,
+    Rewards,
+    Verdict,
+    progressed,
+    weighted,
+)
+from loopline.agents.environments.marked_answers import read_rows
+from loopline.agents.environments.sudoku.instance import SudokuInstance, SudokuSetting
+from loopline.agents.environments.sudoku.rules import (
     Writes,
     candidates,
     conflicts,
@@ -18,19 +26,19 @@ from agents.environments.sudoku.rules import (
     refusal,
     written,
 )
-from agents.environments.sudoku.solver import Grid
-from agents.environments.sudoku.tools import functions, said_writes
-from agents.environments.sudoku.verification import check_writes
-from agents.environments.team_episode import Step
-from agents.environments.tool_language import ToolFunction
-from agents.records import JsonObject
+from loopline.agents.environments.sudoku.solver import Grid
+from loopline.agents.environments.sudoku.tools import functions, said_writes
+from loopline.agents.environments.sudoku.verification import check_writes
+from loopline.agents.environments.team_episode import Step
+from loopline.agents.environments.tool_language import ToolFunction
+from loopline.agents.records import JsonObject
 
 
 @dataclass(frozen=True)
 class SudokuPuzzle:
-    """See `agents.environments.team_episode.Puzzle`. An action writes digits into cells, one after
-    the other; one outside, or on a given digit, is refused. A whole grid is an action, too: it
-    writes every cell in which it differs from what is given."""
+    """See `loopline.agents.environments.team_episode.Puzzle`. An action writes digits into cells,
+    one after the other; one outside, or on a given digit, is refused. A whole grid is an action,
+    too: it writes every cell in which it differs from what is given."""
 
     instance: SudokuInstance
 

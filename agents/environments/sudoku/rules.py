@@ -6,10 +6,10 @@ from collections import Counter
 from functools import cache
 from math import isqrt
 
-from agents.environments.game import Refusal
-from agents.environments.grid import Cell, said
-from agents.environments.sudoku.instance import SudokuInstance
-from agents.environments.sudoku.solver import Grid
+from loopline.agents.environments.game import Refusal
+from loopline.agents.environments.grid import Cell, said
+from loopline.agents.environments.sudoku.instance import SudokuInstance
+from loopline.agents.environments.sudoku.solver import Grid
 
 Write = tuple[int, int, int]
 """Row and column from 0, and a digit."""

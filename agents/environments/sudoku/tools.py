@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agents.environments.sudoku.instance import SudokuInstance
-from agents.environments.sudoku.rules import (
+from loopline.agents.environments.sudoku.instance import SudokuInstance
+from loopline.agents.environments.sudoku.rules import (
     Write,
     Writes,
     candidates,
@@ -15,8 +15,8 @@ from agents.environments.sudoku.rules import (
     refusal,
     written,
 )
-from agents.environments.sudoku.solver import Grid
-from agents.environments.tool_language import Answer, Argument, Kind, ToolFunction
+from loopline.agents.environments.sudoku.solver import Grid
+from loopline.agents.environments.tool_language import Answer, Argument, Kind, ToolFunction
 
 Scratch = tuple[Grid, Writes]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agents.environments.game import Verdict
-from agents.environments.sudoku.instance import SudokuInstance
+from loopline.agents.environments.game import Verdict
+from loopline.agents.environments.sudoku.instance import SudokuInstance
 
 
 def check_grid(instance: SudokuInstance, grid: Sequence[Sequence[int]]) -> Verdict:

@@ -6,16 +6,16 @@ The modules: `numbers` (those of a text), `instance` (the data and its split), `
 
 from __future__ import annotations
 
-from agents.environments.word_problem_team.game import WordProblems
-from agents.environments.word_problem_team.generation import Difficulty, instances, stream
-from agents.environments.word_problem_team.instance import (
+from loopline.agents.environments.word_problem_team.game import WordProblems
+from loopline.agents.environments.word_problem_team.generation import Difficulty, instances, stream
+from loopline.agents.environments.word_problem_team.instance import (
     ENVIRONMENT,
     Equation,
     WordProblemInstance,
     WordProblemSetting,
     split_of_wording,
 )
-from agents.environments.word_problem_team.verification import check_work
+from loopline.agents.environments.word_problem_team.verification import check_work
 
 __all__ = [
     "ENVIRONMENT", "Difficulty", "Equation", "WordProblemInstance", "WordProblemSetting",

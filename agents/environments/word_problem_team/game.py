@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from agents.environments.team_episode import TeamEpisode, parse_instance
-from agents.environments.word_problem_team.instance import ENVIRONMENT, WordProblemInstance
-from agents.environments.word_problem_team.puzzle import WordProblemPuzzle
-from agents.environments.word_problem_team.rules import Items, Work
-from agents.records import JsonObject
+from loopline.agents.environments.team_episode import TeamEpisode, parse_instance
+from loopline.agents.environments.word_problem_team.instance import ENVIRONMENT, WordProblemInstance
+from loopline.agents.environments.word_problem_team.puzzle import WordProblemPuzzle
+from loopline.agents.environments.word_problem_team.rules import Items, Work
+from loopline.agents.records import JsonObject
 
 
 class WordProblems:
-    """See `agents.environments.game.Game`."""
+    """See `loopline.agents.environments.game.Game`."""
 
     name = ENVIRONMENT
 

@@ -1,4 +1,4 @@
-"""Generated word problems as instances (`agents.environments.word_problems`).
+"""Generated word problems as instances (`loopline.agents.environments.word_problems`).
 
 What keeps test problems away from training is how they are told: every sentence of a test problem
 is said in a way that no training problem has, and so it is for the problems that settings are
@@ -12,17 +12,17 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from agents.environments import word_problems
-from agents.environments.puzzle_splits import Split, as_split, different
-from agents.environments.word_problem_team.instance import (
+from loopline.agents.environments import word_problems
+from loopline.agents.environments.puzzle_splits import Split, as_split, different
+from loopline.agents.environments.word_problem_team.instance import (
     WordProblemInstance,
     WordProblemSetting,
     split_of_wording,
 )
-from agents.environments.word_problems import Scheme, Selection, Wording
-from agents.environments.word_problems import Split as Told
-from agents.environments.word_problems.story import DOMAINS
-from agents.records import Record
+from loopline.agents.environments.word_problems import Scheme, Selection, Wording
+from loopline.agents.environments.word_problems import Split as Told
+from loopline.agents.environments.word_problems.story import DOMAINS
+from loopline.agents.records import Record
 
 _MOST = 7
 """Longer solutions are rare."""

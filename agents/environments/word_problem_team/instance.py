@@ -9,13 +9,13 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from agents.environments.puzzle_splits import Split, content_hash
-from agents.environments.team_episode import Setting
-from agents.environments.word_problem_team.numbers import numbers_of
-from agents.environments.word_problems import SCHEMES, Wording, WordProblem
-from agents.environments.word_problems.scheme import Operator, apply
-from agents.environments.word_problems.story import MAX_INTERMEDIATE
-from agents.records import Record, Task
+from loopline.agents.environments.puzzle_splits import Split, content_hash
+from loopline.agents.environments.team_episode import Setting
+from loopline.agents.environments.word_problem_team.numbers import numbers_of
+from loopline.agents.environments.word_problems import SCHEMES, Wording, WordProblem
+from loopline.agents.environments.word_problems.scheme import Operator, apply
+from loopline.agents.environments.word_problems.story import MAX_INTERMEDIATE
+from loopline.agents.records import Record, Task
 
 ENVIRONMENT = "word_problems"
 LARGEST = MAX_INTERMEDIATE

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from agents.environments.word_problems.words import NUMBER_WORDS
+from loopline.agents.environments.word_problems.words import NUMBER_WORDS
 
 _WORDS: dict[str, int] = {
     **{word: value for value, word in enumerate(NUMBER_WORDS)},

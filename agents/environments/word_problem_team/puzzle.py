@@ -6,13 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from agents.environments.game import PLAN, Agent, Refusal, Rewards, Verdict, progressed, weighted
-from agents.environments.marked_answers import read_calls
-from agents.environments.team_episode import Step
-from agents.environments.tool_language import OPERAND, ToolFunction
-from agents.environments.word_problem_team.instance import WordProblemInstance, WordProblemSetting
-from agents.environments.word_problem_team.numbers import with_names
-from agents.environments.word_problem_team.rules import (
+from loopline.agents.environments.game import (
+    PLAN,
+    Agent,
+    Refusal,
+    Rewards,
+    Verdict,
+    progressed,
+    weighted,
+)
+from loopline.agents.environments.marked_answers import read_calls
+from loopline.agents.environments.team_episode import Step
+from loopline.agents.environments.tool_language import OPERAND, ToolFunction
+from loopline.agents.environments.word_problem_team.instance import (
+    WordProblemInstance,
+    WordProblemSetting,
+)
+from loopline.agents.environments.word_problem_team.numbers import with_names
+from loopline.agents.environments.word_problem_team.rules import (
     Item,
     Items,
     Work,
@@ -21,9 +32,9 @@ from agents.environments.word_problem_team.rules import (
     equation_key,
     found,
 )
-from agents.environments.word_problem_team.tools import functions
-from agents.environments.word_problem_team.verification import check_work
-from agents.records import JsonObject
+from loopline.agents.environments.word_problem_team.tools import functions
+from loopline.agents.environments.word_problem_team.verification import check_work
+from loopline.agents.records import JsonObject
 
 _MOST_ITEMS = 16
 _NOTHING = "skip()"
@@ -31,9 +42,10 @@ _NOTHING = "skip()"
 
 @dataclass(frozen=True)
 class WordProblemPuzzle:
-    """See `agents.environments.team_episode.Puzzle`. An action keeps calculations, or gives the
-    answer, which is final. What is kept must have been calculated: in the proposal of this turn.
-    What is answered may be a number that nobody calculated, so that a plan agent alone can play."""
+    """See `loopline.agents.environments.team_episode.Puzzle`. An action keeps calculations, or
+    gives the answer, which is final. What is kept must have been calculated: in the proposal of
+    this turn. What is answered may be a number that nobody calculated, so that a plan agent alone
+    can play."""
 
     instance: WordProblemInstance
 

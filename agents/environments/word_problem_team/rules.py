@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
-from agents.environments.game import Refusal
-from agents.environments.word_problem_team.instance import (
+from loopline.agents.environments.game import Refusal
+from loopline.agents.environments.word_problem_team.instance import (
     CONSTANTS,
     LARGEST,
     Equation,
     WordProblemInstance,
 )
-from agents.environments.word_problem_team.numbers import numbers_of
-from agents.environments.word_problems.scheme import Operator, apply
+from loopline.agents.environments.word_problem_team.numbers import numbers_of
+from loopline.agents.environments.word_problems.scheme import Operator, apply
 
 OPERATORS: dict[str, Operator] = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 """By the name of the call."""

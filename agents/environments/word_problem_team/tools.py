@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agents.environments.tool_language import Answer, Argument, ToolFunction
-from agents.environments.word_problem_team.instance import WordProblemInstance
-from agents.environments.word_problem_team.rules import (
+from loopline.agents.environments.tool_language import Answer, Argument, ToolFunction
+from loopline.agents.environments.word_problem_team.instance import WordProblemInstance
+from loopline.agents.environments.word_problem_team.rules import (
     Item,
     Items,
     Work,

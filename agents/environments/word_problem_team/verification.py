@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from agents.environments.game import PLAN, Verdict
-from agents.environments.word_problem_team.instance import WordProblemInstance
-from agents.environments.word_problem_team.numbers import numbers_of
-from agents.environments.word_problem_team.rules import Items, Worked
+from loopline.agents.environments.game import PLAN, Verdict
+from loopline.agents.environments.word_problem_team.instance import WordProblemInstance
+from loopline.agents.environments.word_problem_team.numbers import numbers_of
+from loopline.agents.environments.word_problem_team.rules import Items, Worked
 
 
 def check_work(instance: WordProblemInstance, actions: Sequence[Items]) -> Verdict:

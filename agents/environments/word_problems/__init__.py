@@ -9,10 +9,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from agents.environments.word_problems.problem import Equation, Link, SubTask, WordProblem
-from agents.environments.word_problems.scheme import Scheme, Wording
-from agents.environments.word_problems.splits import HELD_OUT, Split
-from agents.environments.word_problems.story import EVERYTHING, SCHEMES, Selection, tell
+from loopline.agents.environments.word_problems.problem import Equation, Link, SubTask, WordProblem
+from loopline.agents.environments.word_problems.scheme import Scheme, Wording
+from loopline.agents.environments.word_problems.splits import HELD_OUT, Split
+from loopline.agents.environments.word_problems.story import EVERYTHING, SCHEMES, Selection, tell
 
 __all__ = [
     "HELD_OUT", "SCHEMES", "Equation", "Link", "Scheme", "Selection", "Split", "SubTask",

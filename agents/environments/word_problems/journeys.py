@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from agents.environments.word_problems.scheme import scheme
+from loopline.agents.environments.word_problems.scheme import scheme
 
 TRAVEL = (
     scheme("travel.open.speed", "a=4..60 b=2..9", (

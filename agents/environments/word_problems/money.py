@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from agents.environments.word_problems.scheme import scheme
+from loopline.agents.environments.word_problems.scheme import scheme
 
 OPENINGS = (
     scheme("money.open.has", "a=15..200", (), "", """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agents.environments.word_problems.scheme import Operator
+from loopline.agents.environments.word_problems.scheme import Operator
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Literal
 
-from agents.environments.word_problems.wordings import WORDINGS as FURTHER_WORDINGS
+from loopline.agents.environments.word_problems.wordings import WORDINGS as FURTHER_WORDINGS
 
 Place = Literal["open", "change", "ask"]
 Operator = Literal["+", "-", "*", "/"]

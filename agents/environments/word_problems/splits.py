@@ -16,7 +16,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
-from agents.environments.word_problems.scheme import Scheme
+from loopline.agents.environments.word_problems.scheme import Scheme
 
 
 class Split(StrEnum):

@@ -8,10 +8,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.environments.word_problems import journeys, money, things, unseen, words
-from agents.environments.word_problems.problem import Equation, Link, SubTask, WordProblem
-from agents.environments.word_problems.scheme import Operation, Part, Scheme, Wording
-from agents.environments.word_problems.splits import Split, accepts_numbers, holds_out_combination
+from loopline.agents.environments.word_problems import journeys, money, things, unseen, words
+from loopline.agents.environments.word_problems.problem import Equation, Link, SubTask, WordProblem
+from loopline.agents.environments.word_problems.scheme import Operation, Part, Scheme, Wording
+from loopline.agents.environments.word_problems.splits import (
+    Split,
+    accepts_numbers,
+    holds_out_combination,
+)
 
 SCHEMES: tuple[Scheme, ...] = (
     *things.OPENINGS, *things.CHANGES, *things.QUESTIONS,

@@ -5,7 +5,7 @@ not to carry far."""
 
 from __future__ import annotations
 
-from agents.environments.word_problems.scheme import scheme
+from loopline.agents.environments.word_problems.scheme import scheme
 
 OPENINGS = (
     scheme("things.open.recipe", "b=2..8 k=multiple(b,2,9) d=2..12", (

@@ -3,7 +3,7 @@
 Instead of the same K samples of every observation, sampling goes on in rounds of K, and ends when
 what it has shown is enough to learn from: one success (`positive`), or half of a group of either
 kind (`balanced`). Which K are learned from is the trainer's choice
-(`trainers.grpo.adaptive_groups`).
+(`loopline.trainers.grpo.adaptive_groups`).
 """
 
 from __future__ import annotations

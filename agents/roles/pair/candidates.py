@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from agents.environments.game import Rewards
-from agents.errors import MalformedModelOutput
-from agents.prompts import Prompt, prompt_for
-from agents.protocols import Host
-from agents.records import Call, Candidate, JsonObject, Message, SamplingParams
-from agents.roles.pair.settings import PairOptions
-from agents.roles.protocol import StepContext
+from loopline.agents.environments.game import Rewards
+from loopline.agents.errors import MalformedModelOutput
+from loopline.agents.prompts import Prompt, prompt_for
+from loopline.agents.protocols import Host
+from loopline.agents.records import Call, Candidate, JsonObject, Message, SamplingParams
+from loopline.agents.roles.pair.settings import PairOptions
+from loopline.agents.roles.protocol import StepContext
 
 T = TypeVar("T")
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from pydantic import ValidationError
 
-from agents.environments import games
-from agents.environments.game import AGENTS, Agent, Episode, ProgramNotRun, Taken, replayed
-from agents.environments.tool_program import ProgramRun
-from agents.errors import InvalidTask, JournalIncomplete, UnknownName
-from agents.records import Run, Step
+from loopline.agents.environments import games
+from loopline.agents.environments.game import AGENTS, Agent, Episode, ProgramNotRun, Taken, replayed
+from loopline.agents.environments.tool_program import ProgramRun
+from loopline.agents.errors import InvalidTask, JournalIncomplete, UnknownName
+from loopline.agents.records import Run, Step
 
 _AGENTS: dict[str, Agent] = {agent: agent for agent in AGENTS}
 

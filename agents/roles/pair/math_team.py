@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agents.environments.math_team import (
+from loopline.agents.environments.math_team import (
     Facts,
     MathInstance,
     Turn,
@@ -16,9 +16,9 @@ from agents.environments.math_team import (
     tool_rewards,
     verdict,
 )
-from agents.environments.team_episode import parse_instance
-from agents.environments.tool_program import program_in
-from agents.judging import (
+from loopline.agents.environments.team_episode import parse_instance
+from loopline.agents.environments.tool_program import program_in
+from loopline.agents.judging import (
     AnswerVerdicts,
     JudgeAnswers,
     JudgeOutputs,
@@ -26,14 +26,14 @@ from agents.judging import (
     OutputVerdicts,
     ask_judge,
 )
-from agents.prompts import Prompt, load_prompt
-from agents.protocols import Host
-from agents.records import Call, JsonObject, Run, Step
-from agents.roles.pair.candidates import Scored, choose
-from agents.roles.pair.settings import options_of
-from agents.roles.pair.teamwork import Chosen, Standing, acted, chosen_by_turn
-from agents.roles.protocol import StepContext, StepResult
-from agents.roles.umi.step import refuse_other_payloads
+from loopline.agents.prompts import Prompt, load_prompt
+from loopline.agents.protocols import Host
+from loopline.agents.records import Call, JsonObject, Run, Step
+from loopline.agents.roles.pair.candidates import Scored, choose
+from loopline.agents.roles.pair.settings import options_of
+from loopline.agents.roles.pair.teamwork import Chosen, Standing, acted, chosen_by_turn
+from loopline.agents.roles.protocol import StepContext, StepResult
+from loopline.agents.roles.umi.step import refuse_other_payloads
 
 
 class Reasoner:
@@ -44,7 +44,7 @@ class Reasoner:
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
-        return (load_prompt("reasoner", "agents.roles.pair"),)
+        return (load_prompt("reasoner", "loopline.agents.roles.pair"),)
 
     async def step(self, context: StepContext, host: Host) -> StepResult:
         refuse_other_payloads(context, self.name)
@@ -85,7 +85,7 @@ class ToolUser:
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
-        return (load_prompt("tool_user", "agents.roles.pair"),)
+        return (load_prompt("tool_user", "loopline.agents.roles.pair"),)
 
     async def step(self, context: StepContext, host: Host) -> StepResult:
         refuse_other_payloads(context, self.name)

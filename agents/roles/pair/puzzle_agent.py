@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agents.environments.game import (
+from loopline.agents.environments.game import (
     PLAN,
     Agent,
     Applied,
@@ -13,18 +13,18 @@ from agents.environments.game import (
     Taken,
     taken_by,
 )
-from agents.environments.puzzle_splits import content_hash
-from agents.environments.tool_program import ProgramRun
-from agents.errors import environment_code
-from agents.judging import ProgramRuns, RunPrograms, ask_judge
-from agents.prompts import Prompt, load_prompt
-from agents.protocols import Host
-from agents.records import Call, Decision, JsonObject, json_object
-from agents.roles.pair.candidates import Scored, choose
-from agents.roles.pair.episode import episode_of
-from agents.roles.pair.settings import options_of
-from agents.roles.protocol import StepContext, StepResult
-from agents.roles.umi.step import refuse_other_payloads
+from loopline.agents.environments.puzzle_splits import content_hash
+from loopline.agents.environments.tool_program import ProgramRun
+from loopline.agents.errors import environment_code
+from loopline.agents.judging import ProgramRuns, RunPrograms, ask_judge
+from loopline.agents.prompts import Prompt, load_prompt
+from loopline.agents.protocols import Host
+from loopline.agents.records import Call, Decision, JsonObject, json_object
+from loopline.agents.roles.pair.candidates import Scored, choose
+from loopline.agents.roles.pair.episode import episode_of
+from loopline.agents.roles.pair.settings import options_of
+from loopline.agents.roles.protocol import StepContext, StepResult
+from loopline.agents.roles.umi.step import refuse_other_payloads
 
 Trial = tuple[Episode, Applied]
 """A copy of the episode on which a completion was applied, and what came of it."""
@@ -46,7 +46,7 @@ class PuzzleAgent:
     def prompts(self) -> tuple[Prompt, ...]:
         """For calls, and for programs."""
         names = (self.name, f"{self.name}_python")
-        return tuple(load_prompt(name, "agents.roles.pair") for name in names)
+        return tuple(load_prompt(name, "loopline.agents.roles.pair") for name in names)
 
     async def step(self, context: StepContext, host: Host) -> StepResult:
         refuse_other_payloads(context, self.name)

@@ -6,9 +6,9 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from agents.environments.game import Scheme
-from agents.records import Run
-from agents.roles.pair.adaptive_sampling import AdaptiveSampling
+from loopline.agents.environments.game import Scheme
+from loopline.agents.records import Run
+from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
 
 MOST_CANDIDATES = 64
 

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agents.environments.game import Verdict
-from agents.environments.puzzle_splits import content_hash
-from agents.errors import JournalIncomplete
-from agents.records import Decision, JsonObject, Step
-from agents.roles.pair.candidates import Choice
-from agents.roles.pair.episode import text_of
-from agents.roles.protocol import StepResult
+from loopline.agents.environments.game import Verdict
+from loopline.agents.environments.puzzle_splits import content_hash
+from loopline.agents.errors import JournalIncomplete
+from loopline.agents.records import Decision, JsonObject, Step
+from loopline.agents.roles.pair.candidates import Choice
+from loopline.agents.roles.pair.episode import text_of
+from loopline.agents.roles.protocol import StepResult
 
 
 @dataclass(frozen=True, slots=True)

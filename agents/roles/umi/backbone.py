@@ -29,10 +29,16 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from agents.records import ToolSpec
-from agents.roles.umi.output import Action, Unreadable, read_action, read_answer, written_call
-from agents.roles.umi.transcript import ToolStyle, Turn, planner_input
-from agents.thinking import said
+from loopline.agents.records import ToolSpec
+from loopline.agents.roles.umi.output import (
+    Action,
+    Unreadable,
+    read_action,
+    read_answer,
+    written_call,
+)
+from loopline.agents.roles.umi.transcript import ToolStyle, Turn, planner_input
+from loopline.agents.thinking import said
 
 GIVE_UP = "give up."
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from agents.errors import JournalIncomplete
-from agents.prompts import Prompt, load_prompt
-from agents.protocols import Host
-from agents.roles.conversation import cut_off
-from agents.roles.protocol import StepContext, StepResult
-from agents.roles.umi.calling import carried_out, refused
-from agents.roles.umi.history import team_history
-from agents.roles.umi.output import Unreadable, call_schema, read_action
-from agents.roles.umi.settings import options_of, tools_of
-from agents.roles.umi.step import completion, refuse_other_payloads
-from agents.roles.umi.transcript import caller_input, calls_of
+from loopline.agents.errors import JournalIncomplete
+from loopline.agents.prompts import Prompt, load_prompt
+from loopline.agents.protocols import Host
+from loopline.agents.roles.conversation import cut_off
+from loopline.agents.roles.protocol import StepContext, StepResult
+from loopline.agents.roles.umi.calling import carried_out, refused
+from loopline.agents.roles.umi.history import team_history
+from loopline.agents.roles.umi.output import Unreadable, call_schema, read_action
+from loopline.agents.roles.umi.settings import options_of, tools_of
+from loopline.agents.roles.umi.step import completion, refuse_other_payloads
+from loopline.agents.roles.umi.transcript import caller_input, calls_of
 
 
 class UmiCaller:

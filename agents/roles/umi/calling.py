@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agents.protocols import Host
-from agents.records import Call, Decision, JsonObject, ToolCall
-from agents.roles.protocol import StepResult
-from agents.roles.umi.output import Action
-from agents.roles.umi.step import result
-from agents.tools.offered import OfferedTools
+from loopline.agents.protocols import Host
+from loopline.agents.records import Call, Decision, JsonObject, ToolCall
+from loopline.agents.roles.protocol import StepResult
+from loopline.agents.roles.umi.output import Action
+from loopline.agents.roles.umi.step import result
+from loopline.agents.tools.offered import OfferedTools
 
 _KEPT_CHARS = 1_000
 """Of a text that is no call."""

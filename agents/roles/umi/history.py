@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from agents.environments import tool_step
-from agents.environments.tool_step import GivenCall, GivenStep
-from agents.records import Run, Step
-from agents.roles.umi.backbone import call_part, step_text
-from agents.roles.umi.output import Action, written_call, written_plan
-from agents.roles.umi.transcript import Turn, observation_text, turns_of
+from loopline.agents.environments import tool_step
+from loopline.agents.environments.tool_step import GivenCall, GivenStep
+from loopline.agents.records import Run, Step
+from loopline.agents.roles.umi.backbone import call_part, step_text
+from loopline.agents.roles.umi.output import Action, written_call, written_plan
+from loopline.agents.roles.umi.transcript import Turn, observation_text, turns_of
 
 
 def team_history(run: Run, journal: Iterable[Step], observation_chars: int) -> list[Turn]:

@@ -22,9 +22,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from agents.records import JsonObject, ToolSpec
-from agents.thinking import said
-from agents.tools.json_arguments import parse_arguments
+from loopline.agents.records import JsonObject, ToolSpec
+from loopline.agents.thinking import said
+from loopline.agents.tools.json_arguments import parse_arguments
 
 Next = Literal["call", "conclude", "give_up"]
 """What the planner decides."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from agents.prompts import Prompt, load_prompt
-from agents.protocols import Host
-from agents.records import Decision
-from agents.roles.conversation import cut_off
-from agents.roles.protocol import StepContext, StepResult
-from agents.roles.umi.history import team_history
-from agents.roles.umi.output import Unreadable, read_plan
-from agents.roles.umi.settings import options_of, tools_of
-from agents.roles.umi.step import completion, refuse_other_payloads, result
-from agents.roles.umi.transcript import planner_input
+from loopline.agents.prompts import Prompt, load_prompt
+from loopline.agents.protocols import Host
+from loopline.agents.records import Decision
+from loopline.agents.roles.conversation import cut_off
+from loopline.agents.roles.protocol import StepContext, StepResult
+from loopline.agents.roles.umi.history import team_history
+from loopline.agents.roles.umi.output import Unreadable, read_plan
+from loopline.agents.roles.umi.settings import options_of, tools_of
+from loopline.agents.roles.umi.step import completion, refuse_other_payloads, result
+from loopline.agents.roles.umi.transcript import planner_input
 
 
 class UmiPlanner:

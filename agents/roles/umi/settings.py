@@ -6,12 +6,12 @@ import json
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agents.errors import InvalidTask
-from agents.protocols import MAX_SCHEMA_BYTES
-from agents.records import Run
-from agents.roles.umi.output import call_schema
-from agents.roles.umi.transcript import ToolStyle
-from agents.tools.offered import OfferedTools, offered_tools
+from loopline.agents.errors import InvalidTask
+from loopline.agents.protocols import MAX_SCHEMA_BYTES
+from loopline.agents.records import Run
+from loopline.agents.roles.umi.output import call_schema
+from loopline.agents.roles.umi.transcript import ToolStyle
+from loopline.agents.tools.offered import OfferedTools, offered_tools
 
 MOST_CALLS = 10
 """Each takes a turn of the planner and one of the caller, of the 24 that a run has."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from agents.prompts import Prompt, load_prompt
-from agents.protocols import Host
-from agents.records import Call, Decision
-from agents.roles.conversation import cut_off
-from agents.roles.protocol import StepContext, StepResult
-from agents.roles.umi.backbone import Concluded, backbone_input, read_step
-from agents.roles.umi.calling import carried_out, refused
-from agents.roles.umi.history import single_history
-from agents.roles.umi.output import Unreadable
-from agents.roles.umi.settings import options_of, tools_of
-from agents.roles.umi.step import completion, refuse_other_payloads, result
-from agents.roles.umi.transcript import calls_of
+from loopline.agents.prompts import Prompt, load_prompt
+from loopline.agents.protocols import Host
+from loopline.agents.records import Call, Decision
+from loopline.agents.roles.conversation import cut_off
+from loopline.agents.roles.protocol import StepContext, StepResult
+from loopline.agents.roles.umi.backbone import Concluded, backbone_input, read_step
+from loopline.agents.roles.umi.calling import carried_out, refused
+from loopline.agents.roles.umi.history import single_history
+from loopline.agents.roles.umi.output import Unreadable
+from loopline.agents.roles.umi.settings import options_of, tools_of
+from loopline.agents.roles.umi.step import completion, refuse_other_payloads, result
+from loopline.agents.roles.umi.transcript import calls_of
 
 
 class UmiSingle:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from agents.errors import MalformedModelOutput, UnexpectedPayload
-from agents.payloads import QuestionPayload
-from agents.prompts import Prompt, prompt_for
-from agents.protocols import Host
-from agents.records import Call, Candidate, Decision, JsonObject, Message
-from agents.roles.protocol import StepContext, StepResult
+from loopline.agents.errors import MalformedModelOutput, UnexpectedPayload
+from loopline.agents.payloads import QuestionPayload
+from loopline.agents.prompts import Prompt, prompt_for
+from loopline.agents.protocols import Host
+from loopline.agents.records import Call, Candidate, Decision, JsonObject, Message
+from loopline.agents.roles.protocol import StepContext, StepResult
 
 
 async def completion(

@@ -23,9 +23,9 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from agents.records import JsonObject, Run, Step, ToolCall, ToolSpec
-from agents.roles.conversation import whole_tool_text
-from agents.roles.umi.output import written_call, written_plan
+from loopline.agents.records import JsonObject, Run, Step, ToolCall, ToolSpec
+from loopline.agents.roles.conversation import whole_tool_text
+from loopline.agents.roles.umi.output import written_call, written_plan
 
 Label = Literal["user", "assistant", "caller", "observation", "conclusion"]
 ToolStyle = Literal["documents", "signatures"]
@@ -82,7 +82,7 @@ def tools_text(tools: Sequence[ToolSpec], style: ToolStyle) -> str:
     """One line for each tool: its document as JSON, or in few tokens its signature."""
     if style == "signatures":
         # The worlds are large, and most runs are not about them.
-        from agents.environments.api_worlds import compact
+        from loopline.agents.environments.api_worlds import compact
 
         return as_plain(compact(tools))
     return as_plain("\n".join(json.dumps(document(tool)) for tool in tools))

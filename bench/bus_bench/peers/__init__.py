@@ -14,7 +14,7 @@ MESSAGE_BYTES = 256
 PEERS = {
     "raw": "raw redis-py, pipelined batches: the client's limit, no promise kept",
     "faststream": "FastStream, a handler call and an acknowledgement per message",
-    "switchyard": "ours: typed envelope, lease, atomic commit, journal append, hand-off",
+    "loopline": "ours: typed envelope, lease, atomic commit, journal append, hand-off",
 }
 """Peers in the order in which they are measured, with what they do."""
 
@@ -53,11 +53,11 @@ class Receiver(Protocol):
 
 
 def producer_of(peer: str) -> Producer:
-    return cast(Producer, import_module(f"bench.bus_bench.peers.{peer}").Sender())
+    return cast(Producer, import_module(f"loopline.bench.bus_bench.peers.{peer}").Sender())
 
 
 def receiver_of(peer: str) -> Receiver:
-    return cast(Receiver, import_module(f"bench.bus_bench.peers.{peer}").Handler())
+    return cast(Receiver, import_module(f"loopline.bench.bus_bench.peers.{peer}").Handler())
 
 
 def stamp() -> int:

@@ -7,7 +7,7 @@ import asyncio
 from faststream.redis import RedisBroker, StreamSub
 from pydantic import BaseModel
 
-from bench.bus_bench.peers import STREAM, OnMessage, fields
+from loopline.bench.bus_bench.peers import STREAM, OnMessage, fields
 
 BATCH = 500
 READ = 500

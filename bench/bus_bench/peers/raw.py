@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 from redis.asyncio import Redis
 
-from bench.bus_bench.peers import STREAM, OnMessage, body
+from loopline.bench.bus_bench.peers import STREAM, OnMessage, body
 
 BATCH = 500
 

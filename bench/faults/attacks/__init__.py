@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bench.faults.attacks.base import Attack, Scene
-from bench.faults.attacks.network import (
+from loopline.bench.faults.attacks.base import Attack, Scene
+from loopline.bench.faults.attacks.network import (
     Delay,
     HalfClose,
     Link,
@@ -12,8 +12,8 @@ from bench.faults.attacks.network import (
     Reset,
     Tear,
 )
-from bench.faults.attacks.processes import Clock, Kill, Stop
-from bench.faults.attacks.server import Disk, Memory, RestartRedis
+from loopline.bench.faults.attacks.processes import Clock, Kill, Stop
+from loopline.bench.faults.attacks.server import Disk, Memory, RestartRedis
 
 ATTACKS: tuple[type[Attack], ...] = (
     Kill,

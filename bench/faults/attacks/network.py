@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bench.faults.attacks.base import Attack, between
-from bench.faults.proxy import Proxy
+from loopline.bench.faults.attacks.base import Attack, between
+from loopline.bench.faults.proxy import Proxy
 
 TORN = 20
 """Replies, at most."""

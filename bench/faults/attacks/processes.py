@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bench.faults.attacks.base import Attack, between
-from bench.faults.fleet import Slot
+from loopline.bench.faults.attacks.base import Attack, between
+from loopline.bench.faults.fleet import Slot
 
 STOP_LEASES = (0.5, 2.5)
 """How long a worker is stopped, in leases: most wake to find their work taken over."""

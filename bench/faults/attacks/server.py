@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from bench.faults.attacks.base import Attack, between
+from loopline.bench.faults.attacks.base import Attack, between
 
 DOWN_SECONDS = (0.0, 1.0)
 FULL_SECONDS = (0.2, 2.0)

@@ -11,9 +11,9 @@ import structlog
 import typer
 from rich.console import Console
 
-from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, BenchError
-from bench.grpo_faults.curve.findings import CurveReport, report_of
-from bench.grpo_faults.curve.loops import (
+from loopline.bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, BenchError
+from loopline.bench.grpo_faults.curve.findings import CurveReport, report_of
+from loopline.bench.grpo_faults.curve.loops import (
     LoopResult,
     do_loop,
     do_warm_start,
@@ -21,14 +21,14 @@ from bench.grpo_faults.curve.loops import (
     read_result,
     warm_start_of,
 )
-from bench.grpo_faults.curve.report import last_line, show, write
-from bench.grpo_faults.curve.settings import CurveSettings
-from trainers.errors import TrainingError
-from trainers.grpo.arms.folder import claim, timed
-from trainers.grpo.arms.results import read_result as read_arm
-from trainers.job_processes import Job, Told
-from trainers.job_progress import JobProgress
-from trainers.output_lock import locked
+from loopline.bench.grpo_faults.curve.report import last_line, show, write
+from loopline.bench.grpo_faults.curve.settings import CurveSettings
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.arms.folder import claim, timed
+from loopline.trainers.grpo.arms.results import read_result as read_arm
+from loopline.trainers.job_processes import Job, Told
+from loopline.trainers.job_progress import JobProgress
+from loopline.trainers.output_lock import locked
 
 
 def measure(output: Path, settings: CurveSettings, *, as_json: bool) -> None:

@@ -23,11 +23,11 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Literal
 
-from agents.records import Record
-from bench.grpo.figures import Bounds
-from bench.grpo_faults.curve.loops import CurveLoop, LoopHistory, LoopResult
-from bench.grpo_faults.curve.settings import CurveSettings
-from bench.statistics import (
+from loopline.agents.records import Record
+from loopline.bench.grpo.figures import Bounds
+from loopline.bench.grpo_faults.curve.loops import CurveLoop, LoopHistory, LoopResult
+from loopline.bench.grpo_faults.curve.settings import CurveSettings
+from loopline.bench.statistics import (
     bootstrap_difference,
     detectable_difference,
     mcnemar_exact,

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agents.environments.puzzle_splits import Split
-from agents.records import PolicyRef
-from bench.grpo_faults.curve.settings import CurveSettings
-from trainers.grpo.begins import begun_weights
-from trainers.grpo.in_process import Prompter, Rules, roll_out
-from trainers.grpo.pipeline import begun
-from trainers.grpo.policies import Policies
-from trainers.grpo.sampling import DEVICE, Sampler
-from trainers.grpo.settings import SHARED, Begin, GrpoSettings
-from trainers.network import load_base
-from workers.engines.local.adapter_base import weights_sha256
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.records import PolicyRef
+from loopline.bench.grpo_faults.curve.settings import CurveSettings
+from loopline.trainers.grpo.begins import begun_weights
+from loopline.trainers.grpo.in_process import Prompter, Rules, roll_out
+from loopline.trainers.grpo.pipeline import begun
+from loopline.trainers.grpo.policies import Policies
+from loopline.trainers.grpo.sampling import DEVICE, Sampler
+from loopline.trainers.grpo.settings import SHARED, Begin, GrpoSettings
+from loopline.trainers.network import load_base
+from loopline.workers.engines.local.adapter_base import weights_sha256
 
 
 class Measurement:

@@ -1,7 +1,7 @@
 """The folder of the curves, and one loop of it.
 
     OUTPUT/settings.json                 what everything follows from
-    OUTPUT/seed-1/warm-start/            see `trainers.grpo.arms.arm`
+    OUTPUT/seed-1/warm-start/            see `loopline.trainers.grpo.arms.arm`
     OUTPUT/base/                         the warm start as it is served, in float32
     OUTPUT/loops/attacked-1/             Redis's data, the recorder's store, logs
     OUTPUT/loops/attacked-1/loop/        of `train grpo --loop`
@@ -23,23 +23,23 @@ from typing import Literal
 
 from pydantic import Field
 
-from agents.records import Record
-from bench.faults.chaos import BLOWS
-from bench.grpo_faults.checker import check
-from bench.grpo_faults.curve.looks import Measurement
-from bench.grpo_faults.curve.settings import CurveSettings, loop_arguments
-from bench.grpo_faults.driver import ONLY_KILLS, LoopAttack, LoopDriver, LoopWork
-from bench.grpo_faults.kept import KeptAdapters
-from bench.grpo_faults.model import store_float32
-from trainers.grpo.arms.arm import work
-from trainers.grpo.arms.kinds import WARM_START
-from trainers.grpo.arms.models import MODEL
-from trainers.grpo.arms.results import Arm, ArmResult
-from trainers.grpo.loop.report import read_loop_report
-from trainers.grpo.settings import SHARED
-from trainers.job_processes import Told
-from trainers.kept_records import find_record, write_record
-from trainers.models import WEIGHTS
+from loopline.agents.records import Record
+from loopline.bench.faults.chaos import BLOWS
+from loopline.bench.grpo_faults.checker import check
+from loopline.bench.grpo_faults.curve.looks import Measurement
+from loopline.bench.grpo_faults.curve.settings import CurveSettings, loop_arguments
+from loopline.bench.grpo_faults.driver import ONLY_KILLS, LoopAttack, LoopDriver, LoopWork
+from loopline.bench.grpo_faults.kept import KeptAdapters
+from loopline.bench.grpo_faults.model import store_float32
+from loopline.trainers.grpo.arms.arm import work
+from loopline.trainers.grpo.arms.kinds import WARM_START
+from loopline.trainers.grpo.arms.models import MODEL
+from loopline.trainers.grpo.arms.results import Arm, ArmResult
+from loopline.trainers.grpo.loop.report import read_loop_report
+from loopline.trainers.grpo.settings import SHARED
+from loopline.trainers.job_processes import Told
+from loopline.trainers.kept_records import find_record, write_record
+from loopline.trainers.models import WEIGHTS
 
 Kind = Literal["undisturbed", "attacked"]
 Tell = Callable[[Told], None]
@@ -78,7 +78,7 @@ class LoopHistory(Record):
     of K candidates was executed."""
     seconds: float
     violations: tuple[str, ...]
-    """Of what must hold of every loop: see `bench.grpo_faults.checker`."""
+    """Of what must hold of every loop: see `loopline.bench.grpo_faults.checker`."""
 
 
 class Look(Record):

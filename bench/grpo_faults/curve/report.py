@@ -6,15 +6,15 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.grpo_faults.curve.findings import CurveFigures, CurveReport
-from bench.grpo_faults.curve.tables import TITLE, about, ending, rule, tables, verdicts
-from bench.report.figures import share
-from bench.report.markdown import table as markdown_table
-from runtime.pages.curves import Curve, Point, curves_plot
-from runtime.pages.page import figure, page, table
-from trainers.grpo.arms.folder import REPORT
-from trainers.kept_records import write_record
-from workers.whole_files import write_whole
+from loopline.bench.grpo_faults.curve.findings import CurveFigures, CurveReport
+from loopline.bench.grpo_faults.curve.tables import TITLE, about, ending, rule, tables, verdicts
+from loopline.bench.report.figures import share
+from loopline.bench.report.markdown import table as markdown_table
+from loopline.runtime.pages.curves import Curve, Point, curves_plot
+from loopline.runtime.pages.page import figure, page, table
+from loopline.trainers.grpo.arms.folder import REPORT
+from loopline.trainers.kept_records import write_record
+from loopline.workers.whole_files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -100,7 +100,7 @@ def sampled_plot(report: CurveReport) -> str:
 
 def show(report: CurveReport, output: Path, console: Console) -> None:
     """On a terminal."""
-    from runtime.tables import figures
+    from loopline.runtime.tables import figures
 
     _say(console, about(report))
     for heading, (head, rows) in tables(report).items():

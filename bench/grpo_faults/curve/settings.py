@@ -7,15 +7,15 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from agents.environments.game import AGENTS
-from agents.environments.plan_path import Difficulty, PlanPathSetting
-from bench.errors import UsageError
-from bus.policies import MAX_VERSIONS
-from trainers.grpo.arms.games.known import AnyGame
-from trainers.grpo.arms.games.plan_path import LearnedPlanPath
-from trainers.grpo.arms.settings import ArmSettings
-from trainers.grpo.arms.training import Reinforced
-from trainers.grpo.settings import LORA_RATE
+from loopline.agents.environments.game import AGENTS
+from loopline.agents.environments.plan_path import Difficulty, PlanPathSetting
+from loopline.bench.errors import UsageError
+from loopline.bus.policies import MAX_VERSIONS
+from loopline.trainers.grpo.arms.games.known import AnyGame
+from loopline.trainers.grpo.arms.games.plan_path import LearnedPlanPath
+from loopline.trainers.grpo.arms.settings import ArmSettings
+from loopline.trainers.grpo.arms.training import Reinforced
+from loopline.trainers.grpo.settings import LORA_RATE
 
 MIN_GROUPS = 1
 """With a signal, that a round is to have: none of its puzzles is made up for by further ones unless

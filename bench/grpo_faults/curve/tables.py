@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bench.grpo.figures import Bounds
-from bench.grpo_faults.curve.findings import ALPHA, CurveFigures, CurveReport, Held
-from bench.report import figures as say
-from runtime.words import counted
+from loopline.bench.grpo.figures import Bounds
+from loopline.bench.grpo_faults.curve.findings import ALPHA, CurveFigures, CurveReport, Held
+from loopline.bench.report import figures as say
+from loopline.runtime.words import counted
 
 Table = tuple[list[str], list[list[str]]]
 """Heading and rows."""

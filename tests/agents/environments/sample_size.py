@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 
-from agents.environments.puzzle_splits import Split
+from loopline.agents.environments.puzzle_splits import Split
 
 INSTANCES = int(os.environ.get("PUZZLE_INSTANCES", "200"))
 FEWER = int(os.environ.get("PUZZLE_INSTANCES", "60"))

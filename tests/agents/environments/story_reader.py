@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
-from agents.environments.word_problems import SCHEMES
-from agents.environments.word_problems.words import ASIDES, CONNECTIVES, SHE
+from loopline.agents.environments.word_problems import SCHEMES
+from loopline.agents.environments.word_problems.words import ASIDES, CONNECTIVES, SHE
 
 Numbers = Mapping[str, Fraction]
 Meaning = Callable[[Fraction, Numbers], Fraction]

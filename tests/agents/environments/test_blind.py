@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from agents.environments.blind import (
+from loopline.agents.environments.blind import (
     PUZZLES,
     best_blind_player,
     blind_scores,
     opened,
     solved_by,
 )
-from agents.environments.game import PLAN, TOOL, Agent
-from agents.environments.plan_path import Difficulty, PlanPathSetting, instances
-from agents.environments.puzzle_splits import Split
-from trainers.grpo.arms.games.known import GAMES
+from loopline.agents.environments.game import PLAN, TOOL, Agent
+from loopline.agents.environments.plan_path import Difficulty, PlanPathSetting, instances
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.trainers.grpo.arms.games.known import GAMES
 
 HELD_OUT = 60
 LEAST_GAP = 20

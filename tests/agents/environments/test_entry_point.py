@@ -16,12 +16,12 @@ MODULE = "tests.agents.environments.third_party"
 
 PLAY = """
 import asyncio, json
-from agents.environments import games
-from agents.errors import AgentError
-from agents.local import run_locally
-from agents.records import Task
-from agents.replay import replay
-from agents.workflows import workflows
+from loopline.agents.environments import games
+from loopline.agents.errors import AgentError
+from loopline.agents.local import run_locally
+from loopline.agents.records import Task
+from loopline.agents.replay import replay
+from loopline.agents.workflows import workflows
 from tests.agents.test_pair import ManyHost, pair_run
 
 def refused(instance, name="count_up"):
@@ -55,7 +55,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: counting\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
-        "[switchyard.environments]\n"
+        "[loopline.environments]\n"
         f"count_up = {MODULE}:game\n"
         f"a_class = {MODULE}:CountUp\n"
         f"misnamed = {MODULE}:game\n"

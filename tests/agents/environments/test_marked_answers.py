@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.environments.game import Refusal
-from agents.environments.marked_answers import Call, read_calls, read_moves, read_rows
+from loopline.agents.environments.game import Refusal
+from loopline.agents.environments.marked_answers import Call, read_calls, read_moves, read_rows
 
 
 @pytest.mark.parametrize("text", ["#### [U, R, R]", "I go up.\n#### [U,R,R]\n", "####[ U , R,R ]"])

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.environments.game import PLAN, TOOL, OutOfTurn, Taken, replayed
-from agents.environments.plan_path import (
+from loopline.agents.environments.game import PLAN, TOOL, OutOfTurn, Taken, replayed
+from loopline.agents.environments.plan_path import (
     POLICIES,
     Difficulty,
     PlanPath,
@@ -21,9 +21,9 @@ from agents.environments.plan_path import (
     plays,
     shortest_path,
 )
-from agents.environments.puzzle_splits import Split
-from agents.errors import InvalidTask
-from agents.records import JsonObject
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.errors import InvalidTask
+from loopline.agents.records import JsonObject
 from tests.agents.environments.sample_size import INSTANCES, TIMEOUT
 
 GRID = (

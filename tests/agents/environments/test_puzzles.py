@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from agents.environments.puzzle_splits import Split
-from agents.environments.puzzles import Game, difficulty_of, drawn_puzzles, split_of_task
-from agents.errors import InvalidTask
-from agents.records import Task
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.puzzles import Game, difficulty_of, drawn_puzzles, split_of_task
+from loopline.agents.errors import InvalidTask
+from loopline.agents.records import Task
 
 GAMES: list[tuple[Game, int | None]] = [
     ("plan_path", 5),

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.environments.game import PLAN, TOOL, replayed
-from agents.environments.grid import Cell
-from agents.environments.puzzle_splits import Split
-from agents.environments.sokoban import (
+from loopline.agents.environments.game import PLAN, TOOL, replayed
+from loopline.agents.environments.grid import Cell
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.sokoban import (
     Difficulty,
     SearchLimit,
     Sokoban,
@@ -26,10 +26,10 @@ from agents.environments.sokoban import (
     solve,
     solver,
 )
-from agents.environments.sokoban.level import Level, Play
-from agents.environments.sokoban.solver import nearest_by_pushes, standing
-from agents.errors import InvalidTask
-from agents.records import JsonObject
+from loopline.agents.environments.sokoban.level import Level, Play
+from loopline.agents.environments.sokoban.solver import nearest_by_pushes, standing
+from loopline.agents.errors import InvalidTask
+from loopline.agents.records import JsonObject
 from tests.agents.environments.box_pushing import fewest_pushes
 from tests.agents.environments.sample_size import FEWER, FEWEST, INSTANCES, TIMEOUT, by_split
 
@@ -332,13 +332,13 @@ def test_a_file_that_is_no_boxoban_file_is_refused_with_the_line(text: str, told
     assert told in str(error.value)
 
 
-@pytest.mark.skipif("SWITCHYARD_DATA" not in os.environ, reason="SWITCHYARD_DATA is not set")
+@pytest.mark.skipif("LOOPLINE_DATA" not in os.environ, reason="LOOPLINE_DATA is not set")
 @pytest.mark.parametrize(
     ("file", "count"),
     [("unfiltered/test/000", 1000), ("medium/valid/000", 1000), ("hard/003", 332)],
 )
 def test_every_level_of_boxoban_can_be_played(file: str, count: int) -> None:
-    path = Path(os.environ["SWITCHYARD_DATA"]) / "puzzle" / "boxoban" / f"{file}.txt"
+    path = Path(os.environ["LOOPLINE_DATA"]) / "puzzle" / "boxoban" / f"{file}.txt"
     levels = read_boxoban(path.read_text(encoding="utf-8"), origin=path.name)
     assert len(levels) == count
     for level in levels[:3]:

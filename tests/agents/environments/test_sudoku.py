@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.environments.game import PLAN, TOOL, replayed
-from agents.environments.puzzle_splits import Split
-from agents.environments.sudoku import (
+from loopline.agents.environments.game import PLAN, TOOL, replayed
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.sudoku import (
     Difficulty,
     Sudoku,
     SudokuInstance,
@@ -22,11 +22,11 @@ from agents.environments.sudoku import (
     solutions_of_4,
     solver,
 )
-from agents.environments.sudoku.rules import conflicts
-from agents.environments.sudoku.solver import Grid, blank, completions
-from agents.environments.tool_program import ProgramRun
-from agents.errors import InvalidTask
-from agents.records import JsonObject
+from loopline.agents.environments.sudoku.rules import conflicts
+from loopline.agents.environments.sudoku.solver import Grid, blank, completions
+from loopline.agents.environments.tool_program import ProgramRun
+from loopline.agents.errors import InvalidTask
+from loopline.agents.records import JsonObject
 from tests.agents.environments.exact_cover import solutions
 from tests.agents.environments.sample_size import FEWER, INSTANCES, TIMEOUT, by_split
 

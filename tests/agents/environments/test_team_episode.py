@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.environments import games, plan_path, sokoban, sudoku, word_problem_team
-from agents.environments.game import PLAN, TOOL, Episode, Game, replayed
-from agents.environments.team_episode import TeamEpisode
-from agents.environments.word_problem_team.puzzle import WordProblemPuzzle
-from agents.records import Task
+from loopline.agents.environments import games, plan_path, sokoban, sudoku, word_problem_team
+from loopline.agents.environments.game import PLAN, TOOL, Episode, Game, replayed
+from loopline.agents.environments.team_episode import TeamEpisode
+from loopline.agents.environments.word_problem_team.puzzle import WordProblemPuzzle
+from loopline.agents.records import Task
 
 NAMES = ("plan_path", "sokoban", "sudoku", "word_problems")
 

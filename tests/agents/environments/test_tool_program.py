@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.environments.game import (
+from loopline.agents.environments.game import (
     PLAN,
     TOOL,
     Episode,
@@ -15,20 +15,25 @@ from agents.environments.game import (
     ProgramNotRun,
     replayed,
 )
-from agents.environments.plan_path import PlanPath, PlanPathInstance, PlanPathSetting
-from agents.environments.plan_path.walk import Moves, Walk
-from agents.environments.sokoban import Sokoban, SokobanInstance, SokobanSetting
-from agents.environments.sudoku import Sudoku, SudokuInstance, SudokuSetting
-from agents.environments.team_episode import TeamEpisode
-from agents.environments.tool_program import MAX_LINE, MAX_PROGRAM_CHARS, ProgramRun, last_line
-from agents.environments.word_problem_team import (
+from loopline.agents.environments.plan_path import PlanPath, PlanPathInstance, PlanPathSetting
+from loopline.agents.environments.plan_path.walk import Moves, Walk
+from loopline.agents.environments.sokoban import Sokoban, SokobanInstance, SokobanSetting
+from loopline.agents.environments.sudoku import Sudoku, SudokuInstance, SudokuSetting
+from loopline.agents.environments.team_episode import TeamEpisode
+from loopline.agents.environments.tool_program import (
+    MAX_LINE,
+    MAX_PROGRAM_CHARS,
+    ProgramRun,
+    last_line,
+)
+from loopline.agents.environments.word_problem_team import (
     Equation,
     WordProblemInstance,
     WordProblems,
     WordProblemSetting,
 )
-from agents.environments.word_problem_team.rules import Items, Work
-from agents.records import JsonObject
+from loopline.agents.environments.word_problem_team.rules import Items, Work
+from loopline.agents.records import JsonObject
 
 PROGRAM = "```python\nprint('#### [R, R, D, D, R, R]')\n```"
 RIGHT = ProgramRun(output="#### [R, R, D, D, R, R]\n", last="#### [R, R, D, D, R, R]")

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from agents.arithmetic import evaluate
-from agents.environments.game import PLAN, TOOL, replayed
-from agents.environments.puzzle_splits import Split
-from agents.environments.team_episode import TeamEpisode
-from agents.environments.word_problem_team import (
+from loopline.agents.arithmetic import evaluate
+from loopline.agents.environments.game import PLAN, TOOL, replayed
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.team_episode import TeamEpisode
+from loopline.agents.environments.word_problem_team import (
     Difficulty,
     Equation,
     WordProblemInstance,
@@ -27,10 +27,10 @@ from agents.environments.word_problem_team import (
     split_of_wording,
     stream,
 )
-from agents.environments.word_problem_team.numbers import numbers_of, with_names
-from agents.environments.word_problem_team.rules import Item, Items, Work, Worked
-from agents.environments.word_problems import SCHEMES, generate
-from agents.errors import InvalidTask
+from loopline.agents.environments.word_problem_team.numbers import numbers_of, with_names
+from loopline.agents.environments.word_problem_team.rules import Item, Items, Work, Worked
+from loopline.agents.environments.word_problems import SCHEMES, generate
+from loopline.agents.errors import InvalidTask
 from tests.agents.environments.sample_size import INSTANCES, TIMEOUT
 from tests.agents.environments.story_reader import readings
 

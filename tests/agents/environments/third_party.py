@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
-from agents.environments.game import (
+from loopline.agents.environments.game import (
     AGENTS,
     Agent,
     Applied,
@@ -16,8 +16,8 @@ from agents.environments.game import (
     Verdict,
     weighted,
 )
-from agents.errors import InvalidTask
-from agents.records import JsonObject
+from loopline.agents.errors import InvalidTask
+from loopline.agents.records import JsonObject
 
 
 @dataclass
@@ -64,7 +64,7 @@ class CountingUp:
 
 
 class CountUp:
-    """See `agents.environments.game.Game`."""
+    """See `loopline.agents.environments.game.Game`."""
 
     name = "count_up"
 

@@ -13,14 +13,14 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from trainers.grpo.settings import GrpoSettings
+from loopline.trainers.grpo.settings import GrpoSettings
 
 # A server that has imported everything forks each process in no time.
 FORKS = get_context("forkserver")
 FORKS.set_forkserver_preload(
-    ["accelerate", "peft", "trainers.glpft.pipeline", "tests.trainers.grpo.tiny_grpo",
-     "trainers.grpo.arms.arm", "trainers.grpo.pipeline", "torch.utils.tensorboard.writer",
-     "transformers"]
+    ["accelerate", "peft", "loopline.trainers.glpft.pipeline", "tests.trainers.grpo.tiny_grpo",
+     "loopline.trainers.grpo.arms.arm", "loopline.trainers.grpo.pipeline",
+     "torch.utils.tensorboard.writer", "transformers"]
 )  # fmt: skip
 
 
@@ -106,7 +106,7 @@ def _environments(count: int) -> list[dict[str, str]]:
 
 def _command(environment: dict[str, str], arguments: list[str], said: Path) -> None:
     os.environ.update(environment)
-    from trainers.cli import main
+    from loopline.trainers.cli import main
 
     sys.argv = ["train", "grpo", *arguments]
     with said.open("w", buffering=1) as file, redirect_stdout(file), redirect_stderr(file):
@@ -127,9 +127,9 @@ def _train(
     import torch
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
-    from trainers.errors import TrainingError
-    from trainers.grpo.pipeline import train
-    from trainers.processes import joined
+    from loopline.trainers.errors import TrainingError
+    from loopline.trainers.grpo.pipeline import train
+    from loopline.trainers.processes import joined
 
     from .tiny_grpo import chance_at_updates, data_in, load
 

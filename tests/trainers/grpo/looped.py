@@ -18,36 +18,36 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from agents.records import Task
-from bench.grpo_faults.driver import write_profile
-from bench.grpo_faults.model import write_base
-from bus import Bus, BusSettings, Policy, policies
-from runtime.config import Settings, load
-from tests.conftest import quick_settings
-from tests.forked import Forked
-from tests.redis_process import RedisProcess
-from tests.workers.processes import spawn
-from trainers.grpo.data import sealing_of
-from trainers.grpo.learner import Learner
-from trainers.grpo.loop.book import Book, Claim
-from trainers.grpo.loop.command import claim
-from trainers.grpo.loop.report import LoopReport
-from trainers.grpo.loop.rounds import Keeping, Loop, LoopWatch
-from trainers.grpo.loop.settings import LoopSettings
-from trainers.grpo.settings import GrpoSettings
-from trainers.kept_records import read_record
-from trainers.network import base_folder, load_base
-from trainers.store import read_trajectories
-from workers.engines.local.adapter_base import weights_sha256
-from workers.engines.settings import ModelSettings
-from workers.sandbox import SandboxSettings
-from workers.settings import (
+from loopline.agents.records import Task
+from loopline.bench.grpo_faults.driver import write_profile
+from loopline.bench.grpo_faults.model import write_base
+from loopline.bus import Bus, BusSettings, Policy, policies
+from loopline.runtime.config import Settings, load
+from loopline.trainers.grpo.data import sealing_of
+from loopline.trainers.grpo.learner import Learner
+from loopline.trainers.grpo.loop.book import Book, Claim
+from loopline.trainers.grpo.loop.command import claim
+from loopline.trainers.grpo.loop.report import LoopReport
+from loopline.trainers.grpo.loop.rounds import Keeping, Loop, LoopWatch
+from loopline.trainers.grpo.loop.settings import LoopSettings
+from loopline.trainers.grpo.settings import GrpoSettings
+from loopline.trainers.kept_records import read_record
+from loopline.trainers.network import base_folder, load_base
+from loopline.trainers.store import read_trajectories
+from loopline.workers.engines.local.adapter_base import weights_sha256
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.sandbox import SandboxSettings
+from loopline.workers.settings import (
     GpuWorkerSettings,
     JudgeWorkerSettings,
     RecorderSettings,
     RoleWorkerSettings,
     WorkerBase,
 )
+from tests.conftest import quick_settings
+from tests.forked import Forked
+from tests.redis_process import RedisProcess
+from tests.workers.processes import spawn
 
 from .tiny_grpo import chance_at_updates
 
@@ -211,8 +211,8 @@ def killed_at(
     keeping: Keeping | None = None,
 ) -> None:
     """Run the loop in a process that kills itself with SIGKILL as it comes to `place` (a
-    method of `Loop` or `Learner`, or a name of `trainers.grpo.loop.rounds`) for the `call`-th
-    time."""
+    method of `Loop` or `Learner`, or a name of `loopline.trainers.grpo.loop.rounds`) for the
+    `call`-th time."""
     child = _FORKS.Process(target=_die, args=(place, call, settings, output, where, keeping))
     _joined(child)
     assert child.exitcode == -signal.SIGKILL, child.exitcode
@@ -249,7 +249,7 @@ def _die(
     where: Settings,
     keeping: Keeping | None,
 ) -> None:
-    from trainers.grpo.loop import rounds
+    from loopline.trainers.grpo.loop import rounds
 
     owner = next((each for each in (Loop, Learner) if hasattr(each, place)), rounds)
     original: Callable[..., object] = getattr(owner, place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agents.records import (
+from loopline.agents.records import (
     Call,
     Candidate,
     Decision,
@@ -19,8 +19,8 @@ from agents.records import (
     Trajectory,
     Usage,
 )
+from loopline.workers.recorder import TRAJECTORY_SCHEMA, Table, trajectory_row
 from tests.trainers.test_data_examples import as_on_the_bus
-from workers.recorder import TRAJECTORY_SCHEMA, Table, trajectory_row
 
 SAMPLED = SamplingParams(temperature=1.0, max_tokens=16)
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.records import JsonObject, Trajectory
-from trainers.grpo import adaptive_groups, groups
-from trainers.grpo.adaptive_groups import keep
-from trainers.grpo.groups import Group, Sealing, seal
+from loopline.agents.records import JsonObject, Trajectory
+from loopline.trainers.grpo import adaptive_groups, groups
+from loopline.trainers.grpo.adaptive_groups import keep
+from loopline.trainers.grpo.groups import Group, Sealing, seal
 
 from .recorded import a_call, a_candidate, a_run, a_step
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainers.grpo.advantages import (
+from loopline.trainers.grpo.advantages import (
     ADVANTAGES,
     centred,
     has_signal,

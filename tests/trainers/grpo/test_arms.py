@@ -12,15 +12,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from agents.environments.game import AGENTS, PLAN, TOOL
-from agents.environments.puzzle_splits import Split
-from tests.trainers.full_disk import no_file_larger_than
-from trainers.errors import TrainingError
-from trainers.grpo.arms.arm import work
-from trainers.grpo.arms.folder import CLOCK, Clock, claim, timed
-from trainers.grpo.arms.games.known import GAMES
-from trainers.grpo.arms.games.protocol import Team
-from trainers.grpo.arms.kinds import (
+from loopline.agents.environments.game import AGENTS, PLAN, TOOL
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.arms.arm import work
+from loopline.trainers.grpo.arms.folder import CLOCK, Clock, claim, timed
+from loopline.trainers.grpo.arms.games.known import GAMES
+from loopline.trainers.grpo.arms.games.protocol import Team
+from loopline.trainers.grpo.arms.kinds import (
     AT_GRPO,
     BEST_OF_K,
     CONTINUED,
@@ -37,21 +36,22 @@ from trainers.grpo.arms.kinds import (
     ArmName,
     slug,
 )
-from trainers.grpo.arms.measured import played
-from trainers.grpo.arms.models import as_written, at_beginning
-from trainers.grpo.arms.reinforced import grpo_settings
-from trainers.grpo.arms.results import Arm, ArmResult, read_result
-from trainers.grpo.arms.settings import ArmSettings
-from trainers.grpo.arms.supervised import SupervisedSteps
-from trainers.grpo.arms.tuning import OWN, Tuning
-from trainers.grpo.in_process import Prompter
-from trainers.grpo.learner import Learner, NotFinite
-from trainers.grpo.report import PolicyStep
-from trainers.grpo.stream import StepBatch
-from trainers.job_processes import Told
-from trainers.job_progress import JobProgress
-from trainers.kept_records import read_record
-from trainers.network import Network
+from loopline.trainers.grpo.arms.measured import played
+from loopline.trainers.grpo.arms.models import as_written, at_beginning
+from loopline.trainers.grpo.arms.reinforced import grpo_settings
+from loopline.trainers.grpo.arms.results import Arm, ArmResult, read_result
+from loopline.trainers.grpo.arms.settings import ArmSettings
+from loopline.trainers.grpo.arms.supervised import SupervisedSteps
+from loopline.trainers.grpo.arms.tuning import OWN, Tuning
+from loopline.trainers.grpo.in_process import Prompter
+from loopline.trainers.grpo.learner import Learner, NotFinite
+from loopline.trainers.grpo.report import PolicyStep
+from loopline.trainers.grpo.stream import StepBatch
+from loopline.trainers.job_processes import Told
+from loopline.trainers.job_progress import JobProgress
+from loopline.trainers.kept_records import read_record
+from loopline.trainers.network import Network
+from tests.trainers.full_disk import no_file_larger_than
 
 from .tiny_puzzles import LEARNING, a_model
 
@@ -384,7 +384,7 @@ def test_a_folder_takes_more_seeds_only_where_it_may_and_no_other_settings(tmp_p
 def test_the_clock_of_a_command_that_is_killed_has_all_but_its_last_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainers.grpo.arms.folder._KEPT_EVERY", 0.01)
+    monkeypatch.setattr("loopline.trainers.grpo.arms.folder._KEPT_EVERY", 0.01)
     with timed(tmp_path) as seconds:
         while not (tmp_path / CLOCK).exists():
             assert seconds() < 60
@@ -394,7 +394,7 @@ def test_the_clock_of_a_command_that_is_killed_has_all_but_its_last_seconds(
 def test_a_clock_that_a_full_disk_stops_is_written_at_the_end_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainers.grpo.arms.folder._KEPT_EVERY", 0.01)
+    monkeypatch.setattr("loopline.trainers.grpo.arms.folder._KEPT_EVERY", 0.01)
     with timed(tmp_path):
         with no_file_larger_than(16):
             for keeper in threading.enumerate():

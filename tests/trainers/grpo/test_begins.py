@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainers.errors import TrainingError
-from trainers.grpo.learner import Learner
-from trainers.grpo.pipeline import begun, train
-from trainers.grpo.policies import Policies
-from trainers.grpo.settings import GrpoSettings
-from trainers.grpo.stream import step_batches
-from workers.engines.local.adapter_base import weights_sha256
-from workers.engines.local.model_files import MICRO_MODELS
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.learner import Learner
+from loopline.trainers.grpo.pipeline import begun, train
+from loopline.trainers.grpo.policies import Policies
+from loopline.trainers.grpo.settings import GrpoSettings
+from loopline.trainers.grpo.stream import step_batches
+from loopline.workers.engines.local.adapter_base import weights_sha256
+from loopline.workers.engines.local.model_files import MICRO_MODELS
 
 from .recorded import record
 from .tiny_grpo import data_in, load, rollouts, settings_of, write_base

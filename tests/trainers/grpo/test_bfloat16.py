@@ -10,22 +10,22 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from agents.records import Message, SamplingParams, Trajectory
-from trainers.grpo.data import GrpoData
-from trainers.grpo.groups import Group, GroupKey, Member, seal
-from trainers.grpo.learner import Learner
-from trainers.grpo.pipeline import Watch, begun, train
-from trainers.grpo.policies import Policies
-from trainers.grpo.report import Report
-from trainers.grpo.rows import pieces_of, rows_of
-from trainers.grpo.sequences import TokenSequence
-from trainers.grpo.settings import GrpoSettings
-from trainers.grpo.stream import step_batches
-from trainers.network import load_base, network_of
-from workers.engines.factory import build_engine
-from workers.engines.protocol import Completion, GenerateRequest
-from workers.engines.settings import ModelSettings
-from workers.engines.torch.loading import LoadedModel
+from loopline.agents.records import Message, SamplingParams, Trajectory
+from loopline.trainers.grpo.data import GrpoData
+from loopline.trainers.grpo.groups import Group, GroupKey, Member, seal
+from loopline.trainers.grpo.learner import Learner
+from loopline.trainers.grpo.pipeline import Watch, begun, train
+from loopline.trainers.grpo.policies import Policies
+from loopline.trainers.grpo.report import Report
+from loopline.trainers.grpo.rows import pieces_of, rows_of
+from loopline.trainers.grpo.sequences import TokenSequence
+from loopline.trainers.grpo.settings import GrpoSettings
+from loopline.trainers.grpo.stream import step_batches
+from loopline.trainers.network import load_base, network_of
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.protocol import Completion, GenerateRequest
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.torch.loading import LoadedModel
 
 from .recorded import record
 from .tiny_grpo import data_in, load, rollouts, sealing_of, settings_of, write_base

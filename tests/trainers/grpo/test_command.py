@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from agents.records import Trajectory
-from trainers.cli import app
+from loopline.agents.records import Trajectory
+from loopline.trainers.cli import app
 
 from .recorded import record
 from .tiny_grpo import load, rollouts, write_base
@@ -198,7 +198,7 @@ def test_what_can_not_be_published_is_named_before_anything_is_trained(
     base: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pool that is not there, and one that serves another base."""
-    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path / "state"))
     arguments = (tmp_path / "out", "--from-store", store, "--base", base, "--publish",
                  "--redis-url", "redis://127.0.0.1:1", "--weights", "lora", "--policies",
                  "per-role", "--profile", "petting")  # fmt: skip

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainers.grpo.dealing import dealt
-from trainers.grpo.rows import Row
+from loopline.trainers.grpo.dealing import dealt
+from loopline.trainers.grpo.rows import Row
 
 from .test_prefix_trees import row
 

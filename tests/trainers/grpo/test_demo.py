@@ -18,17 +18,17 @@ import torch
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
-from trainers.cli import app
-from trainers.errors import TrainingError
-from trainers.grpo.arms.arm import work
-from trainers.grpo.arms.beginning import write_beginning
-from trainers.grpo.arms.kinds import AT_GRPO, CONTINUED, WARM_START, ArmName
-from trainers.grpo.arms.results import Arm, ArmResult, read_result
-from trainers.grpo.arms.settings import SETTINGS
-from trainers.grpo.demo.pipeline import arms_of, run
-from trainers.grpo.demo.report import Share, conclusion, last_line, report_of
-from trainers.grpo.demo.settings import ARMS, DemoSettings
-from trainers.job_processes import Told
+from loopline.trainers.cli import app
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.arms.arm import work
+from loopline.trainers.grpo.arms.beginning import write_beginning
+from loopline.trainers.grpo.arms.kinds import AT_GRPO, CONTINUED, WARM_START, ArmName
+from loopline.trainers.grpo.arms.results import Arm, ArmResult, read_result
+from loopline.trainers.grpo.arms.settings import SETTINGS
+from loopline.trainers.grpo.demo.pipeline import arms_of, run
+from loopline.trainers.grpo.demo.report import Share, conclusion, last_line, report_of
+from loopline.trainers.grpo.demo.settings import ARMS, DemoSettings
+from loopline.trainers.job_processes import Told
 
 from .launched import FORKS
 from .tiny_puzzles import GAME, LEARNING, TINY
@@ -144,8 +144,8 @@ def begun_demo(tmp_path: Path) -> Generator[subprocess.Popen[str]]:
     (output / SETTINGS).write_text(settings.model_dump_json())
     code = (
         "import sys; from pathlib import Path\n"
-        "from trainers.grpo.demo.pipeline import run\n"
-        "from trainers.grpo.demo.settings import DemoSettings\n"
+        "from loopline.trainers.grpo.demo.pipeline import run\n"
+        "from loopline.trainers.grpo.demo.settings import DemoSettings\n"
         "output = Path(sys.argv[1])\n"
         "settings = DemoSettings.model_validate_json((output / 'settings.json').read_bytes())\n"
         "try:\n"
@@ -231,7 +231,7 @@ def test_a_gain_that_is_none_is_reported_as_it_is() -> None:
 def test_the_command_shows_what_was_found_and_ends_with_the_gain_and_the_minutes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainers.grpo.demo.settings.DemoSettings", lambda: TINY)
+    monkeypatch.setattr("loopline.trainers.grpo.demo.settings.DemoSettings", lambda: TINY)
     output = tmp_path / "out"
     ended = CliRunner().invoke(app, ["grpo", str(output), "--demo", "--json"])
     assert ended.exit_code == 0, ended.output

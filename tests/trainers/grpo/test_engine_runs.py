@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from agents.environments.word_problems import generate
-from agents.records import Task, Trajectory
-from trainers.grpo.groups import Sealing, seal
-from trainers.grpo.learner import Learner
-from trainers.grpo.pipeline import begun
-from trainers.grpo.rows import Piece, pieces_of, rows_of
-from trainers.grpo.sequences import same_tokenizer
-from trainers.grpo.stream import step_batches
-from trainers.network import load_base
-from workers.engines.factory import build_engine
-from workers.engines.settings import ModelSettings
-from workers.in_process import EnginePool, InProcess
+from loopline.agents.environments.word_problems import generate
+from loopline.agents.records import Task, Trajectory
+from loopline.trainers.grpo.groups import Sealing, seal
+from loopline.trainers.grpo.learner import Learner
+from loopline.trainers.grpo.pipeline import begun
+from loopline.trainers.grpo.rows import Piece, pieces_of, rows_of
+from loopline.trainers.grpo.sequences import same_tokenizer
+from loopline.trainers.grpo.stream import step_batches
+from loopline.trainers.network import load_base
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.in_process import EnginePool, InProcess
 
 from .recorded import a_run
 from .tiny_grpo import SIZE, settings_of

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainers.grpo.groups import Group, seal
-from trainers.grpo.learner import Learner
-from trainers.grpo.losses import Normalisation
-from trainers.grpo.pipeline import begun
-from trainers.grpo.stream import StepBatch
+from loopline.trainers.grpo.groups import Group, seal
+from loopline.trainers.grpo.learner import Learner
+from loopline.trainers.grpo.losses import Normalisation
+from loopline.trainers.grpo.pipeline import begun
+from loopline.trainers.grpo.stream import StepBatch
 
 from .tiny_grpo import WRITTEN, load, rollouts, sealing_of, settings_of, write_base
 

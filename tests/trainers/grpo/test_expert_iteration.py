@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from agents.environments.game import PLAN
-from agents.records import PolicyRef
-from trainers.grpo.advantages import has_signal
-from trainers.grpo.arms.arm import work
-from trainers.grpo.arms.expert_iteration import best_answer
-from trainers.grpo.arms.kinds import EXPERT_ITERATION, KINDS, WARM_START
-from trainers.grpo.arms.models import as_written
-from trainers.grpo.arms.reinforced import Batch, ReinforcedSteps
-from trainers.grpo.arms.results import Arm
-from trainers.grpo.groups import Group, GroupKey, Member
-from trainers.grpo.learner import NotFinite
-from trainers.grpo.sequences import TokenSequence
-from trainers.job_processes import Told
-from trainers.network import Network
+from loopline.agents.environments.game import PLAN
+from loopline.agents.records import PolicyRef
+from loopline.trainers.grpo.advantages import has_signal
+from loopline.trainers.grpo.arms.arm import work
+from loopline.trainers.grpo.arms.expert_iteration import best_answer
+from loopline.trainers.grpo.arms.kinds import EXPERT_ITERATION, KINDS, WARM_START
+from loopline.trainers.grpo.arms.models import as_written
+from loopline.trainers.grpo.arms.reinforced import Batch, ReinforcedSteps
+from loopline.trainers.grpo.arms.results import Arm
+from loopline.trainers.grpo.groups import Group, GroupKey, Member
+from loopline.trainers.grpo.learner import NotFinite
+from loopline.trainers.grpo.sequences import TokenSequence
+from loopline.trainers.job_processes import Told
+from loopline.trainers.network import Network
 
 from .tiny_puzzles import LEARNING
 

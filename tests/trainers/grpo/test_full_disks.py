@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from trainers.grpo.learner import NotFinite
-from trainers.grpo.pipeline import Progress, Watch, begun, train
-from trainers.grpo.settings import GrpoSettings
+from loopline.trainers.grpo.learner import NotFinite
+from loopline.trainers.grpo.pipeline import Progress, Watch, begun, train
+from loopline.trainers.grpo.settings import GrpoSettings
 
 from .recorded import record
 from .test_training import full, spoiled
@@ -34,7 +34,7 @@ def test_a_loss_that_is_no_number_is_named_with_its_samples_though_the_disk_is_f
     data = data_in(tmp_path / "store", load(base))
 
     def fill(now: Progress) -> None:
-        monkeypatch.setattr("trainers.checkpoints.shutil.disk_usage", full)
+        monkeypatch.setattr("loopline.trainers.checkpoints.shutil.disk_usage", full)
 
     with pytest.raises(NotFinite) as raised:
         train(settings, data, load(base), tmp_path / "out", watch=Watch(progress=fill))
@@ -57,7 +57,9 @@ def test_a_training_that_had_room_to_begin_has_room_to_go_on(
     settings, data = settings_of(batch=2), data_in(tmp_path / "store", load(base))
     trained = begun(settings, ["shared"], load(base)).network.trained()
     room = 2 * 12 * sum(each.numel() for _, each in trained) + 16 * 2**20 + 250_000
-    monkeypatch.setattr("trainers.checkpoints.shutil.disk_usage", disk_of(room, tmp_path / "out"))
+    monkeypatch.setattr(
+        "loopline.trainers.checkpoints.shutil.disk_usage", disk_of(room, tmp_path / "out")
+    )
 
     def stop(step: int) -> None:
         if step == 2:

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.environments.game import Part, Rewards
-from agents.records import Candidate, Outcome, SamplingParams, Step, Trajectory
-from trainers.grpo import groups as grouping
-from trainers.grpo import rewards, sequences, usable_runs
-from trainers.grpo.groups import Group, Sealer, Sealing, seal
-from trainers.grpo.rewards import RewardChoice
-from trainers.models import load_tokenizer
-from trainers.store import OTHER_VERSION
-from workers.engines.local.model_files import MICRO_MODELS
-from workers.engines.text.tokenizer_codec import TokenizerCodec
+from loopline.agents.environments.game import Part, Rewards
+from loopline.agents.records import Candidate, Outcome, SamplingParams, Step, Trajectory
+from loopline.trainers.grpo import groups as grouping
+from loopline.trainers.grpo import rewards, sequences, usable_runs
+from loopline.trainers.grpo.groups import Group, Sealer, Sealing, seal
+from loopline.trainers.grpo.rewards import RewardChoice
+from loopline.trainers.models import load_tokenizer
+from loopline.trainers.store import OTHER_VERSION
+from loopline.workers.engines.local.model_files import MICRO_MODELS
+from loopline.workers.engines.text.tokenizer_codec import TokenizerCodec
 
 from .recorded import a_call, a_candidate, a_run, a_step
 

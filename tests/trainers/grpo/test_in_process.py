@@ -7,18 +7,18 @@ from itertools import islice
 
 import pytest
 
-from agents.environments.game import AGENTS, TOOL, Agent
-from agents.environments.plan_path import stream
-from agents.environments.puzzle_splits import Split
-from agents.records import Message
-from trainers.grpo.arms.games.plan_path import opened
-from trainers.grpo.groups import Group
-from trainers.grpo.in_process import Prompter, evaluate
-from workers.engines.factory import build_engine
-from workers.engines.settings import ModelSettings
-from workers.engines.text.chat_prompt import build_prompt
-from workers.engines.torch.loading import LoadedModel
-from workers.in_process import EnginePool, InProcess
+from loopline.agents.environments.game import AGENTS, TOOL, Agent
+from loopline.agents.environments.plan_path import stream
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.records import Message
+from loopline.trainers.grpo.arms.games.plan_path import opened
+from loopline.trainers.grpo.groups import Group
+from loopline.trainers.grpo.in_process import Prompter, evaluate
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.text.chat_prompt import build_prompt
+from loopline.workers.engines.torch.loading import LoadedModel
+from loopline.workers.in_process import EnginePool, InProcess
 
 from .recorded import a_run
 from .tiny_puzzles import GAME, PUZZLE, a_model, played, sampler_of

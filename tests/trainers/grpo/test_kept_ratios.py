@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from agents.records import PolicyRef
-from runtime.learned_tokens import LEARNED_TOKENS, LearnedSequence, read_learned
-from trainers.errors import NotEnoughDisk
-from trainers.grpo.data import GrpoData
-from trainers.grpo.groups import Group, GroupKey, Member
-from trainers.grpo.kept_ratios import KeptRatios
-from trainers.grpo.losses import Objective, Tokens
-from trainers.grpo.pipeline import Progress, Watch, claim, train
-from trainers.grpo.rows import Row
-from trainers.grpo.sequences import TokenSequence
-from workers.whole_files import flush
+from loopline.agents.records import PolicyRef
+from loopline.runtime.learned_tokens import LEARNED_TOKENS, LearnedSequence, read_learned
+from loopline.trainers.errors import NotEnoughDisk
+from loopline.trainers.grpo.data import GrpoData
+from loopline.trainers.grpo.groups import Group, GroupKey, Member
+from loopline.trainers.grpo.kept_ratios import KeptRatios
+from loopline.trainers.grpo.losses import Objective, Tokens
+from loopline.trainers.grpo.pipeline import Progress, Watch, claim, train
+from loopline.trainers.grpo.rows import Row
+from loopline.trainers.grpo.sequences import TokenSequence
+from loopline.workers.whole_files import flush
 
 from .launched import launched
 from .recorded import record
@@ -190,7 +190,7 @@ def test_a_record_is_on_the_disk_before_it_has_its_name_and_its_name_before_the_
     def done(now: Progress) -> None:
         flushed.append(("step", now.step))
 
-    monkeypatch.setattr("runtime.learned_tokens.flush", noted)
+    monkeypatch.setattr("loopline.runtime.learned_tokens.flush", noted)
     train(
         settings_of(steps=2), data_of(store, base), load(base), tmp_path, keep_ratios=ALL,
         watch=Watch(progress=done),

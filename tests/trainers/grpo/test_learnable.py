@@ -11,17 +11,17 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from agents.records import Trajectory
+from loopline.agents.records import Trajectory
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.groups import seal
+from loopline.trainers.grpo.learnable import TRUNCATED, worth
+from loopline.trainers.grpo.loop.harvest import harvested
+from loopline.trainers.grpo.loop.page import render as loop_page
+from loopline.trainers.grpo.page import render
+from loopline.trainers.grpo.pipeline import Watch, train
+from loopline.trainers.grpo.report import summaries
+from loopline.trainers.grpo.stream import step_batches
 from tests.runtime.parsed_page import ParsedPage
-from trainers.errors import TrainingError
-from trainers.grpo.groups import seal
-from trainers.grpo.learnable import TRUNCATED, worth
-from trainers.grpo.loop.harvest import harvested
-from trainers.grpo.loop.page import render as loop_page
-from trainers.grpo.page import render
-from trainers.grpo.pipeline import Watch, train
-from trainers.grpo.report import summaries
-from trainers.grpo.stream import step_batches
 
 from .recorded import record
 from .test_loop_report import a_report, a_round

@@ -9,29 +9,36 @@ from typing import cast
 
 import pytest
 
-from agents.environments import sokoban, sudoku, word_problem_team
-from agents.environments.game import AGENTS, PLAN, TOOL, Refusal
-from agents.environments.marked_answers import read_calls, read_moves, read_rows
-from agents.environments.puzzle_splits import Split
-from agents.environments.sokoban.level import Play
-from agents.environments.word_problem_team import WordProblemInstance, stream
-from agents.environments.word_problem_team.numbers import with_names
-from agents.environments.word_problem_team.puzzle import WordProblemPuzzle
-from agents.environments.word_problems import SCHEMES
-from trainers.grpo.arms.arm import work
-from trainers.grpo.arms.beginning import write_beginning
-from trainers.grpo.arms.games.known import GAMES
-from trainers.grpo.arms.games.protocol import Team
-from trainers.grpo.arms.games.sokoban import LearnedSokoban
-from trainers.grpo.arms.games.sudoku import LearnedSudoku
-from trainers.grpo.arms.games.word_problems import LearnedWordProblems, WeakTeam, Working
-from trainers.grpo.arms.kinds import AT_GRPO, CONTINUED, SINGLE, SINGLE_GRPO, WARM_START, ArmName
-from trainers.grpo.arms.results import Arm
-from trainers.grpo.arms.settings import ArmSettings
-from trainers.grpo.arms.training import NetworkSize, Reinforced, Supervised
-from trainers.job_processes import Told
-from trainers.network import load_base
-from workers.engines.text.chat_prompt import TextCodec
+from loopline.agents.environments import sokoban, sudoku, word_problem_team
+from loopline.agents.environments.game import AGENTS, PLAN, TOOL, Refusal
+from loopline.agents.environments.marked_answers import read_calls, read_moves, read_rows
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.sokoban.level import Play
+from loopline.agents.environments.word_problem_team import WordProblemInstance, stream
+from loopline.agents.environments.word_problem_team.numbers import with_names
+from loopline.agents.environments.word_problem_team.puzzle import WordProblemPuzzle
+from loopline.agents.environments.word_problems import SCHEMES
+from loopline.trainers.grpo.arms.arm import work
+from loopline.trainers.grpo.arms.beginning import write_beginning
+from loopline.trainers.grpo.arms.games.known import GAMES
+from loopline.trainers.grpo.arms.games.protocol import Team
+from loopline.trainers.grpo.arms.games.sokoban import LearnedSokoban
+from loopline.trainers.grpo.arms.games.sudoku import LearnedSudoku
+from loopline.trainers.grpo.arms.games.word_problems import LearnedWordProblems, WeakTeam, Working
+from loopline.trainers.grpo.arms.kinds import (
+    AT_GRPO,
+    CONTINUED,
+    SINGLE,
+    SINGLE_GRPO,
+    WARM_START,
+    ArmName,
+)
+from loopline.trainers.grpo.arms.results import Arm
+from loopline.trainers.grpo.arms.settings import ArmSettings
+from loopline.trainers.grpo.arms.training import NetworkSize, Reinforced, Supervised
+from loopline.trainers.job_processes import Told
+from loopline.trainers.network import load_base
+from loopline.workers.engines.text.chat_prompt import TextCodec
 
 NAMES = ("sudoku", "sokoban", "word_problems")
 KNOWING = {"sudoku": "naked singles", "sokoban": "push-greedy", "word_problems": "cue words"}

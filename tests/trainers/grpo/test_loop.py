@@ -15,22 +15,22 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from agents.roles.pair.adaptive_sampling import AdaptiveSampling
-from agents.workflows.pair import agreement_rate
-from bench.grpo_faults.model import write_base
-from bus import Bus, BusSettings, policies
+from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
+from loopline.agents.workflows.pair import agreement_rate
+from loopline.bench.grpo_faults.model import write_base
+from loopline.bus import Bus, BusSettings, policies
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.data import GrpoData, read_data, sealing_of
+from loopline.trainers.grpo.loop.book import Book
+from loopline.trainers.grpo.loop.report import LoopReport, RoundFacts, Seconds, last_line
+from loopline.trainers.grpo.loop.rounds import LoopWatch
+from loopline.trainers.grpo.loop.settings import LoopSettings
+from loopline.trainers.grpo.pipeline import train
+from loopline.trainers.network import load_base
+from loopline.trainers.store import read_trajectories
 from tests.conftest import quick_settings
 from tests.redis_process import RedisProcess
 from tests.runtime.parsed_page import ParsedPage
-from trainers.errors import TrainingError
-from trainers.grpo.data import GrpoData, read_data, sealing_of
-from trainers.grpo.loop.book import Book
-from trainers.grpo.loop.report import LoopReport, RoundFacts, Seconds, last_line
-from trainers.grpo.loop.rounds import LoopWatch
-from trainers.grpo.loop.settings import LoopSettings
-from trainers.grpo.pipeline import train
-from trainers.network import load_base
-from trainers.store import read_trajectories
 
 from .looped import (
     Deployed,
@@ -294,8 +294,8 @@ def begun_ahead(output: Path) -> int:
 def test_the_command_trains_a_policy_for_each_role_and_ends_with_a_table_and_a_line_of_json(
     where: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SWITCHYARD_PROFILE", str(where.profile))
-    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("LOOPLINE_PROFILE", str(where.profile))
+    monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path / "state"))
     arguments = (
         tmp_path / "out", "--loop", "--base", where.base, "--weights", "lora", "--rank", 2,
         "--policies", "per-role", "--game", "plan_path", "--size", 5, "--setting", "turns=2",
@@ -342,8 +342,8 @@ def test_a_loop_plays_by_the_policies_and_prompts_of_the_deployment(
         '[policies]\nplan_agent = "pair/tool"\n[models.pair]\nplain_logprobs = false\n'
         f"[prompts]\ntool_agent = {json.dumps(str(prompt))}\n"
     )
-    monkeypatch.setenv("SWITCHYARD_PROFILE", str(profile))
-    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("LOOPLINE_PROFILE", str(profile))
+    monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path / "state"))
     arguments = (
         tmp_path / "out", "--loop", "--base", where.base, "--weights", "lora", "--rank", 2,
         "--agent", "tool_agent", "--game", "plan_path", "--size", 5, "--setting", "turns=2",
@@ -370,8 +370,8 @@ def test_an_offline_training_can_be_published_to_the_workers_that_recorded_its_r
 ) -> None:
     _, output, _ = finished
     recorded(where, set(book_of(output).sealed(1).runs))
-    monkeypatch.setenv("SWITCHYARD_PROFILE", str(where.profile))
-    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("LOOPLINE_PROFILE", str(where.profile))
+    monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path / "state"))
     before = on_bus(where.settings.bus, "pair/plan")
     code, out, err = command(
         tmp_path / "out", "--from-store", where.store, "--base", where.base, "--weights", "lora",

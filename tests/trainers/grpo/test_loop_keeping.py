@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus import Bus, Policy, policies
-from runtime.learned_tokens import LEARNED_TOKENS, LearnedSequence, read_learned
-from runtime.policy_changes import Changed, change
+from loopline.bus import Bus, Policy, policies
+from loopline.runtime.learned_tokens import LEARNED_TOKENS, LearnedSequence, read_learned
+from loopline.runtime.policy_changes import Changed, change
+from loopline.trainers.grpo.loop.clock import Clock, Part
+from loopline.trainers.grpo.loop.command import claim
+from loopline.trainers.grpo.loop.pruning import give_up_old
+from loopline.trainers.grpo.loop.report import Seconds
+from loopline.trainers.grpo.loop.rounds import Keeping
+from loopline.trainers.grpo.policies import Policies
+from loopline.trainers.grpo.storing import require_room
 from tests.redis_process import RedisProcess
-from trainers.grpo.loop.clock import Clock, Part
-from trainers.grpo.loop.command import claim
-from trainers.grpo.loop.pruning import give_up_old
-from trainers.grpo.loop.report import Seconds
-from trainers.grpo.loop.rounds import Keeping
-from trainers.grpo.policies import Policies
-from trainers.grpo.storing import require_room
 
 from .looped import (
     POLICIES,
@@ -118,7 +118,7 @@ def test_only_the_newest_versions_stay_on_disk_and_on_the_bus_and_a_rollback_fin
         require_room(work, policies, versions)
         room.append(versions)
 
-    monkeypatch.setattr("trainers.grpo.loop.rounds.require_room", noted)
+    monkeypatch.setattr("loopline.trainers.grpo.loop.rounds.require_room", noted)
     report = run_loop(settings, output, where.settings, keeping=FEW)
     # None of the versions that were given up is written again.
     assert room == [0]

@@ -11,24 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from agents.environments.plan_path import PlanPathInstance
-from agents.environments.puzzle_splits import Split
-from agents.records import Outcome, PolicyRef, Run, Trajectory
-from bench.grpo_faults.driver import write_profile
-from bus import BusSettings, Overloaded
-from runtime.admission_notice import AdmissionNotice
-from runtime.client import Client
-from trainers.errors import TrainingError, UnreadableModel
-from trainers.grpo.groups import Sealing
-from trainers.grpo.loop.book import Book, Wave
-from trainers.grpo.loop.command import TOKEN_BYTES, said_of_size
-from trainers.grpo.loop.harvest import Harvest, harvested
-from trainers.grpo.loop.planning import TooFewPuzzles, further_puzzles, planned_wave
-from trainers.grpo.loop.rollouts import Rollouts
-from trainers.grpo.loop.rounds import Loop
-from trainers.grpo.loop.settings import LoopSettings
-from trainers.grpo.rewards import RewardChoice
-from workers.engines.settings import ModelSettings
+from loopline.agents.environments.plan_path import PlanPathInstance
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.records import Outcome, PolicyRef, Run, Trajectory
+from loopline.bench.grpo_faults.driver import write_profile
+from loopline.bus import BusSettings, Overloaded
+from loopline.runtime.admission_notice import AdmissionNotice
+from loopline.runtime.client import Client
+from loopline.trainers.errors import TrainingError, UnreadableModel
+from loopline.trainers.grpo.groups import Sealing
+from loopline.trainers.grpo.loop.book import Book, Wave
+from loopline.trainers.grpo.loop.command import TOKEN_BYTES, said_of_size
+from loopline.trainers.grpo.loop.harvest import Harvest, harvested
+from loopline.trainers.grpo.loop.planning import TooFewPuzzles, further_puzzles, planned_wave
+from loopline.trainers.grpo.loop.rollouts import Rollouts
+from loopline.trainers.grpo.loop.rounds import Loop
+from loopline.trainers.grpo.loop.settings import LoopSettings
+from loopline.trainers.grpo.rewards import RewardChoice
+from loopline.workers.engines.settings import ModelSettings
 
 from .recorded import a_call, a_candidate, a_run, a_step
 from .test_command import command
@@ -327,8 +327,8 @@ def test_what_can_not_be_meant_is_named_before_anything_is_written(
     arguments: tuple[str, ...],
     said: str,
 ) -> None:
-    monkeypatch.setenv("SWITCHYARD_PROFILE", "petting")
-    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("LOOPLINE_PROFILE", "petting")
+    monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path / "state"))
     code, _, answer = command(tmp_path / "out", "--base", base, *arguments)
     assert code != 0
     assert said in answer

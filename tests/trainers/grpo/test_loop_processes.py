@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from loopline.trainers.grpo.data import read_data, sealing_of
+from loopline.trainers.grpo.loop.report import read_loop_report
+from loopline.trainers.grpo.pipeline import train
+from loopline.trainers.network import load_base
 from tests.redis_process import RedisProcess
-from trainers.grpo.data import read_data, sealing_of
-from trainers.grpo.loop.report import read_loop_report
-from trainers.grpo.pipeline import train
-from trainers.network import load_base
 
 from .launched import launched_commands
 from .looped import Deployed, adapter, book_of, deployed_on, recorded
@@ -61,7 +61,7 @@ def codes(started: Sequence[BaseProcess]) -> list[int | None]:
 
 
 def environment(where: Deployed, state: Path) -> dict[str, str]:
-    return {"SWITCHYARD_PROFILE": str(where.profile), "SWITCHYARD_STATE": str(state)}
+    return {"LOOPLINE_PROFILE": str(where.profile), "LOOPLINE_STATE": str(state)}
 
 
 def test_a_loop_whose_second_process_is_killed_goes_on_and_comes_to_the_weights_of_one_process(

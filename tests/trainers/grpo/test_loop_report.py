@@ -7,13 +7,13 @@ import io
 from rich.console import Console
 from rich.table import Table
 
+from loopline.trainers.grpo import command
+from loopline.trainers.grpo.loop.command import round_line, table
+from loopline.trainers.grpo.loop.page import render
+from loopline.trainers.grpo.loop.report import LoopReport, RoundFacts, Seconds, last_line
+from loopline.trainers.grpo.report import Report, StepFacts
 from tests.runtime.parsed_page import ParsedPage
 from tests.trainers.test_report_page import a_step
-from trainers.grpo import command
-from trainers.grpo.loop.command import round_line, table
-from trainers.grpo.loop.page import render
-from trainers.grpo.loop.report import LoopReport, RoundFacts, Seconds, last_line
-from trainers.grpo.report import Report, StepFacts
 
 from .test_loop_parts import settings
 

@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from agents.environments.code import CallTest, CodeProblem, show_test
-from agents.environments.code.team import CodeInstance, CodeSetting
-from agents.workflows.pair import PairWorkflow
-from bench.grpo_faults.model import write_base
+from loopline.agents.environments.code import CallTest, CodeProblem, show_test
+from loopline.agents.environments.code.team import CodeInstance, CodeSetting
+from loopline.agents.workflows.pair import PairWorkflow
+from loopline.bench.grpo_faults.model import write_base
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.loop.book import Wave
+from loopline.trainers.grpo.loop.rounds import LoopWatch
+from loopline.trainers.grpo.loop.settings import LoopSettings
+from loopline.trainers.task_files import TaskFile, read_tasks
+from loopline.workers.judging.problems import ProblemFolder
 from tests.bench.command_line import bench
 from tests.conftest import quick_settings
 from tests.redis_process import RedisProcess
 from tests.runtime.parsed_page import ParsedPage
 from tests.workers.sandbox.conftest import needs_bubblewrap
-from trainers.errors import TrainingError
-from trainers.grpo.loop.book import Wave
-from trainers.grpo.loop.rounds import LoopWatch
-from trainers.grpo.loop.settings import LoopSettings
-from trainers.task_files import TaskFile, read_tasks
-from workers.judging.problems import ProblemFolder
 
 from .looped import (
     Deployed,
@@ -75,7 +75,7 @@ def here(
     problems = ProblemFolder(folder / "state" / "problems")
     sums, programs = folder / "sums.jsonl", folder / "programs.jsonl"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SWITCHYARD_STATE", str(folder / "state"))
+        patch.setenv("LOOPLINE_STATE", str(folder / "state"))
         asked = ("wordproblems", str(sums), "--samples", "3", "--setting", "turns=1")
         assert bench("tasks", *asked).returncode == 0
     tasks = [
@@ -108,8 +108,8 @@ def answers(sums: Sequence[str]) -> list[str]:
 def test_coder_and_tester_learn_from_what_the_judge_says_of_their_programs_and_tests(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SWITCHYARD_PROFILE", str(here.where.profile))
-    monkeypatch.setenv("SWITCHYARD_STATE", str(here.state))
+    monkeypatch.setenv("LOOPLINE_PROFILE", str(here.where.profile))
+    monkeypatch.setenv("LOOPLINE_STATE", str(here.state))
     output = tmp_path / "out"
     code, out, err = command(
         output, "--loop", "--tasks", here.programs, "--base", here.where.base, "--weights", "lora",

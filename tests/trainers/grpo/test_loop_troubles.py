@@ -15,22 +15,22 @@ from types import SimpleNamespace
 
 import pytest
 
-from agents.records import Trajectory
+from loopline.agents.records import Trajectory
+from loopline.trainers.errors import NotEnoughDisk, TrainingError
+from loopline.trainers.grpo.facts import PolicyFacts
+from loopline.trainers.grpo.learner import NotFinite
+from loopline.trainers.grpo.loop.book import Wave
+from loopline.trainers.grpo.loop.planning import TooFewPuzzles
+from loopline.trainers.grpo.loop.report import RoundFacts
+from loopline.trainers.grpo.loop.rounds import LoopWatch
+from loopline.trainers.grpo.pipeline import begun
+from loopline.trainers.grpo.storing import write_policies
+from loopline.trainers.network import load_base
+from loopline.workers.engines.local.adapter_base import FACTS
+from loopline.workers.settings import RoleWorkerSettings
 from tests.redis_process import RedisProcess
 from tests.trainers.full_disk import no_file_larger_than
 from tests.workers.processes import spawn_faulty
-from trainers.errors import NotEnoughDisk, TrainingError
-from trainers.grpo.facts import PolicyFacts
-from trainers.grpo.learner import NotFinite
-from trainers.grpo.loop.book import Wave
-from trainers.grpo.loop.planning import TooFewPuzzles
-from trainers.grpo.loop.report import RoundFacts
-from trainers.grpo.loop.rounds import LoopWatch
-from trainers.grpo.pipeline import begun
-from trainers.grpo.storing import write_policies
-from trainers.network import load_base
-from workers.engines.local.adapter_base import FACTS
-from workers.settings import RoleWorkerSettings
 
 from .looped import (
     Deployed,
@@ -123,7 +123,7 @@ def test_a_server_that_is_down_is_said_to_be_so_once_and_ctrl_c_ends_the_wait(
             os.kill(os.getpid(), signal.SIGINT)
 
     clock = SimpleNamespace(monotonic=time.monotonic, time=time.time, sleep=pause)
-    monkeypatch.setattr("trainers.grpo.loop.rounds.time", clock)
+    monkeypatch.setattr("loopline.trainers.grpo.loop.rounds.time", clock)
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"redis://127.0.0.1:{closed.getsockname()[1]}/0"
@@ -189,7 +189,7 @@ def test_a_disk_that_is_full_at_a_checkpoint_is_named_and_the_loop_comes_to_the_
     settings, output = loop_settings(where.base, rounds=2), tmp_path / "out"
 
     def fill_disk(facts: RoundFacts, rounds: int) -> None:
-        monkeypatch.setattr("trainers.checkpoints.shutil.disk_usage", full)
+        monkeypatch.setattr("loopline.trainers.checkpoints.shutil.disk_usage", full)
 
     watch = LoopWatch(round=fill_disk)
     with pytest.raises(NotEnoughDisk, match=r"checkpoint of step 2 was not written.*free some"):

@@ -11,8 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainers.grpo import ratios
-from trainers.grpo.losses import (
+from loopline.trainers.grpo import ratios
+from loopline.trainers.grpo.losses import (
     Correction,
     Normalisation,
     Objective,
@@ -24,7 +24,7 @@ from trainers.grpo.losses import (
     shares,
     without_gradient,
 )
-from trainers.grpo.ratios import QUANTILES, effective_sample_size, ratio_quantiles
+from loopline.trainers.grpo.ratios import QUANTILES, effective_sample_size, ratio_quantiles
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.errors import TrainingError
-from trainers.grpo.groups import Group
-from trainers.grpo.learner import Learner
-from trainers.grpo.pipeline import begun
-from trainers.grpo.prefix_trees import tree_pieces_of
-from trainers.grpo.report import PolicyStep
-from trainers.grpo.rows import Row
-from trainers.grpo.sequences import TokenSequence
-from trainers.grpo.stream import StepBatch
-from trainers.network import load_base
-from trainers.processes import Processes
-from workers.engines.torch.loading import LoadedModel
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.groups import Group
+from loopline.trainers.grpo.learner import Learner
+from loopline.trainers.grpo.pipeline import begun
+from loopline.trainers.grpo.prefix_trees import tree_pieces_of
+from loopline.trainers.grpo.report import PolicyStep
+from loopline.trainers.grpo.rows import Row
+from loopline.trainers.grpo.sequences import TokenSequence
+from loopline.trainers.grpo.stream import StepBatch
+from loopline.trainers.network import load_base
+from loopline.trainers.processes import Processes
+from loopline.workers.engines.torch.loading import LoadedModel
 
 from .tiny_grpo import settings_of
 from .tiny_puzzles import a_model, played

@@ -12,10 +12,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from agents.records import Trajectory
-from trainers.grpo.pipeline import train
-from trainers.grpo.report import read_report
-from trainers.grpo.settings import GrpoSettings
+from loopline.agents.records import Trajectory
+from loopline.trainers.grpo.pipeline import train
+from loopline.trainers.grpo.report import read_report
+from loopline.trainers.grpo.settings import GrpoSettings
 
 from .launched import launched
 from .recorded import record

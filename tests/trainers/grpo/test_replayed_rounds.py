@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from agents.records import PolicyRef, Trajectory
-from trainers.grpo.data import read_data
-from trainers.grpo.groups import INCOMPLETE, LOOP_TAG, ROUND_TAG, Sealing, seal
-from trainers.grpo.loop.harvest import harvested
-from trainers.grpo.settings import GrpoSettings
-from trainers.grpo.stream import StepBatch, batches_of
+from loopline.agents.records import PolicyRef, Trajectory
+from loopline.trainers.grpo.data import read_data
+from loopline.trainers.grpo.groups import INCOMPLETE, LOOP_TAG, ROUND_TAG, Sealing, seal
+from loopline.trainers.grpo.loop.harvest import harvested
+from loopline.trainers.grpo.settings import GrpoSettings
+from loopline.trainers.grpo.stream import StepBatch, batches_of
 
 from .recorded import a_call, a_candidate, a_run, a_step, record
 from .tiny_grpo import settings_of

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trainers.grpo.learner import Learner
-from trainers.grpo.pipeline import begun
-from trainers.grpo.prefix_trees import tree_pieces_of
-from trainers.grpo.rows import pieces_of, rows_of
-from trainers.grpo.sampling import Completion, Sampler
-from workers.engines.torch.loading import LoadedModel
+from loopline.trainers.grpo.learner import Learner
+from loopline.trainers.grpo.pipeline import begun
+from loopline.trainers.grpo.prefix_trees import tree_pieces_of
+from loopline.trainers.grpo.rows import pieces_of, rows_of
+from loopline.trainers.grpo.sampling import Completion, Sampler
+from loopline.workers.engines.torch.loading import LoadedModel
 
 from .tiny_grpo import settings_of
 from .tiny_puzzles import a_model, played, sampler_of

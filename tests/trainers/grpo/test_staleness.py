@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agents.records import PolicyRef
-from trainers.grpo.groups import Group, GroupKey, Member
-from trainers.grpo.staleness import counts_by_age, too_old
+from loopline.agents.records import PolicyRef
+from loopline.trainers.grpo.groups import Group, GroupKey, Member
+from loopline.trainers.grpo.staleness import counts_by_age, too_old
 
 
 def groups_of(*versions: int) -> list[Group]:

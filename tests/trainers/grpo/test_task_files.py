@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.environments.code import CodeQuestion, team
-from agents.environments.code.team import CodeInstance, CodeSetting
-from agents.environments.game import Scheme
-from agents.environments.math_team import MathInstance, MathQuestion
-from agents.environments.plan_path import Difficulty, instances
-from agents.environments.puzzle_splits import Split
-from agents.environments.puzzles import Game, difficulty_of, drawn_puzzles
-from agents.errors import InvalidOptions
-from agents.records import Task
-from trainers.errors import UnreadableData
-from trainers.grpo.loop.planning import places_in_file, planned_wave
-from trainers.grpo.loop.settings import LoopSettings
-from trainers.task_files import read_tasks
+from loopline.agents.environments.code import CodeQuestion, team
+from loopline.agents.environments.code.team import CodeInstance, CodeSetting
+from loopline.agents.environments.game import Scheme
+from loopline.agents.environments.math_team import MathInstance, MathQuestion
+from loopline.agents.environments.plan_path import Difficulty, instances
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.puzzles import Game, difficulty_of, drawn_puzzles
+from loopline.agents.errors import InvalidOptions
+from loopline.agents.records import Task
+from loopline.trainers.errors import UnreadableData
+from loopline.trainers.grpo.loop.planning import places_in_file, planned_wave
+from loopline.trainers.grpo.loop.settings import LoopSettings
+from loopline.trainers.task_files import read_tasks
 
 from .test_command import command
 from .tiny_grpo import settings_of, write_base
@@ -236,8 +236,8 @@ def test_what_can_not_be_meant_of_tasks_is_named_before_anything_is_written(
     arguments: tuple[object, ...],
     said: str,
 ) -> None:
-    monkeypatch.setenv("SWITCHYARD_PROFILE", "petting")
-    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("LOOPLINE_PROFILE", "petting")
+    monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path / "state"))
     path = written(tmp_path / "sums.jsonl", a_sum(1))
     code, _, answer = command(
         tmp_path / "out", "--base", base, "--loop", "--tasks", path, "--weights", "lora",
@@ -251,8 +251,8 @@ def test_what_can_not_be_meant_of_tasks_is_named_before_anything_is_written(
 def test_a_puzzle_that_is_held_out_is_refused_before_it_is_played(
     tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SWITCHYARD_PROFILE", "petting")
-    monkeypatch.setenv("SWITCHYARD_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("LOOPLINE_PROFILE", "petting")
+    monkeypatch.setenv("LOOPLINE_STATE", str(tmp_path / "state"))
     grids = [
         instances(split, 1, 1, Difficulty(rows=5, columns=5))[0] for split in ("train", "test")
     ]

@@ -12,18 +12,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from agents.records import Trajectory
-from trainers.errors import NotEnoughDisk, TrainingError, UnreadableData
-from trainers.grpo.data import GrpoData, known_runs, read_data
-from trainers.grpo.groups import Group, Sealing, seal
-from trainers.grpo.learner import Learner, NotFinite
-from trainers.grpo.pipeline import Watch, begun, train
-from trainers.grpo.report import Report
-from trainers.grpo.sequences import same_tokenizer
-from trainers.grpo.settings import GrpoSettings
-from trainers.grpo.storing import write_policies
-from trainers.grpo.stream import batches_of, step_batches
-from workers.engines.torch.lora import LoraLayers
+from loopline.agents.records import Trajectory
+from loopline.trainers.errors import NotEnoughDisk, TrainingError, UnreadableData
+from loopline.trainers.grpo.data import GrpoData, known_runs, read_data
+from loopline.trainers.grpo.groups import Group, Sealing, seal
+from loopline.trainers.grpo.learner import Learner, NotFinite
+from loopline.trainers.grpo.pipeline import Watch, begun, train
+from loopline.trainers.grpo.report import Report
+from loopline.trainers.grpo.sequences import same_tokenizer
+from loopline.trainers.grpo.settings import GrpoSettings
+from loopline.trainers.grpo.storing import write_policies
+from loopline.trainers.grpo.stream import batches_of, step_batches
+from loopline.workers.engines.torch.lora import LoraLayers
 
 from .launched import launched
 from .recorded import a_call, a_candidate, a_run, a_step, record
@@ -323,7 +323,7 @@ def test_a_disk_that_is_full_at_a_checkpoint_is_named_and_the_training_goes_on_f
 
     def fill(step: int) -> None:
         if step == 2:
-            monkeypatch.setattr("trainers.checkpoints.shutil.disk_usage", full)
+            monkeypatch.setattr("loopline.trainers.checkpoints.shutil.disk_usage", full)
 
     with pytest.raises(NotEnoughDisk, match=r"the checkpoint of step 3 was not written.*free some"):
         train(

@@ -12,17 +12,17 @@ from typing import Any, Literal
 import pytest
 import torch
 
-from agents.records import PolicyRef
-from trainers.grpo.groups import Group, GroupKey, Member
-from trainers.grpo.learner import Learner
-from trainers.grpo.losses import Objective, Tokens, divergences, policy_losses
-from trainers.grpo.losses import shares as shares_of
-from trainers.grpo.pipeline import begun
-from trainers.grpo.rows import LENGTH_STEP
-from trainers.grpo.sequences import TokenSequence
-from trainers.grpo.stream import StepBatch
-from trainers.models import load_tokenizer, new_model, save_tokenizer
-from workers.engines.local.model_files import MICRO_MODELS
+from loopline.agents.records import PolicyRef
+from loopline.trainers.grpo.groups import Group, GroupKey, Member
+from loopline.trainers.grpo.learner import Learner
+from loopline.trainers.grpo.losses import Objective, Tokens, divergences, policy_losses
+from loopline.trainers.grpo.losses import shares as shares_of
+from loopline.trainers.grpo.pipeline import begun
+from loopline.trainers.grpo.rows import LENGTH_STEP
+from loopline.trainers.grpo.sequences import TokenSequence
+from loopline.trainers.grpo.stream import StepBatch
+from loopline.trainers.models import load_tokenizer, new_model, save_tokenizer
+from loopline.workers.engines.local.model_files import MICRO_MODELS
 
 from .tiny_grpo import load, settings_of, write_base
 

@@ -9,24 +9,24 @@ from itertools import islice
 import pytest
 import torch
 
-from agents.environments.game import AGENTS, Agent
-from agents.environments.plan_path import stream
-from agents.environments.puzzle_splits import Split
-from agents.records import PolicyRef, Trajectory
-from trainers.grpo.arms.arm import work
-from trainers.grpo.arms.games.plan_path import opened
-from trainers.grpo.arms.kinds import WARM_START
-from trainers.grpo.arms.models import MODEL
-from trainers.grpo.arms.results import Arm
-from trainers.grpo.groups import Group, Sealing, seal
-from trainers.grpo.in_process import Prompter, Rules, Table
-from trainers.grpo.sampling import Completion, Sampler
-from trainers.grpo.whole_runs import roll_out_runs
-from trainers.network import load_base
-from workers.engines.factory import build_engine
-from workers.engines.settings import ModelSettings
-from workers.engines.torch.loading import LoadedModel
-from workers.in_process import EnginePool, InProcess
+from loopline.agents.environments.game import AGENTS, Agent
+from loopline.agents.environments.plan_path import stream
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.records import PolicyRef, Trajectory
+from loopline.trainers.grpo.arms.arm import work
+from loopline.trainers.grpo.arms.games.plan_path import opened
+from loopline.trainers.grpo.arms.kinds import WARM_START
+from loopline.trainers.grpo.arms.models import MODEL
+from loopline.trainers.grpo.arms.results import Arm
+from loopline.trainers.grpo.groups import Group, Sealing, seal
+from loopline.trainers.grpo.in_process import Prompter, Rules, Table
+from loopline.trainers.grpo.sampling import Completion, Sampler
+from loopline.trainers.grpo.whole_runs import roll_out_runs
+from loopline.trainers.network import load_base
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.torch.loading import LoadedModel
+from loopline.workers.in_process import EnginePool, InProcess
 
 from .recorded import a_run
 from .tiny_puzzles import GAME, LEARNING, PUZZLE, sampler_of

@@ -14,15 +14,15 @@ import torch
 from safetensors.torch import save_file
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from agents.records import Candidate, Trajectory
-from trainers.grpo.data import GrpoData, read_data
-from trainers.grpo.groups import Sealing
-from trainers.grpo.sequences import same_tokenizer
-from trainers.grpo.settings import GrpoSettings
-from trainers.models import WEIGHTS, export_model, load_tokenizer, new_model
-from trainers.network import load_base
-from workers.engines.local.model_files import MICRO_MODELS
-from workers.engines.torch.loading import LoadedModel
+from loopline.agents.records import Candidate, Trajectory
+from loopline.trainers.grpo.data import GrpoData, read_data
+from loopline.trainers.grpo.groups import Sealing
+from loopline.trainers.grpo.sequences import same_tokenizer
+from loopline.trainers.grpo.settings import GrpoSettings
+from loopline.trainers.models import WEIGHTS, export_model, load_tokenizer, new_model
+from loopline.trainers.network import load_base
+from loopline.workers.engines.local.model_files import MICRO_MODELS
+from loopline.workers.engines.torch.loading import LoadedModel
 
 from .recorded import a_call, a_candidate, a_run, a_step
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agents.environments.game import Agent
-from agents.environments.plan_path import Difficulty, PlanPathSetting
-from agents.environments.puzzle_splits import Split
-from agents.records import PolicyRef
-from trainers.grpo.arms.beginning import write_beginning
-from trainers.grpo.arms.games.plan_path import LearnedPlanPath
-from trainers.grpo.arms.games.protocol import LearnedGame
-from trainers.grpo.arms.training import NetworkSize, Reinforced, Supervised
-from trainers.grpo.demo.settings import DemoSettings
-from trainers.grpo.in_process import Played, Prompter, Rules, roll_out
-from trainers.grpo.sampling import Sampler
-from trainers.network import load_base
-from workers.engines.torch.loading import LoadedModel
+from loopline.agents.environments.game import Agent
+from loopline.agents.environments.plan_path import Difficulty, PlanPathSetting
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.records import PolicyRef
+from loopline.trainers.grpo.arms.beginning import write_beginning
+from loopline.trainers.grpo.arms.games.plan_path import LearnedPlanPath
+from loopline.trainers.grpo.arms.games.protocol import LearnedGame
+from loopline.trainers.grpo.arms.training import NetworkSize, Reinforced, Supervised
+from loopline.trainers.grpo.demo.settings import DemoSettings
+from loopline.trainers.grpo.in_process import Played, Prompter, Rules, roll_out
+from loopline.trainers.grpo.sampling import Sampler
+from loopline.trainers.network import load_base
+from loopline.workers.engines.torch.loading import LoadedModel
 
 PUZZLE = Difficulty(
     rows=5, columns=5, setting=PlanPathSetting(turns=2, calls=2, search=2, brief=True, view=1)

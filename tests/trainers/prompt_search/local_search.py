@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agents.prompts import load_prompt, replacement
-from agents.records import Task
+from loopline.agents.prompts import load_prompt, replacement
+from loopline.agents.records import Task
+from loopline.trainers.prompt_search.candidates import Candidate, in_force
+from loopline.trainers.prompt_search.playing import Played, Player, RunLog
+from loopline.trainers.prompt_search.questions import Question, Questions
+from loopline.trainers.prompt_search.search import Found, Search
+from loopline.trainers.prompt_search.settings import CandidateFile, SearchSettings
+from loopline.workers.engines.settings import ModelSettings
 from tests.bench.local_client import LocalClient
-from trainers.prompt_search.candidates import Candidate, in_force
-from trainers.prompt_search.playing import Played, Player, RunLog
-from trainers.prompt_search.questions import Question, Questions
-from trainers.prompt_search.search import Found, Search
-from trainers.prompt_search.settings import CandidateFile, SearchSettings
-from workers.engines.settings import ModelSettings
 
 NO_IDEA = "I have no idea."
 SOLO = load_prompt("solo")

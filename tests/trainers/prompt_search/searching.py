@@ -13,16 +13,26 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from agents.environments.math_team import MathInstance, MathProblem, MathQuestion, MathSetting
-from bus import BusSettings
-from runtime.config import load
+from loopline.agents.environments.math_team import (
+    MathInstance,
+    MathProblem,
+    MathQuestion,
+    MathSetting,
+)
+from loopline.bus import BusSettings
+from loopline.runtime.config import load
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.judging.problems import ProblemFolder
+from loopline.workers.settings import (
+    GpuWorkerSettings,
+    RoleWorkerSettings,
+    ToolWorkerSettings,
+    WorkerBase,
+)
 from tests.redis_process import running, servers
 from tests.workers.processes import workers_running
-from workers.engines.settings import ModelSettings
-from workers.judging.problems import ProblemFolder
-from workers.settings import GpuWorkerSettings, RoleWorkerSettings, ToolWorkerSettings, WorkerBase
 
-COMMAND = (sys.executable, "-m", "trainers.cli", "prompts")
+COMMAND = (sys.executable, "-m", "loopline.trainers.cli", "prompts")
 SEED = 5
 ROLES = ("umi_planner", "umi_caller", "umi_summarizer", "completion")
 
@@ -105,10 +115,10 @@ async def serving(
         # As the profile has them: all processes of a deployment must agree on them.
         bus = load(profile, redis_url=server.url, environ={}).bus
         environment = {
-            **{k: v for k, v in os.environ.items() if not k.startswith("SWITCHYARD_")},
-            "SWITCHYARD_BUS__REDIS_URL": server.url,
-            "SWITCHYARD_STATE": str(folder / "state"),
-            "SWITCHYARD_PROFILE": profile,
+            **{k: v for k, v in os.environ.items() if not k.startswith("LOOPLINE_")},
+            "LOOPLINE_BUS__REDIS_URL": server.url,
+            "LOOPLINE_STATE": str(folder / "state"),
+            "LOOPLINE_PROFILE": profile,
         }
         async with workers_running(team(bus), folder / "workers"):
             yield Serving(bus, environment)

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from agents.errors import InvalidPrompt
-from agents.prompts import load_prompt
-from runtime import config
+from loopline.agents.errors import InvalidPrompt
+from loopline.agents.prompts import load_prompt
+from loopline.runtime import config
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.output_lock import locked
+from loopline.trainers.prompt_search.candidates import in_force, read_variants
+from loopline.trainers.prompt_search.output import claim
+from loopline.trainers.prompt_search.preparation import Asked, Prepared, prepared
+from loopline.trainers.prompt_search.proposals import Failure, Tried, read_proposal, request
 from tests.trainers.prompt_search.local_search import SOLO
 from tests.trainers.prompt_search.searching import prompt_file, sums
-from trainers.errors import TrainingError
-from trainers.output_lock import locked
-from trainers.prompt_search.candidates import in_force, read_variants
-from trainers.prompt_search.output import claim
-from trainers.prompt_search.preparation import Asked, Prepared, prepared
-from trainers.prompt_search.proposals import Failure, Tried, read_proposal, request
 
 LIMITS = {
     "runs": 24,

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agents.prompts import load_prompt
-from bus import BusSettings
-from runtime import config
-from runtime.client import Client
+from loopline.agents.prompts import load_prompt
+from loopline.bus import BusSettings
+from loopline.runtime import config
+from loopline.runtime.client import Client
+from loopline.workers.settings import WorkerBase
 from tests.trainers.prompt_search.searching import (
     SEED,
     prompt_file,
@@ -22,7 +23,6 @@ from tests.trainers.prompt_search.searching import (
     sums,
     umi_team,
 )
-from workers.settings import WorkerBase
 
 UMI = ("--workflow", "umi", "--seed", str(SEED), "--runs", "24", "--held-out", "20")
 NO_IDEA = "I have no idea."

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.environments import api_worlds, plan_path
-from agents.environments.puzzles import Game
-from agents.local import run_locally
-from agents.records import Decision, Outcome, Run, Step, StepTimings, Trajectory
-from agents.workflows import policies_for
+from loopline.agents.environments import api_worlds, plan_path
+from loopline.agents.environments.puzzles import Game
+from loopline.agents.local import run_locally
+from loopline.agents.records import Decision, Outcome, Run, Step, StepTimings, Trajectory
+from loopline.agents.workflows import policies_for
+from loopline.trainers.errors import TrainingError, UnreadableData
+from loopline.trainers.prompt_search.halving import kept, ranked, rounds
+from loopline.trainers.prompt_search.questions import Question, fault, from_file, generated, puzzles
+from loopline.trainers.prompt_search.report import compared
 from tests.agents.conversations import RUN_ID, ScriptedHost, a_run, says
-from trainers.errors import TrainingError, UnreadableData
-from trainers.prompt_search.halving import kept, ranked, rounds
-from trainers.prompt_search.questions import Question, fault, from_file, generated, puzzles
-from trainers.prompt_search.report import compared
 
 
 @given(arms=st.integers(1, 64), spare=st.integers(0, 5_000))

@@ -10,8 +10,12 @@ from typing import Any
 
 import pytest
 
-from agents.records import Outcome, Run
-from bus import BusUnavailable, Overloaded
+from loopline.agents.records import Outcome, Run
+from loopline.bus import BusUnavailable, Overloaded
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.prompt_search.halving import rounds
+from loopline.trainers.prompt_search.playing import LOG, RunLog
+from loopline.trainers.prompt_search.report import Report
 from tests.trainers.prompt_search.local_search import (
     NO_IDEA,
     SOLO,
@@ -22,10 +26,6 @@ from tests.trainers.prompt_search.local_search import (
     sums,
     variant,
 )
-from trainers.errors import TrainingError
-from trainers.prompt_search.halving import rounds
-from trainers.prompt_search.playing import LOG, RunLog
-from trainers.prompt_search.report import Report
 
 BAD = {"phrase": "step by step", "answer": NO_IDEA}
 """The shipped prompt says this: under it the model knows nothing."""

@@ -6,21 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from agents.environments.plan_path import Difficulty, instances
-from agents.records import Outcome, Run, Task, Trajectory
-from agents.workflows import policies_for
-from bus import BusSettings
+from loopline.agents.environments.plan_path import Difficulty, instances
+from loopline.agents.records import Outcome, Run, Task, Trajectory
+from loopline.agents.workflows import policies_for
+from loopline.bus import BusSettings
+from loopline.trainers.errors import TrainingError, UnreadableData
+from loopline.trainers.prompt_search.questions import CHECKERS, Questions, fault, from_tasks
+from loopline.trainers.prompt_search.report import Report
+from loopline.trainers.task_files import read_tasks
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.sandbox import SandboxSettings
+from loopline.workers.settings import (
+    GpuWorkerSettings,
+    JudgeWorkerSettings,
+    RoleWorkerSettings,
+    WorkerBase,
+)
 from tests.agents.conversations import a_run
 from tests.trainers.prompt_search.searching import judged_sums, prompt_file, serving
 from tests.trainers.prompt_search.test_preparation import prepare
 from tests.workers.sandbox.conftest import needs_bubblewrap
-from trainers.errors import TrainingError, UnreadableData
-from trainers.prompt_search.questions import CHECKERS, Questions, fault, from_tasks
-from trainers.prompt_search.report import Report
-from trainers.task_files import read_tasks
-from workers.engines.settings import ModelSettings
-from workers.sandbox import SandboxSettings
-from workers.settings import GpuWorkerSettings, JudgeWorkerSettings, RoleWorkerSettings, WorkerBase
 
 TEAM = ("reasoner", "tool_user")
 

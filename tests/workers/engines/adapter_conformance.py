@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import pytest
 
+from loopline.workers.engines.local.adapters import AdapterVersion
+from loopline.workers.engines.protocol import Completion, Engine, EngineError
 from tests.workers.engines.asking import ask, failure, request
-from workers.engines.local.adapters import AdapterVersion
-from workers.engines.protocol import Completion, Engine, EngineError
 
 NAMES = ("red", "green", "blue")
 SAME = 1e-4

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from agents.records import Message, SamplingParams, ToolSpec
-from workers.engines.protocol import (
+from loopline.agents.records import Message, SamplingParams, ToolSpec
+from loopline.workers.engines.protocol import (
     Completion,
     Delta,
     Engine,

@@ -12,7 +12,15 @@ from contextlib import aclosing
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from agents.records import Message
+from loopline.agents.records import Message
+from loopline.workers.engines.protocol import (
+    CannotContinue,
+    Completion,
+    Delta,
+    Engine,
+    EngineDeadline,
+    GenerateRequest,
+)
 from tests.workers.engines.asking import (
     CALCULATE,
     QUESTION,
@@ -23,14 +31,6 @@ from tests.workers.engines.asking import (
     failure,
     request,
     user,
-)
-from workers.engines.protocol import (
-    CannotContinue,
-    Completion,
-    Delta,
-    Engine,
-    EngineDeadline,
-    GenerateRequest,
 )
 
 ANSWERABLE = 60.0

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from workers.engines.factory import build_engine
-from workers.engines.protocol import Engine
-from workers.engines.settings import ModelSettings
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.protocol import Engine
+from loopline.workers.engines.settings import ModelSettings
 
 
 @pytest.fixture

@@ -97,5 +97,6 @@ def litellm_command(config: Path, port: int) -> list[str]:
 
 def scripted_command(port: int) -> list[str]:
     return [
-        sys.executable, "-m", "workers.scripted_api", "--port", str(port), "--max-context", "2048",
+        sys.executable, "-m", "loopline.workers.scripted_api", "--port", str(port),
+        "--max-context", "2048",
     ]  # fmt: skip

@@ -21,15 +21,15 @@ import torch
 from huggingface_hub.errors import RevisionNotFoundError
 from safetensors.torch import load_file, save_file
 
-from agents.records import Message
+from loopline.agents.records import Message
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.local import model_files
+from loopline.workers.engines.local.gguf_header import DamagedHeader, check_header
+from loopline.workers.engines.local.model_files import find_folder, find_gguf, local_folder
+from loopline.workers.engines.protocol import Engine, EngineError
+from loopline.workers.engines.settings import ModelSettings
 from tests.workers.engines.asking import ask, failure, request, user
 from tests.workers.engines.tiny_model import CONTEXT
-from workers.engines.factory import build_engine
-from workers.engines.local import model_files
-from workers.engines.local.gguf_header import DamagedHeader, check_header
-from workers.engines.local.model_files import find_folder, find_gguf, local_folder
-from workers.engines.protocol import Engine, EngineError
-from workers.engines.settings import ModelSettings
 
 Damage = Callable[[Path], object]
 
@@ -313,9 +313,9 @@ def test_a_header_that_would_end_llama_cpps_process_is_refused_before_it(
 LOAD_ALL = """
 import asyncio, sys
 from pathlib import Path
-from workers.engines.factory import build_engine
-from workers.engines.protocol import EngineError
-from workers.engines.settings import ModelSettings
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.settings import ModelSettings
 
 async def load(file):
     engine = build_engine(ModelSettings(engine="llama_cpp", model=str(file), device="cpu"))

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from agents.records import SamplingParams
+from loopline.agents.records import SamplingParams
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.protocol import Engine, EngineError
+from loopline.workers.engines.settings import ModelSettings
 from tests.workers.engines.asking import ask, failure, request
-from workers.engines.factory import build_engine
-from workers.engines.protocol import Engine, EngineError
-from workers.engines.settings import ModelSettings
 
 
 async def test_numbers_that_are_none_are_an_error_and_no_text(torch_engine: Engine) -> None:

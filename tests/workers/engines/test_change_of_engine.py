@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from agents.records import ToolCall
-from agents.roles.conversation import assistant_message
+from loopline.agents.records import ToolCall
+from loopline.agents.roles.conversation import assistant_message
+from loopline.workers.engines.openai.wire import request_body
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.text.chat_prompt import template_messages
+from loopline.workers.engines.text.tool_markup import write_tool_call
 from tests.agents.conversations import says
 from tests.workers.engines.asking import request
-from workers.engines.openai.wire import request_body
-from workers.engines.settings import ModelSettings
-from workers.engines.text.chat_prompt import template_messages
-from workers.engines.text.tool_markup import write_tool_call
 
 
 @pytest.mark.parametrize("local_first", [True, False])

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from loopline.workers.engines.openai.engine import OpenAIEngine
+from loopline.workers.engines.settings import ModelSettings, Price
 from tests.workers.engines.asking import ask, completions, failure, request
 from tests.workers.engines.test_endpoint_shapes import Server, serving
 from tests.workers.engines.test_real_servers import history
-from workers.engines.openai.engine import OpenAIEngine
-from workers.engines.settings import ModelSettings, Price
 
 GOOD: dict[str, Any] = {
     "choices": [{"index": 0, "message": {"content": "Six = 6."}, "finish_reason": "stop"}],

@@ -19,15 +19,15 @@ from typing import Any, cast
 
 import pytest
 
-from agents.answers import final_answer
-from agents.equations import first_wrong
-from agents.records import Message, ToolCall, ToolSpec
-from agents.roles.umi.output import read_action, read_plan
-from agents.thinking import said
+from loopline.agents.answers import final_answer
+from loopline.agents.equations import first_wrong
+from loopline.agents.records import Message, ToolCall, ToolSpec
+from loopline.agents.roles.umi.output import read_action, read_plan
+from loopline.agents.thinking import said
+from loopline.workers.engines.openai.engine import OpenAIEngine
+from loopline.workers.engines.protocol import Completion, Discarded, EngineError
+from loopline.workers.engines.settings import ModelSettings
 from tests.workers.engines.asking import CALCULATE, request, user
-from workers.engines.openai.engine import OpenAIEngine
-from workers.engines.protocol import Completion, Discarded, EngineError
-from workers.engines.settings import ModelSettings
 
 Case = dict[str, Any]
 CASES: list[Case] = json.loads((Path(__file__).parent / "cases/endpoint_shapes.json").read_text())

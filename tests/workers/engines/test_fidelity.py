@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from bench.fidelity import torch_side
-from bench.fidelity.command import BAR, quantiles
-from bench.fidelity.reference import Reference, random_adapter
-from bench.fidelity.workload import answers, requests
-from workers.engines.factory import build_engine
-from workers.engines.local.model_files import local_folder
-from workers.engines.settings import ModelSettings
+from loopline.bench.fidelity import torch_side
+from loopline.bench.fidelity.command import BAR, quantiles
+from loopline.bench.fidelity.reference import Reference, random_adapter
+from loopline.bench.fidelity.workload import answers, requests
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.local.model_files import local_folder
+from loopline.workers.engines.settings import ModelSettings
 
 pytestmark = pytest.mark.slow
 
@@ -78,8 +78,8 @@ async def test_llama_cpp_in_f32_writes_what_torch_writes(
     reference: Reference, tmp_path: Path
 ) -> None:
     pytest.importorskip("llama_cpp", reason="needs make gguf")
-    from bench.fidelity import llama_side
-    from trainers.gguf_precision import Precision
+    from loopline.bench.fidelity import llama_side
+    from loopline.trainers.gguf_precision import Precision
 
     engine = build_engine(ModelSettings(engine="torch", model="micro:llm"))
     await engine.start()

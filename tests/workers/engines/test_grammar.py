@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from llguidance.hf import from_tokenizer
 from transformers import PreTrainedTokenizerFast
 
+from loopline.workers.engines.grammar.compiler import GrammarCompiler
+from loopline.workers.engines.grammar.matcher import Matcher
+from loopline.workers.engines.grammar.schema_limits import MAX_FOLLOWED_DEPTH, MAX_SCHEMA_DEPTH
+from loopline.workers.engines.local.sampling import forbid
+from loopline.workers.engines.protocol import EngineError
 from tests.workers.engines.tiny_model import special_ids
-from workers.engines.grammar.compiler import GrammarCompiler
-from workers.engines.grammar.matcher import Matcher
-from workers.engines.grammar.schema_limits import MAX_FOLLOWED_DEPTH, MAX_SCHEMA_DEPTH
-from workers.engines.local.sampling import forbid
-from workers.engines.protocol import EngineError
 
 PADDED = 384
 """Width of the logits: like that of many models, more than the tokenizer has tokens."""
@@ -177,7 +177,7 @@ def test_the_deepest_permitted_schemas_are_compiled(tokens: Tokens, schema: dict
 
 def test_llguidance_is_imported_by_the_first_schema_only() -> None:
     """Whoever asks for no schema does not need the package."""
-    module = "workers.engines.torch.engine"
+    module = "loopline.workers.engines.torch.engine"
     code = f"import sys, {module}; sys.exit('llguidance' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

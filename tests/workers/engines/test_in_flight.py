@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
+from loopline.workers.engines.in_flight import Ticket
+from loopline.workers.engines.protocol import EngineDeadline
 from tests.workers.engines.asking import request
-from workers.engines.in_flight import Ticket
-from workers.engines.protocol import EngineDeadline
 
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
 

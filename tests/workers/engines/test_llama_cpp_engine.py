@@ -13,21 +13,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.records import Message
+from loopline.agents.records import Message
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.local.decoder import Job
+from loopline.workers.engines.protocol import Completion, Engine, EngineError
+from loopline.workers.engines.settings import ModelSettings
 from tests.workers.engines.adapter_conformance import AdapterConformance
 from tests.workers.engines.asking import ask, completions, deltas, events, failure, request, user
 from tests.workers.engines.conformance import EngineConformance
 from tests.workers.engines.tiny_model import ANSWER, CONTEXT
-from workers.engines.factory import build_engine
-from workers.engines.local.decoder import Job
-from workers.engines.protocol import Completion, Engine, EngineError
-from workers.engines.settings import ModelSettings
 
 pytest.importorskip("llama_cpp", reason="needs make gguf")
 
-from workers.engines.llama_cpp.context import Feed, LlamaContext
-from workers.engines.llama_cpp.decoder import LlamaDecoder
-from workers.engines.llama_cpp.sequences import Held, Sequences
+from loopline.workers.engines.llama_cpp.context import Feed, LlamaContext
+from loopline.workers.engines.llama_cpp.decoder import LlamaDecoder
+from loopline.workers.engines.llama_cpp.sequences import Held, Sequences
 
 # By llguidance's adapter, which still calls it by its old name.
 pytestmark = pytest.mark.filterwarnings("ignore:llama_token_get_attr is deprecated")
@@ -207,7 +207,7 @@ async def test_streams_are_continued_with_the_logits_of_a_few_tokens_at_a_time(
     tiny_gguf: Path, monkeypatch: pytest.MonkeyPatch, set_back: list[bool], cells: int | None
 ) -> None:
     """Also where rows are set back in the middle of it."""
-    monkeypatch.setattr("workers.engines.llama_cpp.decoder.SCORE_CHUNK", 8)
+    monkeypatch.setattr("loopline.workers.engines.llama_cpp.decoder.SCORE_CHUNK", 8)
     decode, wanted = LlamaContext.decode, [0]
 
     def noting(self: LlamaContext, feeds: Sequence[Feed]) -> Any:

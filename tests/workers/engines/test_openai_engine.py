@@ -11,7 +11,19 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
-from agents.records import Message, ToolCall, Usage
+from loopline.agents.records import Message, ToolCall, Usage
+from loopline.workers.engines.faults import FaultPlan
+from loopline.workers.engines.openai.engine import OpenAIEngine
+from loopline.workers.engines.protocol import (
+    Completion,
+    Discarded,
+    EngineError,
+    EngineEvent,
+    EngineTotals,
+    Sending,
+)
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.scripted_api import ScriptedServer, ServerOptions
 from tests.workers.engines.asking import (
     DELEGATE,
     QUESTION,
@@ -25,18 +37,6 @@ from tests.workers.engines.asking import (
 )
 from tests.workers.engines.conformance import EngineConformance
 from tests.workers.engines.endpoints import replying
-from workers.engines.faults import FaultPlan
-from workers.engines.openai.engine import OpenAIEngine
-from workers.engines.protocol import (
-    Completion,
-    Discarded,
-    EngineError,
-    EngineEvent,
-    EngineTotals,
-    Sending,
-)
-from workers.engines.settings import ModelSettings
-from workers.scripted_api import ScriptedServer, ServerOptions
 
 KEY = "sk-very-secret-0123456789"
 
@@ -336,7 +336,7 @@ def retry_announced() -> Generator[asyncio.Event]:
         def emit(self, record: logging.LogRecord) -> None:
             announced.set()
 
-    logger, listener = logging.getLogger("workers.engines.openai.engine"), Listener()
+    logger, listener = logging.getLogger("loopline.workers.engines.openai.engine"), Listener()
     logger.addHandler(listener)
     try:
         yield announced

@@ -8,14 +8,14 @@ from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
+from loopline.workers.engines.openai import connection
+from loopline.workers.engines.openai.engine import OpenAIEngine
+from loopline.workers.engines.openai.sse import sse_lines
+from loopline.workers.engines.protocol import Completion, EngineError
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.scripted_api import ScriptedServer
 from tests.workers.engines.asking import DELEGATE, ask, completions, request
 from tests.workers.engines.endpoints import counted, replying
-from workers.engines.openai import connection
-from workers.engines.openai.engine import OpenAIEngine
-from workers.engines.openai.sse import sse_lines
-from workers.engines.protocol import Completion, EngineError
-from workers.engines.settings import ModelSettings
-from workers.scripted_api import ScriptedServer
 
 
 async def streamed_calls(pieces: Sequence[Sequence[dict[str, object]]]) -> Completion:

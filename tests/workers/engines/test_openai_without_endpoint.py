@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from agents.records import SamplingParams
+from loopline.agents.records import SamplingParams
+from loopline.workers.engines.openai.address import Address
+from loopline.workers.engines.openai.complaints import complaint_of
+from loopline.workers.engines.openai.errors import refused
+from loopline.workers.engines.openai.wire import request_body
+from loopline.workers.engines.settings import ModelSettings
 from tests.workers.engines.asking import request
-from workers.engines.openai.address import Address
-from workers.engines.openai.complaints import complaint_of
-from workers.engines.openai.errors import refused
-from workers.engines.openai.wire import request_body
-from workers.engines.settings import ModelSettings
 
 
 def test_openai_itself_is_asked_whatever_the_environment_says(

@@ -12,8 +12,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
-from workers.engines.protocol import EngineError
-from workers.engines.torch.lora import LoraLayers
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.torch.lora import LoraLayers
 
 peft = pytest.importorskip("peft", reason="needs make install")
 

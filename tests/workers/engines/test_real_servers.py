@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.records import Message, ToolCall
+from loopline.agents.records import Message, ToolCall
+from loopline.workers.engines.openai.engine import OpenAIEngine
+from loopline.workers.engines.protocol import Completion
+from loopline.workers.engines.settings import ModelSettings
 from tests.workers.engines.asking import (
     CALCULATE,
     DELEGATE,
@@ -36,9 +39,6 @@ from tests.workers.engines.real_servers import (
     scripted_command,
     transformers_command,
 )
-from workers.engines.openai.engine import OpenAIEngine
-from workers.engines.protocol import Completion
-from workers.engines.settings import ModelSettings
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 """The first test of a server waits for it."""
@@ -83,8 +83,8 @@ async def cancelled_in_a_stream(engine: OpenAIEngine) -> None:
 @pytest.fixture(scope="session")
 def llama_cpp_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     require("llama_cpp", "starlette_context", remedy="make .venv/.servers")
-    from trainers.gguf_export import export_gguf
-    from trainers.gguf_precision import Precision
+    from loopline.trainers.gguf_export import export_gguf
+    from loopline.trainers.gguf_precision import Precision
 
     folder = tmp_path_factory.mktemp("llama-cpp-server")
     export_gguf(MICRO, folder / "slm.gguf", Precision.F16)

@@ -14,7 +14,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from workers.engines.local.sampling import (
+from loopline.workers.engines.local.sampling import (
     RowSampling,
     Sampled,
     choose_tokens,
@@ -22,7 +22,7 @@ from workers.engines.local.sampling import (
     given_token,
     sampling_logprobs,
 )
-from workers.engines.openai.retry import RetryPolicy, retry_after_seconds
+from loopline.workers.engines.openai.retry import RetryPolicy, retry_after_seconds
 
 rows = st.builds(
     RowSampling,

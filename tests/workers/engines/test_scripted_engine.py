@@ -7,7 +7,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agents.records import Message
+from loopline.agents.records import Message
+from loopline.workers.engines.faults import FaultPlan
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.scripted.engine import ScriptedEngine
+from loopline.workers.engines.settings import ModelSettings, ScriptedOptions
 from tests.workers.engines.asking import (
     DELEGATE,
     QUESTION,
@@ -18,10 +22,6 @@ from tests.workers.engines.asking import (
     user,
 )
 from tests.workers.engines.conformance import EngineConformance
-from workers.engines.faults import FaultPlan
-from workers.engines.protocol import EngineError
-from workers.engines.scripted.engine import ScriptedEngine
-from workers.engines.settings import ModelSettings, ScriptedOptions
 
 
 def scripted(max_context: int | None = None, **options: object) -> ScriptedEngine:

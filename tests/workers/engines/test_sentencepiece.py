@@ -12,6 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.protocol import Completion, Engine
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.text.chat_prompt import TextCodec, build_prompt
+from loopline.workers.engines.text.text_stream import TextStream
+from loopline.workers.engines.text.tokenizer_codec import make_codec
 from tests.workers.engines.asking import ask, completions, deltas, events, request, user
 from tests.workers.engines.conformance import TextConformance
 from tests.workers.engines.tiny_model import ANSWER
@@ -21,12 +27,6 @@ from tests.workers.engines.tiny_sentencepiece import (
     chat_tokenizer,
     sentencepiece_tokenizer,
 )
-from workers.engines.factory import build_engine
-from workers.engines.protocol import Completion, Engine
-from workers.engines.settings import ModelSettings
-from workers.engines.text.chat_prompt import TextCodec, build_prompt
-from workers.engines.text.text_stream import TextStream
-from workers.engines.text.tokenizer_codec import make_codec
 
 # By llguidance's adapter, which still calls it by its old name.
 pytestmark = pytest.mark.filterwarnings("ignore:llama_token_get_attr is deprecated")
@@ -142,8 +142,8 @@ Started = Callable[[str], Engine]
 
 def gguf_of(folder: Path) -> Path:
     pytest.importorskip("llama_cpp", reason="needs make gguf")
-    from trainers.gguf_export import export_gguf
-    from trainers.gguf_precision import Precision
+    from loopline.trainers.gguf_export import export_gguf
+    from loopline.trainers.gguf_precision import Precision
 
     file = folder.parent / f"{folder.name}.gguf"
     if not file.exists():
@@ -226,7 +226,7 @@ def test_llama_cpp_reads_and_writes_text_as_the_original(
         (folder / name).symlink_to(tiny_sentencepiece_model / name)
     chat_tokenizer(tokenizer(prefix)).save_pretrained(folder)
     file = gguf_of(folder)
-    from workers.engines.llama_cpp.loading import load_gguf
+    from loopline.workers.engines.llama_cpp.loading import load_gguf
 
     loaded = load_gguf(ModelSettings(engine="llama_cpp", model=str(file)))
 

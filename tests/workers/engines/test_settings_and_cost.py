@@ -12,10 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from agents.records import Usage
-from workers.engines import ModelSettings, Price, build_engine, cost_micro_dollars, engine_names
-from workers.engines.faults import FaultPlan
-from workers.engines.protocol import EngineError
+from loopline.agents.records import Usage
+from loopline.workers.engines import (
+    ModelSettings,
+    Price,
+    build_engine,
+    cost_micro_dollars,
+    engine_names,
+)
+from loopline.workers.engines.faults import FaultPlan
+from loopline.workers.engines.protocol import EngineError
 
 prices = st.decimals(min_value=0, max_value=1000, places=4, allow_nan=False)
 
@@ -117,16 +123,14 @@ def test_an_engine_of_another_package_joins_by_entry_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "strange_engine.py").write_text(
-        "from workers.engines.scripted.engine import ScriptedEngine\n"
+        "from loopline.workers.engines.scripted.engine import ScriptedEngine\n"
         "class Strange(ScriptedEngine):\n"
         "    pass\n"
     )
     info = tmp_path / "strange-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: strange\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[switchyard.engines]\nstrange = strange_engine:Strange\n"
-    )
+    (info / "entry_points.txt").write_text("[loopline.engines]\nstrange = strange_engine:Strange\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     try:
         engine = build_engine(ModelSettings(engine="strange", model="m"))

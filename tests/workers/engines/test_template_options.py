@@ -12,14 +12,14 @@ from jinja2.defaults import DEFAULT_NAMESPACE
 from pydantic import ValidationError
 from transformers import PreTrainedTokenizerFast
 
-from agents.records import Message
+from loopline.agents.records import Message
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.openai.wire import request_body
+from loopline.workers.engines.protocol import Completion, EngineError
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.torch.loading import load_model
 from tests.workers.engines.asking import request
 from tests.workers.engines.tiny_model import NO_THOUGHT, THINKING_TEMPLATE
-from workers.engines.factory import build_engine
-from workers.engines.openai.wire import request_body
-from workers.engines.protocol import Completion, EngineError
-from workers.engines.settings import ModelSettings
-from workers.engines.torch.loading import load_model
 
 BEGUN = "<|im_start|>assistant\n"
 
@@ -66,9 +66,9 @@ async def test_an_engine_answers_behind_an_empty_thought_where_thinking_is_off(
 
 def test_a_gguf_renders_by_the_same_options(thinking_model: Path, tmp_path: Path) -> None:
     pytest.importorskip("llama_cpp", reason="needs make gguf")
-    from trainers.gguf_export import export_gguf
-    from trainers.gguf_precision import Precision
-    from workers.engines.llama_cpp.loading import load_gguf
+    from loopline.trainers.gguf_export import export_gguf
+    from loopline.trainers.gguf_precision import Precision
+    from loopline.workers.engines.llama_cpp.loading import load_gguf
 
     file = tmp_path / "thinking.gguf"
     export_gguf(thinking_model, file, Precision.F16)

@@ -8,14 +8,18 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.records import Message, ToolCall, ToolSpec
-from workers.engines.scripted.engine import render_chatml
-from workers.engines.scripted.packed_text import PackedText
-from workers.engines.scripted.script import scripted_reply
-from workers.engines.scripted.script_arithmetic import find_expression, parse, show, write
-from workers.engines.text.chat_prompt import build_prompt, template_messages
-from workers.engines.text.text_stream import TextStream
-from workers.engines.text.tool_markup import parse_tool_calls, without_tool_calls, write_tool_call
+from loopline.agents.records import Message, ToolCall, ToolSpec
+from loopline.workers.engines.scripted.engine import render_chatml
+from loopline.workers.engines.scripted.packed_text import PackedText
+from loopline.workers.engines.scripted.script import scripted_reply
+from loopline.workers.engines.scripted.script_arithmetic import find_expression, parse, show, write
+from loopline.workers.engines.text.chat_prompt import build_prompt, template_messages
+from loopline.workers.engines.text.text_stream import TextStream
+from loopline.workers.engines.text.tool_markup import (
+    parse_tool_calls,
+    without_tool_calls,
+    write_tool_call,
+)
 
 texts = st.text(max_size=60)
 json_values = st.recursive(

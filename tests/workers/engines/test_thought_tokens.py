@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from loopline.workers.engines.local.row import Row
+from loopline.workers.engines.local.sampling import RowSampling, Sampled
+from loopline.workers.engines.protocol import Completion
+from loopline.workers.engines.scripted.packed_text import PackedText
+from loopline.workers.engines.text.chat_prompt import build_prompt
 from tests.workers.engines.asking import request
-from workers.engines.local.row import Row
-from workers.engines.local.sampling import RowSampling, Sampled
-from workers.engines.protocol import Completion
-from workers.engines.scripted.packed_text import PackedText
-from workers.engines.text.chat_prompt import build_prompt
 
 CODEC = PackedText()
 

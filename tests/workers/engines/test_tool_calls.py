@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 
-from agents.records import ToolSpec
-from agents.tools.calculator import calculate
-from agents.tools.handover import delegate, delegate_many
+from loopline.agents.records import ToolSpec
+from loopline.agents.tools.calculator import calculate
+from loopline.agents.tools.handover import delegate, delegate_many
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.protocol import Completion, Engine
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.text.tool_markup import CLOSE, OPEN
 from tests.workers.engines.asking import (
     CALCULATE,
     ask,
@@ -21,10 +25,6 @@ from tests.workers.engines.asking import (
     request,
 )
 from tests.workers.engines.tiny_model import ANSWER
-from workers.engines.factory import build_engine
-from workers.engines.protocol import Completion, Engine
-from workers.engines.settings import ModelSettings
-from workers.engines.text.tool_markup import CLOSE, OPEN
 
 # By llguidance's adapter, which still calls it by its old name.
 pytestmark = pytest.mark.filterwarnings("ignore:llama_token_get_attr is deprecated")

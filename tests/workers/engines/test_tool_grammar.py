@@ -15,17 +15,17 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from tokenizers import AddedToken
 from transformers import PreTrainedTokenizerFast
 
-from agents.records import ToolSpec
-from agents.tools.calculator import calculate
-from agents.tools.handover import delegate, delegate_many
+from loopline.agents.records import ToolSpec
+from loopline.agents.tools.calculator import calculate
+from loopline.agents.tools.handover import delegate, delegate_many
+from loopline.workers.engines.grammar import compiler as grammar_module
+from loopline.workers.engines.grammar.compiler import GrammarCompiler
+from loopline.workers.engines.grammar.matcher import Matcher
+from loopline.workers.engines.grammar.tool_grammar import parameters_text
+from loopline.workers.engines.local.model_files import local_folder
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.text.tool_markup import CLOSE, OPEN, parse_tool_calls, write_tool_call
 from tests.workers.engines.asking import DELEGATE
-from workers.engines.grammar import compiler as grammar_module
-from workers.engines.grammar.compiler import GrammarCompiler
-from workers.engines.grammar.matcher import Matcher
-from workers.engines.grammar.tool_grammar import parameters_text
-from workers.engines.local.model_files import local_folder
-from workers.engines.protocol import EngineError
-from workers.engines.text.tool_markup import CLOSE, OPEN, parse_tool_calls, write_tool_call
 
 TOOLS = (calculate.spec, delegate.spec, delegate_many.spec)
 ONE = {"problem": 'What is 3 · 4? Say "twelve" 😀', "expected_type": "integer"}

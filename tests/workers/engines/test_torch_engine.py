@@ -12,7 +12,10 @@ import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from agents.records import Message
+from loopline.agents.records import Message
+from loopline.workers.engines.protocol import Completion, EngineError
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.torch.engine import TorchEngine
 from tests.workers.engines.adapter_conformance import AdapterConformance
 from tests.workers.engines.asking import (
     QUESTION,
@@ -24,9 +27,6 @@ from tests.workers.engines.asking import (
 )
 from tests.workers.engines.conformance import EngineConformance
 from tests.workers.engines.tiny_model import ANSWER, CONTEXT, special_ids
-from workers.engines.protocol import Completion, EngineError
-from workers.engines.settings import ModelSettings
-from workers.engines.torch.engine import TorchEngine
 
 
 def settings(folder: Path, **fields: object) -> ModelSettings:
@@ -314,7 +314,7 @@ async def test_a_gpu_that_is_not_there_says_so(tiny_model: Path) -> None:
 
 
 async def _refused(wanted: ModelSettings) -> str:
-    from workers.engines.protocol import EngineError
+    from loopline.workers.engines.protocol import EngineError
 
     engine = TorchEngine(wanted)
     with pytest.raises(EngineError) as caught:

@@ -16,7 +16,11 @@ import pytest
 import torch
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
-from agents.records import Message
+from loopline.agents.records import Message
+from loopline.workers.engines.grammar.matcher import GrammarMatcher
+from loopline.workers.engines.protocol import CannotContinue, Completion, EngineError
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.torch.engine import TorchEngine
 from tests.workers.engines.asking import (
     CALCULATE,
     QUESTION,
@@ -27,10 +31,6 @@ from tests.workers.engines.asking import (
     user,
 )
 from tests.workers.engines.tiny_model import ANSWER, special_ids
-from workers.engines.grammar.matcher import GrammarMatcher
-from workers.engines.protocol import CannotContinue, Completion, EngineError
-from workers.engines.settings import ModelSettings
-from workers.engines.torch.engine import TorchEngine
 
 
 class Exact(BaseModel):

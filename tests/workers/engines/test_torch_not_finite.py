@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
+from loopline.workers.engines.protocol import Completion, EngineError, GenerateRequest
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.torch.engine import TorchEngine
 from tests.workers.engines.asking import completions, request
-from workers.engines.protocol import Completion, EngineError, GenerateRequest
-from workers.engines.settings import ModelSettings
-from workers.engines.torch.engine import TorchEngine
 
 FIRST = "9" * 40
 OTHERS = ("9" * 90, "What?", "And 7?")

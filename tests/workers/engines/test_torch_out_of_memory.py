@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 import torch
 
+from loopline.workers.engines.protocol import Completion, Delta
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.torch import decoder, kv_cache
+from loopline.workers.engines.torch.decoder import TorchDecoder
+from loopline.workers.engines.torch.engine import TorchEngine
+from loopline.workers.engines.torch.kv_cache import KVCache
 from tests.workers.engines.asking import ask, completions, events, failure, request
 from tests.workers.engines.tiny_model import ANSWER
-from workers.engines.protocol import Completion, Delta
-from workers.engines.settings import ModelSettings
-from workers.engines.torch import decoder, kv_cache
-from workers.engines.torch.decoder import TorchDecoder
-from workers.engines.torch.engine import TorchEngine
-from workers.engines.torch.kv_cache import KVCache
 
 REQUESTS = 16
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.torch.engine import TorchEngine
 from tests.workers.engines.asking import ask, completions, failure, request
 from tests.workers.engines.tiny_model import ANSWER
-from workers.engines.settings import ModelSettings
-from workers.engines.torch.engine import TorchEngine
 
 WARM = {"temperature": 0.7, "top_p": 0.9, "seed": 3}
 
@@ -52,7 +52,7 @@ async def test_parts_of_a_long_completion_have_those_of_the_whole(
 ) -> None:
     asked = {"temperature": 1.0, "seed": 5, "max_tokens": 12}
     whole = await ask(engine, sampling=asked)
-    monkeypatch.setattr("workers.engines.torch.decoder.SCORE_CHUNK", 5)
+    monkeypatch.setattr("loopline.workers.engines.torch.decoder.SCORE_CHUNK", 5)
     in_parts = await ask(engine, sampling=asked)
     assert len(whole.output_ids) > 5
     assert in_parts.output_ids == whole.output_ids

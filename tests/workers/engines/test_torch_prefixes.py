@@ -14,15 +14,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.records import Message
+from loopline.agents.records import Message
+from loopline.workers.engines.local.adapters import AdapterVersion
+from loopline.workers.engines.local.prefixes import common_prefix
+from loopline.workers.engines.protocol import Completion
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.torch.decoder import TorchDecoder
+from loopline.workers.engines.torch.engine import TorchEngine
+from loopline.workers.engines.torch.prefix_cache import PrefixCache
 from tests.workers.engines.asking import ask, completions, failure, request, user
-from workers.engines.local.adapters import AdapterVersion
-from workers.engines.local.prefixes import common_prefix
-from workers.engines.protocol import Completion
-from workers.engines.settings import ModelSettings
-from workers.engines.torch.decoder import TorchDecoder
-from workers.engines.torch.engine import TorchEngine
-from workers.engines.torch.prefix_cache import PrefixCache
 
 ROLE = Message(role="system", content="Write down each step of the calculation. " * 4)
 SAME = 1e-4
@@ -191,7 +191,7 @@ async def test_a_request_is_continued_behind_a_known_beginning(engine: TorchEngi
 async def test_a_request_is_continued_with_the_logits_of_a_few_tokens_at_a_time(
     engine: TorchEngine, monkeypatch: pytest.MonkeyPatch, taken: int
 ) -> None:
-    monkeypatch.setattr("workers.engines.torch.decoder.SCORE_CHUNK", 8)
+    monkeypatch.setattr("loopline.workers.engines.torch.decoder.SCORE_CHUNK", 8)
     sampling = {"temperature": 1.5, "seed": 1, "max_tokens": 24}
     whole = await ask(engine, sampling=sampling)
     assert len(whole.output_ids) > 17
@@ -210,7 +210,7 @@ async def test_a_request_is_continued_with_the_logits_of_a_few_tokens_at_a_time(
 async def test_a_long_rest_of_a_prompt_is_read_in_pieces(
     engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.engines.torch.kv_batch.READ_AT_ONCE", 16)
+    monkeypatch.setattr("loopline.workers.engines.torch.kv_batch.READ_AT_ONCE", 16)
     await ask(engine, [ROLE, user("Hi")], sampling={"max_tokens": 2})
     seen = passes(engine)
     done = await ask(engine, [ROLE, user("one two three " * 9)], sampling={"max_tokens": 4})

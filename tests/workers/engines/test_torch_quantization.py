@@ -9,13 +9,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.torch import loading as torch_loading
+from loopline.workers.engines.torch.engine import TorchEngine
+from loopline.workers.engines.torch.loading import quantization_config
+from loopline.workers.engines.torch.lora import LoraLayers
 from tests.workers.engines.asking import ask
-from workers.engines.protocol import EngineError
-from workers.engines.settings import ModelSettings
-from workers.engines.torch import loading as torch_loading
-from workers.engines.torch.engine import TorchEngine
-from workers.engines.torch.loading import quantization_config
-from workers.engines.torch.lora import LoraLayers
 
 GPU = torch.device("cuda", 0)
 Bits = Literal["int8", "int4"]

@@ -15,15 +15,15 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from loopline.workers.engines.factory import build_engine
+from loopline.workers.engines.local.adapter_base import require_base_on_disk
+from loopline.workers.engines.local.engine import LocalEngine
+from loopline.workers.engines.protocol import Engine, EngineError
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.torch.loading import load_model
+from loopline.workers.engines.torch.whole_models import WholeModel, WholeModels, read_whole_model
 from tests.workers.engines.adapter_conformance import AdapterConformance, alike_alone_and_together
 from tests.workers.engines.asking import ask
-from workers.engines.factory import build_engine
-from workers.engines.local.adapter_base import require_base_on_disk
-from workers.engines.local.engine import LocalEngine
-from workers.engines.protocol import Engine, EngineError
-from workers.engines.settings import ModelSettings
-from workers.engines.torch.loading import load_model
-from workers.engines.torch.whole_models import WholeModel, WholeModels, read_whole_model
 
 LONG = {"max_tokens": 30}
 

@@ -11,18 +11,18 @@ import pytest
 from llguidance.hf import from_tokenizer
 from transformers import PreTrainedTokenizerFast
 
-from agents.environments.api_worlds import APIS, Split, instances
-from agents.errors import InvalidTask
-from agents.records import JsonObject, Run, Task, ToolSpec
-from agents.roles.umi.output import Action, call_schema, read_action, written_call
-from agents.workflows import workflows
+from loopline.agents.environments.api_worlds import APIS, Split, instances
+from loopline.agents.errors import InvalidTask
+from loopline.agents.records import JsonObject, Run, Task, ToolSpec
+from loopline.agents.roles.umi.output import Action, call_schema, read_action, written_call
+from loopline.agents.workflows import workflows
+from loopline.workers.engines.grammar.compiler import GrammarCompiler
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.torch.engine import TorchEngine
 from tests.agents.conversations import a_run
 from tests.workers.engines.asking import completions, request
 from tests.workers.engines.tiny_model import special_ids
-from workers.engines.grammar.compiler import GrammarCompiler
-from workers.engines.protocol import EngineError
-from workers.engines.settings import ModelSettings
-from workers.engines.torch.engine import TorchEngine
 
 OFFERED = tuple(APIS[name].spec for name in ("book_flight", "get_forecast", "checkout"))
 

@@ -22,16 +22,16 @@ pytest.importorskip("mcp", reason="needs make install")
 from jsonschema import Draft202012Validator
 from mcp.server import MCPServer
 
-from agents.records import JsonObject, ToolSpec
-from agents.roles.umi.output import call_schema
+from loopline.agents.records import JsonObject, ToolSpec
+from loopline.agents.roles.umi.output import call_schema
+from loopline.trainers.data.sources import from_toolbench
+from loopline.workers.engines.grammar.compiler import GrammarCompiler
+from loopline.workers.engines.local.model_files import MICRO_MODELS
+from loopline.workers.engines.protocol import EngineError
 from tests.workers.tool_sources.http_server import listening
 from tests.workers.tool_sources.joined import joined, source
 from tests.workers.tool_sources.town_api import town_api
 from tests.workers.tool_sources.town_server import town
-from trainers.data.sources import from_toolbench
-from workers.engines.grammar.compiler import GrammarCompiler
-from workers.engines.local.model_files import MICRO_MODELS
-from workers.engines.protocol import EngineError
 
 OF_ANY_KIND = (None, True, 7, 0.5, "x", ["x"], {"x": "x"})
 
@@ -225,11 +225,11 @@ async def test_the_operations_of_an_openapi_document_hold_the_caller_to_their_sc
     assert refused > 60
 
 
-@pytest.mark.skipif("SWITCHYARD_DATA" not in os.environ, reason="SWITCHYARD_DATA is not set")
+@pytest.mark.skipif("LOOPLINE_DATA" not in os.environ, reason="LOOPLINE_DATA is not set")
 def test_every_tool_of_toolbenchs_files_holds_the_caller_to_its_schema_and_takes_its_calls(
     caller: Caller,
 ) -> None:
-    ways = from_toolbench(Path(os.environ["SWITCHYARD_DATA"])).trajectories
+    ways = from_toolbench(Path(os.environ["LOOPLINE_DATA"])).trajectories
     assert sum(len(way.tools) for way in ways) == 79
     written = 0
     for way in ways:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.sandbox import SandboxSettings, SandboxUnavailable, bubblewrap
+from loopline.workers.sandbox import SandboxSettings, SandboxUnavailable, bubblewrap
 
 
 def _refusal() -> str:
@@ -38,7 +38,7 @@ def folder_in_sight() -> Generator[Path]:
     prefix = bubblewrap.interpreter().prefix
     if not os.access(prefix, os.W_OK):
         pytest.skip(f"only who may write to {prefix} can have a folder there")
-    with tempfile.TemporaryDirectory(prefix="switchyard-test-", dir=prefix) as folder:
+    with tempfile.TemporaryDirectory(prefix="loopline-test-", dir=prefix) as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from loopline.workers.sandbox import Ending, Limits, Result, Sandbox, SandboxSettings
+from loopline.workers.sandbox.limits import MIB
 from tests.workers.sandbox.conftest import folder_in_sight, needs_bubblewrap
-from workers.sandbox import Ending, Limits, Result, Sandbox, SandboxSettings
-from workers.sandbox.limits import MIB
 
 pytestmark = [needs_bubblewrap, pytest.mark.usefixtures("identity")]
 

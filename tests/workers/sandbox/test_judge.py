@@ -11,13 +11,19 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from agents.environments.code import AssertionTest, CallTest, CodeProblem, CodeTest, ProgramTest
-from bench.datasets import humaneval, mbpp
-from bench.datasets.gsm8k import VARIABLE
+from loopline.agents.environments.code import (
+    AssertionTest,
+    CallTest,
+    CodeProblem,
+    CodeTest,
+    ProgramTest,
+)
+from loopline.bench.datasets import humaneval, mbpp
+from loopline.bench.datasets.gsm8k import VARIABLE
+from loopline.workers.sandbox import Limits, Sandbox, SandboxSettings
+from loopline.workers.sandbox.judge import Judge, Verdict
 from tests.workers.sandbox.cheats import CHEATS
 from tests.workers.sandbox.conftest import needs_bubblewrap
-from workers.sandbox import Limits, Sandbox, SandboxSettings
-from workers.sandbox.judge import Judge, Verdict
 
 # One sandbox serves all tests here: each program has an interpreter of its own anyway.
 pytestmark = [needs_bubblewrap, pytest.mark.asyncio(loop_scope="module")]

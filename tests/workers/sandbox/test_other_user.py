@@ -26,7 +26,7 @@ USER = 12345
 """An id that nobody has."""
 JUDGE = """
 import asyncio, json, os, sys
-from workers.sandbox import Limits, Sandbox, SandboxSettings
+from loopline.workers.sandbox import Limits, Sandbox, SandboxSettings
 
 async def main():
     told = json.load(sys.stdin)

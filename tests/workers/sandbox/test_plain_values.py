@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.sandbox.inside.plain_values import decode, encode
+from loopline.workers.sandbox.inside.plain_values import decode, encode
 
 KEYS = (
     st.none() | st.booleans() | st.integers() | st.text() | st.binary() | st.tuples(st.integers())

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from agents.environments.code import CodeProblem
-from bench.datasets import apps, humaneval
+from loopline.agents.environments.code import CodeProblem
+from loopline.bench.datasets import apps, humaneval
+from loopline.workers.sandbox import Ending, Limits, Sandbox, SandboxSettings
+from loopline.workers.sandbox.judge import Judge
+from loopline.workers.sandbox.limits import MIB
 from tests.workers.sandbox.conftest import needs_bubblewrap
-from workers.sandbox import Ending, Limits, Sandbox, SandboxSettings
-from workers.sandbox.judge import Judge
-from workers.sandbox.limits import MIB
 
 FOLDER = Path(__file__).parent / "cases"
 CASES: list[dict[str, Any]] = [

@@ -15,9 +15,16 @@ import pytest
 import uvloop
 from pydantic import ValidationError
 
+from loopline.workers.sandbox import (
+    Ending,
+    Limits,
+    Sandbox,
+    SandboxSettings,
+    SandboxUnavailable,
+    bubblewrap,
+)
+from loopline.workers.sandbox.process import MAX_SOURCE_BYTES
 from tests.workers.sandbox.conftest import needs_bubblewrap
-from workers.sandbox import Ending, Limits, Sandbox, SandboxSettings, SandboxUnavailable, bubblewrap
-from workers.sandbox.process import MAX_SOURCE_BYTES
 
 UNSAFE = SandboxSettings(parallel=2, ready=1, unsafe_exec=True)
 
@@ -194,7 +201,7 @@ async def test_sandboxed_programs_die_with_a_parent_that_is_killed(
     mark = str(tmp_path / "mark")
     script = f"""
 import asyncio
-from workers.sandbox import Sandbox, SandboxSettings, bubblewrap
+from loopline.workers.sandbox import Sandbox, SandboxSettings, bubblewrap
 
 bubblewrap.ENVIRONMENT["MARK"] = {mark!r}
 if {identity == "user namespace"}:
@@ -300,9 +307,9 @@ def test_limits_that_make_no_sense_are_refused(wrong: dict[str, int]) -> None:
 
 @needs_bubblewrap
 def test_the_command_measures() -> None:
-    """`python -m workers.sandbox --measure`."""
+    """`python -m loopline.workers.sandbox --measure`."""
     done = subprocess.run(
-        [sys.executable, "-m", "workers.sandbox", "--measure", "4", "--json"],
+        [sys.executable, "-m", "loopline.workers.sandbox", "--measure", "4", "--json"],
         capture_output=True, text=True, timeout=100, check=True,
     )  # fmt: skip
     assert '"executions_per_second": ' in done.stdout

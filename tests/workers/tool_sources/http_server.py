@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import uvicorn
 from starlette.applications import Starlette
 
-from workers.scripted_api.server import Listener
+from loopline.workers.scripted_api.server import Listener
 
 
 @asynccontextmanager

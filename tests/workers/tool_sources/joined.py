@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from workers.tool_sources.settings import ToolSourceSettings
-from workers.tool_sources.sources import ToolSources, tool_sources
+from loopline.workers.tool_sources.settings import ToolSourceSettings
+from loopline.workers.tool_sources.sources import ToolSources, tool_sources
 
 RAW_SERVER = str(Path(__file__).with_name("raw_server.py"))
 TOWN_COMMAND = [sys.executable, "-m", "tests.workers.tool_sources.town_server"]

@@ -12,10 +12,10 @@ import pytest
 
 pytest.importorskip("mcp", reason="needs make install")
 
+from loopline.workers.tool_sources.sources import ToolSources
 from tests.workers.tool_sources.forgetful_server import ForgetfulServer
 from tests.workers.tool_sources.http_server import listening
 from tests.workers.tool_sources.joined import joined, source
-from workers.tool_sources.sources import ToolSources
 
 CASES: list[dict[str, Any]] = json.loads(
     (Path(__file__).with_name("cases") / "mcp.json").read_text()

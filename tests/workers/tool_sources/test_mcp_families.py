@@ -90,7 +90,7 @@ async def test_a_program_that_is_not_there_is_named_and_one_sees_only_what_it_is
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "not for servers")
-    monkeypatch.setenv("SWITCHYARD_BUS__REDIS_URL", "redis://not-for-servers")
+    monkeypatch.setenv("LOOPLINE_BUS__REDIS_URL", "redis://not-for-servers")
     told = tmp_path / "told"
     script = tmp_path / "env.sh"
     script.write_text(f"#!/bin/sh\nenv > {told}\n")
@@ -101,5 +101,5 @@ async def test_a_program_that_is_not_there_is_named_and_one_sees_only_what_it_is
         assert "No such file or directory: './not-there'" in sources.state()["m"]["trouble"]
     names = {line.partition("=")[0] for line in told.read_text().splitlines()}
     assert "MINE" in names
-    assert not {name for name in names if name.startswith(("SWITCHYARD", "OPENAI", "PYTHON"))}
+    assert not {name for name in names if name.startswith(("LOOPLINE", "OPENAI", "PYTHON"))}
     assert os.environ["PATH"] in told.read_text()

@@ -17,12 +17,12 @@ import pytest
 
 pytest.importorskip("mcp", reason="needs make install")
 
-from bus.tasks import end
+from loopline.bus.tasks import end
+from loopline.workers.tool_sources.sources import ToolSources
 from tests.workers.tool_sources.forgetful_server import ForgetfulServer
 from tests.workers.tool_sources.http_server import listening
 from tests.workers.tool_sources.joined import TOWN_COMMAND, error_of, joined, raw, source, text_of
 from tests.workers.tool_sources.town_server import town
-from workers.tool_sources.sources import ToolSources
 
 Connection = Callable[..., AbstractAsyncContextManager[ToolSources]]
 ROOT = str(Path(__file__).parents[3])

@@ -10,18 +10,18 @@ import pytest
 
 pytest.importorskip("mcp", reason="needs make install")
 
-from agents.records import Budget, JsonObject
-from agents.tools.offered import offered_tools
-from bus import Inbox
-from runtime.client import Client, run_of
-from runtime.errors import InputError
+from loopline.agents.records import Budget, JsonObject
+from loopline.agents.tools.offered import offered_tools
+from loopline.bus import Inbox
+from loopline.runtime.client import Client, run_of
+from loopline.runtime.errors import InputError
+from loopline.workers.host import BusHost
+from loopline.workers.messages import offered_tools_on
+from loopline.workers.settings import ToolWorkerSettings
 from tests.conftest import quick_settings
 from tests.redis_process import RedisProcess
 from tests.workers.processes import workers_running
 from tests.workers.tool_sources.joined import raw
-from workers.host import BusHost
-from workers.messages import offered_tools_on
-from workers.settings import ToolWorkerSettings
 
 TOOLS: JsonObject = {"tools": ["calculate", "town__act"]}
 

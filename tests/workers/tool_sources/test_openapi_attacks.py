@@ -14,15 +14,15 @@ pytest.importorskip("jsonschema", reason="needs make install")
 
 import httpx
 
-from agents.tools import ToolFailed
+from loopline.agents.tools import ToolFailed
+from loopline.workers.tool_sources.credentials import Credentials
+from loopline.workers.tool_sources.errors import SourceUnavailable
+from loopline.workers.tool_sources.openapi_child import Question, read_document
+from loopline.workers.tool_sources.openapi_operation import Operation, Parameter, Style
+from loopline.workers.tool_sources.openapi_request import request_of
 from tests.workers.tool_sources.http_server import listening
 from tests.workers.tool_sources.joined import error_of, joined, source
 from tests.workers.tool_sources.recording_api import RecordingApi
-from workers.tool_sources.credentials import Credentials
-from workers.tool_sources.errors import SourceUnavailable
-from workers.tool_sources.openapi_child import Question, read_document
-from workers.tool_sources.openapi_operation import Operation, Parameter, Style
-from workers.tool_sources.openapi_request import request_of
 
 TEXT: dict[str, Any] = {"type": "string"}
 SECRETS = Credentials({"X-Key": "k-4711"}, {"key": "k-0815"}, {})

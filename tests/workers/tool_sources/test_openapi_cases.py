@@ -10,11 +10,11 @@ import pytest
 
 pytest.importorskip("jsonschema", reason="needs make install")
 
+from loopline.workers.tool_sources import openapi_document
+from loopline.workers.tool_sources.openapi_child import Question, answered
 from tests.workers.tool_sources.http_server import listening
 from tests.workers.tool_sources.joined import joined, source
 from tests.workers.tool_sources.recording_api import RecordingApi, Seen
-from workers.tool_sources import openapi_document
-from workers.tool_sources.openapi_child import Question, answered
 
 FOLDER = Path(__file__).with_name("cases") / "openapi"
 CASES: list[dict[str, Any]] = [

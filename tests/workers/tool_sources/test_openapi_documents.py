@@ -15,10 +15,10 @@ pytest.importorskip("jsonschema", reason="needs make install")
 
 import yaml
 
+from loopline.workers.tool_sources.sources import ToolSources
 from tests.workers.tool_sources.http_server import listening
 from tests.workers.tool_sources.joined import error_of, joined, source, text_of
 from tests.workers.tool_sources.town_api import document, town_api
-from workers.tool_sources.sources import ToolSources
 
 TOKEN = "tok-4711-secret"
 ENVIRON = {"TOWN_TOKEN": TOKEN, "TOWN_KEY": "key/0815+x"}

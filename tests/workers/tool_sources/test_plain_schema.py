@@ -13,9 +13,9 @@ pytest.importorskip("jsonschema", reason="needs make install")
 
 from jsonschema import Draft202012Validator
 
-from agents.records import JsonObject
-from workers.tool_sources.errors import ToolRefused
-from workers.tool_sources.plain_schema import MAX_CHARS, plain_schema
+from loopline.agents.records import JsonObject
+from loopline.workers.tool_sources.errors import ToolRefused
+from loopline.workers.tool_sources.plain_schema import MAX_CHARS, plain_schema
 
 KEYWORDS = [
     "type", "properties", "required", "items", "anyOf", "oneOf", "allOf", "$ref", "enum", "const",

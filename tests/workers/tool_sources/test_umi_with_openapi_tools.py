@@ -12,9 +12,9 @@ import pytest
 
 pytest.importorskip("jsonschema", reason="needs make install")
 
-from agents.records import Outcome
-from agents.roles.umi.transcript import observation_of
-from runtime.client import Client
+from loopline.agents.records import Outcome
+from loopline.agents.roles.umi.transcript import observation_of
+from loopline.runtime.client import Client
 from tests.redis_process import RedisProcess
 from tests.workers.tool_sources.http_server import listening
 from tests.workers.tool_sources.joined import source

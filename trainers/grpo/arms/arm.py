@@ -15,20 +15,25 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from agents.environments.puzzle_splits import Split
-from trainers.checkpoints import CheckpointState, forget_work, load_checkpoint, save_checkpoint
-from trainers.curves import Curves
-from trainers.errors import TrainingError, UnreadableModel
-from trainers.grpo.arms.measured import measure, played
-from trainers.grpo.arms.models import as_written, at_beginning, write
-from trainers.grpo.arms.reinforced import ReinforcedSteps
-from trainers.grpo.arms.results import Arm, ArmResult, Point, read_result, write_result
-from trainers.grpo.arms.settings import ArmSettings
-from trainers.grpo.arms.steps import Steps
-from trainers.grpo.arms.supervised import SupervisedSteps
-from trainers.grpo.learner import NotFinite
-from trainers.interruption import deferred_interrupt
-from trainers.job_processes import Told
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.trainers.checkpoints import (
+    CheckpointState,
+    forget_work,
+    load_checkpoint,
+    save_checkpoint,
+)
+from loopline.trainers.curves import Curves
+from loopline.trainers.errors import TrainingError, UnreadableModel
+from loopline.trainers.grpo.arms.measured import measure, played
+from loopline.trainers.grpo.arms.models import as_written, at_beginning, write
+from loopline.trainers.grpo.arms.reinforced import ReinforcedSteps
+from loopline.trainers.grpo.arms.results import Arm, ArmResult, Point, read_result, write_result
+from loopline.trainers.grpo.arms.settings import ArmSettings
+from loopline.trainers.grpo.arms.steps import Steps
+from loopline.trainers.grpo.arms.supervised import SupervisedSteps
+from loopline.trainers.grpo.learner import NotFinite
+from loopline.trainers.interruption import deferred_interrupt
+from loopline.trainers.job_processes import Told
 
 _WORK = "checkpoints"
 PARTS = 1_000

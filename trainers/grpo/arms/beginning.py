@@ -7,9 +7,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainers.grpo.arms.training import NetworkSize
-from trainers.models import export_model, new_model
-from trainers.tokenizer import SPECIAL, build_tokenizer
+from loopline.trainers.grpo.arms.training import NetworkSize
+from loopline.trainers.models import export_model, new_model
+from loopline.trainers.tokenizer import SPECIAL, build_tokenizer
 
 _BYTES = 256
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from trainers.grpo.arms.supervised import Answer, imitate
-from trainers.grpo.groups import Group
-from trainers.grpo.learner import NotFinite
-from trainers.grpo.policies import Policies
-from trainers.grpo.stream import StepBatch
+from loopline.trainers.grpo.arms.supervised import Answer, imitate
+from loopline.trainers.grpo.groups import Group
+from loopline.trainers.grpo.learner import NotFinite
+from loopline.trainers.grpo.policies import Policies
+from loopline.trainers.grpo.stream import StepBatch
 
 
 def imitate_best(policies: Policies, batch: StepBatch) -> tuple[int, dict[str, float]]:

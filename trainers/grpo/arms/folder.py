@@ -21,23 +21,23 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from agents.records import Record
-from trainers.checkpoints import (
+from loopline.agents.records import Record
+from loopline.trainers.checkpoints import (
     claimed_settings,
     require_disk,
     require_same_recipe,
     require_unused,
 )
-from trainers.errors import TrainingError
-from trainers.grpo.arms.results import Arm, ArmResult, read_result
-from trainers.grpo.arms.settings import SETTINGS, ArmSettings
-from trainers.job_processes import Told, do_jobs
-from trainers.kept_records import find_record, write_record
-from trainers.output_lock import make_folder
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.arms.results import Arm, ArmResult, read_result
+from loopline.trainers.grpo.arms.settings import SETTINGS, ArmSettings
+from loopline.trainers.job_processes import Told, do_jobs
+from loopline.trainers.kept_records import find_record, write_record
+from loopline.trainers.output_lock import make_folder
 
 CLOCK = "clock.json"
 REPORT = "report.json"
-WORKER = "trainers.grpo.arms.worker"
+WORKER = "loopline.trainers.grpo.arms.worker"
 Watcher = Callable[[Arm, Told], None]
 ModelT = TypeVar("ModelT", bound=BaseModel)
 _KEPT_EVERY = 5.0

@@ -16,10 +16,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from agents.environments.game import PLAN, TOOL
-from trainers.grpo.arms.games.protocol import Team
-from trainers.grpo.groups import Grouping
-from trainers.grpo.settings import SHARED, Sharing, Weights
+from loopline.agents.environments.game import PLAN, TOOL
+from loopline.trainers.grpo.arms.games.protocol import Team
+from loopline.trainers.grpo.groups import Grouping
+from loopline.trainers.grpo.settings import SHARED, Sharing, Weights
 
 ArmName = Literal[
     "warm start",

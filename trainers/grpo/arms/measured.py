@@ -6,15 +6,15 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from agents.environments.game import PLAN, TOOL, Agent
-from agents.environments.puzzle_splits import Split
-from agents.records import PolicyRef
-from trainers.errors import TrainingError
-from trainers.grpo.arms.kinds import BEST_OF_K, SWAPPED
-from trainers.grpo.arms.models import Playing, as_written
-from trainers.grpo.arms.results import Arm, ArmResult, write_result
-from trainers.grpo.arms.settings import ArmSettings
-from trainers.grpo.in_process import Evaluated, Rules, Table, evaluate, roll_out, slices
+from loopline.agents.environments.game import PLAN, TOOL, Agent
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.records import PolicyRef
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.arms.kinds import BEST_OF_K, SWAPPED
+from loopline.trainers.grpo.arms.models import Playing, as_written
+from loopline.trainers.grpo.arms.results import Arm, ArmResult, write_result
+from loopline.trainers.grpo.arms.settings import ArmSettings
+from loopline.trainers.grpo.in_process import Evaluated, Rules, Table, evaluate, roll_out, slices
 
 TOGETHER = 64
 """Puzzles whose candidates are in memory at once."""

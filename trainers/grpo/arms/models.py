@@ -11,19 +11,19 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.environments.game import AGENTS
-from trainers.grpo.arms.beginning import write_beginning
-from trainers.grpo.arms.reinforced import grpo_settings
-from trainers.grpo.arms.results import Arm
-from trainers.grpo.arms.settings import ArmSettings
-from trainers.grpo.facts import PolicyFacts
-from trainers.grpo.in_process import Prompter
-from trainers.grpo.pipeline import begun
-from trainers.grpo.policies import Policies
-from trainers.grpo.sampling import DEVICE, Sampler
-from trainers.grpo.settings import SHARED, Begin, GrpoSettings
-from trainers.network import load_base
-from workers.engines.local.adapter_base import FACTS, weights_sha256
+from loopline.agents.environments.game import AGENTS
+from loopline.trainers.grpo.arms.beginning import write_beginning
+from loopline.trainers.grpo.arms.reinforced import grpo_settings
+from loopline.trainers.grpo.arms.results import Arm
+from loopline.trainers.grpo.arms.settings import ArmSettings
+from loopline.trainers.grpo.facts import PolicyFacts
+from loopline.trainers.grpo.in_process import Prompter
+from loopline.trainers.grpo.pipeline import begun
+from loopline.trainers.grpo.policies import Policies
+from loopline.trainers.grpo.sampling import DEVICE, Sampler
+from loopline.trainers.grpo.settings import SHARED, Begin, GrpoSettings
+from loopline.trainers.network import load_base
+from loopline.workers.engines.local.adapter_base import FACTS, weights_sha256
 
 MODEL = "model"
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from agents.environments.game import Agent
-from agents.environments.puzzle_splits import Split
-from agents.records import PolicyRef
-from trainers.grpo.advantages import has_signal
-from trainers.grpo.arms.expert_iteration import imitate_best
-from trainers.grpo.arms.kinds import Kind
-from trainers.grpo.arms.settings import ArmSettings
-from trainers.grpo.arms.steps import StepFacts
-from trainers.grpo.in_process import Played, Prompter, Rules, roll_out
-from trainers.grpo.learner import Learner
-from trainers.grpo.losses import Correction
-from trainers.grpo.policies import Policies
-from trainers.grpo.sampling import Sampler
-from trainers.grpo.settings import LORA_RATE, GrpoSettings
-from trainers.grpo.stream import StepBatch
-from trainers.grpo.whole_runs import roll_out_runs
+from loopline.agents.environments.game import Agent
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.records import PolicyRef
+from loopline.trainers.grpo.advantages import has_signal
+from loopline.trainers.grpo.arms.expert_iteration import imitate_best
+from loopline.trainers.grpo.arms.kinds import Kind
+from loopline.trainers.grpo.arms.settings import ArmSettings
+from loopline.trainers.grpo.arms.steps import StepFacts
+from loopline.trainers.grpo.in_process import Played, Prompter, Rules, roll_out
+from loopline.trainers.grpo.learner import Learner
+from loopline.trainers.grpo.losses import Correction
+from loopline.trainers.grpo.policies import Policies
+from loopline.trainers.grpo.sampling import Sampler
+from loopline.trainers.grpo.settings import LORA_RATE, GrpoSettings
+from loopline.trainers.grpo.stream import StepBatch
+from loopline.trainers.grpo.whole_runs import roll_out_runs
 
 _PIECE_TOKENS = 8_192
 _SEEDS = 1_000_033

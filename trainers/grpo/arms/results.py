@@ -7,11 +7,11 @@ from typing import Self
 
 from pydantic import Field
 
-from agents.records import Record
-from trainers.grpo.arms.kinds import AT_GRPO, KINDS, ArmName, Kind, Spent, slug
-from trainers.grpo.arms.tuning import OWN, Tuning
-from trainers.grpo.in_process import Evaluated
-from trainers.kept_records import find_record, write_record
+from loopline.agents.records import Record
+from loopline.trainers.grpo.arms.kinds import AT_GRPO, KINDS, ArmName, Kind, Spent, slug
+from loopline.trainers.grpo.arms.tuning import OWN, Tuning
+from loopline.trainers.grpo.in_process import Evaluated
+from loopline.trainers.kept_records import find_record, write_record
 
 RESULT = "result.json"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from trainers.grpo.arms.games.known import AnyGame
-from trainers.grpo.arms.training import Training
+from loopline.trainers.grpo.arms.games.known import AnyGame
+from loopline.trainers.grpo.arms.training import Training
 
 SETTINGS = "settings.json"
 

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from trainers.grpo.arms.games.protocol import Team
-from trainers.grpo.arms.settings import ArmSettings
-from trainers.grpo.arms.steps import StepFacts
-from trainers.grpo.in_process import Prompter
-from trainers.grpo.learner import NotFinite
-from trainers.grpo.policies import Policies
-from trainers.grpo.settings import SHARED
+from loopline.trainers.grpo.arms.games.protocol import Team
+from loopline.trainers.grpo.arms.settings import ArmSettings
+from loopline.trainers.grpo.arms.steps import StepFacts
+from loopline.trainers.grpo.in_process import Prompter
+from loopline.trainers.grpo.learner import NotFinite
+from loopline.trainers.grpo.policies import Policies
+from loopline.trainers.grpo.settings import SHARED
 
 if TYPE_CHECKING:
     import torch

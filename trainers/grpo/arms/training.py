@@ -7,11 +7,11 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from agents.environments.game import Scheme
+from loopline.agents.environments.game import Scheme
 
 
 class NetworkSize(BaseModel):
-    """Of the model that begins with random weights. See `trainers.models.Shape`."""
+    """Of the model that begins with random weights. See `loopline.trainers.models.Shape`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -63,10 +63,10 @@ class Reinforced(BaseModel):
     minibatch: int = Field(default=64, ge=1)
     """Groups of K completions per update."""
     learning_rate: float = Field(default=5e-4, gt=0)
-    """Of all weights; an adapter's is `trainers.grpo.settings.LORA_RATE` times that."""
+    """Of all weights; an adapter's is `loopline.trainers.grpo.settings.LORA_RATE` times that."""
     entropy: float = Field(default=0.003, ge=0)
     scheme: Scheme = "paper"
-    """What actions are paid for: see `agents.environments.game.Scheme`."""
+    """What actions are paid for: see `loopline.agents.environments.game.Scheme`."""
     rank: int = Field(default=16, ge=1)
     """Of adapters."""
 

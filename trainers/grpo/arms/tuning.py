@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from trainers.grpo.arms.kinds import Kind
-from trainers.grpo.arms.settings import ArmSettings
+from loopline.trainers.grpo.arms.kinds import Kind
+from loopline.trainers.grpo.arms.settings import ArmSettings
 
 
 class Tuning(BaseModel):

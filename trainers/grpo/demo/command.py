@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from trainers.interruption import stoppable
+from loopline.trainers.interruption import stoppable
 
 JOBS = 2
 """Arms at a time: the demonstration is made for two cores."""
@@ -18,17 +18,17 @@ def demonstrate(output: Path, *, restart: bool, as_json: bool) -> None:
     """Run the demonstration, or what is left of it, and print what was found."""
     from rich.console import Console
 
-    from trainers.grpo.demo.pipeline import run
-    from trainers.grpo.demo.report import (
+    from loopline.trainers.grpo.demo.pipeline import run
+    from loopline.trainers.grpo.demo.report import (
         behaviour,
         compute_table,
         conclusion,
         findings_table,
         last_line,
     )
-    from trainers.grpo.demo.settings import DemoSettings
-    from trainers.job_progress import JobProgress
-    from trainers.output_lock import locked
+    from loopline.trainers.grpo.demo.settings import DemoSettings
+    from loopline.trainers.job_progress import JobProgress
+    from loopline.trainers.output_lock import locked
 
     with stoppable(), locked(output), JobProgress("arms") as progress:
         report = run(DemoSettings(), output, jobs=JOBS, restart=restart, watcher=progress.watch)

@@ -1,11 +1,11 @@
-"""The whole demonstration in one folder: see `trainers.grpo.arms.folder`."""
+"""The whole demonstration in one folder: see `loopline.trainers.grpo.arms.folder`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
-from trainers.grpo.arms.folder import (
+from loopline.trainers.grpo.arms.folder import (
     REPORT,
     Watcher,
     claim,
@@ -13,10 +13,10 @@ from trainers.grpo.arms.folder import (
     results_of,
     timed,
 )
-from trainers.grpo.arms.results import Arm
-from trainers.grpo.demo.report import DemoReport, Share, report_of
-from trainers.grpo.demo.settings import ARMS, DemoSettings
-from trainers.kept_records import find_record, write_record
+from loopline.trainers.grpo.arms.results import Arm
+from loopline.trainers.grpo.demo.report import DemoReport, Share, report_of
+from loopline.trainers.grpo.demo.settings import ARMS, DemoSettings
+from loopline.trainers.kept_records import find_record, write_record
 
 
 def run(

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
-from agents.records import Record
-from runtime.tables import figures
-from runtime.words import counted
-from trainers.errors import TrainingError
-from trainers.grpo.arms.kinds import AT_GRPO, CONTINUED, WARM_START, ArmName
-from trainers.grpo.arms.results import ArmResult
-from trainers.grpo.demo.settings import ARMS, DemoSettings
-from trainers.paired_statistics import wilson
+from loopline.agents.records import Record
+from loopline.runtime.tables import figures
+from loopline.runtime.words import counted
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.arms.kinds import AT_GRPO, CONTINUED, WARM_START, ArmName
+from loopline.trainers.grpo.arms.results import ArmResult
+from loopline.trainers.grpo.demo.settings import ARMS, DemoSettings
+from loopline.trainers.paired_statistics import wilson
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from trainers.grpo.arms.games.known import AnyGame
-from trainers.grpo.arms.games.plan_path import TRAINING, LearnedPlanPath
-from trainers.grpo.arms.kinds import AT_GRPO, CONTINUED, WARM_START, ArmName
-from trainers.grpo.arms.settings import ArmSettings
-from trainers.grpo.arms.training import Reinforced
+from loopline.trainers.grpo.arms.games.known import AnyGame
+from loopline.trainers.grpo.arms.games.plan_path import TRAINING, LearnedPlanPath
+from loopline.trainers.grpo.arms.kinds import AT_GRPO, CONTINUED, WARM_START, ArmName
+from loopline.trainers.grpo.arms.settings import ArmSettings
+from loopline.trainers.grpo.arms.training import Reinforced
 
 ARMS: tuple[ArmName, ...] = (WARM_START, AT_GRPO, CONTINUED)
 

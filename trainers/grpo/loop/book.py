@@ -22,12 +22,12 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from agents.records import Record, Task, Trajectory
-from trainers.full_disks import writing
-from trainers.grpo.learnable import Worth
-from trainers.grpo.loop.settings import LoopSettings
-from trainers.kept_records import damaged, find_record, read_record, write_record
-from workers.whole_files import write_whole
+from loopline.agents.records import Record, Task, Trajectory
+from loopline.trainers.full_disks import writing
+from loopline.trainers.grpo.learnable import Worth
+from loopline.trainers.grpo.loop.settings import LoopSettings
+from loopline.trainers.kept_records import damaged, find_record, read_record, write_record
+from loopline.workers.whole_files import write_whole
 
 Fate = Literal[Worth, "stale", "foreign"]
 """Or, whatever it is worth, `stale`: sampled by a version too old. `foreign`: by weights that this

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from typing import Literal
 
-from trainers.grpo.loop.report import Seconds
+from loopline.trainers.grpo.loop.report import Seconds
 
 Part = Literal["rollout", "wait", "train", "publish"]
 

@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from runtime.words import counted
-from trainers.errors import TrainingError
-from trainers.grpo.loop.options import LoopOptions, Target
-from trainers.interruption import stoppable
-from trainers.shown_progress import ShownProgress
+from loopline.runtime.words import counted
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.loop.options import LoopOptions, Target
+from loopline.trainers.interruption import stoppable
+from loopline.trainers.shown_progress import ShownProgress
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from runtime.config import Settings
-    from trainers.grpo.loop.book import Book, Wave
-    from trainers.grpo.loop.line import Line
-    from trainers.grpo.loop.report import LoopReport, RoundFacts
-    from trainers.grpo.loop.rounds import Keeping
-    from trainers.grpo.loop.settings import LoopSettings
-    from trainers.grpo.settings import GrpoSettings
-    from trainers.task_files import TaskFile
-    from workers.engines.settings import ModelSettings
+    from loopline.runtime.config import Settings
+    from loopline.trainers.grpo.loop.book import Book, Wave
+    from loopline.trainers.grpo.loop.line import Line
+    from loopline.trainers.grpo.loop.report import LoopReport, RoundFacts
+    from loopline.trainers.grpo.loop.rounds import Keeping
+    from loopline.trainers.grpo.loop.settings import LoopSettings
+    from loopline.trainers.grpo.settings import GrpoSettings
+    from loopline.trainers.task_files import TaskFile
+    from loopline.workers.engines.settings import ModelSettings
 
 TOKEN_BYTES = 56
 """Of a token of an answer as it is recorded: its id, its two log-probabilities, its text."""
@@ -65,10 +65,10 @@ def loop(
     """Run the loop in `output`, or go on with it, in all processes that a launcher has started.
     `given` are the options on the command line. Raises `TrainingError`s, and `typer.Exit` with 130
     for Ctrl-C."""
-    from trainers.grpo.loop.following import follow
-    from trainers.grpo.loop.line import Line
-    from trainers.grpo.pipeline import require_whole
-    from trainers.processes import joined
+    from loopline.trainers.grpo.loop.following import follow
+    from loopline.trainers.grpo.loop.line import Line
+    from loopline.trainers.grpo.pipeline import require_whole
+    from loopline.trainers.processes import joined
 
     for name, why in _MEANINGLESS.items():
         if name in given:
@@ -83,7 +83,7 @@ def loop(
             report = _lead(output, grpo, options, target, keeping, line, restart=restart)
     _show(report, output)
     if as_json:
-        from trainers.grpo.loop.report import last_line
+        from loopline.trainers.grpo.loop.report import last_line
 
         typer.echo(json.dumps(last_line(report)))
 
@@ -99,17 +99,17 @@ def _lead(
     restart: bool,
 ) -> LoopReport:
     """As the first process, or the only one."""
-    from runtime.deployment import find
-    from runtime.errors import UserError
-    from trainers.checkpoints import forget_work
-    from trainers.grpo.data import sealing_of
-    from trainers.grpo.loop.line import Start
-    from trainers.grpo.loop.report import read_loop_report
-    from trainers.grpo.loop.rounds import Loop, LoopWatch
-    from trainers.grpo.pipeline import CHECKPOINTS
-    from trainers.grpo.publishing import require_publishable
-    from trainers.network import base_folder, load_base
-    from trainers.output_lock import locked
+    from loopline.runtime.deployment import find
+    from loopline.runtime.errors import UserError
+    from loopline.trainers.checkpoints import forget_work
+    from loopline.trainers.grpo.data import sealing_of
+    from loopline.trainers.grpo.loop.line import Start
+    from loopline.trainers.grpo.loop.report import read_loop_report
+    from loopline.trainers.grpo.loop.rounds import Loop, LoopWatch
+    from loopline.trainers.grpo.pipeline import CHECKPOINTS
+    from loopline.trainers.grpo.publishing import require_publishable
+    from loopline.trainers.network import base_folder, load_base
+    from loopline.trainers.output_lock import locked
 
     file = _tasks(options)
     try:
@@ -147,7 +147,7 @@ def _lead(
 
 def _require_pool(policy: str, deployed: Settings) -> None:
     """Raises `TrainingError`, with the deployment to start, where a policy's pool is missing."""
-    from bus import pool_of
+    from loopline.bus import pool_of
 
     if pool_of(policy) not in deployed.models:
         raise TrainingError(
@@ -163,7 +163,7 @@ def said_of_rounding(
 ) -> tuple[str, ...]:
     """A line for each pool whose log-probabilities are those of a batch: they can be trained on,
     but importance ratios then show rounding beside the age of samples."""
-    from bus import pool_of
+    from loopline.bus import pool_of
 
     pools = dict.fromkeys(pool_of(each) for each in policies)
     return tuple(
@@ -192,13 +192,13 @@ def said_of_size(settings: LoopSettings, limit: int) -> tuple[str, ...]:
 
 def claim(output: Path, settings: LoopSettings, *, restart: bool) -> Book:
     """Make the folder this loop's own. Raises `TrainingError` if it is another training's."""
-    from runtime.learned_tokens import LEARNED_TOKENS
-    from trainers.checkpoints import require_same_recipe, require_unused
-    from trainers.grpo.loop.book import Book, Claim, write_page
-    from trainers.grpo.page import PAGE
-    from trainers.grpo.pipeline import CHECKPOINTS, POLICIES
-    from trainers.grpo.report import REPORT
-    from trainers.kept_records import read_record
+    from loopline.runtime.learned_tokens import LEARNED_TOKENS
+    from loopline.trainers.checkpoints import require_same_recipe, require_unused
+    from loopline.trainers.grpo.loop.book import Book, Claim, write_page
+    from loopline.trainers.grpo.page import PAGE
+    from loopline.trainers.grpo.pipeline import CHECKPOINTS, POLICIES
+    from loopline.trainers.grpo.report import REPORT
+    from loopline.trainers.kept_records import read_record
 
     path = output / "loop.json"
     if path.exists() and not restart:
@@ -222,7 +222,7 @@ def claim(output: Path, settings: LoopSettings, *, restart: bool) -> Book:
 def _tasks(options: LoopOptions) -> TaskFile | None:
     """The file, where one is played. Raises `TrainingError` for options that it leaves no
     meaning."""
-    from trainers.task_files import read_tasks
+    from loopline.trainers.task_files import read_tasks
 
     if options.tasks is None:
         return None
@@ -245,12 +245,12 @@ def _settings(
     """Raises `TrainingError`, naming the option."""
     from pydantic import ValidationError
 
-    from agents.workflows import prompt_hashes, prompts_of
-    from runtime.errors import UserError
-    from runtime.named_values import named_values
-    from trainers.grpo.loop.settings import WORKFLOW, LoopSettings
-    from trainers.grpo.pipeline import require_known
-    from trainers.grpo.publishing import served_policies
+    from loopline.agents.workflows import prompt_hashes, prompts_of
+    from loopline.runtime.errors import UserError
+    from loopline.runtime.named_values import named_values
+    from loopline.trainers.grpo.loop.settings import WORKFLOW, LoopSettings
+    from loopline.trainers.grpo.pipeline import require_known
+    from loopline.trainers.grpo.publishing import served_policies
 
     puzzles = PUZZLES if options.puzzles is None else options.puzzles
     chosen = {
@@ -347,7 +347,7 @@ def round_line(facts: RoundFacts, rounds: int) -> str:
 
 def table(report: LoopReport) -> Table:
     """A line for each round, narrow enough for 80 columns."""
-    from runtime.tables import figures
+    from loopline.runtime.tables import figures
 
     noun = f"{report.settings.noun}s"
     made = figures(

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainers.checkpoints import require_same_recipe
-from trainers.grpo.kept_ratios import KeptRatios
-from trainers.grpo.loop.book import Claim
-from trainers.grpo.loop.line import End, EndedWithFirst, Line, Start, Step, Word
-from trainers.grpo.loop.rounds import LoopState, learner_of
-from trainers.grpo.loop.settings import LoopSettings
-from trainers.grpo.pipeline import CHECKPOINTS
-from trainers.grpo.settings import GrpoSettings
-from trainers.grpo.storing import restore
-from trainers.interruption import Interruption, deferred_interrupt
-from trainers.kept_records import find_record
-from trainers.network import load_base
-from trainers.processes import unshared
+from loopline.trainers.checkpoints import require_same_recipe
+from loopline.trainers.grpo.kept_ratios import KeptRatios
+from loopline.trainers.grpo.loop.book import Claim
+from loopline.trainers.grpo.loop.line import End, EndedWithFirst, Line, Start, Step, Word
+from loopline.trainers.grpo.loop.rounds import LoopState, learner_of
+from loopline.trainers.grpo.loop.settings import LoopSettings
+from loopline.trainers.grpo.pipeline import CHECKPOINTS
+from loopline.trainers.grpo.settings import GrpoSettings
+from loopline.trainers.grpo.storing import restore
+from loopline.trainers.interruption import Interruption, deferred_interrupt
+from loopline.trainers.kept_records import find_record
+from loopline.trainers.network import load_base
+from loopline.trainers.processes import unshared
 
 
 def follow(grpo: GrpoSettings, output: Path, keep_ratios: int, line: Line) -> None:

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from agents.records import Trajectory
-from trainers.data.json_files import Skipped
-from trainers.grpo.groups import Group, Sealing, seal
-from trainers.grpo.learnable import worth
-from trainers.grpo.loop.book import Fate, GroupRecord
-from trainers.grpo.settings import GrpoSettings
-from trainers.grpo.stream import StepBatch, ordered
-from trainers.grpo.usable_runs import BROKEN
+from loopline.agents.records import Trajectory
+from loopline.trainers.data.json_files import Skipped
+from loopline.trainers.grpo.groups import Group, Sealing, seal
+from loopline.trainers.grpo.learnable import worth
+from loopline.trainers.grpo.loop.book import Fate, GroupRecord
+from loopline.trainers.grpo.settings import GrpoSettings
+from loopline.trainers.grpo.stream import StepBatch, ordered
+from loopline.trainers.grpo.usable_runs import BROKEN
 
 _SHOWN = 240
 

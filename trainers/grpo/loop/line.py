@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict, TypeAdapter
 
-from trainers.errors import TrainingError
-from trainers.grpo.stream import StepBatch
-from trainers.processes import SILENCE, Processes
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.stream import StepBatch
+from loopline.trainers.processes import SILENCE, Processes
 
 if TYPE_CHECKING:
-    from trainers.interruption import Interruption
+    from loopline.trainers.interruption import Interruption
 
 
 @dataclass(frozen=True)

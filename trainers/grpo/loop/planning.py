@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, cycle, islice
 from random import Random
 
-from agents.environments.puzzle_splits import Split
-from agents.environments.puzzles import drawn_puzzles
-from agents.records import Task
-from runtime.run_ids import new_run_id
-from trainers.errors import TrainingError
-from trainers.grpo.loop.book import PlannedRun, Wave
-from trainers.grpo.loop.settings import LoopSettings
-from trainers.task_files import TeamTasks
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.puzzles import drawn_puzzles
+from loopline.agents.records import Task
+from loopline.runtime.run_ids import new_run_id
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.loop.book import PlannedRun, Wave
+from loopline.trainers.grpo.loop.settings import LoopSettings
+from loopline.trainers.task_files import TeamTasks
 
 
 class TooFewPuzzles(TrainingError):

@@ -11,8 +11,8 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from bus import Bus, Policy, policies
-from trainers.grpo.loop.book import Book
+from loopline.bus import Bus, Policy, policies
+from loopline.trainers.grpo.loop.book import Book
 
 
 async def give_up_old(

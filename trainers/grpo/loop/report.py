@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from agents.records import Record
-from trainers.grpo.loop.settings import LoopSettings
-from trainers.grpo.report import REPORT, StepFacts, summaries
-from trainers.kept_records import find_record
+from loopline.agents.records import Record
+from loopline.trainers.grpo.loop.settings import LoopSettings
+from loopline.trainers.grpo.report import REPORT, StepFacts, summaries
+from loopline.trainers.kept_records import find_record
 
 
 class Seconds(Record):

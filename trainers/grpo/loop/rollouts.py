@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agents.records import Budget, Run, Trajectory
-from bus import Overloaded
-from runtime.admission_notice import AdmissionNotice
-from runtime.client import Client, RunUnknown
-from trainers.errors import TrainingError
-from trainers.grpo.groups import LOOP_TAG, ROUND_TAG
-from trainers.grpo.loop.book import PlannedRun, Wave
-from trainers.grpo.loop.settings import WORKFLOW, LoopSettings
+from loopline.agents.records import Budget, Run, Trajectory
+from loopline.bus import Overloaded
+from loopline.runtime.admission_notice import AdmissionNotice
+from loopline.runtime.client import Client, RunUnknown
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.groups import LOOP_TAG, ROUND_TAG
+from loopline.trainers.grpo.loop.book import PlannedRun, Wave
+from loopline.trainers.grpo.loop.settings import WORKFLOW, LoopSettings
 
 LOOK_SECONDS = 0.2
 ADMISSION_PAUSE = 0.5

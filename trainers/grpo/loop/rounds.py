@@ -24,52 +24,52 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from agents.records import Outcome, Task, Trajectory
-from agents.workflows.pair import agreement_rate
-from bus import BusError, BusUnavailable, outlast
-from runtime.admission_notice import AdmissionNotice
-from runtime.client import Client
-from runtime.config import Settings
-from runtime.errors import UserError
-from runtime.words import counted
-from trainers.checkpoints import CheckpointState, forget_work
-from trainers.curves import Curves
-from trainers.errors import TrainingError
-from trainers.full_disks import writing
-from trainers.grpo.facts import PolicyFacts
-from trainers.grpo.groups import Sealing
-from trainers.grpo.kept_ratios import KeptRatios
-from trainers.grpo.learnable import TRUNCATED
-from trainers.grpo.learner import Learner, NotFinite
-from trainers.grpo.loop.book import Book, SealedRound, Wave, write_page
-from trainers.grpo.loop.clock import Clock
-from trainers.grpo.loop.harvest import Harvest, harvested
-from trainers.grpo.loop.line import Line
-from trainers.grpo.loop.page import render
-from trainers.grpo.loop.planning import TooFewPuzzles, further_puzzles, planned_wave
-from trainers.grpo.loop.pruning import give_up_old
-from trainers.grpo.loop.report import LoopReport, RoundFacts, Seconds
-from trainers.grpo.loop.rollouts import Rollouts
-from trainers.grpo.loop.serving import PUBLISH_SECONDS, serve
-from trainers.grpo.loop.settings import LoopSettings
-from trainers.grpo.page import PAGE
-from trainers.grpo.pipeline import CHECKPOINTS, POLICIES, begun
-from trainers.grpo.publishing import publications
-from trainers.grpo.report import REPORT, StepFacts
-from trainers.grpo.storing import (
+from loopline.agents.records import Outcome, Task, Trajectory
+from loopline.agents.workflows.pair import agreement_rate
+from loopline.bus import BusError, BusUnavailable, outlast
+from loopline.runtime.admission_notice import AdmissionNotice
+from loopline.runtime.client import Client
+from loopline.runtime.config import Settings
+from loopline.runtime.errors import UserError
+from loopline.runtime.words import counted
+from loopline.trainers.checkpoints import CheckpointState, forget_work
+from loopline.trainers.curves import Curves
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.full_disks import writing
+from loopline.trainers.grpo.facts import PolicyFacts
+from loopline.trainers.grpo.groups import Sealing
+from loopline.trainers.grpo.kept_ratios import KeptRatios
+from loopline.trainers.grpo.learnable import TRUNCATED
+from loopline.trainers.grpo.learner import Learner, NotFinite
+from loopline.trainers.grpo.loop.book import Book, SealedRound, Wave, write_page
+from loopline.trainers.grpo.loop.clock import Clock
+from loopline.trainers.grpo.loop.harvest import Harvest, harvested
+from loopline.trainers.grpo.loop.line import Line
+from loopline.trainers.grpo.loop.page import render
+from loopline.trainers.grpo.loop.planning import TooFewPuzzles, further_puzzles, planned_wave
+from loopline.trainers.grpo.loop.pruning import give_up_old
+from loopline.trainers.grpo.loop.report import LoopReport, RoundFacts, Seconds
+from loopline.trainers.grpo.loop.rollouts import Rollouts
+from loopline.trainers.grpo.loop.serving import PUBLISH_SECONDS, serve
+from loopline.trainers.grpo.loop.settings import LoopSettings
+from loopline.trainers.grpo.page import PAGE
+from loopline.trainers.grpo.pipeline import CHECKPOINTS, POLICIES, begun
+from loopline.trainers.grpo.publishing import publications
+from loopline.trainers.grpo.report import REPORT, StepFacts
+from loopline.trainers.grpo.storing import (
     folder_name,
     require_room,
     restore,
     save,
     write_policies,
 )
-from trainers.grpo.usable_runs import BROKEN_OFF
-from trainers.interruption import deferred_interrupt
-from trainers.memory import keep_freed_memory, peak_memory_mb
-from trainers.processes import Processes
-from trainers.publishing import Publication
-from workers.engines.torch.loading import LoadedModel
-from workers.whole_files import write_whole
+from loopline.trainers.grpo.usable_runs import BROKEN_OFF
+from loopline.trainers.interruption import deferred_interrupt
+from loopline.trainers.memory import keep_freed_memory, peak_memory_mb
+from loopline.trainers.processes import Processes
+from loopline.trainers.publishing import Publication
+from loopline.workers.engines.torch.loading import LoadedModel
+from loopline.workers.whole_files import write_whole
 
 PATIENCE_SECONDS = 300.0
 """That a bus may be away before the loop ends, to be gone on with."""

@@ -6,11 +6,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from bus import Bus, Policy, PolicyError, outlast
-from runtime import policy_changes
-from trainers.errors import TrainingError
-from trainers.grpo.loop.book import Book
-from trainers.publishing import Publication
+from loopline.bus import Bus, Policy, PolicyError, outlast
+from loopline.runtime import policy_changes
+from loopline.trainers.errors import TrainingError
+from loopline.trainers.grpo.loop.book import Book
+from loopline.trainers.publishing import Publication
 
 PUBLISH_SECONDS = 60.0
 """That the bus may be away while a change of its policies is under way."""

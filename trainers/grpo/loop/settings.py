@@ -6,14 +6,14 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from agents.environments.puzzles import Difficulty, Game, difficulty_of
-from agents.errors import InvalidOptions
-from agents.records import JsonObject
-from agents.roles.pair.adaptive_sampling import AdaptiveSampling
-from agents.workflows import workflows
-from runtime.words import counted
-from trainers.grpo.settings import GrpoSettings
-from trainers.task_files import JUDGED, TeamTasks
+from loopline.agents.environments.puzzles import Difficulty, Game, difficulty_of
+from loopline.agents.errors import InvalidOptions
+from loopline.agents.records import JsonObject
+from loopline.agents.roles.pair.adaptive_sampling import AdaptiveSampling
+from loopline.agents.workflows import workflows
+from loopline.runtime.words import counted
+from loopline.trainers.grpo.settings import GrpoSettings
+from loopline.trainers.task_files import JUDGED, TeamTasks
 
 WORKFLOW = "pair"
 

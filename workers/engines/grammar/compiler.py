@@ -19,10 +19,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from agents.records import JsonObject, ToolSpec
-from workers.engines.grammar.matcher import GrammarMatcher, Lexer, Matcher
-from workers.engines.grammar.schema_limits import THE_SCHEMA, refusal, schema_text
-from workers.engines.grammar.tool_grammar import (
+from loopline.agents.records import JsonObject, ToolSpec
+from loopline.workers.engines.grammar.matcher import GrammarMatcher, Lexer, Matcher
+from loopline.workers.engines.grammar.schema_limits import THE_SCHEMA, refusal, schema_text
+from loopline.workers.engines.grammar.tool_grammar import (
     THE_TOOLS,
     MarkupTokens,
     ToolGrammar,
@@ -31,8 +31,8 @@ from workers.engines.grammar.tool_grammar import (
     parameters_text,
     tool_subject,
 )
-from workers.engines.protocol import EngineError, GenerateRequest
-from workers.installation import how_to_install
+from loopline.workers.engines.protocol import EngineError, GenerateRequest
+from loopline.workers.installation import how_to_install
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer

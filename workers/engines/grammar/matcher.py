@@ -6,7 +6,7 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
-from workers.engines.grammar.schema_limits import refusal
+from loopline.workers.engines.grammar.schema_limits import refusal
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher

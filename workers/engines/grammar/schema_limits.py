@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from typing import cast
 
-from agents.protocols import MAX_SCHEMA_BYTES
-from agents.records import JsonObject
-from workers.engines.protocol import EngineError
+from loopline.agents.protocols import MAX_SCHEMA_BYTES
+from loopline.agents.records import JsonObject
+from loopline.workers.engines.protocol import EngineError
 
 MAX_SCHEMA_DEPTH = 100
 """Levels of objects and arrays. llguidance's parser itself ends at 128."""

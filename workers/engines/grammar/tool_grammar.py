@@ -27,11 +27,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from agents.protocols import MAX_SCHEMA_BYTES
-from agents.records import JsonObject, ToolSpec
-from workers.engines.grammar.matcher import GrammarMatcher
-from workers.engines.grammar.schema_limits import refusal, schema_text
-from workers.engines.text.tool_markup import CLOSE, OPEN
+from loopline.agents.protocols import MAX_SCHEMA_BYTES
+from loopline.agents.records import JsonObject, ToolSpec
+from loopline.workers.engines.grammar.matcher import GrammarMatcher
+from loopline.workers.engines.grammar.schema_limits import refusal, schema_text
+from loopline.workers.engines.text.tool_markup import CLOSE, OPEN
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.engines.llama_cpp.api import llama
-from workers.engines.protocol import EngineError
+from loopline.workers.engines.llama_cpp.api import llama
+from loopline.workers.engines.protocol import EngineError
 
 MAX_SEQUENCES = 256
 """LLAMA_MAX_SEQ, a constant of llama.cpp's sources."""

@@ -19,20 +19,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.engines.llama_cpp.context import MAX_SEQUENCES, CellsFull, Feed, LlamaContext
-from workers.engines.llama_cpp.loading import (
+from loopline.workers.engines.llama_cpp.context import MAX_SEQUENCES, CellsFull, Feed, LlamaContext
+from loopline.workers.engines.llama_cpp.loading import (
     LoadedGguf,
     free_gguf_adapter,
     load_gguf,
     load_gguf_adapter,
 )
-from workers.engines.llama_cpp.sequences import Held, Sequences
-from workers.engines.local.adapters import AdapterVersion
-from workers.engines.local.decoder import Decoder, Job, cannot_continue
-from workers.engines.local.prefixes import common_prefix
-from workers.engines.local.row import Row
-from workers.engines.local.sampling import choose_tokens, given_token, raw_logprobs
-from workers.engines.protocol import EngineError
+from loopline.workers.engines.llama_cpp.sequences import Held, Sequences
+from loopline.workers.engines.local.adapters import AdapterVersion
+from loopline.workers.engines.local.decoder import Decoder, Job, cannot_continue
+from loopline.workers.engines.local.prefixes import common_prefix
+from loopline.workers.engines.local.row import Row
+from loopline.workers.engines.local.sampling import choose_tokens, given_token, raw_logprobs
+from loopline.workers.engines.protocol import EngineError
 
 KEPT = 8
 """Finished sequences that stay in memory, at most."""

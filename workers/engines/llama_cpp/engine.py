@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from workers.engines.llama_cpp.decoder import LlamaDecoder
-from workers.engines.llama_cpp.loading import LoadedGguf
-from workers.engines.local.engine import LocalEngine
-from workers.engines.settings import ModelSettings
+from loopline.workers.engines.llama_cpp.decoder import LlamaDecoder
+from loopline.workers.engines.llama_cpp.loading import LoadedGguf
+from loopline.workers.engines.local.engine import LocalEngine
+from loopline.workers.engines.settings import ModelSettings
 
 
 class LlamaCppEngine(LocalEngine[LoadedGguf]):

@@ -9,35 +9,39 @@ from typing import TYPE_CHECKING, Any
 
 import jinja2
 
-from agents.records import Message, ToolSpec
-from workers.engines.llama_cpp.api import chat_format, llama
-from workers.engines.llama_cpp.context import begin_listening, last_error
-from workers.engines.local.adapter_base import (
+from loopline.agents.records import Message, ToolSpec
+from loopline.workers.engines.llama_cpp.api import chat_format, llama
+from loopline.workers.engines.llama_cpp.context import begin_listening, last_error
+from loopline.workers.engines.local.adapter_base import (
     WEIGHTS_KEY,
     base_of_gguf_adapter,
     gguf_adapter_file,
     require_base,
 )
-from workers.engines.local.model_files import (
+from loopline.workers.engines.local.model_files import (
     check_gguf,
     find_gguf,
     model_name,
     unusable,
     usable_context,
 )
-from workers.engines.protocol import EngineError
-from workers.engines.settings import ModelSettings
-from workers.engines.text.chat_prompt import TextCodec, template_messages, template_tools
-from workers.engines.text.composition import COMPOSED_KEY, composed
-from workers.engines.text.sentencepiece import BLANK, BLANK_AT_BEGINNING_KEY, SentencePieceCodec
-from workers.engines.text.template_habits import (
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.text.chat_prompt import TextCodec, template_messages, template_tools
+from loopline.workers.engines.text.composition import COMPOSED_KEY, composed
+from loopline.workers.engines.text.sentencepiece import (
+    BLANK,
+    BLANK_AT_BEGINNING_KEY,
+    SentencePieceCodec,
+)
+from loopline.workers.engines.text.template_habits import (
     EVERYTHING,
     TemplateHabits,
     TemplateRefuses,
     habits_of,
     suited,
 )
-from workers.engines.text.template_options import TemplateValue, unread_option
+from loopline.workers.engines.text.template_options import TemplateValue, unread_option
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -85,7 +89,7 @@ class VocabCodec:
 
 @dataclass(frozen=True)
 class LoadedGguf:
-    """See `workers.engines.local.decoder.Loaded`."""
+    """See `loopline.workers.engines.local.decoder.Loaded`."""
 
     base: str
     weights_sha256: str | None

@@ -17,14 +17,14 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from workers.engines.local.model_files import gguf_text, local_folder, reading, unusable
-from workers.engines.local.whole_model import holds_whole_model, require_same_tokenizer
-from workers.engines.settings import ModelSettings
+from loopline.workers.engines.local.model_files import gguf_text, local_folder, reading, unusable
+from loopline.workers.engines.local.whole_model import holds_whole_model, require_same_tokenizer
+from loopline.workers.engines.settings import ModelSettings
 
 FACTS = "training.json"
-WEIGHTS_KEY = "switchyard.weights_sha256"
+WEIGHTS_KEY = "loopline.weights_sha256"
 """In the header of a GGUF model: of the safetensors files that it was made from."""
-BASE_KEY = "switchyard.base_sha256"
+BASE_KEY = "loopline.base_sha256"
 """In the header of a GGUF adapter: of those that it was trained on."""
 
 _SHOWN = 12

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from workers.engines.protocol import EngineError
+from loopline.workers.engines.protocol import EngineError
 
 
 @dataclass(eq=False)

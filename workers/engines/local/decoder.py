@@ -22,13 +22,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from workers.engines.grammar.matcher import Matcher
-from workers.engines.local.adapters import AdapterVersion
-from workers.engines.local.loaded import Loaded
-from workers.engines.local.model_files import reading, unusable
-from workers.engines.local.row import Row
-from workers.engines.local.sampling import RowSampling, Sampled
-from workers.engines.protocol import (
+from loopline.workers.engines.grammar.matcher import Matcher
+from loopline.workers.engines.local.adapters import AdapterVersion
+from loopline.workers.engines.local.loaded import Loaded
+from loopline.workers.engines.local.model_files import reading, unusable
+from loopline.workers.engines.local.row import Row
+from loopline.workers.engines.local.sampling import RowSampling, Sampled
+from loopline.workers.engines.protocol import (
     AnswerEvent,
     CannotContinue,
     Completion,
@@ -36,9 +36,9 @@ from workers.engines.protocol import (
     EngineError,
     GenerateRequest,
 )
-from workers.engines.request_checks import context_overflow
-from workers.engines.settings import ModelSettings
-from workers.engines.text.chat_prompt import Prompt, build_prompt
+from loopline.workers.engines.request_checks import context_overflow
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.text.chat_prompt import Prompt, build_prompt
 
 _log = logging.getLogger(__name__)
 

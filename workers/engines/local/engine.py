@@ -8,13 +8,13 @@ from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import Future
 from typing import Any, Generic
 
-from workers.engines.grammar.compiler import GrammarCompiler, grammar_key
-from workers.engines.grammar.matcher import Matcher
-from workers.engines.in_flight import InFlight, Ticket
-from workers.engines.local.adapters import Adapters, AdapterVersion
-from workers.engines.local.decoder import Decoder, Job, L, new_seed
-from workers.engines.local.model_files import local_folder, model_name, reading
-from workers.engines.protocol import (
+from loopline.workers.engines.grammar.compiler import GrammarCompiler, grammar_key
+from loopline.workers.engines.grammar.matcher import Matcher
+from loopline.workers.engines.in_flight import InFlight, Ticket
+from loopline.workers.engines.local.adapters import Adapters, AdapterVersion
+from loopline.workers.engines.local.decoder import Decoder, Job, L, new_seed
+from loopline.workers.engines.local.model_files import local_folder, model_name, reading
+from loopline.workers.engines.protocol import (
     AnswerEvent,
     Capabilities,
     Completion,
@@ -22,8 +22,8 @@ from workers.engines.protocol import (
     EngineTotals,
     GenerateRequest,
 )
-from workers.engines.request_checks import refuse_other_version, refuse_unsupported
-from workers.engines.settings import ModelSettings
+from loopline.workers.engines.request_checks import refuse_other_version, refuse_unsupported
+from loopline.workers.engines.settings import ModelSettings
 
 
 class LocalEngine(Generic[L]):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from agents.records import Message, ToolSpec
-from workers.engines.text.chat_prompt import TextCodec
+from loopline.agents.records import Message, ToolSpec
+from loopline.workers.engines.text.chat_prompt import TextCodec
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer

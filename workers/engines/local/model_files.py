@@ -18,9 +18,9 @@ from huggingface_hub import snapshot_download
 from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 from safetensors import SafetensorError, safe_open
 
-from workers.engines.local.gguf_header import DamagedHeader, check_header, read_header
-from workers.engines.protocol import EngineError
-from workers.engines.settings import ModelSettings
+from loopline.workers.engines.local.gguf_header import DamagedHeader, check_header, read_header
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.settings import ModelSettings
 
 MIN_CONTEXT = 8
 """Tokens; the least that `max_context` may be set to as well."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from agents.records import FinishReason, Usage
-from agents.thinking import parted
-from workers.engines.grammar.matcher import Matcher
-from workers.engines.local.adapters import AdapterVersion
-from workers.engines.local.sampling import RowSampling, Sampled
-from workers.engines.protocol import Completion, Delta, GenerateRequest
-from workers.engines.text.chat_prompt import Prompt, TextCodec
-from workers.engines.text.text_stream import TextStream
-from workers.engines.text.tool_markup import calls_of
+from loopline.agents.records import FinishReason, Usage
+from loopline.agents.thinking import parted
+from loopline.workers.engines.grammar.matcher import Matcher
+from loopline.workers.engines.local.adapters import AdapterVersion
+from loopline.workers.engines.local.sampling import RowSampling, Sampled
+from loopline.workers.engines.protocol import Completion, Delta, GenerateRequest
+from loopline.workers.engines.text.chat_prompt import Prompt, TextCodec
+from loopline.workers.engines.text.text_stream import TextStream
+from loopline.workers.engines.text.tool_markup import calls_of
 
 
 @dataclass

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import array_namespace, device
 
-from workers.engines.faults import unit_interval
+from loopline.workers.engines.faults import unit_interval
 
 Array = Any
 """A torch.Tensor or a numpy.ndarray; the packages have no common type."""

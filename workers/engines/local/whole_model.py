@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workers.engines.local.model_files import unusable
-from workers.engines.protocol import EngineError
+from loopline.workers.engines.local.model_files import unusable
+from loopline.workers.engines.protocol import EngineError
 
 
 def holds_whole_model(path: str) -> bool:

@@ -8,30 +8,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from agents.records import Usage
-from workers.engines.openai.answer import (
+from loopline.agents.records import Usage
+from loopline.workers.engines.openai.answer import (
     ChoicePart,
     JsonDict,
     Unreadable,
     read_choices,
     read_ids,
 )
-from workers.engines.openai.calls import CallAssembly
-from workers.engines.openai.complaints import quote
-from workers.engines.openai.finish import read_finish
-from workers.engines.openai.habits import Habits
-from workers.engines.openai.text import ArrivingText, whole_characters
-from workers.engines.openai.usage import (
+from loopline.workers.engines.openai.calls import CallAssembly
+from loopline.workers.engines.openai.complaints import quote
+from loopline.workers.engines.openai.finish import read_finish
+from loopline.workers.engines.openai.habits import Habits
+from loopline.workers.engines.openai.text import ArrivingText, whole_characters
+from loopline.workers.engines.openai.usage import (
     RawUsage,
     UnreadableUsage,
     merged,
     read_usage,
     usage_in,
 )
-from workers.engines.openai.wire import keeps_logprobs
-from workers.engines.protocol import Completion, Delta, EngineError, GenerateRequest
-from workers.engines.settings import ModelSettings
-from workers.engines.text.tool_markup import calls_of
+from loopline.workers.engines.openai.wire import keeps_logprobs
+from loopline.workers.engines.protocol import Completion, Delta, EngineError, GenerateRequest
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.text.tool_markup import calls_of
 
 
 @dataclass

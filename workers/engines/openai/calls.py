@@ -13,11 +13,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import cast
 
-from agents.records import ToolCall
-from agents.tools.json_arguments import parse_arguments
-from workers.engines.openai.answer import CallPiece
-from workers.engines.openai.text import whole_characters
-from workers.engines.text.tool_markup import tool_call_id
+from loopline.agents.records import ToolCall
+from loopline.agents.tools.json_arguments import parse_arguments
+from loopline.workers.engines.openai.answer import CallPiece
+from loopline.workers.engines.openai.text import whole_characters
+from loopline.workers.engines.text.tool_markup import tool_call_id
 
 
 @dataclass

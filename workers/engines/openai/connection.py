@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from workers.engines.openai.address import Address, redirected, same_origin
-from workers.engines.openai.complaints import MAX_BODY_BYTES, complaint_in, quote
-from workers.engines.openai.errors import refused
-from workers.engines.openai.proxy import ProxyUnusable, proxy_for
-from workers.engines.openai.retry import retry_after_seconds
-from workers.engines.protocol import EngineError
-from workers.engines.settings import ModelSettings
+from loopline.workers.engines.openai.address import Address, redirected, same_origin
+from loopline.workers.engines.openai.complaints import MAX_BODY_BYTES, complaint_in, quote
+from loopline.workers.engines.openai.errors import refused
+from loopline.workers.engines.openai.proxy import ProxyUnusable, proxy_for
+from loopline.workers.engines.openai.retry import retry_after_seconds
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.settings import ModelSettings
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 """One for each attempt, the same from whichever worker makes it: an endpoint that knows such keys

@@ -19,21 +19,21 @@ from typing import Any
 
 import orjson
 
-from agents.records import Usage
-from workers.engines.in_flight import InFlight, Ticket
-from workers.engines.openai.address import Address
-from workers.engines.openai.answer import Unreadable, decode
-from workers.engines.openai.assembly import Assembly
-from workers.engines.openai.complaints import complaint_in, complaint_of, error_in, quote
-from workers.engines.openai.connection import Connection
-from workers.engines.openai.errors import Refused, may_be_billed, refused
-from workers.engines.openai.habits import Habits, advice
-from workers.engines.openai.keys import key_in, what_is_wrong
-from workers.engines.openai.retry import RetryPolicy
-from workers.engines.openai.sse import DONE, Event, sse_events
-from workers.engines.openai.useless import UselessAnswers
-from workers.engines.openai.wire import request_body
-from workers.engines.protocol import (
+from loopline.agents.records import Usage
+from loopline.workers.engines.in_flight import InFlight, Ticket
+from loopline.workers.engines.openai.address import Address
+from loopline.workers.engines.openai.answer import Unreadable, decode
+from loopline.workers.engines.openai.assembly import Assembly
+from loopline.workers.engines.openai.complaints import complaint_in, complaint_of, error_in, quote
+from loopline.workers.engines.openai.connection import Connection
+from loopline.workers.engines.openai.errors import Refused, may_be_billed, refused
+from loopline.workers.engines.openai.habits import Habits, advice
+from loopline.workers.engines.openai.keys import key_in, what_is_wrong
+from loopline.workers.engines.openai.retry import RetryPolicy
+from loopline.workers.engines.openai.sse import DONE, Event, sse_events
+from loopline.workers.engines.openai.useless import UselessAnswers
+from loopline.workers.engines.openai.wire import request_body
+from loopline.workers.engines.protocol import (
     Capabilities,
     Completion,
     Delta,
@@ -45,8 +45,8 @@ from workers.engines.protocol import (
     NotBilled,
     Sending,
 )
-from workers.engines.request_checks import refuse_unsupported
-from workers.engines.settings import ModelSettings
+from loopline.workers.engines.request_checks import refuse_unsupported
+from loopline.workers.engines.settings import ModelSettings
 
 _log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import httpx2
 
-from workers.engines.openai.complaints import Complaint
-from workers.engines.protocol import EngineError, ErrorKind
+from loopline.workers.engines.openai.complaints import Complaint
+from loopline.workers.engines.protocol import EngineError, ErrorKind
 
 # LiteLLM has such lists, and one of finish reasons. As a library they cost 2 s and 200 MB at each
 # start, look up prices on the network, know half of these texts, and take the reason "error" for a

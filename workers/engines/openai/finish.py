@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from agents.records import FinishReason
-from workers.engines.protocol import EngineError
+from loopline.agents.records import FinishReason
+from loopline.workers.engines.protocol import EngineError
 
 _WORDS: tuple[tuple[re.Pattern[str], FinishReason | None], ...] = (
     # The order matters: "content_filter_error" is a filter's, "tool_call_error" an error.

@@ -12,9 +12,9 @@ import re
 from collections.abc import Mapping
 from typing import cast
 
-from workers.engines.openai.complaints import Complaint
-from workers.engines.openai.errors import Refused
-from workers.engines.settings import ModelSettings
+from loopline.workers.engines.openai.complaints import Complaint
+from loopline.workers.engines.openai.errors import Refused
+from loopline.workers.engines.settings import ModelSettings
 
 _STATUSES = frozenset({400, 422, 500, 501})
 _LEFT_OUT_IN_ORDER = ("top_logprobs", "seed", "n", "top_p", "stop", "temperature", "stream")

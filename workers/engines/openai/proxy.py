@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment
 
-from workers.installation import how_to_install
+from loopline.workers.installation import how_to_install
 
 
 @dataclass(frozen=True)

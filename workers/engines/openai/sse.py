@@ -11,7 +11,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 
-from workers.engines.protocol import EngineError
+from loopline.workers.engines.protocol import EngineError
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 """Far above any completion, far below what would fill the memory."""

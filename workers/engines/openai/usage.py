@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from itertools import product
 from typing import cast
 
-from agents.records import Usage
+from loopline.agents.records import Usage
 
 MAX_TOKENS = 2**40
 """No call has more: an endpoint that says so talks nonsense, and sums stay in 64 bits."""

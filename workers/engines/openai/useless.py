@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from agents.records import Usage
-from workers.engines.settings import ModelSettings, cost_micro_dollars
+from loopline.agents.records import Usage
+from loopline.workers.engines.settings import ModelSettings, cost_micro_dollars
 
 _REMEMBERED = 10_000
 """Requests: a step that is tried again asks under the same id."""

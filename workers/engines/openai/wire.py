@@ -6,13 +6,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from agents.records import JsonObject, Message, SamplingParams, ToolCall
-from agents.thinking import said
-from workers.engines.openai.habits import Habits
-from workers.engines.protocol import EngineError, GenerateRequest
-from workers.engines.settings import ModelSettings
-from workers.engines.text.chat_prompt import template_tools
-from workers.engines.text.tool_markup import tool_call_id, without_tool_calls
+from loopline.agents.records import JsonObject, Message, SamplingParams, ToolCall
+from loopline.agents.thinking import said
+from loopline.workers.engines.openai.habits import Habits
+from loopline.workers.engines.protocol import EngineError, GenerateRequest
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.text.chat_prompt import template_tools
+from loopline.workers.engines.text.tool_markup import tool_call_id, without_tool_calls
 
 MAX_SEED = 2**31 - 1
 """Some servers refuse a seed that is no signed number of 32 bits."""

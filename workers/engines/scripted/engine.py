@@ -13,10 +13,10 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-from agents.records import FinishReason, Message, SamplingParams, ToolSpec, Usage
-from workers.engines.faults import FaultChooser, FaultKind, unit_interval
-from workers.engines.in_flight import InFlight, Ticket
-from workers.engines.protocol import (
+from loopline.agents.records import FinishReason, Message, SamplingParams, ToolSpec, Usage
+from loopline.workers.engines.faults import FaultChooser, FaultKind, unit_interval
+from loopline.workers.engines.in_flight import InFlight, Ticket
+from loopline.workers.engines.protocol import (
     AnswerEvent,
     CannotContinue,
     Capabilities,
@@ -26,14 +26,14 @@ from workers.engines.protocol import (
     EngineTotals,
     GenerateRequest,
 )
-from workers.engines.request_checks import context_overflow, refuse_unsupported
-from workers.engines.scripted.packed_text import PackedText
-from workers.engines.scripted.script import ScriptedReply, conversation_key, scripted_reply
-from workers.engines.scripted.script_worlds import WorldsScript
-from workers.engines.settings import ModelSettings
-from workers.engines.text.chat_prompt import Prompt, build_prompt
-from workers.engines.text.text_stream import TextStream
-from workers.engines.text.tool_markup import calls_of, write_tool_call
+from loopline.workers.engines.request_checks import context_overflow, refuse_unsupported
+from loopline.workers.engines.scripted.packed_text import PackedText
+from loopline.workers.engines.scripted.script import ScriptedReply, conversation_key, scripted_reply
+from loopline.workers.engines.scripted.script_worlds import WorldsScript
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.text.chat_prompt import Prompt, build_prompt
+from loopline.workers.engines.text.text_stream import TextStream
+from loopline.workers.engines.text.tool_markup import calls_of, write_tool_call
 
 STREAM_TICK_SECONDS = 0.01
 """Deltas of a slow stream are bundled to at most a hundred a second, as a real engine's are."""

@@ -21,9 +21,9 @@ from fractions import Fraction
 
 from pydantic import JsonValue
 
-from agents.records import JsonObject, Message, ToolSpec
-from workers.engines.faults import unit_interval
-from workers.engines.scripted.script_arithmetic import (
+from loopline.agents.records import JsonObject, Message, ToolSpec
+from loopline.workers.engines.faults import unit_interval
+from loopline.workers.engines.scripted.script_arithmetic import (
     Leaf,
     Node,
     Operation,
@@ -36,7 +36,7 @@ from workers.engines.scripted.script_arithmetic import (
     show,
     write,
 )
-from workers.engines.scripted.script_umi import umi_reply
+from loopline.workers.engines.scripted.script_umi import umi_reply
 
 _ANSWER_TYPE = re.compile(r"^Answer type: (\w+)\.?\s*$", re.MULTILINE)
 _OPENINGS = ("Let me work it out.", "Step by step.", "First the numbers.", "Here we go.")

@@ -10,9 +10,9 @@ import json
 import re
 from collections.abc import Callable
 
-from agents.roles.umi.output import written_call, written_plan
-from agents.roles.umi.transcript import END_OF_TURN
-from workers.engines.scripted.script_arithmetic import (
+from loopline.agents.roles.umi.output import written_call, written_plan
+from loopline.agents.roles.umi.transcript import END_OF_TURN
+from loopline.workers.engines.scripted.script_arithmetic import (
     Leaf,
     Node,
     Operation,

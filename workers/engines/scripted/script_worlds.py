@@ -12,14 +12,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 
-from agents.environments.api_worlds import Instance, instances
-from agents.prompts import load_prompt
-from agents.records import Message
-from agents.roles.umi.backbone import call_part, conclusion_part, step_text
-from agents.roles.umi.output import Action, written_call, written_plan
-from agents.roles.umi.transcript import END_OF_TURN, ToolStyle, as_plain, tools_text
-from workers.engines.faults import unit_interval
-from workers.engines.settings import ScriptedWorlds
+from loopline.agents.environments.api_worlds import Instance, instances
+from loopline.agents.prompts import load_prompt
+from loopline.agents.records import Message
+from loopline.agents.roles.umi.backbone import call_part, conclusion_part, step_text
+from loopline.agents.roles.umi.output import Action, written_call, written_plan
+from loopline.agents.roles.umi.transcript import END_OF_TURN, ToolStyle, as_plain, tools_text
+from loopline.workers.engines.faults import unit_interval
+from loopline.workers.engines.settings import ScriptedWorlds
 
 _HISTORY = re.compile(
     r"(?:\A|\n)History:\nuser: (?P<turns>.*)\n(?:Thought:.*\n)?(?P<role>\w+):\Z", re.S

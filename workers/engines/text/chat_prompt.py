@@ -14,8 +14,8 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
-from agents.records import JsonObject, Message, ToolSpec
-from agents.thinking import opens_thought
+from loopline.agents.records import JsonObject, Message, ToolSpec
+from loopline.agents.thinking import opens_thought
 
 
 class TextCodec(Protocol):

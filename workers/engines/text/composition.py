@@ -11,9 +11,9 @@ import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from workers.engines.text.chat_prompt import TextCodec
+from loopline.workers.engines.text.chat_prompt import TextCodec
 
-COMPOSED_KEY = "switchyard.tokenizer.nfc"
+COMPOSED_KEY = "loopline.tokenizer.nfc"
 """In the metadata of a GGUF file: the tokenizer composes text before it cuts it."""
 
 

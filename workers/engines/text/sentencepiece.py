@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 
 BLANK = "▁"
 
-BLANK_AT_BEGINNING_KEY = "switchyard.tokenizer.blank_at_beginning"
+BLANK_AT_BEGINNING_KEY = "loopline.tokenizer.blank_at_beginning"
 """In the metadata of a GGUF file: the tokenizer's own blank is at the beginning alone. llama.cpp
 knows only everywhere and nowhere."""
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from agents.records import Message, ToolCall, ToolSpec
-from workers.engines.text.tool_markup import write_tool_call
+from loopline.agents.records import Message, ToolCall, ToolSpec
+from loopline.workers.engines.text.tool_markup import write_tool_call
 
 Render = Callable[[Sequence[Message], Sequence[ToolSpec]], str]
 

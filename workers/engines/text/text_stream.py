@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workers.engines.text.chat_prompt import TextCodec
+from loopline.workers.engines.text.chat_prompt import TextCodec
 
 REPLACEMENT = "�"
 """What a decoder writes for bytes that are no character, or not yet one."""

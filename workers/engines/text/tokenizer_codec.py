@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from workers.engines.local.model_files import unusable
-from workers.engines.text.chat_prompt import TextCodec
-from workers.engines.text.sentencepiece import BLANK, SentencePieceCodec
+from loopline.workers.engines.local.model_files import unusable
+from loopline.workers.engines.text.chat_prompt import TextCodec
+from loopline.workers.engines.text.sentencepiece import BLANK, SentencePieceCodec
 
 _BYTE = re.compile(r"^<0x([0-9A-F]{2})>$")
 """The token of one byte."""

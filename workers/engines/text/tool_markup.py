@@ -1,5 +1,5 @@
-"""Tool calls written in text: those of every markup that `agents.call_markup` reads, and what this
-project writes itself, the markup of Qwen and Hermes models:
+"""Tool calls written in text: those of every markup that `loopline.agents.call_markup` reads, and
+what this project writes itself, the markup of Qwen and Hermes models:
 
     <tool_call>
     {"name": "calculate", "arguments": {"expression": "3*4"}}
@@ -15,9 +15,9 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 
-from agents.call_markup import CLOSE, OPEN, without_calls, written_calls
-from agents.records import ToolCall, ToolSpec
-from workers.engines.protocol import GenerateRequest
+from loopline.agents.call_markup import CLOSE, OPEN, without_calls, written_calls
+from loopline.agents.records import ToolCall, ToolSpec
+from loopline.workers.engines.protocol import GenerateRequest
 
 __all__ = [
     "CLOSE",
@@ -34,9 +34,9 @@ def parse_tool_calls(
     text: str, *, id_seed: str, tools: Sequence[ToolSpec] = (), opened: bool = False
 ) -> tuple[ToolCall, ...]:
     """Every call that a model's text makes, in order; those that it only thought of are none
-    (`opened`: see `agents.thinking.parted`). Ids are a function of `id_seed` and the position, so
-    that a replay gives the same ids. An opening tag without its closing one is a call with an
-    error. `tools`, those on offer, are needed for calls that have no markup.
+    (`opened`: see `loopline.agents.thinking.parted`). Ids are a function of `id_seed` and the
+    position, so that a replay gives the same ids. An opening tag without its closing one is a call
+    with an error. `tools`, those on offer, are needed for calls that have no markup.
     """
     offered = {tool.name: tool.parameters for tool in tools}
     return tuple(

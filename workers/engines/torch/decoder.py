@@ -19,20 +19,25 @@ from dataclasses import dataclass
 import torch
 from transformers import DynamicCache
 
-from workers.engines.local.adapters import AdapterVersion
-from workers.engines.local.decoder import Decoder, Job, cannot_continue
-from workers.engines.local.model_files import is_out_of_memory
-from workers.engines.local.prefixes import common_prefix, shares_more
-from workers.engines.local.row import Row
-from workers.engines.local.sampling import Sampled, choose_tokens, given_token, raw_logprobs
-from workers.engines.local.whole_model import holds_whole_model
-from workers.engines.protocol import Completion, EngineError
-from workers.engines.torch.kv_batch import KVBatch
-from workers.engines.torch.kv_cache import States
-from workers.engines.torch.loading import LoadedModel, load_model
-from workers.engines.torch.lora import Lora, LoraLayers
-from workers.engines.torch.prefix_cache import PrefixCache
-from workers.engines.torch.whole_models import WholeModel, WholeModels, read_whole_model
+from loopline.workers.engines.local.adapters import AdapterVersion
+from loopline.workers.engines.local.decoder import Decoder, Job, cannot_continue
+from loopline.workers.engines.local.model_files import is_out_of_memory
+from loopline.workers.engines.local.prefixes import common_prefix, shares_more
+from loopline.workers.engines.local.row import Row
+from loopline.workers.engines.local.sampling import (
+    Sampled,
+    choose_tokens,
+    given_token,
+    raw_logprobs,
+)
+from loopline.workers.engines.local.whole_model import holds_whole_model
+from loopline.workers.engines.protocol import Completion, EngineError
+from loopline.workers.engines.torch.kv_batch import KVBatch
+from loopline.workers.engines.torch.kv_cache import States
+from loopline.workers.engines.torch.loading import LoadedModel, load_model
+from loopline.workers.engines.torch.lora import Lora, LoraLayers
+from loopline.workers.engines.torch.prefix_cache import PrefixCache
+from loopline.workers.engines.torch.whole_models import WholeModel, WholeModels, read_whole_model
 
 SCORE_CHUNK = 256
 """Tokens scored, or taken over from another worker, per forward pass: bounds the logits in memory

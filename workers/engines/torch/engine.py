@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from workers.engines.local.engine import LocalEngine
-from workers.engines.settings import ModelSettings
-from workers.engines.torch.decoder import TorchDecoder
-from workers.engines.torch.loading import LoadedModel
+from loopline.workers.engines.local.engine import LocalEngine
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.torch.decoder import TorchDecoder
+from loopline.workers.engines.torch.loading import LoadedModel
 
 
 class TorchEngine(LocalEngine[LoadedModel]):

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from workers.engines.torch.kv_cache import KVCache, States
+from loopline.workers.engines.torch.kv_cache import KVCache, States
 
 READ_AT_ONCE = 512
 """Tokens of a long prompt that are read behind a beginning in one pass: bounds the mask to so many

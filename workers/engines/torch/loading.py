@@ -12,9 +12,9 @@ import torch
 import transformers
 from safetensors import SafetensorError
 
-from agents.records import Message, ToolSpec
-from workers.engines.local.adapter_base import BaseWeights, base_of_adapter, require_base
-from workers.engines.local.model_files import (
+from loopline.agents.records import Message, ToolSpec
+from loopline.workers.engines.local.adapter_base import BaseWeights, base_of_adapter, require_base
+from loopline.workers.engines.local.model_files import (
     check_files,
     does_not_fit,
     find_folder,
@@ -23,19 +23,19 @@ from workers.engines.local.model_files import (
     unusable,
     usable_context,
 )
-from workers.engines.protocol import EngineError
-from workers.engines.settings import ModelSettings
-from workers.engines.text.chat_prompt import TextCodec, template_messages, template_tools
-from workers.engines.text.template_habits import (
+from loopline.workers.engines.protocol import EngineError
+from loopline.workers.engines.settings import ModelSettings
+from loopline.workers.engines.text.chat_prompt import TextCodec, template_messages, template_tools
+from loopline.workers.engines.text.template_habits import (
     EVERYTHING,
     TemplateHabits,
     TemplateRefuses,
     habits_of,
     suited,
 )
-from workers.engines.text.template_options import TemplateValue, unread_option
-from workers.engines.text.tokenizer_codec import make_codec
-from workers.installation import how_to_install
+from loopline.workers.engines.text.template_options import TemplateValue, unread_option
+from loopline.workers.engines.text.tokenizer_codec import make_codec
+from loopline.workers.installation import how_to_install
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """See `workers.engines.local.decoder.Loaded`."""
+    """See `loopline.workers.engines.local.decoder.Loaded`."""
 
     base: str
     weights: BaseWeights

@@ -20,8 +20,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch.utils.hooks import RemovableHandle
 
-from workers.engines.local.model_files import check_safetensors, unusable
-from workers.engines.protocol import EngineError
+from loopline.workers.engines.local.model_files import check_safetensors, unusable
+from loopline.workers.engines.protocol import EngineError
 
 _TENSOR = re.compile(r"^base_model\.model\.(?P<module>.+)\.lora_(?P<part>[AB])\.weight$")
 

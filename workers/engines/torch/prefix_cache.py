@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from workers.engines.local.adapters import AdapterVersion
-from workers.engines.local.prefixes import common_prefix, shares_more
-from workers.engines.torch.kv_cache import States
+from loopline.workers.engines.local.adapters import AdapterVersion
+from loopline.workers.engines.local.prefixes import common_prefix, shares_more
+from loopline.workers.engines.torch.kv_cache import States
 
 
 @dataclass(eq=False)

@@ -19,9 +19,9 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from workers.engines.local.model_files import check_files, reading, unusable
-from workers.engines.local.whole_model import another, require_same_tokenizer
-from workers.engines.torch.loading import LoadedModel
+from loopline.workers.engines.local.model_files import check_files, reading, unusable
+from loopline.workers.engines.local.whole_model import another, require_same_tokenizer
+from loopline.workers.engines.torch.loading import LoadedModel
 
 Layer = Mapping[str, torch.nn.Parameter]
 """The parameters of one layer, by their name in it."""

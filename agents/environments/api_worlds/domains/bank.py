@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 from pydantic import JsonValue
 
-from agents.environments.api_worlds.api import (
+from loopline.agents.environments.api_worlds.api import (
     Amount,
     ApiError,
     Name,
@@ -19,8 +19,8 @@ from agents.environments.api_worlds.api import (
     found,
     page_of,
 )
-from agents.environments.api_worlds.names import ACCOUNTS, BILLS
-from agents.records import JsonObject
+from loopline.agents.environments.api_worlds.names import ACCOUNTS, BILLS
+from loopline.agents.records import JsonObject
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 from pydantic import JsonValue
 
-from agents.environments.api_worlds.api import (
+from loopline.agents.environments.api_worlds.api import (
     ApiError,
     Day,
     Name,
@@ -18,8 +18,8 @@ from agents.environments.api_worlds.api import (
     api,
     found,
 )
-from agents.environments.api_worlds.names import EVENTS, WEEKDAYS
-from agents.records import JsonObject
+from loopline.agents.environments.api_worlds.names import EVENTS, WEEKDAYS
+from loopline.agents.records import JsonObject
 
 HOURS = tuple(f"{hour:02}:00" for hour in range(9, 17))
 

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from agents.environments.api_worlds.api import (
+from loopline.agents.environments.api_worlds.api import (
     ApiError,
     Count,
     Day,
@@ -18,8 +18,8 @@ from agents.environments.api_worlds.api import (
     found,
     page_of,
 )
-from agents.environments.api_worlds.names import GENRES, MOVIES, WEEKDAYS
-from agents.records import JsonObject
+from loopline.agents.environments.api_worlds.names import GENRES, MOVIES, WEEKDAYS
+from loopline.agents.records import JsonObject
 
 
 @dataclass

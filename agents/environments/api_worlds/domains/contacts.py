@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field
 
-from agents.environments.api_worlds.api import (
+from loopline.agents.environments.api_worlds.api import (
     ApiError,
     Name,
     Page,
@@ -19,8 +19,8 @@ from agents.environments.api_worlds.api import (
     found,
     page_of,
 )
-from agents.environments.api_worlds.names import MESSAGES
-from agents.records import JsonObject
+from loopline.agents.environments.api_worlds.names import MESSAGES
+from loopline.agents.records import JsonObject
 
 Phone = Annotated[str, Field(pattern=r"^\d{3}-\d{4}$")]
 

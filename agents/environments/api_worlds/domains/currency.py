@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from agents.environments.api_worlds.api import (
+from loopline.agents.environments.api_worlds.api import (
     Amount,
     ApiError,
     Name,
@@ -14,8 +14,8 @@ from agents.environments.api_worlds.api import (
     State,
     api,
 )
-from agents.environments.api_worlds.names import CURRENCIES
-from agents.records import JsonObject
+from loopline.agents.environments.api_worlds.names import CURRENCIES
+from loopline.agents.records import JsonObject
 
 
 @dataclass(kw_only=True)

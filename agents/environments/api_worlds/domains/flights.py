@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from agents.environments.api_worlds.api import (
+from loopline.agents.environments.api_worlds.api import (
     ApiError,
     Count,
     Day,
@@ -19,8 +19,8 @@ from agents.environments.api_worlds.api import (
     known_city,
     page_of,
 )
-from agents.environments.api_worlds.names import WEEKDAYS
-from agents.records import JsonObject
+from loopline.agents.environments.api_worlds.names import WEEKDAYS
+from loopline.agents.records import JsonObject
 
 
 @dataclass

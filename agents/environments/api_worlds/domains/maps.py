@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
-from agents.environments.api_worlds.api import (
+from loopline.agents.environments.api_worlds.api import (
     ApiError,
     Name,
     Page,
@@ -17,8 +17,8 @@ from agents.environments.api_worlds.api import (
     known_city,
     page_of,
 )
-from agents.environments.api_worlds.names import PLACE_KINDS, PLACE_WORDS, STREETS
-from agents.records import JsonObject
+from loopline.agents.environments.api_worlds.names import PLACE_KINDS, PLACE_WORDS, STREETS
+from loopline.agents.records import JsonObject
 
 KILOMETERS_PER_HOUR = {"car": 80, "train": 100, "bike": 20}
 Kind = Literal["museum", "park", "pharmacy", "bakery", "station", "theater"]

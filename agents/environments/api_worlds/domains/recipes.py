@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from agents.environments.api_worlds.api import (
+from loopline.agents.environments.api_worlds.api import (
     ApiError,
     Name,
     Page,
@@ -16,8 +16,8 @@ from agents.environments.api_worlds.api import (
     found,
     page_of,
 )
-from agents.environments.api_worlds.names import INGREDIENTS, RECIPE_FORMS, RECIPE_STYLES
-from agents.records import JsonObject
+from loopline.agents.environments.api_worlds.names import INGREDIENTS, RECIPE_FORMS, RECIPE_STYLES
+from loopline.agents.records import JsonObject
 
 MAX_FAVORITES = 8
 """An observation shows all of them."""

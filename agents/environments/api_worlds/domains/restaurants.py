@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 from pydantic import JsonValue
 
-from agents.environments.api_worlds.api import (
+from loopline.agents.environments.api_worlds.api import (
     ApiError,
     Count,
     Day,
@@ -22,8 +22,8 @@ from agents.environments.api_worlds.api import (
     known_city,
     page_of,
 )
-from agents.environments.api_worlds.names import CUISINES, DISHES, RESTAURANTS, WEEKDAYS
-from agents.records import JsonObject
+from loopline.agents.environments.api_worlds.names import CUISINES, DISHES, RESTAURANTS, WEEKDAYS
+from loopline.agents.records import JsonObject
 
 EVENINGS: tuple[str, ...] = ("17:00", "18:00", "19:00", "20:00", "21:00", "22:00")
 

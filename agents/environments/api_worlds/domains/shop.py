@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from agents.environments.api_worlds.api import (
+from loopline.agents.environments.api_worlds.api import (
     ApiError,
     Count,
     Name,
@@ -17,8 +17,8 @@ from agents.environments.api_worlds.api import (
     found,
     page_of,
 )
-from agents.environments.api_worlds.names import COLOURS, PRODUCTS
-from agents.records import JsonObject
+from loopline.agents.environments.api_worlds.names import COLOURS, PRODUCTS
+from loopline.agents.records import JsonObject
 
 MAX_IN_CART = 8
 """Different products in the cart: an observation shows all of them."""

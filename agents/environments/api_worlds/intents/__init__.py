@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agents.environments.api_worlds.intent import Intent
-from agents.environments.api_worlds.intents import (
+from loopline.agents.environments.api_worlds.intent import Intent
+from loopline.agents.environments.api_worlds.intents import (
     bank,
     calendar,
     cinema,
@@ -21,9 +21,9 @@ from agents.environments.api_worlds.intents import (
     tasks,
     weather,
 )
-from agents.environments.api_worlds.intents.combinations import combine
-from agents.environments.api_worlds.intents.errands import ERRANDS
-from agents.environments.api_worlds.intents.findings import FINDINGS
+from loopline.agents.environments.api_worlds.intents.combinations import combine
+from loopline.agents.environments.api_worlds.intents.errands import ERRANDS
+from loopline.agents.environments.api_worlds.intents.findings import FINDINGS
 
 SINGLE: tuple[Intent, ...] = (
     *bank.INTENTS, *calendar.INTENTS, *cinema.INTENTS, *contacts.INTENTS, *currency.INTENTS,

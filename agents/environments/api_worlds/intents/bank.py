@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import random
 
-from agents.environments.api_worlds.domains.bank import Bank
-from agents.environments.api_worlds.intent import (
+from loopline.agents.environments.api_worlds.domains.bank import Bank
+from loopline.agents.environments.api_worlds.intent import (
     Answer,
     Program,
     Slots,
@@ -18,9 +18,9 @@ from agents.environments.api_worlds.intent import (
     plan,
     two_weighed,
 )
-from agents.environments.api_worlds.intents.drawing import both, from_world, one
-from agents.environments.api_worlds.names import ACCOUNTS, BILLS
-from agents.environments.api_worlds.world import World
+from loopline.agents.environments.api_worlds.intents.drawing import both, from_world, one
+from loopline.agents.environments.api_worlds.names import ACCOUNTS, BILLS
+from loopline.agents.environments.api_worlds.world import World
 
 an_account = from_world("account", lambda world: world.state(Bank).balances)
 no_account = from_world(

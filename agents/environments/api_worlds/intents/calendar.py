@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import random
 
-from agents.environments.api_worlds.domains.calendar import HOURS, Calendar
-from agents.environments.api_worlds.intent import (
+from loopline.agents.environments.api_worlds.domains.calendar import HOURS, Calendar
+from loopline.agents.environments.api_worlds.intent import (
     Answer,
     Program,
     Slots,
@@ -19,9 +19,9 @@ from agents.environments.api_worlds.intent import (
     numbered,
     plan,
 )
-from agents.environments.api_worlds.intents.drawing import a_day, from_world, one
-from agents.environments.api_worlds.names import EVENTS, WEEKDAYS
-from agents.environments.api_worlds.world import World
+from loopline.agents.environments.api_worlds.intents.drawing import a_day, from_world, one
+from loopline.agents.environments.api_worlds.names import EVENTS, WEEKDAYS
+from loopline.agents.environments.api_worlds.world import World
 
 an_event = from_world("title", lambda world: world.state(Calendar).events)
 no_event = from_world(

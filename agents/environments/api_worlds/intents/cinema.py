@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import random
 
-from agents.environments.api_worlds.domains.cinema import Cinema
-from agents.environments.api_worlds.intent import (
+from loopline.agents.environments.api_worlds.domains.cinema import Cinema
+from loopline.agents.environments.api_worlds.intent import (
     Answer,
     Program,
     Slots,
@@ -17,15 +17,15 @@ from agents.environments.api_worlds.intent import (
     lookup,
     plan,
 )
-from agents.environments.api_worlds.intents.drawing import (
+from loopline.agents.environments.api_worlds.intents.drawing import (
     a_day,
     both,
     fixed,
     from_world,
     one,
 )
-from agents.environments.api_worlds.names import GENRES, MOVIES
-from agents.environments.api_worlds.world import World
+from loopline.agents.environments.api_worlds.names import GENRES, MOVIES
+from loopline.agents.environments.api_worlds.world import World
 
 COUNT = fixed("count", (2, 3, 4, 5))
 a_movie = from_world("movie", lambda world: world.state(Cinema).movies)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agents.environments.api_worlds.intent import (
+from loopline.agents.environments.api_worlds.intent import (
     Draw,
     Intent,
     Program,
@@ -25,8 +25,8 @@ from agents.environments.api_worlds.intent import (
     passed_on,
     wordings,
 )
-from agents.environments.api_worlds.observations import parsed
-from agents.environments.api_worlds.world import World
+from loopline.agents.environments.api_worlds.observations import parsed
+from loopline.agents.environments.api_worlds.world import World
 
 Kind = Literal["day", "city", "money", "person"]
 

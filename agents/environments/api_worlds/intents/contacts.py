@@ -6,11 +6,18 @@ from __future__ import annotations
 
 import random
 
-from agents.environments.api_worlds.domains.contacts import Contacts
-from agents.environments.api_worlds.intent import Answer, Program, Slots, find_row, lookup, plan
-from agents.environments.api_worlds.intents.drawing import both, fixed, from_world
-from agents.environments.api_worlds.names import MESSAGES, PEOPLE
-from agents.environments.api_worlds.world import World
+from loopline.agents.environments.api_worlds.domains.contacts import Contacts
+from loopline.agents.environments.api_worlds.intent import (
+    Answer,
+    Program,
+    Slots,
+    find_row,
+    lookup,
+    plan,
+)
+from loopline.agents.environments.api_worlds.intents.drawing import both, fixed, from_world
+from loopline.agents.environments.api_worlds.names import MESSAGES, PEOPLE
+from loopline.agents.environments.api_worlds.world import World
 
 a_name = from_world("name", lambda world: world.setting.people)
 somebody = from_world("to", lambda world: world.setting.people)

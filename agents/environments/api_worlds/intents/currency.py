@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from agents.environments.api_worlds.domains.currency import Currency
-from agents.environments.api_worlds.intent import (
+from loopline.agents.environments.api_worlds.domains.currency import Currency
+from loopline.agents.environments.api_worlds.intent import (
     Answer,
     Program,
     Slots,
@@ -14,9 +14,9 @@ from agents.environments.api_worlds.intent import (
     plan,
     two_weighed,
 )
-from agents.environments.api_worlds.intents.drawing import both, from_world, one
-from agents.environments.api_worlds.names import CURRENCIES
-from agents.environments.api_worlds.world import World
+from loopline.agents.environments.api_worlds.intents.drawing import both, from_world, one
+from loopline.agents.environments.api_worlds.names import CURRENCIES
+from loopline.agents.environments.api_worlds.world import World
 
 a_target = from_world(
     "target", lambda world: [c for c in world.state(Currency).values if c != "USD"]

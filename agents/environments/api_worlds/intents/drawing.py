@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from agents.environments.api_worlds.intent import Draw, Slots
-from agents.environments.api_worlds.names import CITIES, NO_CITIES, WEEKDAYS
-from agents.environments.api_worlds.world import World
+from loopline.agents.environments.api_worlds.intent import Draw, Slots
+from loopline.agents.environments.api_worlds.names import CITIES, NO_CITIES, WEEKDAYS
+from loopline.agents.environments.api_worlds.world import World
 
 
 def one(rng: random.Random, rows: Iterable[Any]) -> Any:

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import random
 
-from agents.environments.api_worlds.domains.bank import Bank
-from agents.environments.api_worlds.domains.calendar import Calendar
-from agents.environments.api_worlds.domains.currency import Currency
-from agents.environments.api_worlds.domains.flights import Flights
-from agents.environments.api_worlds.domains.hotels import Hotels
-from agents.environments.api_worlds.domains.parcels import Parcels
-from agents.environments.api_worlds.domains.restaurants import Restaurants
-from agents.environments.api_worlds.domains.tasks import Tasks
-from agents.environments.api_worlds.intent import (
+from loopline.agents.environments.api_worlds.domains.bank import Bank
+from loopline.agents.environments.api_worlds.domains.calendar import Calendar
+from loopline.agents.environments.api_worlds.domains.currency import Currency
+from loopline.agents.environments.api_worlds.domains.flights import Flights
+from loopline.agents.environments.api_worlds.domains.hotels import Hotels
+from loopline.agents.environments.api_worlds.domains.parcels import Parcels
+from loopline.agents.environments.api_worlds.domains.restaurants import Restaurants
+from loopline.agents.environments.api_worlds.domains.tasks import Tasks
+from loopline.agents.environments.api_worlds.intent import (
     Answer,
     Program,
     Slots,
@@ -24,10 +24,10 @@ from agents.environments.api_worlds.intent import (
     numbered,
     single_call,
 )
-from agents.environments.api_worlds.intents.combinations import errand
-from agents.environments.api_worlds.intents.drawing import one
-from agents.environments.api_worlds.names import EVENTS, MESSAGES, TASKS, WEEKDAYS
-from agents.environments.api_worlds.world import World
+from loopline.agents.environments.api_worlds.intents.combinations import errand
+from loopline.agents.environments.api_worlds.intents.drawing import one
+from loopline.agents.environments.api_worlds.names import EVENTS, MESSAGES, TASKS, WEEKDAYS
+from loopline.agents.environments.api_worlds.world import World
 
 
 def a_place(rng: random.Random, world: World, value: str) -> Slots:

@@ -6,19 +6,30 @@ from __future__ import annotations
 
 import random
 
-from agents.environments.api_worlds.domains.bank import Bank
-from agents.environments.api_worlds.domains.calendar import Calendar
-from agents.environments.api_worlds.domains.contacts import Contacts
-from agents.environments.api_worlds.domains.flights import Flights
-from agents.environments.api_worlds.domains.library import Library
-from agents.environments.api_worlds.domains.parcels import Parcels
-from agents.environments.api_worlds.domains.shop import Shop
-from agents.environments.api_worlds.domains.sports import Sports
-from agents.environments.api_worlds.intent import Slots, Step, Unsolvable, best_of, find_row
-from agents.environments.api_worlds.intents.combinations import Found, Search, finding, looked_up
-from agents.environments.api_worlds.intents.drawing import fixed, from_world
-from agents.environments.api_worlds.names import EVENTS, NO_CITIES, PEOPLE
-from agents.environments.api_worlds.world import World
+from loopline.agents.environments.api_worlds.domains.bank import Bank
+from loopline.agents.environments.api_worlds.domains.calendar import Calendar
+from loopline.agents.environments.api_worlds.domains.contacts import Contacts
+from loopline.agents.environments.api_worlds.domains.flights import Flights
+from loopline.agents.environments.api_worlds.domains.library import Library
+from loopline.agents.environments.api_worlds.domains.parcels import Parcels
+from loopline.agents.environments.api_worlds.domains.shop import Shop
+from loopline.agents.environments.api_worlds.domains.sports import Sports
+from loopline.agents.environments.api_worlds.intent import (
+    Slots,
+    Step,
+    Unsolvable,
+    best_of,
+    find_row,
+)
+from loopline.agents.environments.api_worlds.intents.combinations import (
+    Found,
+    Search,
+    finding,
+    looked_up,
+)
+from loopline.agents.environments.api_worlds.intents.drawing import fixed, from_world
+from loopline.agents.environments.api_worlds.names import EVENTS, NO_CITIES, PEOPLE
+from loopline.agents.environments.api_worlds.world import World
 
 an_event = from_world("event", lambda world: world.state(Calendar).events)
 no_event = from_world(

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import random
 
-from agents.environments.api_worlds.domains.flights import Flights
-from agents.environments.api_worlds.intent import (
+from loopline.agents.environments.api_worlds.domains.flights import Flights
+from loopline.agents.environments.api_worlds.intent import (
     Answer,
     Program,
     Slots,
@@ -18,7 +18,7 @@ from agents.environments.api_worlds.intent import (
     lookup,
     plan,
 )
-from agents.environments.api_worlds.intents.drawing import (
+from loopline.agents.environments.api_worlds.intents.drawing import (
     a_day,
     both,
     fixed,
@@ -26,7 +26,7 @@ from agents.environments.api_worlds.intents.drawing import (
     no_route,
     one,
 )
-from agents.environments.api_worlds.world import World
+from loopline.agents.environments.api_worlds.world import World
 
 
 def a_route(rng: random.Random, world: World) -> Slots | None:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import random
 
-from agents.environments.api_worlds.domains.hotels import Hotels
-from agents.environments.api_worlds.intent import (
+from loopline.agents.environments.api_worlds.domains.hotels import Hotels
+from loopline.agents.environments.api_worlds.intent import (
     Answer,
     Program,
     Slots,
@@ -17,7 +17,7 @@ from agents.environments.api_worlds.intent import (
     lookup,
     plan,
 )
-from agents.environments.api_worlds.intents.drawing import (
+from loopline.agents.environments.api_worlds.intents.drawing import (
     a_day,
     both,
     fixed,
@@ -25,7 +25,7 @@ from agents.environments.api_worlds.intents.drawing import (
     no_city,
     one,
 )
-from agents.environments.api_worlds.world import World
+from loopline.agents.environments.api_worlds.world import World
 
 NIGHTS = fixed("nights", (2, 3, 4, 5, 6, 7))
 a_hotel = from_world("hotel", lambda world: world.state(Hotels).hotels)

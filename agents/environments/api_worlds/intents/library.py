@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import random
 
-from agents.environments.api_worlds.domains.library import Library
-from agents.environments.api_worlds.intent import (
+from loopline.agents.environments.api_worlds.domains.library import Library
+from loopline.agents.environments.api_worlds.intent import (
     Answer,
     Program,
     Slots,
@@ -17,9 +17,9 @@ from agents.environments.api_worlds.intent import (
     lookup,
     plan,
 )
-from agents.environments.api_worlds.intents.drawing import from_world, one
-from agents.environments.api_worlds.names import BOOKS, TOPICS
-from agents.environments.api_worlds.world import World
+from loopline.agents.environments.api_worlds.intents.drawing import from_world, one
+from loopline.agents.environments.api_worlds.names import BOOKS, TOPICS
+from loopline.agents.environments.api_worlds.world import World
 
 a_book = from_world("title", lambda world: world.state(Library).books)
 no_book = from_world(

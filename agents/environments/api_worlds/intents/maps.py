@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from agents.environments.api_worlds.domains.maps import Maps
-from agents.environments.api_worlds.intent import (
+from loopline.agents.environments.api_worlds.domains.maps import Maps
+from loopline.agents.environments.api_worlds.intent import (
     Answer,
     Program,
     Slots,
@@ -15,7 +15,7 @@ from agents.environments.api_worlds.intent import (
     lookup,
     plan,
 )
-from agents.environments.api_worlds.intents.drawing import (
+from loopline.agents.environments.api_worlds.intents.drawing import (
     both,
     fixed,
     from_world,
@@ -24,8 +24,8 @@ from agents.environments.api_worlds.intents.drawing import (
     one,
     two_cities,
 )
-from agents.environments.api_worlds.names import PLACE_KINDS
-from agents.environments.api_worlds.world import World
+from loopline.agents.environments.api_worlds.names import PLACE_KINDS
+from loopline.agents.environments.api_worlds.world import World
 
 a_place = from_world("place", lambda world: world.state(Maps).places)
 no_place = fixed("place", ("Moon museum", "Star park", "Sun bakery", "Mars station", "Sky theater"))

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import random
 
-from agents.environments.api_worlds.domains.parcels import Parcels
-from agents.environments.api_worlds.intent import (
+from loopline.agents.environments.api_worlds.domains.parcels import Parcels
+from loopline.agents.environments.api_worlds.intent import (
     Answer,
     Program,
     Rows,
@@ -19,9 +19,9 @@ from agents.environments.api_worlds.intent import (
     plan,
     quoted,
 )
-from agents.environments.api_worlds.intents.drawing import a_day, both, fixed, from_world
-from agents.environments.api_worlds.names import CITIES, NO_CITIES
-from agents.environments.api_worlds.world import World
+from loopline.agents.environments.api_worlds.intents.drawing import a_day, both, fixed, from_world
+from loopline.agents.environments.api_worlds.names import CITIES, NO_CITIES
+from loopline.agents.environments.api_worlds.world import World
 
 KG = fixed("kg", (2, 3, 4, 5, 6, 7, 8, 9))
 a_parcel = from_world("parcel", lambda world: world.state(Parcels).parcels)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from agents.environments.api_worlds.domains.recipes import Recipes
-from agents.environments.api_worlds.intent import (
+from loopline.agents.environments.api_worlds.domains.recipes import Recipes
+from loopline.agents.environments.api_worlds.intent import (
     Answer,
     Program,
     Slots,
@@ -15,9 +15,9 @@ from agents.environments.api_worlds.intent import (
     numbered,
     plan,
 )
-from agents.environments.api_worlds.intents.drawing import fixed, from_world, one
-from agents.environments.api_worlds.names import INGREDIENTS
-from agents.environments.api_worlds.world import World
+from loopline.agents.environments.api_worlds.intents.drawing import fixed, from_world, one
+from loopline.agents.environments.api_worlds.names import INGREDIENTS
+from loopline.agents.environments.api_worlds.world import World
 
 a_recipe = from_world("recipe", lambda world: world.state(Recipes).recipes)
 a_new_recipe = from_world(

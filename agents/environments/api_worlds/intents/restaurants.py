@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import random
 
-from agents.environments.api_worlds.domains.restaurants import EVENINGS, Restaurants
-from agents.environments.api_worlds.intent import (
+from loopline.agents.environments.api_worlds.domains.restaurants import EVENINGS, Restaurants
+from loopline.agents.environments.api_worlds.intent import (
     Answer,
     Program,
     Slots,
@@ -17,15 +17,15 @@ from agents.environments.api_worlds.intent import (
     lookup,
     plan,
 )
-from agents.environments.api_worlds.intents.drawing import (
+from loopline.agents.environments.api_worlds.intents.drawing import (
     a_day,
     both,
     fixed,
     from_world,
     no_city,
 )
-from agents.environments.api_worlds.names import CUISINES, DISHES, WEEKDAYS
-from agents.environments.api_worlds.world import World
+from loopline.agents.environments.api_worlds.names import CUISINES, DISHES, WEEKDAYS
+from loopline.agents.environments.api_worlds.world import World
 
 GUESTS = fixed("people", (2, 3, 4, 5, 6, 7, 8))
 a_table = from_world("reservation", lambda world: world.state(Restaurants).tables)

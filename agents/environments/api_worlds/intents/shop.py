@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from agents.environments.api_worlds.domains.shop import Shop
-from agents.environments.api_worlds.intent import (
+from loopline.agents.environments.api_worlds.domains.shop import Shop
+from loopline.agents.environments.api_worlds.intent import (
     Answer,
     Program,
     Slots,
@@ -14,9 +14,9 @@ from agents.environments.api_worlds.intent import (
     lookup,
     plan,
 )
-from agents.environments.api_worlds.intents.drawing import both, fixed, from_world, one
-from agents.environments.api_worlds.names import PRODUCTS
-from agents.environments.api_worlds.world import World
+from loopline.agents.environments.api_worlds.intents.drawing import both, fixed, from_world, one
+from loopline.agents.environments.api_worlds.names import PRODUCTS
+from loopline.agents.environments.api_worlds.world import World
 
 a_product = from_world("product", lambda world: world.state(Shop).products)
 a_kind = from_world(

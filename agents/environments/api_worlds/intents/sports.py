@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import random
 
-from agents.environments.api_worlds.domains.sports import Sports
-from agents.environments.api_worlds.intent import Answer, Program, Slots, find_row, lookup, plan
-from agents.environments.api_worlds.intents.drawing import from_world, one
-from agents.environments.api_worlds.names import TEAMS
-from agents.environments.api_worlds.world import World
+from loopline.agents.environments.api_worlds.domains.sports import Sports
+from loopline.agents.environments.api_worlds.intent import (
+    Answer,
+    Program,
+    Slots,
+    find_row,
+    lookup,
+    plan,
+)
+from loopline.agents.environments.api_worlds.intents.drawing import from_world, one
+from loopline.agents.environments.api_worlds.names import TEAMS
+from loopline.agents.environments.api_worlds.world import World
 
 a_team = from_world("team", lambda world: world.state(Sports).points)
 no_team = from_world(

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import random
 
-from agents.environments.api_worlds.domains.tasks import Tasks
-from agents.environments.api_worlds.intent import (
+from loopline.agents.environments.api_worlds.domains.tasks import Tasks
+from loopline.agents.environments.api_worlds.intent import (
     Answer,
     Program,
     Slots,
@@ -17,9 +17,9 @@ from agents.environments.api_worlds.intent import (
     pages,
     plan,
 )
-from agents.environments.api_worlds.intents.drawing import a_day, both, from_world
-from agents.environments.api_worlds.names import TASKS, WEEKDAYS
-from agents.environments.api_worlds.world import World
+from loopline.agents.environments.api_worlds.intents.drawing import a_day, both, from_world
+from loopline.agents.environments.api_worlds.names import TASKS, WEEKDAYS
+from loopline.agents.environments.api_worlds.world import World
 
 a_task = from_world("task", lambda world: world.state(Tasks).tasks)
 no_task = from_world(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from agents.environments.api_worlds.domains.weather import Weather
-from agents.environments.api_worlds.intent import (
+from loopline.agents.environments.api_worlds.domains.weather import Weather
+from loopline.agents.environments.api_worlds.intent import (
     Answer,
     Program,
     Slots,
@@ -15,9 +15,9 @@ from agents.environments.api_worlds.intent import (
     plan,
     two_weighed,
 )
-from agents.environments.api_worlds.intents.drawing import a_city, a_day, both, no_city
-from agents.environments.api_worlds.names import WEEKDAYS
-from agents.environments.api_worlds.world import World
+from loopline.agents.environments.api_worlds.intents.drawing import a_city, a_day, both, no_city
+from loopline.agents.environments.api_worlds.names import WEEKDAYS
+from loopline.agents.environments.api_worlds.world import World
 
 
 def two_places(rng: random.Random, world: World) -> Slots | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.environments.word_problems.wordings import (
+from loopline.agents.environments.word_problems.wordings import (
     costs,
     distances,
     money,

@@ -6,12 +6,12 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from trainers.grpo.arms.games import plan_path, sokoban, sudoku, word_problems
-from trainers.grpo.arms.games.plan_path import LearnedPlanPath
-from trainers.grpo.arms.games.sokoban import LearnedSokoban
-from trainers.grpo.arms.games.sudoku import LearnedSudoku
-from trainers.grpo.arms.games.word_problems import LearnedWordProblems
-from trainers.grpo.arms.training import Training
+from loopline.trainers.grpo.arms.games import plan_path, sokoban, sudoku, word_problems
+from loopline.trainers.grpo.arms.games.plan_path import LearnedPlanPath
+from loopline.trainers.grpo.arms.games.sokoban import LearnedSokoban
+from loopline.trainers.grpo.arms.games.sudoku import LearnedSudoku
+from loopline.trainers.grpo.arms.games.word_problems import LearnedWordProblems
+from loopline.trainers.grpo.arms.training import Training
 
 AnyGame = Annotated[
     LearnedPlanPath | LearnedSudoku | LearnedSokoban | LearnedWordProblems,

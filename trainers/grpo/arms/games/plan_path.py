@@ -13,10 +13,10 @@ from typing import Literal, cast
 
 from pydantic import Field
 
-from agents.environments.blind import PUZZLES, blind_scores
-from agents.environments.game import AGENTS, PLAN, Episode
-from agents.environments.marked_answers import MARK
-from agents.environments.plan_path import (
+from loopline.agents.environments.blind import PUZZLES, blind_scores
+from loopline.agents.environments.game import AGENTS, PLAN, Episode
+from loopline.agents.environments.marked_answers import MARK
+from loopline.agents.environments.plan_path import (
     POLICIES,
     Difficulty,
     PlanPath,
@@ -26,16 +26,16 @@ from agents.environments.plan_path import (
     plays,
     stream,
 )
-from agents.environments.plan_path.policies import wall_blind_greedy
-from agents.environments.plan_path.walk import Moves, Walk
-from agents.environments.puzzle_splits import Split
-from agents.environments.team_episode import TeamEpisode
-from agents.records import Record
-from trainers.grpo.arms.games.protocol import Team
-from trainers.grpo.arms.games.tables import first, played_by, tables_of
-from trainers.grpo.arms.games.weak_teams import demonstrated
-from trainers.grpo.arms.training import Reinforced, Training
-from trainers.grpo.in_process import Table
+from loopline.agents.environments.plan_path.policies import wall_blind_greedy
+from loopline.agents.environments.plan_path.walk import Moves, Walk
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.team_episode import TeamEpisode
+from loopline.agents.records import Record
+from loopline.trainers.grpo.arms.games.protocol import Team
+from loopline.trainers.grpo.arms.games.tables import first, played_by, tables_of
+from loopline.trainers.grpo.arms.games.weak_teams import demonstrated
+from loopline.trainers.grpo.arms.training import Reinforced, Training
+from loopline.trainers.grpo.in_process import Table
 
 TRAINING = Training(reinforced=Reinforced(steps=64, minibatch=32, entropy=0.01, scheme="progress"))
 PIECES = (
@@ -73,7 +73,7 @@ class WeakTeam(Record):
 
 
 class LearnedPlanPath(Record):
-    """See `trainers.grpo.arms.games.protocol.LearnedGame`."""
+    """See `loopline.trainers.grpo.arms.games.protocol.LearnedGame`."""
 
     name: Literal["plan_path"] = "plan_path"
     puzzle: Difficulty = Difficulty(

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from agents.environments.game import Agent, Episode
-from agents.environments.puzzle_splits import Split
-from trainers.grpo.in_process import Table
+from loopline.agents.environments.game import Agent, Episode
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.trainers.grpo.in_process import Table
 
 Team = tuple[Agent, ...]
 """Who acts in a turn, in order."""

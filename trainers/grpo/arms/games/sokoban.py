@@ -13,12 +13,12 @@ from typing import Literal, cast
 
 from pydantic import Field
 
-from agents.environments.blind import PUZZLES, blind_scores
-from agents.environments.game import AGENTS, PLAN, TOOL, Episode
-from agents.environments.grid import MIRRORED, STEPS, Cell, beside, manhattan
-from agents.environments.marked_answers import MARK
-from agents.environments.puzzle_splits import Split
-from agents.environments.sokoban import (
+from loopline.agents.environments.blind import PUZZLES, blind_scores
+from loopline.agents.environments.game import AGENTS, PLAN, TOOL, Episode
+from loopline.agents.environments.grid import MIRRORED, STEPS, Cell, beside, manhattan
+from loopline.agents.environments.marked_answers import MARK
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.sokoban import (
     Difficulty,
     Sokoban,
     SokobanInstance,
@@ -27,16 +27,16 @@ from agents.environments.sokoban import (
     solve,
     stream,
 )
-from agents.environments.sokoban.level import Level, Moves, Play
-from agents.environments.sokoban.puzzle import MAX_MOVES, SokobanPuzzle
-from agents.environments.sokoban.solver import pushes_to_target, reach, successors
-from agents.environments.team_episode import TeamEpisode
-from agents.records import Record
-from trainers.grpo.arms.games.protocol import Team
-from trainers.grpo.arms.games.tables import first, played_by, solves, tables_of
-from trainers.grpo.arms.games.weak_teams import demonstrated
-from trainers.grpo.arms.training import Reinforced, Supervised, Training
-from trainers.grpo.in_process import Table
+from loopline.agents.environments.sokoban.level import Level, Moves, Play
+from loopline.agents.environments.sokoban.puzzle import MAX_MOVES, SokobanPuzzle
+from loopline.agents.environments.sokoban.solver import pushes_to_target, reach, successors
+from loopline.agents.environments.team_episode import TeamEpisode
+from loopline.agents.records import Record
+from loopline.trainers.grpo.arms.games.protocol import Team
+from loopline.trainers.grpo.arms.games.tables import first, played_by, solves, tables_of
+from loopline.trainers.grpo.arms.games.weak_teams import demonstrated
+from loopline.trainers.grpo.arms.training import Reinforced, Supervised, Training
+from loopline.trainers.grpo.in_process import Table
 
 TRAINING = Training(
     supervised=Supervised(steps=200, learning_rate=3e-3),
@@ -86,7 +86,7 @@ class WeakTeam(Record):
 
 
 class LearnedSokoban(Record):
-    """See `trainers.grpo.arms.games.protocol.LearnedGame`. Levels have one box."""
+    """See `loopline.trainers.grpo.arms.games.protocol.LearnedGame`. Levels have one box."""
 
     name: Literal["sokoban"] = "sokoban"
     puzzle: Difficulty = Difficulty(

@@ -14,11 +14,11 @@ from typing import Literal, cast
 
 from pydantic import Field
 
-from agents.environments.blind import PUZZLES, blind_scores
-from agents.environments.game import AGENTS, PLAN, Episode
-from agents.environments.marked_answers import MARK
-from agents.environments.puzzle_splits import Split
-from agents.environments.sudoku import (
+from loopline.agents.environments.blind import PUZZLES, blind_scores
+from loopline.agents.environments.game import AGENTS, PLAN, Episode
+from loopline.agents.environments.marked_answers import MARK
+from loopline.agents.environments.puzzle_splits import Split
+from loopline.agents.environments.sudoku import (
     Difficulty,
     Sudoku,
     SudokuInstance,
@@ -26,7 +26,7 @@ from agents.environments.sudoku import (
     instances,
     stream,
 )
-from agents.environments.sudoku.rules import (
+from loopline.agents.environments.sudoku.rules import (
     Write,
     Writes,
     candidates,
@@ -34,15 +34,15 @@ from agents.environments.sudoku.rules import (
     next_single,
     written,
 )
-from agents.environments.sudoku.solver import Grid
-from agents.environments.sudoku.tools import said_writes
-from agents.environments.team_episode import TeamEpisode
-from agents.records import Record
-from trainers.grpo.arms.games.protocol import Team
-from trainers.grpo.arms.games.tables import first, played_by, solves, tables_of
-from trainers.grpo.arms.games.weak_teams import demonstrated
-from trainers.grpo.arms.training import NetworkSize, Reinforced, Supervised, Training
-from trainers.grpo.in_process import Table
+from loopline.agents.environments.sudoku.solver import Grid
+from loopline.agents.environments.sudoku.tools import said_writes
+from loopline.agents.environments.team_episode import TeamEpisode
+from loopline.agents.records import Record
+from loopline.trainers.grpo.arms.games.protocol import Team
+from loopline.trainers.grpo.arms.games.tables import first, played_by, solves, tables_of
+from loopline.trainers.grpo.arms.games.weak_teams import demonstrated
+from loopline.trainers.grpo.arms.training import NetworkSize, Reinforced, Supervised, Training
+from loopline.trainers.grpo.in_process import Table
 
 TRAINING = Training(
     network=NetworkSize(layers=3, context=384),
@@ -86,7 +86,7 @@ class WeakTeam(Record):
 
 
 class LearnedSudoku(Record):
-    """See `trainers.grpo.arms.games.protocol.LearnedGame`."""
+    """See `loopline.trainers.grpo.arms.games.protocol.LearnedGame`."""
 
     name: Literal["sudoku"] = "sudoku"
     puzzle: Difficulty = Difficulty(

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Protocol, Self, TypeVar
 
-from agents.environments.game import Episode
-from agents.environments.puzzle_splits import Split, different
-from agents.environments.team_episode import Setting
-from trainers.grpo.arms.games.protocol import Team
-from trainers.grpo.in_process import Table
+from loopline.agents.environments.game import Episode
+from loopline.agents.environments.puzzle_splits import Split, different
+from loopline.agents.environments.team_episode import Setting
+from loopline.trainers.grpo.arms.games.protocol import Team
+from loopline.trainers.grpo.in_process import Table
 
 
 class Instance(Protocol):

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from agents.environments.game import Episode
+from loopline.agents.environments.game import Episode
 
 PER_PUZZLE = 4
 """Answers taken of each puzzle, so that those of one step are of many."""

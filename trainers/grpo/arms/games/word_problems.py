@@ -16,12 +16,12 @@ from typing import Literal, cast
 
 from pydantic import Field
 
-from agents.environments.blind import PUZZLES, blind_scores
-from agents.environments.game import AGENTS, PLAN, TOOL, Episode
-from agents.environments.marked_answers import MARK
-from agents.environments.puzzle_splits import Split, content_hash
-from agents.environments.team_episode import TeamEpisode
-from agents.environments.word_problem_team import (
+from loopline.agents.environments.blind import PUZZLES, blind_scores
+from loopline.agents.environments.game import AGENTS, PLAN, TOOL, Episode
+from loopline.agents.environments.marked_answers import MARK
+from loopline.agents.environments.puzzle_splits import Split, content_hash
+from loopline.agents.environments.team_episode import TeamEpisode
+from loopline.agents.environments.word_problem_team import (
     Difficulty,
     Equation,
     WordProblemInstance,
@@ -31,9 +31,9 @@ from agents.environments.word_problem_team import (
     split_of_wording,
     stream,
 )
-from agents.environments.word_problem_team.numbers import WORDS, Number, numbers_of
-from agents.environments.word_problem_team.puzzle import WordProblemPuzzle
-from agents.environments.word_problem_team.rules import (
+from loopline.agents.environments.word_problem_team.numbers import WORDS, Number, numbers_of
+from loopline.agents.environments.word_problem_team.puzzle import WordProblemPuzzle
+from loopline.agents.environments.word_problem_team.rules import (
     OPERATORS,
     Items,
     Work,
@@ -41,13 +41,13 @@ from agents.environments.word_problem_team.rules import (
     equation_key,
     with_kept,
 )
-from agents.environments.word_problems import SCHEMES, Wording, words
-from agents.records import Record
-from trainers.grpo.arms.games.protocol import Team
-from trainers.grpo.arms.games.tables import first, played_by, solves, tables_of
-from trainers.grpo.arms.games.weak_teams import demonstrated
-from trainers.grpo.arms.training import NetworkSize, Reinforced, Supervised, Training
-from trainers.grpo.in_process import Table
+from loopline.agents.environments.word_problems import SCHEMES, Wording, words
+from loopline.agents.records import Record
+from loopline.trainers.grpo.arms.games.protocol import Team
+from loopline.trainers.grpo.arms.games.tables import first, played_by, solves, tables_of
+from loopline.trainers.grpo.arms.games.weak_teams import demonstrated
+from loopline.trainers.grpo.arms.training import NetworkSize, Reinforced, Supervised, Training
+from loopline.trainers.grpo.in_process import Table
 
 TRAINING = Training(
     network=NetworkSize(context=384),
@@ -123,8 +123,8 @@ class WeakTeam(Record):
 
 
 class LearnedWordProblems(Record):
-    """See `trainers.grpo.arms.games.protocol.LearnedGame`. Problems have one or two calculations,
-    as many as an episode has turns: what models of this size can learn in minutes."""
+    """See `loopline.trainers.grpo.arms.games.protocol.LearnedGame`. Problems have one or two
+    calculations, as many as an episode has turns: what models of this size can learn in minutes."""
 
     name: Literal["word_problems"] = "word_problems"
     puzzle: Difficulty = Difficulty(

@@ -9,8 +9,8 @@ import uuid
 import orjson
 from pydantic import BaseModel
 
-from bench.bus_bench.peers import STREAM, OnMessage, fields
-from bus import (
+from loopline.bench.bus_bench.peers import STREAM, OnMessage, fields
+from loopline.bus import (
     Admission,
     Bus,
     BusSettings,

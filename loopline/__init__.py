@@ -1,0 +1,16 @@
+"""Loopline: an async message-bus runtime for language-model agents.
+
+Its packages, each of which imports only those before it: `bus` (Redis Streams) and `agents` (roles,
+workflows, tools), `workers` (the processes), `runtime` (a deployment on this machine), `trainers`,
+`bench`.
+
+In a checkout these are links to folders at the top of the repository, which an interpreter started
+there can find without `loopline.` as well. Every class would then exist twice, and `isinstance` and
+registries would fail far from the cause: so a package refuses any other name than its own.
+"""
+
+
+def require_full_name(name: str) -> None:
+    """Raise ImportError unless the package `name` is being imported as a part of `loopline`."""
+    if name.partition(".")[0] != __name__:
+        raise ImportError(f"import {__name__}.{name}: {name!r} is not its name", name=name)
