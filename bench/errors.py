@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-EXIT_OK = 0
-EXIT_FAILED = 1
-"""What was asked for could not be done, or every run of an arm ended in an error or at its
-deadline: its figures say nothing of its models."""
-EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130
+from loopline.runtime.errors import EXIT_USAGE, UserError
 
 
-class BenchError(Exception):
-    """Something the user can mend. The message says what was wrong, where, and what to do."""
-
-    exit_code = EXIT_FAILED
+class BenchError(UserError):
+    """What was asked for could not be done, or every run of an arm ended in an error or at its
+    deadline, so that its figures say nothing of its models."""
 
 
 class UsageError(BenchError):

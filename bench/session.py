@@ -23,7 +23,7 @@ from loopline.agents.workflows import prompts_of
 from loopline.bench.arms import Arm, exchanged, named
 from loopline.bench.datasets import Dataset, Request, require_seed
 from loopline.bench.datasets.registry import load
-from loopline.bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, OutputError, UsageError
+from loopline.bench.errors import OutputError, UsageError
 from loopline.bench.journal import Journal
 from loopline.bench.judges import judging_of
 from loopline.bench.ledger import read_ledger, total
@@ -34,6 +34,7 @@ from loopline.bench.report.writer import write_reports
 from loopline.bench.runner import GRACE_SECONDS, Ending, Runner
 from loopline.bench.teams import BENCHMARKS as TEAMS
 from loopline.bench.teams import CODE, MATH
+from loopline.runtime.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from loopline.runtime.run_client import RunClient
 from loopline.runtime.words import counted
 from loopline.workers.judging.problems import ProblemFolder, ProblemUnknown

@@ -5,6 +5,7 @@ Anything else that escapes a command is a defect and keeps its traceback.
 
 from __future__ import annotations
 
+EXIT_OK = 0
 EXIT_FAILED = 1
 """The command ran and its subject failed (a run that ended in `error`, a doctor's finding)."""
 EXIT_USAGE = 2
@@ -13,6 +14,8 @@ EXIT_UNREACHABLE = 3
 """Redis or the supervisor can't be reached."""
 EXIT_OVERLOADED = 4
 """Admission was refused: asking again later may succeed."""
+EXIT_INTERRUPTED = 130
+"""Ctrl-C, as shells count it."""
 EXIT_CONFIG = 78
 """The configuration is wrong (`EX_CONFIG` of sysexits.h): starting again can't help, so the
 supervisor doesn't."""

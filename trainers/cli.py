@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loopline.runtime.terminal import guarded_output
+from loopline.runtime.program import program, run
 from loopline.runtime.words import counted
 from loopline.trainers.data.command import data
 from loopline.trainers.data.worlds_command import worlds
@@ -18,20 +18,11 @@ from loopline.trainers.glpft.command import glpft
 from loopline.trainers.grpo.command import grpo
 from loopline.trainers.interruption import stoppable
 from loopline.trainers.prompt_search.command import prompts
-from loopline.workers.garbage import end_quickly
 
 if TYPE_CHECKING:
     from loopline.trainers.skills import Skill
 
-app = typer.Typer(
-    name="train",
-    help="Train models and measure their skill.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = program("train", "Train models and measure their skill.")
 app.command()(data)
 app.command()(worlds)
 app.command()(glpft)
@@ -200,32 +191,8 @@ def _show(skills: Sequence[Skill]) -> None:
 
 
 def main() -> None:
-    """Entry point: user errors end in one line and an exit code, never in a traceback."""
-    end_quickly()
-    with guarded_output():
-        _main()
-
-
-def _main() -> None:
-    try:
-        app()
-    except TrainingError as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(error.exit_code)
-    except OSError as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        typer.echo("stopped", err=True)
-        sys.exit(130)
-    except Exception as error:
-        # What belongs to the deployment (none runs, its Redis is away) has its own words.
-        from loopline.runtime.cli import explained
-
-        code = explained(error)
-        if code is None:
-            raise
-        sys.exit(code)
+    """Entry point."""
+    run(app)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from loopline.runtime.errors import UserError
 
-class TrainingError(Exception):
-    """Base: the message is shown to the user as it is."""
 
-    exit_code = 1
+class TrainingError(UserError):
+    """A training command can't do what was asked for."""
 
 
 class UnknownModel(TrainingError):

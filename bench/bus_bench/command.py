@@ -18,7 +18,8 @@ from loopline.bench.bus_bench.figures import Comparison, Peer, Report
 from loopline.bench.bus_bench.peers import PEERS
 from loopline.bench.bus_bench.recovery import recovery
 from loopline.bench.bus_bench.redis_process import Persistence, RedisProcess, running
-from loopline.bench.errors import EXIT_FAILED, UsageError
+from loopline.bench.errors import UsageError
+from loopline.runtime.errors import EXIT_FAILED
 
 RATE = 200.0
 """Messages per second of the latency measurement."""

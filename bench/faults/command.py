@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from loopline.bench.errors import EXIT_FAILED, UsageError
+from loopline.bench.errors import UsageError
 from loopline.bench.faults import supervised
 from loopline.bench.faults.attacks import ATTACKS, WEIGHTS
 from loopline.bench.faults.checker import around, check
@@ -26,6 +26,7 @@ from loopline.bench.faults.driver import Attack, Driver, Plan, require_persisten
 from loopline.bench.faults.settings import DEFAULT, FAST, times_of
 from loopline.bench.faults.violation import Violation
 from loopline.bench.output import new_folder
+from loopline.runtime.errors import EXIT_FAILED
 
 SHOWN = 10
 """Violations printed with their history."""

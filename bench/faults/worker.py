@@ -1,4 +1,4 @@
-"""`python -m loopline.bench.faults.worker CLOCK SETTINGS.json`: a real worker with a clock of its own.
+"""`python -m loopline.bench.faults.worker CLOCK SETTINGS.json`: a worker with its own clock.
 
 CLOCK holds a double, by which the clock is ahead. It is read at every look at the time, so that a
 clock can jump under a worker that runs. What is measured by `time.monotonic` goes on as it is.

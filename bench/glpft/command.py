@@ -10,8 +10,9 @@ import typer
 from rich.console import Console
 
 from loopline.agents.roles.umi.settings import UmiOptions
-from loopline.bench.errors import EXIT_INTERRUPTED, BenchError
+from loopline.bench.errors import BenchError
 from loopline.bench.glpft.plan import OPTIONS, Plan, data_folder, finished
+from loopline.runtime.errors import EXIT_INTERRUPTED
 from loopline.trainers.data.datasets import build
 from loopline.trainers.data.datasets import write as write_data
 from loopline.trainers.data.sources import from_worlds

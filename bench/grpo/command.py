@@ -12,12 +12,13 @@ from rich.console import Console
 
 from loopline.agents.environments.puzzle_splits import Split
 from loopline.agents.records import Record
-from loopline.bench.errors import EXIT_INTERRUPTED, BenchError
+from loopline.bench.errors import BenchError
 from loopline.bench.grpo.figures import GrpoReport, report_of
 from loopline.bench.grpo.plan import Plan, with_needed
 from loopline.bench.grpo.published import said
 from loopline.bench.grpo.report import last_line, show, write
 from loopline.bench.grpo.trials import Trial, chosen_of, lower, trial_of
+from loopline.runtime.errors import EXIT_INTERRUPTED
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.arms.folder import Watcher, claim, do_arms, results_of, timed
 from loopline.trainers.grpo.arms.results import Arm

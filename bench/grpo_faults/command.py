@@ -16,12 +16,12 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from loopline.bench.errors import EXIT_FAILED
 from loopline.bench.faults.chaos import BLOWS
 from loopline.bench.faults.checker import Violation
 from loopline.bench.grpo_faults.checker import check
 from loopline.bench.grpo_faults.driver import ONLY_KILLS, LoopAttack, LoopDriver, work_of
 from loopline.bench.output import new_folder
+from loopline.runtime.errors import EXIT_FAILED
 
 SHOWN = 10
 

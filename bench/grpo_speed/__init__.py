@@ -42,8 +42,8 @@ def grpo_speed(
     with prefixes shared (as trainings do) and without; each trainer after two steps that are not
     measured. The defaults take nine minutes on two cores.
     """
-    from loopline.bench.errors import EXIT_INTERRUPTED
     from loopline.bench.grpo_speed.command import Plan, measure
+    from loopline.runtime.errors import EXIT_INTERRUPTED
 
     plan = Plan(
         model=model,

@@ -13,10 +13,10 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from loopline.bench.errors import EXIT_FAILED
 from loopline.bench.soak import memory
 from loopline.bench.soak.driver import Found, Soak
 from loopline.bench.soak.weights import prepare
+from loopline.runtime.errors import EXIT_FAILED
 
 SHOWN = 10
 """Violations printed."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from loopline.bench.errors import EXIT_INTERRUPTED, BenchError, OutputError, UsageError
+from loopline.bench.errors import BenchError, OutputError, UsageError
 from loopline.bench.output import new_folder
 from loopline.bench.staleness.findings import Findings, findings_of, table_of
 from loopline.bench.staleness.plan import (
@@ -25,6 +25,7 @@ from loopline.bench.staleness.plan import (
     cells_of,
     read_result,
 )
+from loopline.runtime.errors import EXIT_INTERRUPTED
 from loopline.runtime.words import counted
 from loopline.trainers.checkpoints import changed_settings, claimed_settings
 from loopline.trainers.errors import TrainingError

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from loopline.agents.records import Outcome, Trajectory
-from loopline.bench.errors import EXIT_FAILED, EXIT_OK
 from loopline.bench.session import brief, conduct, show
+from loopline.runtime.errors import EXIT_FAILED, EXIT_OK
 from tests.bench.benchmarks import connected, created, items, manifest
 from tests.bench.local_client import LocalClient
 

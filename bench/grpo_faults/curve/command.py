@@ -11,7 +11,7 @@ import structlog
 import typer
 from rich.console import Console
 
-from loopline.bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, BenchError
+from loopline.bench.errors import BenchError
 from loopline.bench.grpo_faults.curve.findings import CurveReport, report_of
 from loopline.bench.grpo_faults.curve.loops import (
     LoopResult,
@@ -23,6 +23,7 @@ from loopline.bench.grpo_faults.curve.loops import (
 )
 from loopline.bench.grpo_faults.curve.report import last_line, show, write
 from loopline.bench.grpo_faults.curve.settings import CurveSettings
+from loopline.runtime.errors import EXIT_FAILED, EXIT_INTERRUPTED
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.grpo.arms.folder import claim, timed
 from loopline.trainers.grpo.arms.results import read_result as read_arm

@@ -1,0 +1,58 @@
+"""Which build of Loopline this is: the version, and the commit that it was made from."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+
+RECORDED = "build.json"
+"""Written into a wheel by `setup.py`; a checkout asks git instead."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """A commit, and whether files differed from it."""
+
+    commit: str
+    modified: bool
+
+
+@cache
+def build() -> Build | None:
+    """What this code was made from; None where neither git nor the wheel tells."""
+    recorded = files("loopline").joinpath(RECORDED)
+    if recorded.is_file():
+        return Build(**json.loads(recorded.read_text()))
+    return of_checkout(Path(__file__).resolve().parents[1])
+
+
+def of_checkout(root: Path) -> Build | None:
+    """What git says of a folder; None unless it is the top of a checkout."""
+    if not (root / ".git").exists():
+        return None
+    try:
+        commit = _git(root, "rev-parse", "--short=12", "HEAD")
+        changes = _git(root, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return Build(commit=commit, modified=bool(changes))
+
+
+def describe() -> str:
+    """One line, as `--version` shows it."""
+    made = build()
+    if made is None:
+        return f"loopline {version('loopline')} (unknown build)"
+    changed = ", modified" if made.modified else ""
+    return f"loopline {version('loopline')} (commit {made.commit}{changed})"
+
+
+def _git(root: Path, *words: str) -> str:
+    command = ["git", "-C", str(root), *words]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=10)
+    return done.stdout.strip()

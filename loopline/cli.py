@@ -1,0 +1,25 @@
+"""The `loopline` command: everything of `runtime`, and `bench` and `train` as groups."""
+
+from __future__ import annotations
+
+from loopline.bench.cli import app as bench
+from loopline.runtime.commands import COMMANDS
+from loopline.runtime.program import program, run
+from loopline.trainers.cli import app as train
+
+app = program(
+    "loopline", "Run agents on small models, measure them, and train the models on what they did."
+)
+for register in COMMANDS:
+    register(app)
+app.add_typer(bench, name="bench")
+app.add_typer(train, name="train")
+
+
+def main() -> None:
+    """Entry point."""
+    run(app)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""How a program of ours runs: output that a terminal can trust, and errors that are messages.
+
+What the user can mend is one message and an exit code; everything else is a defect and keeps its
+traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import typer
+
+from loopline.runtime.errors import (
+    EXIT_CONFIG,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OVERLOADED,
+    EXIT_UNREACHABLE,
+    UserError,
+)
+from loopline.runtime.terminal import guarded_output, harmless
+from loopline.workers.garbage import end_quickly
+
+EXIT_BROKEN_PIPE = 141
+
+
+def program(name: str, about: str) -> typer.Typer:
+    """A command line without commands yet."""
+    app = typer.Typer(
+        name=name,
+        help=about,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    def show_version(wanted: bool) -> None:
+        if wanted:
+            from loopline.build import describe
+
+            typer.echo(describe())
+            raise typer.Exit
+
+    @app.callback()
+    def options(  # pyright: ignore[reportUnusedFunction]
+        version: bool = typer.Option(
+            False, "--version", is_eager=True, callback=show_version,
+            help="Show the version and the build, and exit.",
+        ),
+    ) -> None: ...  # fmt: skip
+
+    options.__doc__ = about
+    return app
+
+
+def run(app: typer.Typer) -> None:
+    """Run the command that this process was started with, and exit."""
+    end_quickly()
+    with guarded_output():
+        try:
+            app()
+        except BrokenPipeError:
+            # `loopline logs | head`: whoever read us has seen enough. Python would complain once
+            # more when it flushes at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(EXIT_BROKEN_PIPE) from None
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            raise SystemExit(EXIT_INTERRUPTED) from None
+        except Exception as error:
+            message, code = explained(error)
+            if code is None:
+                raise
+            print(f"error: {message}", file=sys.stderr)
+            raise SystemExit(code) from None
+
+
+def explained(error: Exception) -> tuple[str, int | None]:
+    """What to tell the user, and the exit code; `None` for a defect.
+
+    Modules that were never imported raised nothing: help and completion do not wait for them.
+    """
+    message = harmless(str(error))
+    if isinstance(error, UserError):
+        return message, error.exit_code
+    for module, name, code in (
+        ("loopline.bus.errors", "BusUnavailable", EXIT_UNREACHABLE),
+        ("loopline.bus.errors", "DeploymentMismatch", EXIT_CONFIG),
+        ("loopline.bus.errors", "DeploymentChanged", EXIT_FAILED),
+        ("loopline.bus.errors", "Overloaded", EXIT_OVERLOADED),
+    ):
+        if _is(error, module, name):
+            return message, code
+    if _is(error, "loopline.workers.engines.protocol", "EngineError"):
+        defect = getattr(error, "kind", "internal") == "internal"
+        return message, None if defect else EXIT_FAILED
+    if _is(error, "redis.exceptions", "RedisError"):
+        from loopline.bus.connection import is_outage
+        from loopline.bus.remedies import remedy
+
+        if is_outage(error):  # and no script or argument of ours
+            message = f"Redis refused this, or went away meanwhile ({error}): {remedy(error)}"
+            return harmless(message), EXIT_UNREACHABLE
+    if isinstance(error, OSError) and not isinstance(error, ConnectionError):
+        return message, EXIT_FAILED
+    return message, None
+
+
+def _is(error: Exception, module: str, name: str) -> bool:
+    loaded: Any = sys.modules.get(module)
+    return loaded is not None and isinstance(error, getattr(loaded, name))
