@@ -22,6 +22,7 @@ from loopline.runtime.errors import (
 )
 from loopline.runtime.terminal import guarded_output, harmless
 from loopline.workers.garbage import end_quickly
+from loopline.workers.installation import missing
 
 EXIT_BROKEN_PIPE = 141
 
@@ -104,6 +105,8 @@ def explained(error: Exception) -> tuple[str, int | None]:
         if is_outage(error):  # and no script or argument of ours
             message = f"Redis refused this, or went away meanwhile ({error}): {remedy(error)}"
             return harmless(message), EXIT_UNREACHABLE
+    if isinstance(error, ModuleNotFoundError) and (advice := missing(error)):
+        return advice, EXIT_FAILED
     if isinstance(error, OSError) and not isinstance(error, ConnectionError):
         return message, EXIT_FAILED
     return message, None

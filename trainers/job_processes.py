@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from loopline.agents.records import Record
 from loopline.trainers.errors import TrainingError
 from loopline.workers.child_death import dies_with_parent
+from loopline.workers.installation import require
 from loopline.workers.own_python import OWN_PYTHON
 from loopline.workers.stop_signals import send
 
@@ -72,6 +73,7 @@ async def do_jobs(
     """
     if not jobs:
         return True
+    require("torch")
     queue = _Queue(jobs, ready)
     count = min(processes, len(jobs))
     workers = [_Worker(module, output, watcher) for _ in range(count)]

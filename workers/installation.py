@@ -2,10 +2,89 @@
 
 from __future__ import annotations
 
+import re
+from importlib.metadata import PackageNotFoundError, requires
+from importlib.util import find_spec
+from pathlib import Path
+
+DISTRIBUTIONS = {
+    "llama_cpp": "llama-cpp-python",
+    "mcp_types": "mcp-types",
+    "yaml": "pyyaml",
+}
+"""Modules whose distribution has another name than they, but for `_` and `-`."""
+_FIRST = ("torch", "bench", "tools", "gguf", "train")
+"""Extras to name before others that bring the same package."""
+
 
 def how_to_install(extra: str) -> str:
-    """For an optional part of `pyproject.toml`. On PyPI a stranger's package has the project's
-    name: it is installed from its checkout alone."""
+    """For an optional part of `pyproject.toml`: from the checkout that this is, with the versions
+    that were tested, else from the package index."""
+    if not in_checkout():
+        return f"pip install 'loopline[{extra}]'"
     if extra == "gguf":  # It is compiled, which takes a while and a target of its own.
         return "in the checkout: make gguf"
     return f"in the checkout: pip install --constraint constraints.txt --editable '.[{extra}]'"
+
+
+def in_checkout() -> bool:
+    """Whether this code is read from a checkout of the project, not from an installed wheel."""
+    return (Path(__file__).resolve().parents[1] / "pyproject.toml").is_file()
+
+
+def require(*modules: str) -> None:
+    """Raise ModuleNotFoundError, in place of a child process in which an import would fail."""
+    for module in modules:
+        if find_spec(module) is None:
+            raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+
+def missing(error: ModuleNotFoundError) -> str | None:
+    """What to tell the user of a package that was not found; None for a module of ours, or one that
+    no extra brings: that is a defect."""
+    module = (error.name or "").partition(".")[0]
+    name = DISTRIBUTIONS.get(module, module.replace("_", "-")).lower()
+    brought_by = [extra for extra, names in extras().items() if name in names]
+    if not brought_by:
+        return None
+    wanted = [_extra_of(error), *_FIRST, *brought_by]
+    extra = next(each for each in wanted if each in brought_by)
+    return f"this needs the package {name}, which is not installed; {how_to_install(extra)}"
+
+
+def extras() -> dict[str, frozenset[str]]:
+    """The packages that each extra brings, by the installed distribution's own metadata; those of
+    extras within it as well."""
+    try:
+        lines = requires("loopline") or []
+    except PackageNotFoundError:
+        return {}
+    brought: dict[str, set[str]] = {}
+    for line in lines:
+        requirement = re.match(r"([A-Za-z0-9._-]+)(?:\[([^\]]*)\])?", line)
+        marker = re.search(r"extra == ['\"]([^'\"]+)['\"]", line)
+        if requirement and marker:
+            own = requirement[1].lower() == "loopline"
+            inner = (requirement[2] or "").split(",")
+            brought.setdefault(marker[1], set()).update(
+                (f"[{name.strip()}]" for name in inner) if own else [requirement[1].lower()]
+            )
+    return {extra: frozenset(_flat(extra, brought)) for extra in brought}
+
+
+def _flat(extra: str, brought: dict[str, set[str]]) -> set[str]:
+    names: set[str] = set()
+    for name in brought.get(extra, ()):
+        names |= _flat(name[1:-1], brought) if name.startswith("[") else {name}
+    return names
+
+
+def _extra_of(error: BaseException) -> str:
+    """The extra of the package whose code failed: `train` for `loopline.trainers`, say."""
+    part, trace = "", error.__traceback__
+    while trace is not None:
+        module = str(trace.tb_frame.f_globals.get("__name__", ""))
+        if module.startswith("loopline."):
+            part = module.split(".")[1]
+        trace = trace.tb_next
+    return {"trainers": "train"}.get(part, part)

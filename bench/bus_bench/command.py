@@ -20,6 +20,7 @@ from loopline.bench.bus_bench.recovery import recovery
 from loopline.bench.bus_bench.redis_process import Persistence, RedisProcess, running
 from loopline.bench.errors import UsageError
 from loopline.runtime.errors import EXIT_FAILED
+from loopline.workers.installation import require
 
 RATE = 200.0
 """Messages per second of the latency measurement."""
@@ -47,6 +48,7 @@ def measure(plan: Plan, *, as_json: bool) -> None:
     """Measure, print, and exit with 1 if a bar is missed. Raises `BenchError`."""
     if plan.persistence not in _SERVERS:
         raise UsageError(f"--persistence {plan.persistence!r}: choose one of {', '.join(_SERVERS)}")
+    require("faststream")
     console = Console()
     found = asyncio.run(_measure(plan, Console(stderr=True)))
     report.show(found, console)
