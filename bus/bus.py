@@ -32,7 +32,7 @@ from loopline.bus.remedies import remedy
 from loopline.bus.run_state import RunState, run_state_of
 from loopline.bus.settings import BusSettings
 
-log = structlog.get_logger("bus")
+log = structlog.get_logger("loopline.bus")
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ _INCLUDE = re.compile(r"^-- include: (\S+)\n", re.MULTILINE)
 @cache
 def source(name: str) -> str:
     """The text of `lua/<name>.lua` with its includes put in."""
-    folder = files("bus") / "lua"
+    folder = files("loopline.bus") / "lua"
     text = (folder / f"{name}.lua").read_text("utf-8")
     return _INCLUDE.sub(lambda found: (folder / found.group(1)).read_text("utf-8"), text)
 
