@@ -1,0 +1,182 @@
+"""One import package: in a checkout, in a wheel, and beside packages named like its parts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import loopline
+
+ROOT = Path(__file__).parents[1]
+PARTS = ("agents", "bench", "bus", "runtime", "trainers", "workers")
+PEER = "openai-agents==0.24.0"
+"""Its import package is called `agents`."""
+LIMIT = 240
+
+
+def run(command: Sequence[str | Path], where: Path, **environ: str) -> str:
+    """The output of a program that succeeds."""
+    kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "TMPDIR")}
+    pip = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+    done = subprocess.run(
+        command,
+        cwd=where,
+        env={**kept, **pip, **environ},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a wheel of this tree, and the peer's where the package index can be reached."""
+    folder = tmp_path_factory.mktemp("wheels")
+    tree = folder / "tree"
+    shutil.copytree(
+        ROOT,
+        tree,
+        symlinks=True,
+        ignore=shutil.ignore_patterns(".venv", "build", "*.egg-info", "__pycache__", "results"),
+    )
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
+    run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", folder, "."], tree)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def peer(wheels: Path) -> Path:
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
+    done = subprocess.run(
+        [*pip, "download", "--no-deps", "--dest", wheels, PEER], capture_output=True, timeout=LIMIT
+    )
+    if done.returncode != 0:
+        pytest.skip(f"{PEER} can't be downloaded here")
+    (found,) = wheels.glob("openai_agents*.whl")
+    return found
+
+
+def environment(folder: Path, *packages: Path) -> Path:
+    """A new environment with these wheels, installed one after the other; what they need is what
+    this one has. Its `bin`."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
+    for package in packages:
+        python = folder / "bin" / "python"
+        run([*pip, "--python", python, "install", "--no-deps", "--no-index", package], folder)
+    # Behind its own packages. Nothing of an editable install comes along: `.pth` files count in
+    # the folder of an environment alone.
+    (site / "needed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder / "bin"
+
+
+@pytest.fixture(scope="module", params=["loopline first", "loopline last"])
+def installed(
+    request: pytest.FixtureRequest,
+    wheels: Path,
+    peer: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    (own,) = wheels.glob("loopline*.whl")
+    order = (own, peer) if request.param == "loopline first" else (peer, own)
+    return environment(tmp_path_factory.mktemp("environment"), *order)
+
+
+@pytest.fixture
+def folder_of_the_user(tmp_path: Path) -> Path:
+    """It holds modules with the names of our packages."""
+    for name in ("agents/__init__.py", "workers/__init__.py", "bus.py", "runtime.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("raise SystemExit('a file of the user was imported')")
+    return tmp_path
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_has_no_second_name(part: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {part}"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert f"ImportError: import loopline.{part}: {part!r} is not its name" in done.stderr
+
+
+def test_an_editable_install_offers_the_package_alone(tmp_path: Path) -> None:
+    program = f"import importlib.util as u; print([p for p in {PARTS} if u.find_spec(p)])"
+    assert run([sys.executable, "-c", program], tmp_path).strip() == "[]"
+
+
+def test_a_checkout_runs_without_being_installed(tmp_path: Path) -> None:
+    bare = environment(tmp_path / "environment")
+    assert "Usage" in run([bare / "python", "-m", "loopline", "--help"], ROOT)
+
+
+def test_a_wheel_holds_the_package_and_that_it_is_typed(wheels: Path, tmp_path: Path) -> None:
+    (own,) = wheels.glob("loopline*.whl")
+    shutil.unpack_archive(own, tmp_path, "zip")
+    top = {path.name for path in tmp_path.iterdir() if not path.name.endswith(".dist-info")}
+    assert top == {"loopline"}
+    assert (tmp_path / "loopline" / "py.typed").is_file()
+    assert {part for part in PARTS if (tmp_path / "loopline" / part / "__init__.py").is_file()} == {
+        *PARTS
+    }
+    assert not any(path.is_symlink() for path in tmp_path.rglob("*"))
+
+
+def test_programs_tell_version_and_commit_and_whether_files_differ_from_it(tmp_path: Path) -> None:
+    said = run([Path(sys.executable).with_name("loopline"), "--version"], tmp_path)
+    if not (ROOT / ".git").exists():
+        assert "(unknown build)" in said
+        return
+    commit = run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"], tmp_path).strip()
+    changed = run(["git", "-C", ROOT, "status", "--porcelain", "-uno"], tmp_path)
+    assert said.endswith(f"(commit {commit}{', modified' if changed else ''})\n")
+    for program in ("runtime", "bench", "train"):
+        assert run([Path(sys.executable).with_name(program), "--version"], tmp_path) == said
+
+
+CHANGED = """
+import base64, hashlib, importlib.metadata as m
+for name in ("loopline", "openai-agents"):
+    for file in m.files(name):
+        if file.hash:
+            digest = hashlib.new(file.hash.mode, file.read_binary()).digest()
+            if base64.urlsafe_b64encode(digest).decode().rstrip("=") != file.hash.value:
+                print(file)
+import loopline.agents
+"""
+
+
+@pytest.mark.slow
+def test_beside_openai_agents_every_file_of_both_is_as_it_was_packed(
+    installed: Path, tmp_path: Path
+) -> None:
+    assert run([installed / "python", "-P", "-c", CHANGED], tmp_path) == ""
+
+
+@pytest.mark.slow
+def test_from_a_folder_with_modules_of_the_same_names_a_deployment_starts_answers_and_ends(
+    installed: Path, folder_of_the_user: Path
+) -> None:
+    def loopline_command(*words: str) -> str:
+        return run([installed / "loopline", *words], folder_of_the_user)
+
+    loopline_command("up", "--detach", "--profile", "scripted")
+    try:
+        assert loopline_command("ask", "What is 2 + 2?").strip()
+    finally:
+        loopline_command("down")
+
+
+def test_the_package_says_what_it_is() -> None:
+    assert loopline.__doc__ is not None
+    assert all(f"`{part}`" in loopline.__doc__ for part in PARTS)
