@@ -9,7 +9,8 @@ RUN apt-get update \
  && apt-get install --yes --no-install-recommends bubblewrap \
  && rm -rf /var/lib/apt/lists/*
 
-COPY constraints.txt pyproject.toml README.md ./
+COPY constraints.txt pyproject.toml setup.py README.md ./
+COPY loopline loopline
 COPY bus bus
 COPY agents agents
 COPY workers workers
