@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from loopline.runtime.errors import EXIT_USAGE, UserError
+from loopline.runtime.errors import EXIT_USAGE, MendableError
 
 
-class BenchError(UserError):
+class BenchError(MendableError):
     """What was asked for could not be done, or every run of an arm ended in an error or at its
     deadline, so that its figures say nothing of its models."""
 

@@ -21,10 +21,14 @@ EXIT_CONFIG = 78
 supervisor doesn't."""
 
 
-class UserError(Exception):
-    """Something the user can mend. `hint` says how."""
+class MendableError(Exception):
+    """Something the user can mend. The message says what was wrong, where, and what to do."""
 
     exit_code: int = EXIT_FAILED
+
+
+class UserError(MendableError):
+    """What a deployment can't do for the user. `hint` says what to do."""
 
     def __init__(self, message: str, *, hint: str = "", exit_code: int | None = None) -> None:
         super().__init__(message)

@@ -18,7 +18,7 @@ from loopline.runtime.errors import (
     EXIT_INTERRUPTED,
     EXIT_OVERLOADED,
     EXIT_UNREACHABLE,
-    UserError,
+    MendableError,
 )
 from loopline.runtime.terminal import guarded_output, harmless
 from loopline.workers.garbage import end_quickly
@@ -85,7 +85,7 @@ def explained(error: Exception) -> tuple[str, int | None]:
     Modules that were never imported raised nothing: help and completion do not wait for them.
     """
     message = harmless(str(error))
-    if isinstance(error, UserError):
+    if isinstance(error, MendableError):
         return message, error.exit_code
     for module, name, code in (
         ("loopline.bus.errors", "BusUnavailable", EXIT_UNREACHABLE),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from loopline.runtime.errors import UserError
+from loopline.runtime.errors import MendableError
 
 
-class TrainingError(UserError):
+class TrainingError(MendableError):
     """A training command can't do what was asked for."""
 
 

@@ -38,7 +38,7 @@ def test_a_file_that_is_no_prompt_is_refused(content: str) -> None:
 
 
 def test_a_missing_prompt_is_named() -> None:
-    with pytest.raises(InvalidPrompt, match=r"nobody\.md of agents\.prompts"):
+    with pytest.raises(InvalidPrompt, match=r"nobody\.md of loopline\.agents\.prompts"):
         load_prompt("nobody")
 
 

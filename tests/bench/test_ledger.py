@@ -147,7 +147,7 @@ def test_kill_9_in_the_middle_of_writing_leaves_whole_lines_and_at_most_one_torn
     """A real process, killed while it appends as fast as it can."""
     path = tmp_path / "log.jsonl"
     code = (
-        "import sys\nfrom pathlib import Path\nfrom bench.append_log import AppendLog\n"
+        "import sys\nfrom pathlib import Path\nfrom loopline.bench.append_log import AppendLog\n"
         "log = AppendLog(Path(sys.argv[1])).open()\nprint('ready', flush=True)\nn = 0\n"
         "while True:\n    log.append({'n': n, 'text': 'x' * 500})\n    n += 1\n"
     )
