@@ -56,7 +56,8 @@ def test_the_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
     """Runs that never end, a long grace; two signals; exit code 130 and a whole directory."""
     code = (
         "import asyncio, sys\nfrom pathlib import Path\n"
-        "from loopline.bench.session import conduct\nfrom loopline.bench.progress import RunProgress\n"
+        "from loopline.bench.session import conduct\n"
+        "from loopline.bench.progress import RunProgress\n"
         "from tests.bench.benchmarks import connected, created, items, manifest\n"
         "from tests.bench.local_client import LocalClient\n"
         "class Told(RunProgress):\n"
