@@ -28,6 +28,7 @@ from loopline.bench.bus_bench.redis_process import running
 from loopline.bench.bus_bench.worker_processes import worker
 from loopline.bench.engine_bench.models import prepare, require
 from loopline.bench.errors import BenchError
+from loopline.bench.statistics import spread
 from loopline.bus import Admission, Bus, BusSettings, Envelope, Inbox
 from loopline.workers.engines.settings import ModelSettings
 from loopline.workers.messages import CompletionPayload, calls, inference_stream, registry
@@ -101,13 +102,13 @@ def said(engine: str, rounds: Sequence[Round], limit: float) -> str:
     return (
         f"{engine}: {IN_FLIGHT} streamed requests, their worker killed {len(rounds)} times; "
         "medians (least–greatest) in seconds after the kill\n"
-        f"  each goes on at another: {_spread([each.taken_over for each in rounds])}\n"
-        f"  each is answered:        {_spread([each.answered for each in rounds])}"
+        f"  each goes on at another: {spread([each.taken_over for each in rounds]).text('.2f')}\n"
+        f"  each is answered:        {spread([each.answered for each in rounds]).text('.2f')}"
         f" (bar: at most {limit:g})\n"
         f"  tokens before and after: {statistics.median(each.written for each in rounds):.0f}"
         f" and {statistics.median(each.left for each in rounds):.0f}\n"
         "  the same requests of a worker that is not killed:"
-        f" {_spread([each.from_the_beginning for each in rounds])}"
+        f" {spread([each.from_the_beginning for each in rounds]).text('.2f')}"
     )
 
 
@@ -125,10 +126,6 @@ def as_json_line(found: Mapping[str, Sequence[Round]], limit: float) -> str:
             },
         }
     )
-
-
-def _spread(values: Sequence[float]) -> str:
-    return f"{statistics.median(values):.2f} ({min(values):.2f}–{max(values):.2f})"
 
 
 async def _round(settings: BusSettings, model: ModelSettings, number: int) -> Round:

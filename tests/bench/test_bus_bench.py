@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from loopline.bench.bus_bench import idle
-from loopline.bench.bus_bench.figures import Comparison, Peer, Report, percentile
+from loopline.bench.bus_bench.figures import Comparison, Peer, Report
 from loopline.bench.bus_bench.idle import Cost
 from loopline.bench.bus_bench.peers import MESSAGE_BYTES, PEERS, body
 from loopline.bench.bus_bench.processes import Throughput, throughput
@@ -35,15 +35,6 @@ def peer(drain: float, p99: float) -> Peer:
 def report(ours: Peer, faststream: Peer) -> Report:
     peers = {"raw": peer(300_000, 0.5), "faststream": faststream, "loopline": ours}
     return Report([Comparison("none", "Redis 7", peers)])
-
-
-@pytest.mark.parametrize(
-    ("share", "expected"), [(0.5, 50), (0.95, 95), (0.99, 99), (0.01, 1), (1.0, 100), (0.995, 100)]
-)
-def test_a_percentile_is_the_smallest_value_that_enough_others_do_not_exceed(
-    share: float, expected: int
-) -> None:
-    assert percentile([float(value) for value in range(100, 0, -1)], share) == expected
 
 
 def test_ratios_are_those_of_the_medians() -> None:

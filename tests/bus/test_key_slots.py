@@ -129,7 +129,9 @@ async def test_all_keys_of_a_script_call_carry_one_hash_tag(
     assert len(recorded) == 2 * len(runs) + len(left) + 1
     for name, keys in calls:
         assert len({tag(key) for key in keys}) == 1, f"{name} touches several slots: {keys}"
-    everything = {path.name.removesuffix(".lua") for path in (files("loopline.bus") / "lua").iterdir()}
+    everything = {
+        path.name.removesuffix(".lua") for path in (files("loopline.bus") / "lua").iterdir()
+    }
     included = {"end_run"}
     assert everything - included - {name for name, _ in calls} <= {"drop"}
 
