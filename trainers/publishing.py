@@ -56,9 +56,9 @@ def publish(
     ones after it are not published.
     """
     from loopline.bus import BusUnavailable
-    from loopline.runtime.commands.policies import change
     from loopline.runtime.deployment import find
     from loopline.runtime.errors import UserError
+    from loopline.runtime.policy_changes import change_and_report
 
     try:
         pools = find(redis_url=redis_url, profile=profile).settings.models
@@ -66,7 +66,7 @@ def publish(
             require_base(each, pools)
         for each in chosen:
             path = str(_kept(each.folder, output).resolve())
-            change(each.policy, redis_url, wait, _published(path))
+            change_and_report(each.policy, redis_url, wait, _published(path))
     except (UserError, BusUnavailable) as error:
         raise TrainingError(f"--publish: {error}") from error
 

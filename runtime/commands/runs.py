@@ -141,13 +141,14 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Start a new run that keeps this one's journal up to a turn; watch it go on."""
-        from loopline.runtime.commands.ask import parse_policies, show_run
+        from loopline.runtime.commands.ask import show_run
         from loopline.runtime.dialogue import succeeded
         from loopline.runtime.errors import EXIT_FAILED
+        from loopline.runtime.key_value_options import policy_options
 
         async def forked(client: Client, where: Deployment) -> Trajectory:
             found = (await _found(client, where, run_id)).trajectory()
-            policies = parse_policies(policy or [], where.settings)
+            policies = policy_options(policy or [], where.settings.models)
             new = await client.fork(found, at, seed=seed, policies=policies)
             # Said now: whoever stops watching can end it by its id.
             typer.echo(f"run {new.id}", err=True)
