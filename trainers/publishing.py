@@ -20,6 +20,7 @@ from loopline.bus import Policy, pool_of
 from loopline.trainers.errors import TrainingError
 from loopline.trainers.full_disks import writing
 from loopline.trainers.network import base_folder
+from loopline.workers.atomic_files import atomic_folder
 from loopline.workers.engines.local.adapter_base import weights_sha256
 from loopline.workers.engines.local.whole_model import holds_whole_model, require_same_tokenizer
 from loopline.workers.engines.protocol import EngineError
@@ -119,11 +120,8 @@ def _kept(folder: Path, output: Path) -> Path:
     final = output / "published" / weights_sha256(folder)[:12] / folder.name
     if final.exists():
         return final
-    part = final.with_name(f".{final.name}.part")
-    with writing(final):
-        shutil.rmtree(part, ignore_errors=True)
-        shutil.copytree(folder, part, copy_function=_linked)
-        part.rename(final)
+    with writing(final), atomic_folder(final) as partial:
+        shutil.copytree(folder, partial, copy_function=_linked, dirs_exist_ok=True)
     return final
 
 

@@ -208,7 +208,7 @@ def _write_page(found: KnownRun, path: Path, training: Path | None, tokenizers: 
     from loopline.runtime.learned_tokens import read_learned
     from loopline.runtime.run_page.page import render
     from loopline.runtime.run_page.tokenizers import Tokenizers, require_tokenizer
-    from loopline.workers.whole_files import write_whole
+    from loopline.workers.atomic_files import write_atomic
 
     if path.is_dir():
         raise InputError(f"{path} is a folder", hint="name the file of the page: --html run.html.")
@@ -217,7 +217,7 @@ def _write_page(found: KnownRun, path: Path, training: Path | None, tokenizers: 
         require_tokenizer(each)
     text = render(found, Tokenizers([*tokenizers, *_models()]), learned)
     try:
-        write_whole(path, text)
+        write_atomic(path, text)
     except OSError as error:
         raise InputError(f"{path} can't be written: {error.strerror or error}") from error
 

@@ -121,7 +121,7 @@ def test_an_error_of_the_first_process_and_a_stop_of_the_second_one_end_both_wit
                 assert started[1].pid is not None
                 os.kill(started[1].pid, signal.SIGINT)
             else:
-                name = f".wave-1.runs.jsonl.{started[0].pid}.partial"
+                name = f".wave-1.runs.jsonl.{started[0].pid}.part"
                 (output / "rounds/0001" / name).symlink_to("/dev/full")
                 roles.send_signal(signal.SIGCONT)
             assert codes(started) == [code, code], (tmp_path / "said.0").read_text()

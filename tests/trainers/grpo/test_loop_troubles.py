@@ -210,7 +210,7 @@ def test_a_disk_that_is_full_at_a_page_of_the_book_is_named_and_the_loop_goes_on
 
     def fill(wave: Wave, ended: int) -> None:
         folder = book_of(output).round(1)
-        partial = folder / f".{name}.{os.getpid()}.partial"
+        partial = folder / f".{name}.{os.getpid()}.part"
         if not partial.is_symlink():
             partial.symlink_to("/dev/full")
 

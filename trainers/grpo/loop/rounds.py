@@ -68,8 +68,8 @@ from loopline.trainers.interruption import deferred_interrupt
 from loopline.trainers.memory import keep_freed_memory, peak_memory_mb
 from loopline.trainers.processes import Processes
 from loopline.trainers.publishing import Publication
+from loopline.workers.atomic_files import write_atomic
 from loopline.workers.engines.torch.loading import LoadedModel
-from loopline.workers.whole_files import write_whole
 
 PATIENCE_SECONDS = 300.0
 """That a bus may be away before the loop ends, to be gone on with."""
@@ -433,7 +433,7 @@ class Loop:
         output = self.book.output
         shutil.rmtree(output / POLICIES, ignore_errors=True)
         shutil.copytree(self.book.published(self.settings.rounds), output / POLICIES)
-        write_whole(output / PAGE, render(report))
+        write_atomic(output / PAGE, render(report))
         write_page(output / REPORT, report)
         forget_work(self.work)
         return report
