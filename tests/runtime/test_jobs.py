@@ -19,7 +19,7 @@ from loopline.runtime.config import Settings, resolved_file
 from loopline.runtime.errors import InputError
 from loopline.runtime.job_requests import JobRequest, require_allowed
 from loopline.runtime.state import StateDirectory
-from tests.redis_process import RedisProcess
+from loopline.testing import RedisProcess
 from tests.runtime.conftest import Deployment, changes, until
 
 pytestmark = pytest.mark.timeout(400)

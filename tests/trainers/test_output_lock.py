@@ -18,7 +18,7 @@ from loopline.trainers.output_lock import locked
 from tests.trainers.tiny_glpft import DATA
 
 HOLDER = (
-    "import sys\nfrom pathlib import Path\nfrom trainers.output_lock import locked\n"
+    "import sys\nfrom pathlib import Path\nfrom loopline.trainers.output_lock import locked\n"
     "with locked(Path(sys.argv[1])):\n    print('held', flush=True)\n    sys.stdin.read()\n"
 )
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from loopline.testing import RedisProcess
 from loopline.trainers.grpo.data import read_data, sealing_of
 from loopline.trainers.grpo.loop.report import read_loop_report
 from loopline.trainers.grpo.pipeline import train
 from loopline.trainers.network import load_base
-from tests.redis_process import RedisProcess
 
 from .launched import launched_commands
 from .looped import Deployed, adapter, book_of, deployed_on, recorded

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from loopline.agents.records import Trajectory
+from loopline.testing import RedisProcess
 from loopline.trainers.errors import NotEnoughDisk, TrainingError
 from loopline.trainers.grpo.facts import PolicyFacts
 from loopline.trainers.grpo.learner import NotFinite
@@ -28,7 +29,6 @@ from loopline.trainers.grpo.storing import write_policies
 from loopline.trainers.network import load_base
 from loopline.workers.engines.local.adapter_base import FACTS
 from loopline.workers.settings import RoleWorkerSettings
-from tests.redis_process import RedisProcess
 from tests.trainers.full_disk import no_file_larger_than
 from tests.workers.processes import spawn_faulty
 
