@@ -27,10 +27,10 @@ from typing import Any, TypeVar
 from loopline.agents.records import Outcome, Task, Trajectory
 from loopline.agents.workflows.pair import agreement_rate
 from loopline.bus import BusError, BusUnavailable, outlast
-from loopline.runtime.admission_notice import AdmissionNotice
 from loopline.runtime.client import Client
 from loopline.runtime.config import Settings
 from loopline.runtime.errors import UserError
+from loopline.runtime.run_driver import RunDriver
 from loopline.runtime.words import counted
 from loopline.trainers.checkpoints import CheckpointState, forget_work
 from loopline.trainers.curves import Curves
@@ -307,9 +307,9 @@ class Loop:
     async def _roll_out(self, number: int, client: Client) -> _Rolled:
         served = await self._publish(client)
         self.clock.turn("rollout")
-        notice = AdmissionNotice(self.watch.say)
+        driver = RunDriver(client, self.watch.say)
         training = self.book.training
-        rollouts = Rollouts(client, self.settings, self.watch.rolled, notice, training)
+        rollouts = Rollouts(client, self.settings, self.watch.rolled, driver, training)
         last = min(number + self.settings.ahead, self.settings.rounds)
         for ahead in range(number, last + 1):
             if not self.book.waves(ahead):
