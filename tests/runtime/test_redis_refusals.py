@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import redis.exceptions
 
-from loopline.runtime.cli import explained
 from loopline.runtime.errors import EXIT_UNREACHABLE
+from loopline.runtime.program import explained
 
 
 @pytest.mark.parametrize(
@@ -29,14 +29,12 @@ from loopline.runtime.errors import EXIT_UNREACHABLE
     ids=["full", "a replica", "gone", "its disk is full", "its disk is broken", "no replicas",
          "loading", "no more clients", "no right", "frozen"],
 )  # fmt: skip
-def test_a_refusal_of_redis_is_one_message_with_what_to_do(
-    error: Exception, says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert explained(error) == EXIT_UNREACHABLE
-    said = capsys.readouterr().err
-    assert said.startswith("error: Redis refused this")
-    assert str(error) in said
-    assert says in said
+def test_a_refusal_of_redis_is_one_message_with_what_to_do(error: Exception, says: str) -> None:
+    message, code = explained(error)
+    assert code == EXIT_UNREACHABLE
+    assert message.startswith("Redis refused this")
+    assert str(error) in message
+    assert says in message
 
 
 @pytest.mark.parametrize(
@@ -48,4 +46,4 @@ def test_a_refusal_of_redis_is_one_message_with_what_to_do(
     ids=["a script's fault", "an argument that can't be sent"],
 )
 def test_a_defect_of_ours_keeps_its_traceback(error: Exception) -> None:
-    assert explained(error) is None
+    assert explained(error)[1] is None
