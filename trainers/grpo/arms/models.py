@@ -67,7 +67,7 @@ def write(arm: Arm, output: Path, playing: Playing) -> None:
     with atomic_folder(arm.folder(output) / MODEL, replace=True) as partial:
         for name in playing.policies.names:
             own = _folder(partial, name)
-            own.mkdir(parents=True)
+            own.mkdir(parents=True, exist_ok=True)
             playing.policies.put_in(name)
             playing.policies.network.write(own, playing.base)
             if playing.grpo.weights == "lora":
