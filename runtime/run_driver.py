@@ -27,14 +27,6 @@ class Stopped(Exception):
     """The driver was told to stop while the bus refused the run."""
 
 
-def _nothing() -> None:
-    pass
-
-
-def _never() -> bool:
-    return False
-
-
 class RunDriver:
     """Drives all runs of one command."""
 
